@@ -1,0 +1,88 @@
+# The targets of a day's work; README.md says which two to type first, CONTRIBUTING.md what each is for.
+#
+# Everything compiled is built below build/ and lives in .venv: the source tree never holds a .so, so the same checkout
+# is tested compiled (the installed wheel) and interpreted (PYTHONPATH=src).
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# The copy that pip builds from. It stays between builds, so mypy's cache and the generated C are there for the next one.
+TREE := build/tree
+PYTEST ?= $(BIN)/python -m pytest
+PYTEST_ARGS ?=
+# Interpreted bytecode of src/ goes here and not between the sources.
+export PYTHONPYCACHEPREFIX := $(CURDIR)/build/pycache
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-pure test-compiled serve bench lint format lock build clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(MAKEFILE_LIST) | awk -F': ' '{printf "make %-14s %s\n", $$1, $$2}'
+
+setup: $(VENV)/installed ## create .venv with warren compiled and every extra; cheap when nothing changed
+
+$(VENV)/requirements: requirements/dev.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "warren needs Python 3.11 or newer; try make PYTHON=python3.11")'
+	@echo "setup: installing the locked requirements into $(VENV)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+# A list of the sources that changes only when a file comes or goes: a deleted module must trigger a build too.
+build/sources: .FORCE
+	@mkdir -p build
+	@find src -name '*.py' -o -name '*.toml' -o -name '*.md' | LC_ALL=C sort >$@.new
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+.PHONY: .FORCE
+
+SOURCES := $(shell find src -name '*.py')
+
+$(VENV)/installed: $(VENV)/requirements build/sources pyproject.toml setup.py README.md LICENSE $(SOURCES)
+	@echo "setup: building warren (mypyc compiles the hot path; the first time takes a minute or two)"
+	@mkdir -p $(TREE)
+	@rm -rf $(TREE)/src $(TREE)/build/lib* $(TREE)/build/bdist*
+	@cp -Rp src pyproject.toml setup.py README.md LICENSE $(TREE)/
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-build-isolation --no-deps --no-index \
+		--force-reinstall $(TREE) >build/setup.log 2>&1 || { cat build/setup.log; exit 1; }
+	@cd build && ../$(BIN)/python -c 'from warren.build import is_compiled; print("setup: warren is installed in $(VENV)", \
+		"(compiled)" if is_compiled() else "(interpreted: WARREN_PURE=1, or no working C compiler with Python headers)")'
+	@touch $@
+
+demo: setup ## the main job on real input, with a kill -9 in the middle
+	@$(BIN)/python -m demo
+
+test: lint test-compiled test-pure ## everything that a change must pass
+
+test-compiled: setup ## the tests against the compiled build in .venv
+	@$(PYTEST) --build=compiled $(PYTEST_ARGS)
+
+test-pure: setup ## the same tests against the sources, interpreted
+	@PYTHONPATH=src $(PYTEST) --build=interpreted $(PYTEST_ARGS)
+
+lint: setup ## ruff, mypy --strict, import-linter
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@PYTHONPATH=src $(BIN)/lint-imports
+
+format: setup ## let ruff rewrite what it can
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+serve: setup ## a broker with its data in ./warren-data
+	@$(BIN)/warren server
+
+bench: setup ## warren against RabbitMQ (when installed) on this machine
+	@$(BIN)/python -m bench $(BENCH_ARGS)
+
+build: setup ## a wheel with the compiled modules, in dist/
+	@$(BIN)/python -m pip wheel -qq --disable-pip-version-check --no-build-isolation --no-deps --no-index -w dist $(TREE)
+	@ls dist
+
+lock: $(VENV)/requirements ## resolve the requirements anew
+	@$(BIN)/uv pip compile --quiet --no-config --universal --python-version 3.11 --generate-hashes --upgrade \
+		--extra dev --custom-compile-command "make lock" -o requirements/dev.lock pyproject.toml
+
+clean: ## remove everything that the targets made
+	rm -rf $(VENV) build dist bench-results .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,111 @@
+"""Compiles the hot packages with mypyc when the project is installed or its wheel is built; pyproject.toml has the rest.
+
+Which packages these are stands in `src/warren/build.py`, the one list that the build, `warren --version` and the tests
+share. All their modules form one mypyc group: a call into another module is then a C call. Nothing is compiled
+
+* with WARREN_PURE=1,
+* for an editable install: the compiled modules would land beside the sources and hide later edits of them,
+* without a working C compiler or the Python headers: one line says so and the interpreted build is installed.
+"""
+
+import os
+import runpy
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).parent
+# Only what a compilation needs to know: strictness is the business of `make lint`, and must not stop an installation.
+MYPY_OPTIONS = ["--config-file=", "--namespace-packages", "--explicit-package-bases", "--ignore-missing-imports"]
+# The generated C of a native class is full of small static functions; hidden symbols let the compiler inline them.
+COMPILE_FLAGS = ["-fvisibility=hidden", "-fno-semantic-interposition", "-g0"]
+
+
+def hot_modules() -> list[str]:
+    """Paths of the modules to compile, sorted so that two builds of one tree give the same group."""
+    build = runpy.run_path(str(ROOT / "src/warren/build.py"))
+    paths: list[str] = build["compiled_module_paths"](ROOT / "src" / "warren")
+    return [os.path.relpath(path, ROOT) for path in paths]
+
+
+def c_compiler_failure() -> str | None:
+    """Why a trivial extension module cannot be compiled and linked here, or None when it can."""
+    from setuptools import Distribution
+
+    with tempfile.TemporaryDirectory() as directory:
+        source = Path(directory) / "probe.c"
+        source.write_text('#include <Python.h>\nPyMODINIT_FUNC PyInit_probe(void) { return NULL; }\n')
+        probe = build_ext(Distribution({"ext_modules": [Extension("probe", [str(source)])]}))
+        probe.build_lib = probe.build_temp = directory
+        silenced = os.dup(2)
+        try:
+            with open(os.devnull, "w") as devnull:
+                os.dup2(devnull.fileno(), 2)
+            probe.ensure_finalized()
+            probe.run()
+        except Exception as error:  # whatever distutils raises, the consequence is the same
+            return str(error).splitlines()[0]
+        finally:
+            os.dup2(silenced, 2)
+            os.close(silenced)
+    return None
+
+
+class ParallelBuildExt(build_ext):
+    """Compiles the C files of one extension on all cores; setuptools can only run whole extensions side by side."""
+
+    def build_extensions(self) -> None:
+        compiler = self.compiler
+        compile_in_order = compiler.compile
+
+        def compile_side_by_side(sources: Sequence[str], *args: Any, **kwargs: Any) -> list[str]:
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                parts = pool.map(lambda source: compile_in_order([source], *args, **kwargs), sources)
+                return [path for part in parts for path in part]
+
+        compiler.compile = compile_side_by_side
+        super().build_extensions()
+
+
+def extensions() -> list[Extension]:
+    modules = hot_modules()
+    reason: str | None
+    if os.environ.get("WARREN_PURE") == "1":
+        reason = "WARREN_PURE=1"
+    elif "editable_wheel" in sys.argv or "develop" in sys.argv:
+        reason = "editable install"
+    elif not modules:
+        reason = "no module to compile"
+    else:
+        reason = c_compiler_failure()
+    if reason is None:
+        try:
+            from mypyc.build import mypycify
+        except ImportError as error:
+            reason = str(error)
+        else:
+            os.environ["MYPYPATH"] = str(ROOT / "src")
+            built = mypycify(
+                [*MYPY_OPTIONS, *modules],
+                opt_level="3",
+                debug_level="0",
+                multi_file=True,
+                group_name="warren",
+                target_dir="build/mypyc",
+            )
+            for extension in built:
+                extension.extra_compile_args += COMPILE_FLAGS
+            return built
+    print(f"warren: interpreted build, nothing is compiled ({reason})", file=sys.stderr)
+    return []
+
+
+# Asking for metadata must not cost a compilation.
+needs_code = any(command in sys.argv for command in ("build", "build_ext", "bdist_wheel", "install"))
+setup(ext_modules=extensions() if needs_code else [], cmdclass={"build_ext": ParallelBuildExt})

@@ -1,0 +1,94 @@
+"""The `warren` command and its subcommands.
+
+A subcommand with a module of its own, `perf` for instance, is a typer application there; this module knows only its
+name and its one line of help, and loads it when it is asked for.
+"""
+
+import importlib
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from warren import __version__
+from warren.build import is_compiled
+
+app = typer.Typer(
+    help="warren: a message broker for AMQP 0-9-1.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+# The owner of the arguments parses them: everything behind the name goes through as it stands, `--help` included.
+_PASS_THROUGH = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"warren {__version__} ({'compiled' if is_compiled() else 'interpreted'})")
+        raise typer.Exit
+
+
+@app.callback()
+def _warren(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print version and build, and exit."
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def server(
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Configuration in rabbitmq.conf's format, or a directory of *.conf."
+        ),
+    ] = None,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Where everything durable lies. (default: ./warren-data or /var/lib/warren)"
+        ),
+    ] = None,
+    node: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Node name. (default: warren@HOST)")
+    ] = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT", help="AMQP listener; port 0 takes a free one. (default: every address, 5672)"
+        ),
+    ] = None,
+    management: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Management listener, or off. (default: off)")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Set a key of the configuration file; repeatable."),
+    ] = None,
+) -> None:
+    """Run a broker until SIGTERM or Ctrl-C."""
+    from warren.cli import server as server_command
+
+    raise typer.Exit(
+        server_command.run(
+            config, settings or [], data_dir=data_dir, node=node, listen=listen, management=management
+        )
+    )
+
+
+@app.command(context_settings=_PASS_THROUGH, add_help_option=False)
+def perf(context: typer.Context) -> None:
+    """Generate load and measure it, with PerfTest's flags."""
+    _hand_over("warren.cli.perf", context)
+
+
+def _hand_over(module: str, context: typer.Context) -> None:
+    subcommand: typer.Typer = importlib.import_module(module).app
+    subcommand(args=context.args, prog_name=context.command_path)

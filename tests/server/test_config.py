@@ -1,0 +1,217 @@
+"""Configuration: every source, their precedence, and one-line errors that name the place."""
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from warren.server import config
+from warren.server.config import Config, ConfigError, load
+
+
+def write(tmp_path: Path, text: str, name: str = "warren.conf") -> Path:
+    path = tmp_path / name
+    path.write_text(text)
+    return path
+
+
+def error_of(tmp_path: Path, line: str) -> str:
+    path = write(tmp_path, f"# first line\n{line}\n")
+    with pytest.raises(ConfigError) as caught:
+        load(path, {})
+    text = str(caught.value)
+    assert text.startswith(f"{path}:2: ")
+    assert "\n" not in text
+    return text.removeprefix(f"{path}:2: ")
+
+
+def test_defaults_are_those_of_rabbitmq() -> None:
+    loaded = load(None, {})
+    assert (loaded.listen_host, loaded.listen_port) == ("", 5672)
+    assert (loaded.channel_max, loaded.frame_max, loaded.heartbeat) == (2047, 131072, 60)
+    assert loaded.max_message_size == 134217728
+    assert (loaded.default_user, loaded.default_pass, loaded.default_vhost) == ("guest", "guest", "/")
+    assert loaded.loopback_users == {"guest"}
+    assert loaded.node_name.startswith("warren@")
+
+
+def test_every_key_of_a_file_arrives(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        """
+        ## RabbitMQ's own layout: blank lines, comments, blanks around the equals sign or none
+        listeners.tcp.default=127.0.0.1:5680   # the test port
+        channel_max = 10
+        frame_max = 8192
+        heartbeat = 0
+        max_message_size = 16MiB
+        default_user = alice
+        default_pass = se#cret
+        default_vhost = 'main # vhost'
+        loopback_users.guest = false
+        loopback_users.a\\.b = true
+        journal_file_size_limit = 2MB
+        log.console.level = debug
+        """,
+    )
+    loaded = load(path, {})
+    assert (loaded.listen_host, loaded.listen_port) == ("127.0.0.1", 5680)
+    assert (loaded.channel_max, loaded.frame_max, loaded.heartbeat) == (10, 8192, 0)
+    assert loaded.max_message_size == 16 * 1024**2
+    assert (loaded.default_user, loaded.default_pass) == ("alice", "se#cret")
+    assert loaded.loopback_users == {"a.b"}
+    assert loaded.journal_file_size_limit == 2_000_000
+    assert loaded.log_level == "debug"
+
+
+def test_a_quoted_value_keeps_its_comment_sign(tmp_path: Path) -> None:
+    assert load(write(tmp_path, "default_pass = '#1'"), {}).default_pass == "#1"
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("1048577", 1048577),
+        ("2048k", 2097152),
+        ("2M", 2097152),
+        ("2mib", 2097152),
+        ("1GiB", 1 << 30),
+        ("3MB", 3000000),
+    ],
+)
+def test_sizes_have_the_units_of_rabbitmq(tmp_path: Path, text: str, size: int) -> None:
+    assert load(write(tmp_path, f"journal_file_size_limit = {text}"), {}).journal_file_size_limit == size
+
+
+def test_the_last_of_two_settings_counts_and_a_directory_is_read_in_order_of_names(tmp_path: Path) -> None:
+    write(tmp_path, "heartbeat = 20\nheartbeat = 30", "20-later.conf")
+    write(tmp_path, "heartbeat = 10\nchannel_max = 7", "10-first.conf")
+    write(tmp_path, "nonsense", "30-not-read.txt")
+    loaded = load(tmp_path, {})
+    assert (loaded.heartbeat, loaded.channel_max) == (30, 7)
+
+
+def test_flags_win_over_set_over_environment_over_file(tmp_path: Path) -> None:
+    path = write(tmp_path, "listeners.tcp.1 = 1111\nheartbeat = 1\nchannel_max = 1\nframe_max = 5001")
+    environment = {
+        "WARREN_CONFIG_FILE": str(path),
+        "WARREN_NODE_PORT": "2222",
+        "WARREN_CONF__heartbeat": "2",
+        "WARREN_CONF__channel_max": "2",
+    }
+    loaded = load(None, environment, ["listeners.tcp.default=3333", "heartbeat=3"], listen="[::1]:4444")
+    assert (loaded.listen_host, loaded.listen_port) == ("::1", 4444)
+    assert (loaded.heartbeat, loaded.channel_max, loaded.frame_max) == (3, 2, 5001)
+    assert load(None, environment, ["listeners.tcp.default=3333"]).listen_port == 3333
+    assert load(None, environment).listen_port == 2222
+
+
+def test_environment_variables(tmp_path: Path) -> None:
+    environment = {
+        "WARREN_DATA_DIR": str(tmp_path / "data"),
+        "WARREN_NODENAME": "rabbit@here",
+        "WARREN_NODE_IP_ADDRESS": "127.0.0.1",
+        "WARREN_DEFAULT_USER": "bob",
+        "WARREN_DEFAULT_PASS": "pw",
+        "WARREN_DEFAULT_VHOST": "v",
+        "WARREN_CONF__loopback_users__bob": "true",
+        # What an orchestrator adds for a service called "warren".
+        "WARREN_PORT": "tcp://10.0.0.1:5672",
+        "WARREN_SERVICE_HOST": "10.0.0.1",
+    }
+    loaded = load(None, environment)
+    assert loaded.data_dir == tmp_path / "data"
+    assert loaded.node_name == "rabbit@here"
+    assert loaded.listen_host == "127.0.0.1"
+    assert (loaded.default_user, loaded.default_pass, loaded.default_vhost) == ("bob", "pw", "v")
+    assert loaded.loopback_users == {"guest", "bob"}
+
+
+def test_a_bare_node_name_gets_the_host() -> None:
+    name, _, host = load(None, {}, node_name="w1").node_name.partition("@")
+    assert name == "w1"
+    assert host != ""
+
+
+def test_all_users_may_be_let_in_from_everywhere() -> None:
+    assert load(None, {}, ["loopback_users=none"]).loopback_users == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("hartbeat = 10", "unknown key 'hartbeat'; did you mean heartbeat?"),
+        ("zzz = 10", "unknown key 'zzz'"),
+        ("loopback_users. = true", "unknown key 'loopback_users.'; did you mean loopback_users?"),
+        ("vm_memory_high_watermark.relative = 0.4", "vm_memory_high_watermark.relative is not supported yet"),
+        ("listeners.ssl.default = 5671", "listeners.ssl.default is not supported yet"),
+        ("heartbeat", "expected KEY = VALUE, got 'heartbeat'"),
+        ("= 5", "expected KEY = VALUE, got '= 5'"),
+        ("heartbeat = sixty", "heartbeat: expected an integer, got 'sixty'"),
+        ("heartbeat = -1", "heartbeat: expected an integer, got '-1'"),
+        ("heartbeat = 65536", "heartbeat: 65536 is not between 0 and 65535"),
+        ("frame_max = 4095", "frame_max: 4095 is not between 4096 and 2147483647"),
+        (
+            "max_message_size = 1 TB",
+            "max_message_size: expected a size such as 1048576, 16MiB or 100MB, got '1 TB'",
+        ),
+        ("max_message_size = 0", "max_message_size: 0 is not between 1 and 536870912"),
+        ("default_user =", "default_user: expected a value"),
+        (f"default_user = {'u' * 256}", "default_user: longer than 255 bytes"),
+        ("loopback_users.guest = yes", "loopback_users.guest: expected true or false, got 'yes'"),
+        ("loopback_users = guest", "loopback_users: expected none, or loopback_users.NAME = true"),
+        ("listeners.tcp.2 = 5673", "listeners.tcp.2: more than one listener is not supported yet"),
+        ("listeners.tcp.default = 70000", "listeners.tcp.default: expected PORT or HOST:PORT, got '70000'"),
+        (
+            "listeners.tcp.default = ::1:5672",
+            "listeners.tcp.default: '::1:5672' is ambiguous; write an IPv6 address as [::1]:5672",
+        ),
+        (
+            "log.console.level = loud",
+            "log.console.level: expected one of debug, info, warning, error, critical, got 'loud'",
+        ),
+    ],
+)
+def test_errors_are_one_line_and_name_the_place(tmp_path: Path, line: str, text: str) -> None:
+    assert error_of(tmp_path, line) == text
+
+
+def test_errors_name_the_other_sources_too(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^--set heartbeat: expected KEY=VALUE$"):
+        load(None, {}, ["heartbeat"])
+    with pytest.raises(ConfigError, match=r"^--set: heartbeat: expected an integer, got 'x'$"):
+        load(None, {}, ["heartbeat=x"])
+    with pytest.raises(ConfigError, match=r"^WARREN_CONF__nope: unknown key 'nope'$"):
+        load(None, {"WARREN_CONF__nope": "1"})
+    with pytest.raises(ConfigError, match=r"^WARREN_NODE_PORT: expected PORT"):
+        load(None, {"WARREN_NODE_PORT": "amqp"})
+    with pytest.raises(ConfigError, match=r"^--listen: expected PORT"):
+        load(None, {}, listen="localhost")
+    with pytest.raises(ConfigError, match=r"^--node: 'a b' is not a node name"):
+        load(None, {}, node_name="a b")
+    with pytest.raises(ConfigError, match=r"^--management: the management interface is not available yet"):
+        load(None, {}, management="127.0.0.1:15672")
+    missing = tmp_path / "missing.conf"
+    with pytest.raises(ConfigError, match=r"missing\.conf: cannot be read: No such file or directory$"):
+        load(missing, {})
+    binary = tmp_path / "binary.conf"
+    binary.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match=r"binary\.conf: cannot be read: not UTF-8 text$"):
+        load(binary, {})
+
+
+def test_every_setter_sets_fields_that_exist() -> None:
+    samples = {
+        "listeners.tcp.": ("default", "1"),
+        "loopback_users": ("", "none"),
+        "loopback_users.": ("x", "true"),
+        "log.console.level": ("", "info"),
+    }
+    names = {field.name for field in fields(Config)}
+    for key, setter in config.KEYS.items():
+        rest, value = samples.get(key, ("", "2000000" if "size" in key else "5000"))
+        assert setter(rest, value, Config()).keys() <= names
+
+
+def test_the_password_is_not_in_the_repr() -> None:
+    assert "s3cret" not in repr(Config(default_pass="s3cret"))

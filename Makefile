@@ -10,8 +10,6 @@ BIN := $(VENV)/bin
 TREE := build/tree
 PYTEST ?= $(BIN)/python -m pytest
 PYTEST_ARGS ?=
-# Interpreted bytecode of src/ goes here and not between the sources.
-export PYTHONPYCACHEPREFIX := $(CURDIR)/build/pycache
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-pure test-compiled serve bench lint format lock build clean

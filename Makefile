@@ -40,10 +40,10 @@ $(VENV)/installed: $(VENV)/requirements build/sources pyproject.toml setup.py RE
 	@mkdir -p $(TREE)
 	@rm -rf $(TREE)/src $(TREE)/build/lib* $(TREE)/build/bdist*
 	@cp -Rp src pyproject.toml setup.py README.md LICENSE $(TREE)/
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-build-isolation --no-deps --no-index \
-		--force-reinstall $(TREE) >build/setup.log 2>&1 || { cat build/setup.log; exit 1; }
-	@cd build && ../$(BIN)/python -c 'from warren.build import is_compiled; print("setup: warren is installed in $(VENV)", \
-		"(compiled)" if is_compiled() else "(interpreted: WARREN_PURE=1, or no working C compiler with Python headers)")'
+	@$(BIN)/python -m pip install --disable-pip-version-check --no-build-isolation --no-deps --no-index \
+		--force-reinstall --verbose $(TREE) >build/setup.log 2>&1 || { cat build/setup.log; exit 1; }
+	@grep -h '^ *warren: ' build/setup.log || true
+	@echo "setup: installed in $(VENV): $$(cd build && ../$(BIN)/warren --version)"
 	@touch $@
 
 demo: setup ## the main job on real input, with a kill -9 in the middle

@@ -6,6 +6,9 @@ share. All their modules form one mypyc group: a call into another module is the
 * with WARREN_PURE=1,
 * for an editable install: the compiled modules would land beside the sources and hide later edits of them,
 * without a working C compiler or the Python headers: one line says so and the interpreted build is installed.
+
+A module in which mypy finds a type error stays interpreted, with a line that names it: a later mypy may know more than
+the one we lint with, and that must cost speed, not the installation. (`make test` insists on every module.)
 """
 
 import os
@@ -22,7 +25,13 @@ from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).parent
 # Only what a compilation needs to know: strictness is the business of `make lint`, and must not stop an installation.
-MYPY_OPTIONS = ["--config-file=", "--namespace-packages", "--explicit-package-bases", "--ignore-missing-imports"]
+MYPY_OPTIONS = [
+    "--config-file=",
+    "--namespace-packages",
+    "--explicit-package-bases",
+    "--ignore-missing-imports",
+    "--follow-imports=silent",
+]
 # The generated C of a native class is full of small static functions; hidden symbols let the compiler inline them.
 COMPILE_FLAGS = ["-fvisibility=hidden", "-fno-semantic-interposition", "-g0"]
 
@@ -40,7 +49,7 @@ def c_compiler_failure() -> str | None:
 
     with tempfile.TemporaryDirectory() as directory:
         source = Path(directory) / "probe.c"
-        source.write_text('#include <Python.h>\nPyMODINIT_FUNC PyInit_probe(void) { return NULL; }\n')
+        source.write_text("#include <Python.h>\nPyMODINIT_FUNC PyInit_probe(void) { return NULL; }\n")
         probe = build_ext(Distribution({"ext_modules": [Extension("probe", [str(source)])]}))
         probe.build_lib = probe.build_temp = directory
         silenced = os.dup(2)
@@ -55,6 +64,22 @@ def c_compiler_failure() -> str | None:
             os.dup2(silenced, 2)
             os.close(silenced)
     return None
+
+
+def without_type_errors(modules: list[str]) -> list[str]:
+    """Those of `modules` that mypy accepts; leaving one out can only free others, so this ends."""
+    from mypy import api
+
+    while modules:
+        report, _, _ = api.run([*MYPY_OPTIONS, "--cache-dir=build/mypy", *modules])
+        errors = {line.partition(":")[0]: line for line in report.splitlines() if ": error: " in line}
+        rejected = [module for module in modules if module in errors]
+        for module in rejected:
+            print(f"warren: not compiled: {errors[module]}", file=sys.stderr)
+        if not rejected:
+            break
+        modules = [module for module in modules if module not in errors]
+    return modules
 
 
 class ParallelBuildExt(build_ext):
@@ -92,7 +117,7 @@ def extensions() -> list[Extension]:
         else:
             os.environ["MYPYPATH"] = str(ROOT / "src")
             built = mypycify(
-                [*MYPY_OPTIONS, *modules],
+                [*MYPY_OPTIONS, *without_type_errors(modules)],
                 opt_level="3",
                 debug_level="0",
                 multi_file=True,

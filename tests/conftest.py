@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import warren
-from warren.build import compiled_module_names, interpreted_module_names
+from warren.build import build_name, compiled_module_names, interpreted_module_names
 
 SOURCES = Path(__file__).parent.parent / "src"
 
@@ -37,12 +37,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header() -> str:
-    names = compiled_module_names()
-    interpreted = interpreted_module_names()
-    if not interpreted:
-        build = f"compiled ({len(names)} modules)"
-    elif len(interpreted) == len(names):
-        build = "interpreted"
-    else:
-        build = f"mixed: {len(names) - len(interpreted)} of {len(names)} modules compiled"
-    return f"warren: {build}, {Path(warren.__file__).parent}"
+    return (
+        f"warren: {build_name()} ({len(compiled_module_names())} hot modules), {Path(warren.__file__).parent}"
+    )

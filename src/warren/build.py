@@ -45,7 +45,11 @@ def interpreted_module_names() -> list[str]:
     return names
 
 
-def is_compiled() -> bool:
-    """Whether the hot path of this installation is compiled; one module tells, because they are built together."""
-    spec = importlib.util.find_spec("warren.wire.frames")
-    return spec is not None and spec.origin is not None and not spec.origin.endswith(".py")
+def build_name() -> str:
+    """`compiled` or `interpreted`, as `warren --version` shows it; a mixture is called by its number."""
+    interpreted, total = len(interpreted_module_names()), len(compiled_module_names())
+    if interpreted == 0:
+        return "compiled"
+    if interpreted == total:
+        return "interpreted"
+    return f"compiled but for {interpreted} of {total} modules"

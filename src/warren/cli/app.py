@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from warren import __version__
-from warren.build import is_compiled
+from warren.build import build_name
 
 app = typer.Typer(
     help="warren: a message broker for AMQP 0-9-1.",
@@ -26,7 +26,7 @@ _PASS_THROUGH = {"allow_extra_args": True, "ignore_unknown_options": True, "help
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"warren {__version__} ({'compiled' if is_compiled() else 'interpreted'})")
+        print(f"warren {__version__} ({build_name()})")
         raise typer.Exit
 
 

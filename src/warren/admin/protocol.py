@@ -1,0 +1,275 @@
+"""Vocabulary of the admin protocol: one struct per request and per reply.
+
+A connection begins with `PROTOCOL_HEADER` where an AMQP client sends its own. Then both sides send frames: the payload's
+length (u32, big-endian) and the payload (msgpack of one tagged struct). The client sends `Login` first, then one
+request at a time; each gets one reply, in order. A refusal is an `ErrorReply`; the connection stays usable unless the
+frame itself was unreadable or the login was refused, then it is closed after the reply.
+
+Numbers from a client are bounded here, when a request is decoded: what passes fits an i64 and may be computed with.
+Messages in bulk travel as one binary value, a block (queues/message_block.py).
+"""
+
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta, Struct
+
+PROTOCOL_HEADER: Final = b"WRN\x00\x00\x00\x00\x01"
+LENGTH_BYTES: Final = 4
+# Requests are small; replies hold a block, whose largest message may be as large as the broker takes.
+REQUEST_BYTES_MAX: Final = 64 * 1024
+REPLY_BYTES_MAX: Final = 1 << 30
+
+# Codes of ErrorReply; those of queues/reader_group.py (fenced, data_loss, not_found, precondition) are the others.
+BAD_REQUEST: Final = "bad_request"
+ACCESS_REFUSED: Final = "access_refused"
+# What was asked could not be made durable (disk full ...). Nothing is lost; asking again may succeed.
+STORAGE_FAILED: Final = "storage_failed"
+
+Position = Annotated[int, Meta(ge=0, le=1 << 62)]
+Count = Annotated[int, Meta(ge=1, le=1 << 62)]
+# A long poll longer than this would look like a dead peer.
+WaitMs = Annotated[int, Meta(ge=0, le=60_000)]
+FetchBytes = Annotated[int, Meta(ge=1, le=64 * 1024 * 1024)]
+FetchMessages = Annotated[int, Meta(ge=1, le=100_000)]
+GroupName = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9._-]{1,128}\Z")]
+ShortStr = Annotated[bytes, Meta(max_length=255)]
+
+
+class Login(Struct, tag="login", forbid_unknown_fields=True, frozen=True):
+    """First request. Names and password as the AMQP login of the same user."""
+
+    user: str
+    password: str
+    vhost: str
+    # Who asks, for messages to people: "host:process id, query name".
+    client: Annotated[str, Meta(max_length=255)] = ""
+
+    def __repr__(self) -> str:
+        return f"Login(user={self.user!r}, vhost={self.vhost!r})"
+
+
+class OpenGroup(Struct, tag="open_group", forbid_unknown_fields=True, frozen=True):
+    """Create a reader group or take it over. Reply: GroupOpened."""
+
+    group: GroupName
+    queue: ShortStr
+    # Begin behind the messages that are there already; counts only at creation.
+    from_latest: bool = False
+    # The group's queue was deleted and declared anew: begin anew instead of refusing.
+    may_rebind: bool = False
+
+
+class Reserve(Struct, tag="reserve", forbid_unknown_fields=True, frozen=True):
+    """Ack everything below `start`, then hold what comes from there on, waiting for it up to `wait_ms`. Reply: Reserved."""
+
+    group: GroupName
+    epoch: Position
+    incarnation: Position
+    start: Position
+    max_messages: Count
+    max_bytes: Count
+    wait_ms: WaitMs = 0
+    # Nothing from this position on.
+    until: Position = 1 << 62
+
+
+class PlanRange(Struct, tag="plan_range", forbid_unknown_fields=True, frozen=True):
+    """Cut a reserved range at multiples of `slice_size`. Reply: RangePlan."""
+
+    group: GroupName
+    epoch: Position
+    incarnation: Position
+    start: Position
+    end: Position
+    slice_size: Count
+    # Cut off what is acked already instead of refusing the range.
+    is_lenient: bool = False
+
+
+class Fetch(Struct, tag="fetch", forbid_unknown_fields=True, frozen=True):
+    """Messages of a reserved range, from its beginning, as many as the limits allow. Reply: Fetched."""
+
+    group: GroupName
+    epoch: Position
+    incarnation: Position
+    start: Position
+    end: Position
+    max_messages: FetchMessages
+    max_bytes: FetchBytes
+    with_bodies: bool = True
+
+
+class Ack(Struct, tag="ack", forbid_unknown_fields=True, frozen=True):
+    """Let go of everything below `end`. May be repeated. Reply: Acked."""
+
+    group: GroupName
+    epoch: Position
+    incarnation: Position
+    end: Position
+
+
+class DeleteGroup(Struct, tag="delete_group", forbid_unknown_fields=True, frozen=True):
+    """Forget a group; what it holds is ready again. Reply: GroupDeleted."""
+
+    group: GroupName
+
+
+class ListGroups(Struct, tag="list_groups", forbid_unknown_fields=True, frozen=True):
+    """All groups of the vhost. Reply: GroupList."""
+
+
+class DescribeQueue(Struct, tag="describe_queue", forbid_unknown_fields=True, frozen=True):
+    """Where a queue's messages begin and end. Reply: QueueDescription."""
+
+    queue: ShortStr
+
+
+class Peek(Struct, tag="peek", forbid_unknown_fields=True, frozen=True):
+    """Ready messages of [start, end) of a queue, which stay there. Reply: Fetched."""
+
+    queue: ShortStr
+    incarnation: Position
+    start: Position
+    end: Position
+    max_messages: FetchMessages
+    max_bytes: FetchBytes
+    with_bodies: bool = True
+
+
+class LoggedIn(Struct, tag="logged_in", frozen=True):
+    """The login is accepted."""
+
+    version: str
+
+
+class GroupOpened(Struct, tag="group_opened", frozen=True):
+    """The group is the caller's, under `epoch`."""
+
+    epoch: int
+    incarnation: int
+    acked: int
+    reserved: int
+    # The queue's next seq id: everything that is there lies below it.
+    tail: int
+
+
+class Reserved(Struct, tag="reserved", frozen=True):
+    """[start, end) is held, durably; `end == start` when nothing came."""
+
+    end: int
+    tail: int
+
+
+class Slice(Struct, tag="slice", frozen=True):
+    """[start, end) with messages in it."""
+
+    start: int
+    end: int
+    message_count: int
+    bytes: int
+
+
+class RangePlan(Struct, tag="range_plan", frozen=True):
+    """The slices that have messages, in order."""
+
+    slices: list[Slice]
+
+
+class Fetched(Struct, tag="fetched", frozen=True):
+    """A block, and where to ask next; `next` is the range's end when there is no more."""
+
+    next: int
+    block: memoryview
+
+
+class Acked(Struct, tag="acked", frozen=True):
+    """Everything below `acked` is let go, durably."""
+
+    acked: int
+
+
+class GroupDeleted(Struct, tag="group_deleted", frozen=True):
+    """The group is gone, durably."""
+
+
+class GroupStatus(Struct, tag="group_status", frozen=True):
+    """One group. `queue` is empty when its queue is deleted; `lag` counts the messages not acked yet."""
+
+    group: str
+    queue: bytes
+    incarnation: int
+    epoch: int
+    opener: str
+    acked: int
+    reserved: int
+    held: int
+    lag: int
+
+
+class GroupList(Struct, tag="group_list", frozen=True):
+    """By name."""
+
+    groups: list[GroupStatus]
+
+
+class QueueDescription(Struct, tag="queue_description", frozen=True):
+    """`first_ready` is the lowest seq id among the ready messages (= `tail` when there is none)."""
+
+    incarnation: int
+    durable: bool
+    ready: int
+    first_ready: int
+    tail: int
+
+
+class ErrorReply(Struct, tag="error", frozen=True):
+    """The request is refused; `text` says why in one line."""
+
+    code: str
+    text: str
+
+
+Request = (
+    Login | OpenGroup | Reserve | PlanRange | Fetch | Ack | DeleteGroup | ListGroups | DescribeQueue | Peek
+)
+Reply = (
+    LoggedIn
+    | GroupOpened
+    | Reserved
+    | RangePlan
+    | Fetched
+    | Acked
+    | GroupDeleted
+    | GroupList
+    | QueueDescription
+    | ErrorReply
+)
+
+_encoder = msgspec.msgpack.Encoder()
+_request_decoder: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
+_reply_decoder: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
+
+
+def encode_frame(struct: Request | Reply) -> bytearray:
+    """A request or reply with its length in front."""
+    frame = bytearray(LENGTH_BYTES)
+    _encoder.encode_into(struct, frame, LENGTH_BYTES)
+    frame[:LENGTH_BYTES] = (len(frame) - LENGTH_BYTES).to_bytes(LENGTH_BYTES, "big")
+    return frame
+
+
+def decode_request(payload: bytes) -> Request:
+    """Raises ValueError, in words, for anything that is not a request."""
+    try:
+        return _request_decoder.decode(payload)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+
+
+def decode_reply(payload: bytes | bytearray | memoryview) -> Reply:
+    """Raises ValueError, in words, for anything that is not a reply. A block in it refers to `payload`."""
+    try:
+        return _reply_decoder.decode(payload)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(str(error)) from None

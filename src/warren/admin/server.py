@@ -1,0 +1,235 @@
+"""One admin session, on the node's side: frames, login, and which request goes where.
+
+Without I/O: the listener that found the admin protocol's header feeds bytes to `receive` and passes on what happens to
+the connection; replies go to `transport.write`. One request is worked on at a time, so replies keep the order of the
+requests, and nothing is worked on while the peer does not read (`pause_writing`): a client that asks and never reads
+costs one reply and REQUEST_BYTES_MAX of requests at most.
+
+The calls for reader groups are in group_calls.py.
+"""
+
+from typing import Final, Protocol
+
+import warren
+from warren.admin.group_calls import GroupCalls
+from warren.admin.host import AdminHost, AdminVhost, Clock
+from warren.admin.protocol import (
+    ACCESS_REFUSED,
+    BAD_REQUEST,
+    LENGTH_BYTES,
+    REQUEST_BYTES_MAX,
+    Ack,
+    DeleteGroup,
+    DescribeQueue,
+    ErrorReply,
+    Fetch,
+    Fetched,
+    ListGroups,
+    LoggedIn,
+    Login,
+    OpenGroup,
+    Peek,
+    PlanRange,
+    QueueDescription,
+    Reply,
+    Request,
+    Reserve,
+    decode_request,
+    encode_frame,
+)
+from warren.queues.message_block import encode_block
+from warren.queues.reader_group import (
+    DATA_LOSS,
+    NOT_FOUND,
+    PRECONDITION,
+    GroupError,
+    text,
+)
+
+# Time to say who one is.
+LOGIN_TIMEOUT_S: Final = 10.0
+
+
+class AdminTransport(Protocol):
+    """The part of asyncio.Transport a session uses."""
+
+    def write(self, data: bytearray, /) -> None: ...
+    def close(self) -> None: ...
+
+
+class AdminSession:
+    """One client of the admin protocol, from behind its protocol header to the end of the connection."""
+
+    def __init__(self, host: AdminHost, transport: AdminTransport, clock: Clock, peer_host: str) -> None:
+        self._host = host
+        self._transport = transport
+        self._peer_host = peer_host
+        self._clock = clock
+        self._input = bytearray()
+        # A request waits for its answer (long poll, commit); `_work` is on the stack.
+        self._is_busy = False
+        self._is_working = False
+        self._is_paused = False
+        self._is_closed = False
+        self._vhost: AdminVhost | None = None
+        self._groups: GroupCalls | None = None
+        self._login_timer = clock.call_later(LOGIN_TIMEOUT_S, self._close)
+
+    # -- events of the connection ----------------------------------------------------------------------------
+
+    def receive(self, data: bytes) -> None:
+        """Bytes arrived."""
+        if self._is_closed:
+            return
+        self._input += data
+        self._work()
+        if len(self._input) > 2 * REQUEST_BYTES_MAX and not self._is_closed:
+            self._refuse_and_close("requests are sent ahead of their replies: one at a time, please")
+
+    def pause_writing(self) -> None:
+        """The peer reads too slowly; no request is started until `resume_writing`."""
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        """The peer has caught up."""
+        self._is_paused = False
+        self._work()
+
+    def connection_lost(self) -> None:
+        """The connection is gone. What groups hold stays held: that is what they are for."""
+        self._is_closed = True
+        self._login_timer.cancel()
+        if self._groups is not None:
+            self._groups.stop()
+
+    # -- frames ----------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        # An answer that comes at once calls back from within; the loop that is under way goes on with the next one.
+        if self._is_working:
+            return
+        self._is_working = True
+        self._work_off()
+        self._is_working = False
+
+    def _work_off(self) -> None:
+        while not self._is_busy and not self._is_paused and not self._is_closed:
+            if len(self._input) < LENGTH_BYTES:
+                return
+            length = int.from_bytes(self._input[:LENGTH_BYTES], "big")
+            if length > REQUEST_BYTES_MAX:
+                self._refuse_and_close(
+                    f"a request of {length} bytes is above the limit of {REQUEST_BYTES_MAX}"
+                )
+                return
+            end = LENGTH_BYTES + length
+            if len(self._input) < end:
+                return
+            payload = bytes(self._input[LENGTH_BYTES:end])
+            del self._input[:end]
+            try:
+                request = decode_request(payload)
+            except ValueError as error:
+                self._refuse_and_close(f"not a request: {error}")
+                return
+            self._is_busy = True
+            self._start(request)
+
+    def _reply(self, reply: Reply) -> None:
+        """The one answer to the request being worked on; then the next request."""
+        if self._is_closed:
+            return
+        self._is_busy = False
+        self._transport.write(encode_frame(reply))
+
+    def _reply_later(self, reply: Reply) -> None:
+        """The same for an answer that comes from outside of `receive`."""
+        self._reply(reply)
+        self._work()
+
+    def _refuse_and_close(self, explanation: str, code: str = BAD_REQUEST) -> None:
+        self._reply(ErrorReply(code, explanation))
+        self._close()
+
+    def _close(self) -> None:
+        self._is_closed = True
+        self._transport.close()
+
+    # -- requests --------------------------------------------------------------------------------------------
+
+    def _start(self, request: Request) -> None:
+        vhost = self._vhost
+        groups = self._groups
+        if isinstance(request, Login):
+            self._log_in(request)
+            return
+        if vhost is None or groups is None:
+            self._refuse_and_close("log in first", ACCESS_REFUSED)
+            return
+        try:
+            match request:
+                case OpenGroup():
+                    groups.open(request)
+                case Reserve():
+                    groups.reserve(request)
+                case PlanRange():
+                    self._reply(groups.plan_range(request))
+                case Fetch():
+                    self._reply(groups.fetch(request))
+                case Ack():
+                    groups.ack(request)
+                case DeleteGroup():
+                    groups.delete(request)
+                case ListGroups():
+                    self._reply(groups.list_groups())
+                case DescribeQueue():
+                    self._reply(_describe_queue(vhost, request))
+                case Peek():
+                    self._reply(_peek(vhost, request))
+        except GroupError as error:
+            self._reply(ErrorReply(error.code, error.text))
+
+    def _log_in(self, login: Login) -> None:
+        if self._vhost is not None:
+            self._refuse_and_close("logged in already")
+            return
+        answer = self._host.log_in_admin(
+            login.user.encode(), login.password.encode(), login.vhost.encode(), self._peer_host
+        )
+        if isinstance(answer, str):
+            self._refuse_and_close(answer, ACCESS_REFUSED)
+            return
+        self._login_timer.cancel()
+        self._vhost = answer
+        opener = f"{login.client or 'a client'} at {self._peer_host}"
+        self._groups = GroupCalls(answer, self._clock, opener, self._reply_later)
+        self._reply(LoggedIn(warren.__version__))
+
+
+def _describe_queue(vhost: AdminVhost, request: DescribeQueue) -> QueueDescription:
+    queue = vhost.queues.get(request.queue)
+    if queue is None:
+        raise GroupError(NOT_FOUND, f"no queue '{text(request.queue)}' in vhost '{text(vhost.name)}'")
+    first = queue.peek(0, 1, 1)
+    return QueueDescription(
+        incarnation=queue.id,
+        durable=queue.durable,
+        ready=queue.ready_count,
+        first_ready=first[0].seq if first else queue.next_seq,
+        tail=queue.next_seq,
+    )
+
+
+def _peek(vhost: AdminVhost, request: Peek) -> Fetched:
+    if request.start > request.end:
+        raise GroupError(PRECONDITION, f"range [{request.start}, {request.end}) ends before it begins")
+    queue = vhost.queues.get(request.queue)
+    if queue is None or queue.id != request.incarnation:
+        raise GroupError(
+            DATA_LOSS, f"queue '{text(request.queue)}' (incarnation {request.incarnation}) is deleted"
+        )
+    found = queue.peek(request.start, request.max_messages, request.max_bytes)
+    entries = [entry for entry in found if entry.seq < request.end]
+    is_last = len(entries) < len(found) or not entries
+    next_seq = request.end if is_last else entries[-1].seq + 1
+    return Fetched(next_seq, memoryview(encode_block(entries, request.with_bodies)))

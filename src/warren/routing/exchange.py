@@ -35,6 +35,8 @@ class Exchange(Destination):
         self.alternate: bytes | None = _alternate(arguments)
         # Bindings with this exchange as source, by `binding_identity`; changed by the router only.
         self.outgoing: dict[tuple[bool, bytes, bytes, bytes], Binding] = {}
+        # How many of them lead to another exchange.
+        self.exchange_binding_count: int = 0
 
     def check_binding(self, arguments: bytes) -> None:
         """ChannelException 406 if this type cannot take a binding with these arguments."""

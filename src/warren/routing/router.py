@@ -83,6 +83,17 @@ class Router:
             return found
         return self._follow(exchange, found, routing_keys, headers)
 
+    def depends_on_headers(self, exchange: Exchange) -> bool:
+        """Could two messages with the same key take different ways from `exchange`?
+
+        True for all that may lead to a headers exchange, without looking where it really leads.
+        """
+        return (
+            isinstance(exchange, HeadersExchange)
+            or exchange.exchange_binding_count > 0
+            or exchange.alternate is not None
+        )
+
     def _follow(
         self, first: Exchange, found: list[Destination], routing_keys: list[bytes], headers: bytes
     ) -> list[Destination]:
@@ -172,6 +183,8 @@ class Router:
         source.add(binding)
         self.version += 1
         source.outgoing[identity] = binding
+        if not destination.is_queue:
+            source.exchange_binding_count += 1
         destination.incoming[binding] = None
         return binding
 
@@ -237,6 +250,8 @@ class Router:
             del binding.destination.incoming[binding]
             del source.outgoing[binding_identity(binding.destination, binding.key, binding.arguments)]
             source.remove(binding)
+            if not binding.destination.is_queue:
+                source.exchange_binding_count -= 1
             removed.bindings.append(binding)
             if source.auto_delete and not source.outgoing and self.exchanges.get(source.name) is source:
                 bindings.extend(self._forget(source, removed))

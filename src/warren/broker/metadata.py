@@ -1,0 +1,221 @@
+"""The definitions a node keeps: vhosts, users, permissions, exchanges, queues, bindings, reader groups (DESIGN D5).
+
+A *change* is one definition written or deleted; the same class that writes a definition is what `load` returns, so a
+definition has one shape everywhere. Only durable things are ever written. Names are bytes as in the protocol;
+texts that only people and pattern matching see are str.
+
+A store of definitions implements `Metadata`. What it promises: the changes of one `apply` are all there after a crash
+or none is, in their order, and once `apply` returned they are durable.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import final
+
+from mypy_extensions import i64, mypyc_attr
+
+
+class MetadataError(Exception):
+    """The store could not be read or written; after `apply`, nothing of its changes is stored. One line of text."""
+
+
+class MetadataDamaged(MetadataError):  # noqa: N818  # a state, reported as such
+    """What is stored is not what was written; the caller moves it aside instead of working on it."""
+
+
+@mypyc_attr(native_class=True)
+class Change:
+    """One definition written or deleted."""
+
+
+@final
+@mypyc_attr(native_class=True)
+class PutVhost(Change):
+    """`id` names its directory and is never used for another vhost."""
+
+    def __init__(self, name: bytes, id: i64) -> None:
+        self.name: bytes = name
+        self.id: i64 = id
+
+
+@final
+@mypyc_attr(native_class=True)
+class PutUser(Change):
+    """`password_hash` and `hashing` as in `passwords.py`; an empty hash admits no password."""
+
+    def __init__(self, name: bytes, password_hash: bytes, hashing: str, tags: list[str]) -> None:
+        self.name: bytes = name
+        self.password_hash: bytes = password_hash
+        self.hashing: str = hashing
+        self.tags: list[str] = tags
+
+
+@final
+@mypyc_attr(native_class=True)
+class PutPermission(Change):
+    """What a user may do in a vhost: three regular expressions over names."""
+
+    def __init__(self, vhost: bytes, user: bytes, configure: str, write: str, read: str) -> None:
+        self.vhost: bytes = vhost
+        self.user: bytes = user
+        self.configure: str = configure
+        self.write: str = write
+        self.read: str = read
+
+
+@final
+@mypyc_attr(native_class=True)
+class PutExchange(Change):
+    """A durable exchange; `arguments` is the table body of its declaration."""
+
+    def __init__(
+        self, vhost: bytes, name: bytes, type: bytes, auto_delete: bool, internal: bool, arguments: bytes
+    ) -> None:
+        self.vhost: bytes = vhost
+        self.name: bytes = name
+        self.type: bytes = type
+        self.auto_delete: bool = auto_delete
+        self.internal: bool = internal
+        self.arguments: bytes = arguments
+
+
+@final
+@mypyc_attr(native_class=True)
+class DeleteExchange(Change):
+    """The bindings from and to it are changes of their own."""
+
+    def __init__(self, vhost: bytes, name: bytes) -> None:
+        self.vhost: bytes = vhost
+        self.name: bytes = name
+
+
+@final
+@mypyc_attr(native_class=True)
+class PutQueue(Change):
+    """A durable queue. `id` is unique in the vhost for ever: a queue deleted and declared again is another one."""
+
+    def __init__(
+        self, vhost: bytes, id: i64, name: bytes, durable: bool, auto_delete: bool, arguments: bytes
+    ) -> None:
+        self.vhost: bytes = vhost
+        self.id: i64 = id
+        self.name: bytes = name
+        self.durable: bool = durable
+        self.auto_delete: bool = auto_delete
+        self.arguments: bytes = arguments
+
+
+@final
+@mypyc_attr(native_class=True)
+class DeleteQueue(Change):
+    """The bindings to it are changes of their own."""
+
+    def __init__(self, vhost: bytes, id: i64) -> None:
+        self.vhost: bytes = vhost
+        self.id: i64 = id
+
+
+@final
+@mypyc_attr(native_class=True)
+class PutBinding(Change):
+    """A binding between durable ends. All its attributes together are its identity."""
+
+    def __init__(
+        self,
+        vhost: bytes,
+        source: bytes,
+        destination: bytes,
+        destination_is_queue: bool,
+        key: bytes,
+        arguments: bytes,
+    ) -> None:
+        self.vhost: bytes = vhost
+        self.source: bytes = source
+        self.destination: bytes = destination
+        self.destination_is_queue: bool = destination_is_queue
+        self.key: bytes = key
+        self.arguments: bytes = arguments
+
+
+@final
+@mypyc_attr(native_class=True)
+class DeleteBinding(Change):
+    """`arguments` must be the bytes that were written; a `Binding` keeps them."""
+
+    def __init__(
+        self,
+        vhost: bytes,
+        source: bytes,
+        destination: bytes,
+        destination_is_queue: bool,
+        key: bytes,
+        arguments: bytes,
+    ) -> None:
+        self.vhost: bytes = vhost
+        self.source: bytes = source
+        self.destination: bytes = destination
+        self.destination_is_queue: bool = destination_is_queue
+        self.key: bytes = key
+        self.arguments: bytes = arguments
+
+
+@final
+@mypyc_attr(native_class=True)
+class PutReaderGroup(Change):
+    """A reader group's epoch and positions in the queue with `queue_id`; `acked` and `reserved` are seq ids."""
+
+    def __init__(
+        self, vhost: bytes, name: bytes, epoch: i64, queue_id: i64, acked: i64, reserved: i64
+    ) -> None:
+        self.vhost: bytes = vhost
+        self.name: bytes = name
+        self.epoch: i64 = epoch
+        self.queue_id: i64 = queue_id
+        self.acked: i64 = acked
+        self.reserved: i64 = reserved
+
+
+@final
+@mypyc_attr(native_class=True)
+class DeleteReaderGroup(Change):
+    """Forget a reader group."""
+
+    def __init__(self, vhost: bytes, name: bytes) -> None:
+        self.vhost: bytes = vhost
+        self.name: bytes = name
+
+
+@final
+@mypyc_attr(native_class=True)
+class Definitions:
+    """Everything stored. Each list is in the order in which its definitions were first written."""
+
+    def __init__(self) -> None:
+        self.vhosts: list[PutVhost] = []
+        self.users: list[PutUser] = []
+        self.permissions: list[PutPermission] = []
+        self.exchanges: list[PutExchange] = []
+        self.queues: list[PutQueue] = []
+        self.bindings: list[PutBinding] = []
+        self.reader_groups: list[PutReaderGroup] = []
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Metadata(ABC):
+    """A store of definitions. After `load`, `apply` is called by one thread at a time, not always the same."""
+
+    @abstractmethod
+    def load(self) -> Definitions:
+        """Everything stored. MetadataDamaged if it is not readable as such, MetadataError if that cannot be told."""
+
+    @abstractmethod
+    def apply(self, changes: list[Change]) -> None:
+        """Store `changes` in their order, durably, all or none. MetadataError: none of them is stored.
+
+        Writing what is there replaces it; deleting what is not there is no error.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the store; nothing may be called after it."""

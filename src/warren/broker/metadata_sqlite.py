@@ -1,0 +1,251 @@
+"""The definitions of a single node in one SQLite file (DESIGN D5).
+
+Write-ahead log with `synchronous=FULL`: a commit returns after the log is synced, so an `apply` is one fsync. Names and
+tables are BLOBs, compared byte for byte. Foreign keys are off: what belongs together is deleted by changes that say so,
+and a definition without its other half is something the broker reports, not something that may stop a commit.
+
+Interpreted: it waits for the disk in C anyway.
+"""
+
+import sqlite3
+from pathlib import Path
+from typing import Any, Final
+
+from warren.broker.metadata import (
+    Change,
+    Definitions,
+    DeleteBinding,
+    DeleteExchange,
+    DeleteQueue,
+    DeleteReaderGroup,
+    Metadata,
+    MetadataDamaged,
+    MetadataError,
+    PutBinding,
+    PutExchange,
+    PutPermission,
+    PutQueue,
+    PutReaderGroup,
+    PutUser,
+    PutVhost,
+)
+
+SCHEMA_VERSION: Final = 1
+# The first SQLite with STRICT tables.
+SQLITE_VERSION_MIN: Final = (3, 37, 0)
+
+# STRICT: a value of another type than its column's is refused, and is damage when it is read back.
+_SCHEMA: Final = """
+CREATE TABLE schema_version (version INTEGER NOT NULL) STRICT;
+CREATE TABLE vhosts (name BLOB NOT NULL UNIQUE, id INTEGER NOT NULL UNIQUE) STRICT;
+CREATE TABLE users (
+    name BLOB NOT NULL UNIQUE, password_hash BLOB NOT NULL, hashing TEXT NOT NULL, tags TEXT NOT NULL) STRICT;
+CREATE TABLE permissions (
+    vhost BLOB NOT NULL, user BLOB NOT NULL, configure TEXT NOT NULL, write TEXT NOT NULL, read TEXT NOT NULL,
+    UNIQUE (vhost, user)) STRICT;
+CREATE TABLE exchanges (
+    vhost BLOB NOT NULL, name BLOB NOT NULL, type BLOB NOT NULL, auto_delete INTEGER NOT NULL,
+    internal INTEGER NOT NULL, arguments BLOB NOT NULL, UNIQUE (vhost, name)) STRICT;
+CREATE TABLE queues (
+    vhost BLOB NOT NULL, id INTEGER NOT NULL, name BLOB NOT NULL, durable INTEGER NOT NULL,
+    auto_delete INTEGER NOT NULL, arguments BLOB NOT NULL, UNIQUE (vhost, id)) STRICT;
+CREATE TABLE bindings (
+    vhost BLOB NOT NULL, source BLOB NOT NULL, destination BLOB NOT NULL, destination_is_queue INTEGER NOT NULL,
+    key BLOB NOT NULL, arguments BLOB NOT NULL,
+    UNIQUE (vhost, source, destination, destination_is_queue, key, arguments)) STRICT;
+CREATE TABLE reader_groups (
+    vhost BLOB NOT NULL, name BLOB NOT NULL, epoch INTEGER NOT NULL, queue_id INTEGER NOT NULL,
+    acked INTEGER NOT NULL, reserved INTEGER NOT NULL, UNIQUE (vhost, name)) STRICT;
+INSERT INTO schema_version VALUES (1);
+"""
+
+# Update instead of replace: the row keeps its place in the order of first writing.
+_PUT_VHOST: Final = "INSERT INTO vhosts VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET id = excluded.id"
+_PUT_USER: Final = (
+    "INSERT INTO users VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
+    "password_hash = excluded.password_hash, hashing = excluded.hashing, tags = excluded.tags"
+)
+_PUT_PERMISSION: Final = (
+    "INSERT INTO permissions VALUES (?, ?, ?, ?, ?) ON CONFLICT (vhost, user) DO UPDATE SET "
+    "configure = excluded.configure, write = excluded.write, read = excluded.read"
+)
+_PUT_EXCHANGE: Final = (
+    "INSERT INTO exchanges VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (vhost, name) DO UPDATE SET type = excluded.type, "
+    "auto_delete = excluded.auto_delete, internal = excluded.internal, arguments = excluded.arguments"
+)
+_DELETE_EXCHANGE: Final = "DELETE FROM exchanges WHERE vhost = ? AND name = ?"
+_PUT_QUEUE: Final = (
+    "INSERT INTO queues VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (vhost, id) DO UPDATE SET name = excluded.name, "
+    "durable = excluded.durable, auto_delete = excluded.auto_delete, arguments = excluded.arguments"
+)
+_DELETE_QUEUE: Final = "DELETE FROM queues WHERE vhost = ? AND id = ?"
+_PUT_BINDING: Final = "INSERT INTO bindings VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+_DELETE_BINDING: Final = (
+    "DELETE FROM bindings WHERE vhost = ? AND source = ? AND destination = ? AND destination_is_queue = ? "
+    "AND key = ? AND arguments = ?"
+)
+_PUT_READER_GROUP: Final = (
+    "INSERT INTO reader_groups VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (vhost, name) DO UPDATE SET "
+    "epoch = excluded.epoch, queue_id = excluded.queue_id, acked = excluded.acked, reserved = excluded.reserved"
+)
+_DELETE_READER_GROUP: Final = "DELETE FROM reader_groups WHERE vhost = ? AND name = ?"
+
+
+class SqliteMetadata(Metadata):
+    """The store in the file `path`, created when missing or empty.
+
+    Opening raises MetadataDamaged for a file that is no such store, MetadataError for one that cannot be opened or
+    is of a later version; the file is closed again then.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        if sqlite3.sqlite_version_info < SQLITE_VERSION_MIN:
+            raise MetadataError(
+                f"this Python has SQLite {sqlite3.sqlite_version}; warren needs 3.37 or later"
+            )
+        try:
+            # Used by the loop's thread for loading, afterwards by whichever thread flushes.
+            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        except sqlite3.Error as error:
+            raise MetadataError(f"cannot open {path}: {error}") from None
+        try:
+            self._open()
+        except sqlite3.Error as error:
+            self._connection.close()
+            raise self._read_failure(error) from None
+        except MetadataError:
+            self._connection.close()
+            raise
+
+    def load(self) -> Definitions:
+        try:
+            found = self._connection.execute("PRAGMA integrity_check(1)").fetchone()
+            if found != ("ok",):
+                raise MetadataDamaged(f"{self._path} is damaged: {' '.join(str(found[0]).split())}")
+            return self._read()
+        except sqlite3.Error as error:
+            raise self._read_failure(error) from None
+
+    def apply(self, changes: list[Change]) -> None:
+        if not changes:
+            return
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            for change in changes:
+                self._connection.execute(*_statement(change))
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._roll_back()
+            raise self._failure(error) from None
+        except BaseException:
+            self._roll_back()
+            raise
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _open(self) -> None:
+        execute = self._connection.execute
+        execute("PRAGMA journal_mode = WAL")
+        execute("PRAGMA synchronous = FULL")
+        execute("PRAGMA foreign_keys = OFF")
+        if execute("SELECT count(*) FROM sqlite_schema").fetchone() == (0,):
+            self._connection.executescript("BEGIN IMMEDIATE; " + _SCHEMA + "COMMIT;")
+        versions = execute("SELECT version FROM schema_version").fetchall()
+        if len(versions) != 1:
+            raise MetadataDamaged(f"{self._path} is damaged: it has {len(versions)} schema versions")
+        if versions[0][0] != SCHEMA_VERSION:
+            raise MetadataError(
+                f"{self._path} has schema version {versions[0][0]}; this warren reads version {SCHEMA_VERSION}"
+            )
+
+    def _read(self) -> Definitions:
+        definitions = Definitions()
+        for row in self._rows("vhosts"):
+            definitions.vhosts.append(PutVhost(*row))
+        for name, password_hash, hashing, tags in self._rows("users"):
+            definitions.users.append(PutUser(name, password_hash, hashing, tags.split("\n") if tags else []))
+        for row in self._rows("permissions"):
+            definitions.permissions.append(PutPermission(*row))
+        for vhost, name, type, auto_delete, internal, arguments in self._rows("exchanges"):
+            definitions.exchanges.append(
+                PutExchange(vhost, name, type, auto_delete != 0, internal != 0, arguments)
+            )
+        for vhost, id, name, durable, auto_delete, arguments in self._rows("queues"):
+            definitions.queues.append(PutQueue(vhost, id, name, durable != 0, auto_delete != 0, arguments))
+        for vhost, source, destination, is_queue, key, arguments in self._rows("bindings"):
+            definitions.bindings.append(PutBinding(vhost, source, destination, is_queue != 0, key, arguments))
+        for row in self._rows("reader_groups"):
+            definitions.reader_groups.append(PutReaderGroup(*row))
+        return definitions
+
+    def _rows(self, table: str) -> list[tuple[Any, ...]]:
+        return self._connection.execute(f"SELECT * FROM {table} ORDER BY rowid").fetchall()  # noqa: S608  # our own table names
+
+    def _roll_back(self) -> None:
+        # After some errors (disk full, I/O) SQLite has rolled back by itself.
+        if self._connection.in_transaction:
+            try:
+                self._connection.execute("ROLLBACK")
+            except sqlite3.Error:
+                # The transaction is lost with the connection's next start at the latest; the first error is the one to tell.
+                return
+
+    def _failure(self, error: sqlite3.Error) -> MetadataError:
+        """The error to raise for SQLite's. A full disk or a lock is no damage; bytes that are no database are."""
+        if _primary_code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            return MetadataDamaged(f"{self._path} is damaged: {error}")
+        return MetadataError(f"{self._path}: {error}")
+
+    def _read_failure(self, error: sqlite3.Error) -> MetadataError:
+        """As `_failure`; a statement of ours that fails as such lacks a table or column, or met text that is none."""
+        if _primary_code(error) == sqlite3.SQLITE_ERROR:
+            return MetadataDamaged(f"{self._path} is damaged: {error}")
+        return self._failure(error)
+
+
+def _primary_code(error: sqlite3.Error) -> int:
+    # Errors of the Python module itself (undecodable text) carry no code.
+    code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    return code & 0xFF
+
+
+def _statement(change: Change) -> tuple[str, tuple[Any, ...]]:
+    """The SQL of one change and its values."""
+    match change:
+        case PutReaderGroup():
+            return _PUT_READER_GROUP, (
+                change.vhost, change.name, change.epoch, change.queue_id, change.acked, change.reserved,
+            )  # fmt: skip
+        case PutQueue():
+            return _PUT_QUEUE, (
+                change.vhost, change.id, change.name, change.durable, change.auto_delete, change.arguments,
+            )  # fmt: skip
+        case DeleteQueue():
+            return _DELETE_QUEUE, (change.vhost, change.id)
+        case PutBinding():
+            return _PUT_BINDING, _binding_values(change)
+        case DeleteBinding():
+            return _DELETE_BINDING, _binding_values(change)
+        case PutExchange():
+            return _PUT_EXCHANGE, (
+                change.vhost, change.name, change.type, change.auto_delete, change.internal, change.arguments,
+            )  # fmt: skip
+        case DeleteExchange():
+            return _DELETE_EXCHANGE, (change.vhost, change.name)
+        case DeleteReaderGroup():
+            return _DELETE_READER_GROUP, (change.vhost, change.name)
+        case PutPermission():
+            return _PUT_PERMISSION, (change.vhost, change.user, change.configure, change.write, change.read)
+        case PutUser():
+            return _PUT_USER, (change.name, change.password_hash, change.hashing, "\n".join(change.tags))
+        case PutVhost():
+            return _PUT_VHOST, (change.name, change.id)
+    raise TypeError(f"{type(change).__name__} is no change that can be stored")
+
+
+def _binding_values(change: PutBinding | DeleteBinding) -> tuple[Any, ...]:
+    return (
+        change.vhost, change.source, change.destination, change.destination_is_queue, change.key, change.arguments,
+    )  # fmt: skip

@@ -55,6 +55,9 @@ class FrameBuffer:
             self.data = b"".join(self._parts)
             self._parts.clear()
             self._parts_bytes = 0
+        elif self._position < len(self.data):
+            # The caller stopped between two frames (back-pressure): what it has not taken comes first.
+            self.data = self.data[self._position :] + data
         else:
             self.data = data
         self._position = 0

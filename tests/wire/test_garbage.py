@@ -1,0 +1,83 @@
+"""Whatever bytes arrive: a protocol error, or a value; never another exception, a hang or a large allocation."""
+
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.wire.fuzz_codec import TARGETS, fuzz
+from tests.wire.strategies import METHOD_SPECS
+from warren.wire.errors import ConnectionException
+from warren.wire.field_table import decode_table, validate_table
+from warren.wire.frames import FrameBuffer
+from warren.wire.methods import decode_method
+from warren.wire.properties import decode_properties, delivery_mode, headers_span
+
+
+def survives(read: Callable[[], object]) -> None:
+    try:
+        read()
+    except ConnectionException as error:
+        assert 500 < error.code < 550
+
+
+@given(st.sampled_from(METHOD_SPECS), st.binary(max_size=80))
+def test_garbage_arguments(spec: object, arguments: bytes) -> None:
+    """Noise behind a valid method id."""
+    payload = getattr(spec, "id").to_bytes(4, "big") + arguments  # noqa: B009
+    survives(lambda: decode_method(payload, 0, len(payload)))
+
+
+@given(st.binary(max_size=80))
+@settings(max_examples=300)
+def test_garbage_everywhere(data: bytes) -> None:
+    """Noise at every entry."""
+    survives(lambda: decode_method(data, 0, len(data)))
+    survives(lambda: decode_table(data))
+    survives(lambda: validate_table(data, 0, len(data)))
+    survives(lambda: decode_properties(data))
+    survives(lambda: headers_span(data))
+    delivery_mode(data)
+
+
+@given(st.lists(st.binary(max_size=40), max_size=8), st.integers(0, 4096))
+def test_garbage_stream(chunks: list[bytes], frame_max: int) -> None:
+    """Noise in chunks: frames or an error, and the buffer never holds more than was fed."""
+
+    def read() -> None:
+        buffer = FrameBuffer(frame_max)
+        for chunk in chunks:
+            buffer.feed(chunk)
+            while buffer.next_frame() >= 0:
+                assert 0 <= buffer.start <= buffer.end < len(buffer.data)
+
+    survives(read)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x00\x32\x00\x0a\x00\x00\x00\x00\xff\xff\xff\xff",  # queue.declare: table of 4 GiB
+        b"\x00\x0a\x00\x14\xff\xff\xff\xff",  # connection.secure: challenge of 4 GiB
+        b"\x00\x0a\x00\x14\x7f\xff\xff\xff",
+    ],
+)
+def test_announced_lengths_allocate_nothing(data: bytes) -> None:
+    """A length is compared with what is there before anything is made of it."""
+    tracemalloc.start()
+    try:
+        survives(lambda: decode_method(data, 0, len(data)))
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_fuzz_of_a_few_inputs(seed: int) -> None:
+    """A short run of the fuzzer; the long one is `python -m tests.wire.fuzz_codec`."""
+    outcomes, _, _ = fuzz(5_000, seed)
+    assert sum(outcomes.values()) == 5_000
+    for target in TARGETS:
+        assert outcomes[f"{target} decoded"] > 0

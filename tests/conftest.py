@@ -3,13 +3,15 @@
 Without the option whatever `warren` Python finds is tested; the header says which.
 """
 
+import importlib.util
 from pathlib import Path
 
 import pytest
 
 import warren
-from warren.build import build_name, compiled_module_names, interpreted_module_names
+from warren.build import build_name, compiled_module_paths
 
+PACKAGE = Path(warren.__file__).parent
 SOURCES = Path(__file__).parent.parent / "src"
 
 
@@ -23,20 +25,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     wanted = config.getoption("--build")
-    interpreted = interpreted_module_names()
-    if wanted == "compiled" and interpreted:
-        raise pytest.UsageError(f"these modules should be compiled and are not: {' '.join(interpreted)}")
-    if wanted == "interpreted":
-        compiled = sorted(set(compiled_module_names()) - set(interpreted))
-        if compiled:
-            raise pytest.UsageError(
-                f"these modules should be interpreted and are compiled: {' '.join(compiled)}"
-            )
-        if not Path(warren.__file__).is_relative_to(SOURCES):
-            raise pytest.UsageError(f"warren should come from {SOURCES}, not from {warren.__file__}")
+    if wanted is None:
+        return
+    for path in compiled_module_paths(PACKAGE):
+        name = ".".join(("warren", *Path(path).relative_to(PACKAGE).with_suffix("").parts))
+        spec = importlib.util.find_spec(name)
+        loaded = spec.origin if spec else None
+        if loaded is None or loaded.endswith(".py") != (wanted == "interpreted"):
+            raise pytest.UsageError(f"{name} should be {wanted}, but would be loaded from {loaded}")
+    if wanted == "interpreted" and not PACKAGE.is_relative_to(SOURCES):
+        raise pytest.UsageError(f"warren should come from {SOURCES}, not from {PACKAGE}")
 
 
 def pytest_report_header() -> str:
-    return (
-        f"warren: {build_name()} ({len(compiled_module_names())} hot modules), {Path(warren.__file__).parent}"
-    )
+    return f"warren: {build_name()}, from {PACKAGE}"

@@ -7,7 +7,7 @@ runs there) or lies in `INTERPRETED`: the shells that wait for disks gain nothin
 This module imports nothing of warren: `setup.py` executes it on its own.
 """
 
-import importlib.util
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Final
 
@@ -26,28 +26,22 @@ def compiled_module_paths(root: Path) -> list[str]:
     return sorted(found)
 
 
-def compiled_module_names() -> list[str]:
-    """The dotted names of the same modules, looked up in the package that this module belongs to."""
+def interpreted_hot_modules() -> list[str]:
+    """Those of `compiled_module_paths` of this installation that Python would load from source.
+
+    An extension module beside its source wins the import, so looking for one tells, and nothing need be imported.
+    """
     root = Path(__file__).parent
-    return [
-        "warren." + ".".join(Path(path).relative_to(root).with_suffix("").parts)
-        for path in compiled_module_paths(root)
-    ]
+    return [path for path in compiled_module_paths(root) if not _has_extension_module(Path(path))]
 
 
-def interpreted_module_names() -> list[str]:
-    """Those of `compiled_module_names` that this process would load as Python source."""
-    names = []
-    for name in compiled_module_names():
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.origin is None or spec.origin.endswith(".py"):
-            names.append(name)
-    return names
+def _has_extension_module(path: Path) -> bool:
+    return any(path.with_name(path.stem + suffix).exists() for suffix in EXTENSION_SUFFIXES)
 
 
 def build_name() -> str:
     """`compiled` or `interpreted`, as `warren --version` shows it; a mixture is called by its number."""
-    interpreted, total = len(interpreted_module_names()), len(compiled_module_names())
+    interpreted, total = len(interpreted_hot_modules()), len(compiled_module_paths(Path(__file__).parent))
     if interpreted == 0:
         return "compiled"
     if interpreted == total:

@@ -5,6 +5,7 @@ fails when an entry has become unnecessary.
 """
 
 import ast
+import importlib
 import io
 import re
 import subprocess
@@ -103,6 +104,15 @@ def test_a_function_fits_on_a_page() -> None:
 def test_exceptions_are_needed() -> None:
     assert long_modules() >= LONG_MODULES
     assert long_functions() >= LONG_FUNCTIONS
+
+
+def test_every_module_can_be_imported_alone() -> None:
+    """Compiled modules share one library, so an import cycle can hide behind the order in which tests import."""
+    for path in modules():
+        if path.stem != "__main__":
+            importlib.import_module(
+                ".".join(path.relative_to(SOURCES).with_suffix("").parts).removesuffix(".__init__")
+            )
 
 
 def test_names_say_something() -> None:

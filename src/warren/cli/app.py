@@ -1,10 +1,10 @@
 """The `warren` command and its subcommands.
 
-A subcommand with a module of its own, `perf` for instance, is a typer application there; this module knows only its
-name and its one line of help, and loads it when it is asked for.
+A command with many options lives in a module of its own (`perf.py`); this one knows only its name and its line of help,
+and loads it when it is asked for.
 """
 
-import importlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -86,9 +86,13 @@ def server(
 @app.command(context_settings=_PASS_THROUGH, add_help_option=False)
 def perf(context: typer.Context) -> None:
     """Generate load and measure it, with PerfTest's flags."""
-    _hand_over("warren.cli.perf", context)
+    from warren.cli.perf import perf as command
+
+    _hand_over(command, context)
 
 
-def _hand_over(module: str, context: typer.Context) -> None:
-    subcommand: typer.Typer = importlib.import_module(module).app
+def _hand_over(command: Callable[..., None], context: typer.Context) -> None:
+    """Run `command`, whose signature holds its options, with everything that stood behind its name."""
+    subcommand = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    subcommand.command()(command)
     subcommand(args=context.args, prog_name=context.command_path)

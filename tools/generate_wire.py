@@ -189,7 +189,7 @@ def _class_lines(method: MethodSpec) -> list[str]:
         "",
         "",
         "@final",
-        "@mypyc_attr(native_class=True)",
+        "@mypyc_attr(native_class=True, acyclic=True)",
         f"class {method.python_class}(Method):",
         f'    """{doc}"""',
         "",

@@ -4,7 +4,7 @@
 """
 
 from librt.strings import BytesWriter
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from warren.wire.errors import (
     COMMAND_INVALID,
@@ -17,8 +17,12 @@ from warren.wire.field_types import check_table
 from warren.wire.primitives import MALFORMED_UTF8, longstr_end
 
 
+@mypyc_attr(native_class=True, acyclic=True)
 class Method:
-    """A method of AMQP with its arguments. `id` is class id << 16 | method id, the first four bytes on the wire."""
+    """A method of AMQP with its arguments. `id` is class id << 16 | method id, the first four bytes on the wire.
+
+    Arguments are bytes, numbers and bools only, so the garbage collector need not track methods (`acyclic`).
+    """
 
     def __init__(self, id: i64) -> None:
         self.id: i64 = id

@@ -100,7 +100,7 @@ TX_ROLLBACK_OK: Final = 0x005A001F
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class ConnectionStart(Method):
     """connection.start, sent by the server, answered by start-ok."""
 
@@ -128,7 +128,7 @@ class ConnectionStart(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class ConnectionStartOk(Method):
     """connection.start-ok, sent by the client."""
 
@@ -153,7 +153,7 @@ class ConnectionStartOk(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class ConnectionSecure(Method):
     """connection.secure, sent by the server, answered by secure-ok."""
 
@@ -166,7 +166,7 @@ class ConnectionSecure(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class ConnectionSecureOk(Method):
     """connection.secure-ok, sent by the client."""
 
@@ -179,7 +179,7 @@ class ConnectionSecureOk(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class ConnectionTune(Method):
     """connection.tune, sent by the server, answered by tune-ok."""
 
@@ -196,7 +196,7 @@ class ConnectionTune(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class ConnectionTuneOk(Method):
     """connection.tune-ok, sent by the client."""
 
@@ -213,7 +213,7 @@ class ConnectionTuneOk(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class ConnectionOpen(Method):
     """connection.open, sent by the client, answered by open-ok."""
 
@@ -228,7 +228,7 @@ class ConnectionOpen(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class ConnectionOpenOk(Method):
     """connection.open-ok, sent by the server."""
 
@@ -240,7 +240,7 @@ class ConnectionOpenOk(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class ConnectionClose(Method):
     """connection.close, sent by both sides, answered by close-ok."""
 
@@ -265,7 +265,7 @@ class ConnectionClose(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class ConnectionCloseOk(Method):
     """connection.close-ok, sent by both sides."""
 
@@ -277,7 +277,7 @@ class ConnectionCloseOk(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class ConnectionBlocked(Method):
     """connection.blocked, sent by the server."""
 
@@ -290,7 +290,7 @@ class ConnectionBlocked(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class ConnectionUnblocked(Method):
     """connection.unblocked, sent by the server."""
 
@@ -302,7 +302,7 @@ class ConnectionUnblocked(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class ConnectionUpdateSecret(Method):
     """connection.update-secret, sent by the client, answered by update-secret-ok."""
 
@@ -317,7 +317,7 @@ class ConnectionUpdateSecret(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class ConnectionUpdateSecretOk(Method):
     """connection.update-secret-ok, sent by the server."""
 
@@ -329,7 +329,7 @@ class ConnectionUpdateSecretOk(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class ChannelOpen(Method):
     """channel.open, sent by the client, answered by open-ok."""
 
@@ -341,7 +341,7 @@ class ChannelOpen(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class ChannelOpenOk(Method):
     """channel.open-ok, sent by the server."""
 
@@ -353,7 +353,7 @@ class ChannelOpenOk(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class ChannelFlow(Method):
     """channel.flow, sent by both sides, answered by flow-ok."""
 
@@ -366,7 +366,7 @@ class ChannelFlow(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class ChannelFlowOk(Method):
     """channel.flow-ok, sent by both sides."""
 
@@ -379,7 +379,7 @@ class ChannelFlowOk(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class ChannelClose(Method):
     """channel.close, sent by both sides, answered by close-ok."""
 
@@ -404,7 +404,7 @@ class ChannelClose(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class ChannelCloseOk(Method):
     """channel.close-ok, sent by both sides."""
 
@@ -416,7 +416,7 @@ class ChannelCloseOk(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class AccessRequest(Method):
     """access.request, sent by the client, answered by request-ok."""
 
@@ -454,7 +454,7 @@ class AccessRequest(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class AccessRequestOk(Method):
     """access.request-ok, sent by the server."""
 
@@ -467,7 +467,7 @@ class AccessRequestOk(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class ExchangeDeclare(Method):
     """exchange.declare, sent by the client, answered by declare-ok."""
 
@@ -512,7 +512,7 @@ class ExchangeDeclare(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class ExchangeDeclareOk(Method):
     """exchange.declare-ok, sent by the server."""
 
@@ -524,7 +524,7 @@ class ExchangeDeclareOk(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class ExchangeDelete(Method):
     """exchange.delete, sent by the client, answered by delete-ok."""
 
@@ -541,7 +541,7 @@ class ExchangeDelete(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class ExchangeDeleteOk(Method):
     """exchange.delete-ok, sent by the server."""
 
@@ -553,7 +553,7 @@ class ExchangeDeleteOk(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class ExchangeBind(Method):
     """exchange.bind, sent by the client, answered by bind-ok."""
 
@@ -582,7 +582,7 @@ class ExchangeBind(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class ExchangeBindOk(Method):
     """exchange.bind-ok, sent by the server."""
 
@@ -594,7 +594,7 @@ class ExchangeBindOk(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class ExchangeUnbind(Method):
     """exchange.unbind, sent by the client, answered by unbind-ok."""
 
@@ -623,7 +623,7 @@ class ExchangeUnbind(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class ExchangeUnbindOk(Method):
     """exchange.unbind-ok, sent by the server."""
 
@@ -635,7 +635,7 @@ class ExchangeUnbindOk(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class QueueDeclare(Method):
     """queue.declare, sent by the client, answered by declare-ok."""
 
@@ -677,7 +677,7 @@ class QueueDeclare(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class QueueDeclareOk(Method):
     """queue.declare-ok, sent by the server."""
 
@@ -694,7 +694,7 @@ class QueueDeclareOk(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class QueueBind(Method):
     """queue.bind, sent by the client, answered by bind-ok."""
 
@@ -723,7 +723,7 @@ class QueueBind(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class QueueBindOk(Method):
     """queue.bind-ok, sent by the server."""
 
@@ -735,7 +735,7 @@ class QueueBindOk(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class QueuePurge(Method):
     """queue.purge, sent by the client, answered by purge-ok."""
 
@@ -751,7 +751,7 @@ class QueuePurge(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class QueuePurgeOk(Method):
     """queue.purge-ok, sent by the server."""
 
@@ -764,7 +764,7 @@ class QueuePurgeOk(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class QueueDelete(Method):
     """queue.delete, sent by the client, answered by delete-ok."""
 
@@ -795,7 +795,7 @@ class QueueDelete(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class QueueDeleteOk(Method):
     """queue.delete-ok, sent by the server."""
 
@@ -808,7 +808,7 @@ class QueueDeleteOk(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class QueueUnbind(Method):
     """queue.unbind, sent by the client, answered by unbind-ok."""
 
@@ -834,7 +834,7 @@ class QueueUnbind(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class QueueUnbindOk(Method):
     """queue.unbind-ok, sent by the server."""
 
@@ -846,7 +846,7 @@ class QueueUnbindOk(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class BasicQos(Method):
     """basic.qos, sent by the client, answered by qos-ok."""
 
@@ -863,7 +863,7 @@ class BasicQos(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class BasicQosOk(Method):
     """basic.qos-ok, sent by the server."""
 
@@ -875,7 +875,7 @@ class BasicQosOk(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class BasicConsume(Method):
     """basic.consume, sent by the client, answered by consume-ok."""
 
@@ -916,7 +916,7 @@ class BasicConsume(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class BasicConsumeOk(Method):
     """basic.consume-ok, sent by the server."""
 
@@ -929,7 +929,7 @@ class BasicConsumeOk(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class BasicCancel(Method):
     """basic.cancel, sent by both sides, answered by cancel-ok."""
 
@@ -944,7 +944,7 @@ class BasicCancel(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class BasicCancelOk(Method):
     """basic.cancel-ok, sent by both sides."""
 
@@ -957,7 +957,7 @@ class BasicCancelOk(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class BasicPublish(Method):
     """basic.publish, sent by the client; content follows."""
 
@@ -982,7 +982,7 @@ class BasicPublish(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class BasicReturn(Method):
     """basic.return, sent by the server; content follows."""
 
@@ -1007,7 +1007,7 @@ class BasicReturn(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class BasicDeliver(Method):
     """basic.deliver, sent by the server; content follows."""
 
@@ -1035,7 +1035,7 @@ class BasicDeliver(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class BasicGet(Method):
     """basic.get, sent by the client, answered by get-ok or get-empty."""
 
@@ -1051,7 +1051,7 @@ class BasicGet(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class BasicGetOk(Method):
     """basic.get-ok, sent by the server; content follows."""
 
@@ -1079,7 +1079,7 @@ class BasicGetOk(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class BasicGetEmpty(Method):
     """basic.get-empty, sent by the server."""
 
@@ -1091,7 +1091,7 @@ class BasicGetEmpty(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class BasicAck(Method):
     """basic.ack, sent by both sides."""
 
@@ -1106,7 +1106,7 @@ class BasicAck(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class BasicReject(Method):
     """basic.reject, sent by the client."""
 
@@ -1121,7 +1121,7 @@ class BasicReject(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class BasicRecoverAsync(Method):
     """basic.recover-async, sent by the client."""
 
@@ -1134,7 +1134,7 @@ class BasicRecoverAsync(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class BasicRecover(Method):
     """basic.recover, sent by the client, answered by recover-ok."""
 
@@ -1147,7 +1147,7 @@ class BasicRecover(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class BasicRecoverOk(Method):
     """basic.recover-ok, sent by the server."""
 
@@ -1159,7 +1159,7 @@ class BasicRecoverOk(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class BasicNack(Method):
     """basic.nack, sent by both sides."""
 
@@ -1175,7 +1175,7 @@ class BasicNack(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class ConfirmSelect(Method):
     """confirm.select, sent by the client, answered by select-ok."""
 
@@ -1188,7 +1188,7 @@ class ConfirmSelect(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class ConfirmSelectOk(Method):
     """confirm.select-ok, sent by the server."""
 
@@ -1200,7 +1200,7 @@ class ConfirmSelectOk(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class TxSelect(Method):
     """tx.select, sent by the client, answered by select-ok."""
 
@@ -1212,7 +1212,7 @@ class TxSelect(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class TxSelectOk(Method):
     """tx.select-ok, sent by the server."""
 
@@ -1224,7 +1224,7 @@ class TxSelectOk(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class TxCommit(Method):
     """tx.commit, sent by the client, answered by commit-ok."""
 
@@ -1236,7 +1236,7 @@ class TxCommit(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class TxCommitOk(Method):
     """tx.commit-ok, sent by the server."""
 
@@ -1248,7 +1248,7 @@ class TxCommitOk(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class TxRollback(Method):
     """tx.rollback, sent by the client, answered by rollback-ok."""
 
@@ -1260,7 +1260,7 @@ class TxRollback(Method):
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class TxRollbackOk(Method):
     """tx.rollback-ok, sent by the server."""
 

@@ -51,7 +51,7 @@ NO_PROPERTIES: Final = b"\x00\x00"
 
 
 @final
-@mypyc_attr(native_class=True)
+@mypyc_attr(native_class=True, acyclic=True)
 class Properties:
     """All 14 properties; None is absent. `headers` is the raw body of its table, `timestamp` unsigned seconds."""
 

@@ -199,6 +199,8 @@ class Definitions:
         self.queues: list[PutQueue] = []
         self.bindings: list[PutBinding] = []
         self.reader_groups: list[PutReaderGroup] = []
+        # Above the id of every queue that was ever stored.
+        self.next_queue_id: i64 = 1
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -34,6 +34,9 @@ SCHEMA_VERSION: Final = 1
 # The first SQLite with STRICT tables.
 SQLITE_VERSION_MIN: Final = (3, 37, 0)
 
+# Nobody but a curious operator opens the file beside its node.
+LOCK_WAIT_S: Final = 1.0
+
 # STRICT: a value of another type than its column's is refused, and is damage when it is read back.
 _SCHEMA: Final = """
 CREATE TABLE schema_version (version INTEGER NOT NULL) STRICT;
@@ -56,6 +59,11 @@ CREATE TABLE bindings (
 CREATE TABLE reader_groups (
     vhost BLOB NOT NULL, name BLOB NOT NULL, epoch INTEGER NOT NULL, queue_id INTEGER NOT NULL,
     acked INTEGER NOT NULL, reserved INTEGER NOT NULL, UNIQUE (vhost, name)) STRICT;
+-- Outlives the queues: an id in a journal that is below it belonged to a queue that is deleted.
+CREATE TABLE numbering (next_queue_id INTEGER NOT NULL) STRICT;
+INSERT INTO numbering VALUES (1);
+CREATE TRIGGER number_queues AFTER INSERT ON queues BEGIN
+    UPDATE numbering SET next_queue_id = max(next_queue_id, NEW.id + 1); END;
 INSERT INTO schema_version VALUES (1);
 """
 
@@ -106,7 +114,9 @@ class SqliteMetadata(Metadata):
             )
         try:
             # Used by the loop's thread for loading, afterwards by whichever thread flushes.
-            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._connection = sqlite3.connect(
+                path, timeout=LOCK_WAIT_S, isolation_level=None, check_same_thread=False
+            )
         except sqlite3.Error as error:
             raise MetadataError(f"cannot open {path}: {error}") from None
         try:
@@ -162,26 +172,37 @@ class SqliteMetadata(Metadata):
 
     def _read(self) -> Definitions:
         definitions = Definitions()
-        for row in self._rows("vhosts"):
+        for row in self._rows("name, id FROM vhosts"):
             definitions.vhosts.append(PutVhost(*row))
-        for name, password_hash, hashing, tags in self._rows("users"):
+        for name, password_hash, hashing, tags in self._rows("name, password_hash, hashing, tags FROM users"):
             definitions.users.append(PutUser(name, password_hash, hashing, tags.split("\n") if tags else []))
-        for row in self._rows("permissions"):
+        for row in self._rows("vhost, user, configure, write, read FROM permissions"):
             definitions.permissions.append(PutPermission(*row))
-        for vhost, name, type, auto_delete, internal, arguments in self._rows("exchanges"):
+        for vhost, name, type, auto_delete, internal, arguments in self._rows(
+            "vhost, name, type, auto_delete, internal, arguments FROM exchanges"
+        ):
             definitions.exchanges.append(
                 PutExchange(vhost, name, type, auto_delete != 0, internal != 0, arguments)
             )
-        for vhost, id, name, durable, auto_delete, arguments in self._rows("queues"):
+        for vhost, id, name, durable, auto_delete, arguments in self._rows(
+            "vhost, id, name, durable, auto_delete, arguments FROM queues"
+        ):
             definitions.queues.append(PutQueue(vhost, id, name, durable != 0, auto_delete != 0, arguments))
-        for vhost, source, destination, is_queue, key, arguments in self._rows("bindings"):
+        for vhost, source, destination, is_queue, key, arguments in self._rows(
+            "vhost, source, destination, destination_is_queue, key, arguments FROM bindings"
+        ):
             definitions.bindings.append(PutBinding(vhost, source, destination, is_queue != 0, key, arguments))
-        for row in self._rows("reader_groups"):
+        for row in self._rows("vhost, name, epoch, queue_id, acked, reserved FROM reader_groups"):
             definitions.reader_groups.append(PutReaderGroup(*row))
+        numbering = self._rows("next_queue_id FROM numbering")
+        if len(numbering) != 1:
+            raise MetadataDamaged(f"{self._path} is damaged: it has {len(numbering)} rows of numbering")
+        definitions.next_queue_id = numbering[0][0]
         return definitions
 
-    def _rows(self, table: str) -> list[tuple[Any, ...]]:
-        return self._connection.execute(f"SELECT * FROM {table} ORDER BY rowid").fetchall()  # noqa: S608  # our own table names
+    def _rows(self, columns: str) -> list[tuple[Any, ...]]:
+        query = f"SELECT {columns} ORDER BY rowid"  # noqa: S608  # our own names
+        return self._connection.execute(query).fetchall()
 
     def _roll_back(self) -> None:
         # After some errors (disk full, I/O) SQLite has rolled back by itself.

@@ -80,6 +80,10 @@ class TopicTrie:
         # Counts the words of all matchings, so that `TopicNode.step` never has to be cleared.
         self._step: i64 = 0
 
+    def is_empty(self) -> bool:
+        """There is no binding, and nothing is left of removed ones."""
+        return self._root.is_empty()
+
     def add(self, binding: Binding) -> None:
         """Put in a binding that is not there."""
         node = self._root

@@ -1,0 +1,150 @@
+"""The broker of one node: its vhosts, users and connections, and the timers that drive them.
+
+No I/O: the shell (`server/node.py`) feeds connections, asks `take_dirty` what to write, runs group commits for the
+vhosts' journals and calls `tick` with the time. Randomness is an argument too, so that a simulation can repeat itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from mypy_extensions import i64
+
+from warren.broker.connection import Connection
+from warren.broker.metadata import Definitions, PutUser
+from warren.broker.passwords import is_password
+from warren.broker.settings import Settings
+from warren.broker.vhost import Vhost
+from warren.queues.arguments import NO_LIMIT
+from warren.queues.queue import Queue
+
+logger = logging.getLogger("warren.broker")
+
+_RANDOM_NAME_BYTES: Final = 16
+
+
+class Broker:
+    """Everything of a node that is not I/O."""
+
+    def __init__(self, settings: Settings, random_bytes: Callable[[int], bytes]) -> None:
+        self.settings: Settings = settings
+        self.vhosts: dict[bytes, Vhost] = {}
+        self.users: dict[bytes, PutUser] = {}
+        # (user, vhost) pairs with a permission entry.
+        self.permissions: set[tuple[bytes, bytes]] = set()
+        self.connections: list[Connection] = []
+        self.dirty_connections: list[Connection] = []
+        # Queues whose messages or that themselves expire.
+        self.timed_queues: set[Queue] = set()
+        # Set when a group commit is worth a look before the next turn of the loop.
+        self.is_commit_wanted: bool = False
+        self._random_bytes: Callable[[int], bytes] = random_bytes
+        self._next_queue_id: i64 = 1
+
+    # -- definitions -----------------------------------------------------------------------------------------------
+
+    def load_users(self, definitions: Definitions) -> None:
+        """Take over users, permissions and the numbering of queues."""
+        for user in definitions.users:
+            self.users[user.name] = user
+        for permission in definitions.permissions:
+            self.permissions.add((permission.user, permission.vhost))
+        self._next_queue_id = definitions.next_queue_id
+
+    def next_queue_id(self) -> i64:
+        """A number no queue of this node ever had."""
+        queue_id = self._next_queue_id
+        self._next_queue_id = queue_id + 1
+        return queue_id
+
+    def reserve_queue_ids(self, upto: i64) -> None:
+        """Never give out an id up to `upto`: a journal knows it, whatever the metadata say."""
+        self._next_queue_id = max(self._next_queue_id, upto + 1)
+
+    def authenticate(self, name: bytes, password: bytes, is_loopback: bool) -> PutUser | None:
+        """The user, if the password is right and they may log in from where they are."""
+        user = self.users.get(name)
+        if user is None or not password:
+            return None
+        if name in self.settings.loopback_users and not is_loopback:
+            return None
+        return user if is_password(password, user.password_hash, user.hashing) else None
+
+    def may_enter(self, user_name: bytes, vhost_name: bytes) -> bool:
+        """Has the user a permission entry for the vhost?"""
+        return (user_name, vhost_name) in self.permissions
+
+    def random_name(self) -> bytes:
+        """22 characters for server-made names (5.4)."""
+        return base64.urlsafe_b64encode(self._random_bytes(_RANDOM_NAME_BYTES)).rstrip(b"=")
+
+    # -- connections -----------------------------------------------------------------------------------------------
+
+    def connect(self, peer: str, is_loopback: bool, now_ms: i64) -> Connection:
+        """A client sent the protocol header."""
+        connection = Connection(self, peer, is_loopback, now_ms)
+        self.connections.append(connection)
+        connection.touch()
+        return connection
+
+    def disconnect(self, connection: Connection, now_ms: i64) -> None:
+        """Its socket is gone."""
+        connection.lost(now_ms)
+        if connection in self.connections:
+            self.connections.remove(connection)
+
+    def take_dirty(self) -> list[Connection]:
+        """Connections that have something to write or to change; each is taken once."""
+        dirty = self.dirty_connections
+        self.dirty_connections = []
+        return dirty
+
+    def commit_soon(self) -> None:
+        """Somebody waits for a group commit."""
+        self.is_commit_wanted = True
+
+    # -- time ------------------------------------------------------------------------------------------------------
+
+    def tick(self, now_ms: i64) -> None:
+        """Expire messages at the heads of queues, and unused queues (protocol 7.2). Called every 50 ms or so."""
+        for queue in list(self.timed_queues):
+            if queue.has_expiring:
+                queue.drop_expired_head(now_ms)
+            expires_ms = queue.arguments.expires_ms
+            if expires_ms == NO_LIMIT:
+                if queue.message_ttl_ms == NO_LIMIT and not queue.has_expiring:
+                    self.timed_queues.discard(queue)
+            elif len(queue.consumers) == 0 and now_ms - queue.last_used_ms >= expires_ms:
+                self._vhost_of(queue).delete_queue(queue, now_ms)
+
+    def tick_connections(self, now_ms: i64) -> None:
+        """Heartbeats; called about once a second."""
+        for connection in self.connections:
+            connection.tick(now_ms)
+
+    def _vhost_of(self, queue: Queue) -> Vhost:
+        for vhost in self.vhosts.values():
+            if vhost.queues.get(queue.name) is queue:
+                return vhost
+        raise KeyError(queue.name)
+
+    # -- logs ------------------------------------------------------------------------------------------------------
+
+    def log_crash(self, peer: str, error: Exception) -> None:
+        """A bug was struck."""
+        logger.error("%s: internal error", peer, exc_info=error)
+
+    def log_refused(self, peer: str, text: str) -> None:
+        """A login failed."""
+        logger.warning("%s: %s", peer, text)
+
+    def log_channel_error(self, peer: str, number: int, text: str) -> None:
+        """A channel was closed for an error of the client."""
+        logger.info("%s: channel %d: %s", peer, number, text)
+
+    def log_connection_error(self, peer: str, text: str) -> None:
+        """A connection was closed for an error."""
+        logger.info("%s: %s", peer, text)

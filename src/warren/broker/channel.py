@@ -1,0 +1,560 @@
+"""A channel: publishes in, deliveries and confirms out.
+
+This module holds what happens once per message: putting a publish together from its frames, routing it, delivering,
+settling, confirming. Everything else a channel does is in `channel_methods.py` (basic.*, confirm, tx, flow) and
+`topology.py` (exchange.*, queue.*).
+
+The hot path decodes nothing twice. Clients publish the same exchange and routing key, and the same properties, over
+and over: when the raw bytes of a publish method equal those of the one before and no binding has changed, the route is
+the one before; when a property block equals the one before, so does all that is known of it.
+
+A channel may be suspended while something it asked for becomes durable (a declared queue, a commit); frames that
+arrive meanwhile are kept in order, and the connection is not read further when they become many.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from librt.strings import read_i16_be, read_i32_be, read_i64_be
+from mypy_extensions import i64
+
+from warren.broker.publish_properties import PublishProperties, inspect_properties, with_reply_to
+from warren.broker.transaction import Transaction, TransactionPublish, TransactionSettle
+from warren.broker.unacked import UnackedWindow
+from warren.queues.consumer import Consumer
+from warren.queues.entry import Entry
+from warren.queues.queue import Queue
+from warren.routing.exchange import Exchange
+from warren.store.journal import ConfirmWaiter
+from warren.store.message import Message
+from warren.wire.errors import (
+    ACCESS_REFUSED,
+    FRAME_ERROR,
+    NOT_FOUND,
+    NOT_IMPLEMENTED,
+    PRECONDITION_FAILED,
+    UNEXPECTED_FRAME,
+    ChannelException,
+    ConnectionException,
+    octets_text,
+)
+from warren.wire.frames import FRAME_BODY, FRAME_HEADER, FRAME_METHOD
+from warren.wire.methods import (
+    BASIC_ACK,
+    BASIC_PUBLISH,
+    BasicCancel,
+    BasicPublish,
+    BasicReturn,
+    decode_method,
+)
+
+if TYPE_CHECKING:
+    from warren.broker.connection import Connection
+    from warren.broker.vhost import Vhost
+
+# What the next frame must be.
+EXPECT_METHOD: Final = 0
+EXPECT_HEADER: Final = 1
+EXPECT_BODY: Final = 2
+
+# Kept frames of a suspended channel (bytes) before its connection is not read further.
+BACKLOG_BYTES_MAX: Final = 1048576
+# Gathered output (bytes) above which a connection's consumers wait until it is written.
+OUTPUT_BYTES_MAX: Final = 262144
+
+REPLY_TO: Final = b"amq.rabbitmq.reply-to"
+
+
+class ChannelConsumer(Consumer):
+    """A consumer on a channel."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        queue: Queue,
+        tag: bytes,
+        no_ack: bool,
+        exclusive: bool,
+        priority: i64,
+        prefetch_count: i64,
+    ) -> None:
+        super().__init__(queue, tag, no_ack, exclusive, priority, prefetch_count)
+        self.channel: Channel = channel
+        # The tag as it stands in every basic.deliver.
+        self.tag_field: bytes = bytes([len(tag)]) + tag
+
+    def can_take(self) -> bool:
+        if self.prefetch_count != 0 and self.unacked_count >= self.prefetch_count and not self.no_ack:
+            return False
+        return self.channel.can_take()
+
+    def deliver(self, entry: Entry) -> None:
+        self.channel.deliver(self, entry)
+
+    def on_queue_deleted(self) -> None:
+        self.channel.on_consumer_cancelled(self)
+
+
+class Channel(ConfirmWaiter):
+    """One channel of a connection; `number` is its channel number."""
+
+    def __init__(self, connection: Connection, number: i64, vhost: Vhost) -> None:
+        super().__init__()
+        self.connection: Connection = connection
+        self.number: i64 = number
+        self.vhost: Vhost = vhost
+        # Set when we sent channel.close: everything is ignored until the peer answers.
+        self.is_closing: bool = False
+        self.is_closed: bool = False
+        self.consumers: dict[bytes, ChannelConsumer] = {}
+        self.unacked: UnackedWindow = UnackedWindow()
+        self.next_delivery_tag: i64 = 1
+        # basic.qos: default of later consumers, and the channel-wide limit (0 = none).
+        self.consumer_prefetch: i64 = 0
+        self.channel_prefetch: i64 = 0
+        self.is_confirming: bool = False
+        self.confirmed_upto: i64 = 0
+        self.transaction: Transaction | None = None
+        self.last_queue: bytes = b""
+        self.current_method: i64 = 0
+        # Direct reply-to: tag of the pseudo consumer, and the name that replies are sent to.
+        self.reply_tag_field: bytes = b""
+        self.reply_name: bytes = b""
+        # Frames kept while suspended: kind, payload.
+        self.is_suspended: bool = False
+        self._backlog: list[tuple[i64, bytes]] = []
+        self._backlog_bytes: i64 = 0
+        # The content that is arriving.
+        self._stage: i64 = EXPECT_METHOD
+        self._body_size: i64 = 0
+        self._body_received: i64 = 0
+        self._body_parts: list[bytes] = []
+        # The publish method it belongs to; kept for comparison with the next one.
+        self._publish_raw: bytes = b""
+        self._route_version: i64 = -1
+        self._exchange: Exchange = vhost.router.default_exchange
+        self._routing_key: bytes = b""
+        self._address: bytes = b""
+        self._mandatory: bool = False
+        self._queues: list[Queue] = []
+        self._any_durable: bool = False
+        self._is_reply: bool = False
+        self._route_is_fixed: bool = False
+        self._properties: PublishProperties = PublishProperties(b"\x00\x00")
+
+    # -- frames --------------------------------------------------------------------------------------------------
+
+    def on_frame(self, kind: i64, data: bytes, start: i64, end: i64) -> None:
+        """Take a frame of this channel; its payload is `data[start:end]`."""
+        if self.is_suspended:
+            self._keep(kind, data[start:end])
+            return
+        if kind == FRAME_METHOD:
+            self._on_method(data, start, end)
+        elif kind == FRAME_HEADER:
+            self._on_header(data, start, end)
+        else:
+            self._on_body(data, start, end)
+
+    def _on_method(self, data: bytes, start: i64, end: i64) -> None:
+        if self._stage == EXPECT_HEADER:
+            raise self._unexpected("expected content header for class 60, got non content header frame instead")
+        if self._stage == EXPECT_BODY:
+            raise self._unexpected("expected content body, got non content body frame instead")
+        method_id: i64 = i64(read_i32_be(data, start)) if end - start >= 4 else 0
+        self.current_method = method_id
+        if method_id == BASIC_PUBLISH:
+            raw = data[start:end]
+            if raw != self._publish_raw or self._route_version != self.vhost.router.version:
+                self._resolve_publish(raw)
+            self._stage = EXPECT_HEADER
+        elif method_id == BASIC_ACK and end - start == 13:
+            self.ack(read_i64_be(data, start + 4), (data[start + 12] & 1) != 0)
+        else:
+            self.connection.channel_method(self, decode_method(data, start, end))
+
+    def _on_header(self, data: bytes, start: i64, end: i64) -> None:
+        if self._stage != EXPECT_HEADER:
+            if self._stage == EXPECT_BODY:
+                raise self._unexpected("expected content body, got non content body frame instead")
+            raise ConnectionException(
+                UNEXPECTED_FRAME, "expected method frame, got non method frame instead"
+            )
+        if end - start < 14:
+            octets = octets_text(data[start:end])
+            raise ConnectionException(FRAME_ERROR, f"type 2, all octets = {octets}: unknown_frame")
+        class_id: i64 = i64(read_i16_be(data, start)) & 0xFFFF
+        if class_id != 60:
+            raise self._unexpected(f"expected content header for class 60, got one for class {class_id} instead")
+        if read_i16_be(data, start + 2) != 0:
+            raise self._unexpected("expected content header for class 60, got non content header frame instead")
+        raw = data[start + 12 : end]
+        if raw != self._properties.source:
+            self._properties = inspect_properties(raw)
+        size = read_i64_be(data, start + 4)
+        limit = self.connection.max_message_size
+        if size < 0 or size > limit:
+            shown = size if size >= 0 else size + (1 << 64)
+            raise ChannelException(
+                PRECONDITION_FAILED, f"message size {shown} is larger than configured max size {limit}"
+            )
+        self._body_size = size
+        self._body_received = 0
+        if size == 0:
+            self._stage = EXPECT_METHOD
+            self._on_publish(b"")
+        else:
+            self._stage = EXPECT_BODY
+
+    def _on_body(self, data: bytes, start: i64, end: i64) -> None:
+        if self._stage != EXPECT_BODY:
+            if self._stage == EXPECT_HEADER:
+                raise self._unexpected(
+                    "expected content header for class 60, got non content header frame instead"
+                )
+            raise ConnectionException(
+                UNEXPECTED_FRAME, "expected method frame, got non method frame instead"
+            )
+        piece = data[start:end]
+        received = self._body_received + (end - start)
+        if received > self._body_size:
+            raise ConnectionException(
+                FRAME_ERROR, f"content body of {received} bytes, {self._body_size} announced", 60, 40
+            )
+        self._body_received = received
+        if received < self._body_size:
+            # Empty pieces are legal and would cost memory without end.
+            if end > start:
+                self._body_parts.append(piece)
+            return
+        if len(self._body_parts) > 0:
+            self._body_parts.append(piece)
+            piece = b"".join(self._body_parts)
+            self._body_parts.clear()
+        self._stage = EXPECT_METHOD
+        self._on_publish(piece)
+
+    def _unexpected(self, text: str) -> ConnectionException:
+        return ConnectionException(UNEXPECTED_FRAME, text, 60, 40)
+
+    # -- suspension ----------------------------------------------------------------------------------------------
+
+    def suspend(self) -> None:
+        """Handle no further frame until `resume`."""
+        self.is_suspended = True
+
+    def resume(self) -> None:
+        """What was waited for has happened: go on with the kept frames."""
+        self.is_suspended = False
+        if self.is_closed:
+            return
+        backlog = self._backlog
+        self._backlog = []
+        was_full = self._backlog_bytes > BACKLOG_BYTES_MAX
+        self._backlog_bytes = 0
+        self.connection.replay(self, backlog)
+        if was_full and self._backlog_bytes <= BACKLOG_BYTES_MAX:
+            self.connection.resume_reading()
+
+    def _keep(self, kind: i64, payload: bytes) -> None:
+        self._backlog.append((kind, payload))
+        self._backlog_bytes += len(payload) + 64
+        if self._backlog_bytes > BACKLOG_BYTES_MAX:
+            self.connection.pause_reading()
+
+    # -- publish -------------------------------------------------------------------------------------------------
+
+    def _resolve_publish(self, raw: bytes) -> None:
+        method = decode_method(raw, 0, len(raw))
+        assert isinstance(method, BasicPublish)
+        # Forget the last publish first: a refused one must not be taken for it later.
+        self._publish_raw = b""
+        if method.immediate:
+            raise ConnectionException(NOT_IMPLEMENTED, "immediate=true", 60, 40)
+        exchange = self.vhost.router.exchanges.get(method.exchange)
+        if exchange is None:
+            raise ChannelException(NOT_FOUND, f"no {self.vhost.exchange_text(method.exchange)}", 60, 40)
+        if exchange.internal:
+            text = self.vhost.exchange_text(method.exchange)
+            raise ChannelException(ACCESS_REFUSED, f"cannot publish to internal {text}", 60, 40)
+        self._exchange = exchange
+        self._routing_key = method.routing_key
+        self._mandatory = method.mandatory
+        self._address = raw[6:-1]
+        self._is_reply = not method.exchange and method.routing_key.startswith(REPLY_TO + b".")
+        router = self.vhost.router
+        self._route_is_fixed = not router.depends_on_headers(exchange)
+        if self._route_is_fixed:
+            self._set_queues(self.vhost.route(exchange, [method.routing_key], b""))
+        self._route_version = router.version
+        self._publish_raw = raw
+
+    def _set_queues(self, queues: list[Queue]) -> None:
+        self._queues = queues
+        self._any_durable = False
+        for queue in queues:
+            if queue.durable:
+                self._any_durable = True
+
+    def _on_publish(self, body: bytes) -> None:
+        properties = self._properties
+        connection = self.connection
+        now_ms = connection.now_ms
+        raw = properties.raw
+        if len(properties.reply_to) > 0 or properties.user_id is not None:
+            raw = self._check_identity(properties)
+        if not self._route_is_fixed or len(properties.extra_routing_keys) > 0:
+            self._route_by_headers(properties)
+        if self._is_reply:
+            self._publish_reply(raw, body)
+            return
+        message = Message(self._address, raw, body, properties.persistent, now_ms)
+        if self.transaction is not None:
+            publish = TransactionPublish(message, self._queues, properties.expiration_ms, self._mandatory)
+            self.transaction.publishes.append(publish)
+            return
+        queues = self._queues
+        if len(queues) == 0:
+            if self._mandatory:
+                self.return_message(message)
+        else:
+            for queue in queues:
+                queue.publish(message, properties.expiration_ms, now_ms)
+        if self.is_confirming:
+            self.publish_seq += 1
+            if properties.persistent and self._any_durable:
+                self.vhost.journal.confirm_with_batch(self)
+            connection.confirm_later(self)
+
+    def _route_by_headers(self, properties: PublishProperties) -> None:
+        keys = [self._routing_key]
+        keys.extend(properties.extra_routing_keys)
+        self._set_queues(self.vhost.route(self._exchange, keys, properties.headers))
+        # The cached route is not the one of the bare routing key.
+        self._route_version = -1
+
+    def _check_identity(self, properties: PublishProperties) -> bytes:
+        user_id = properties.user_id
+        user_name = self.connection.user_name
+        if user_id is not None and user_id != user_name and not self.connection.is_impersonator:
+            shown = user_id.decode("utf-8", "replace")
+            raise ChannelException(
+                PRECONDITION_FAILED,
+                f"user_id property set to '{shown}' but authenticated user was '{user_name.decode()}'",
+                60,
+                40,
+            )
+        if properties.reply_to == REPLY_TO:
+            if not self.reply_name:
+                raise ChannelException(PRECONDITION_FAILED, "fast reply consumer does not exist", 60, 40)
+            return with_reply_to(properties.raw, self.reply_name)
+        return properties.raw
+
+    def _publish_reply(self, raw: bytes, body: bytes) -> None:
+        receiver = self.vhost.reply_channels.get(self._routing_key)
+        if receiver is not None:
+            receiver.deliver_reply(self._address, raw, body)
+        if self._mandatory:
+            # As the original does: no queue was involved, so it is returned although it was delivered (P23).
+            self.return_message(Message(self._address, raw, body, False, self.connection.now_ms))
+        if self.is_confirming:
+            self.publish_seq += 1
+            self.connection.confirm_later(self)
+
+    def return_message(self, message: Message) -> None:
+        """basic.return of an unroutable mandatory message; goes out before its confirm (P15)."""
+        out = self.connection.out
+        out.method(self.number, BasicReturn(312, b"NO_ROUTE", message.exchange(), message.routing_key()))
+        out.content(self.number, message.properties, message.body)
+        self.connection.touch()
+
+    # -- confirms ------------------------------------------------------------------------------------------------
+
+    def on_durable(self, upto: i64, ok: bool) -> None:
+        if self.is_closed or self.is_closing or not self.is_confirming:
+            return
+        if not ok:
+            self._send_confirm(upto, False)
+        elif self.batches_in_flight == 0:
+            # Nothing of this channel is on its way to the disk: transient ones published since are done as well.
+            self._send_confirm(self.publish_seq, True)
+        else:
+            self._send_confirm(upto, True)
+
+    def confirm_finished(self) -> None:
+        """Confirm what does not wait for the disk; called once per turn, so that confirms are batched."""
+        if self.batches_in_flight == 0 and self.is_confirming and not self.is_closing:
+            self._send_confirm(self.publish_seq, True)
+
+    def _send_confirm(self, upto: i64, ok: bool) -> None:
+        count = upto - self.confirmed_upto
+        if count > 0:
+            self.confirmed_upto = upto
+            self.connection.out.confirm(self.number, upto, count > 1, ok)
+            self.connection.touch()
+
+    # -- deliver -------------------------------------------------------------------------------------------------
+
+    def can_take(self) -> bool:
+        """May a consumer of this channel be given a message now?"""
+        if self.channel_prefetch != 0 and self.unacked.count >= self.channel_prefetch:
+            return False
+        return self.connection.can_take()
+
+    def deliver(self, consumer: ChannelConsumer, entry: Entry) -> None:
+        """basic.deliver."""
+        tag = self.next_delivery_tag
+        self.next_delivery_tag = tag + 1
+        if not consumer.no_ack:
+            entry.delivery_tag = tag
+            self.unacked.append(entry)
+        connection = self.connection
+        message = entry.message
+        out = connection.out
+        out.deliver(self.number, consumer.tag_field, tag, entry.redelivered, message.address)
+        out.content(self.number, message.properties, message.body)
+        connection.touch()
+
+    def deliver_reply(self, address: bytes, properties: bytes, body: bytes) -> None:
+        """A direct reply; the delivery tag is repeated, not advanced (9.6)."""
+        out = self.connection.out
+        out.deliver(self.number, self.reply_tag_field, self.next_delivery_tag, False, address)
+        out.content(self.number, properties, body)
+        self.connection.touch()
+
+    # -- settle --------------------------------------------------------------------------------------------------
+
+    def ack(self, tag: i64, multiple: bool) -> None:
+        """basic.ack."""
+        if not multiple and self.transaction is None:
+            entry = self.unacked.take(tag)
+            if entry is None:
+                raise self._unknown_tag(tag)
+            queue = entry.queue
+            self._settle(entry, queue)
+            self._serve(queue)
+            return
+        self.settle_entries(self._take_entries(tag, multiple), False, True)
+
+    def reject(self, tag: i64, multiple: bool, requeue: bool) -> None:
+        """basic.reject and basic.nack."""
+        self.settle_entries(self._take_entries(tag, multiple), requeue, False)
+
+    def settle_entries(self, entries: list[Entry], requeue: bool, is_ack: bool) -> None:
+        """Settle entries that have left the window; in a transaction, at its commit."""
+        if self.transaction is not None:
+            self.transaction.settles.append(TransactionSettle(entries, requeue and not is_ack))
+            return
+        if requeue:
+            self.requeue(entries)
+            return
+        touched: list[Queue] = []
+        for entry in entries:
+            queue = entry.queue
+            self._settle(entry, queue)
+            if len(touched) == 0 or touched[-1] is not queue:
+                touched.append(queue)
+        for queue in touched:
+            self._serve(queue)
+
+    def requeue(self, entries: list[Entry]) -> None:
+        """Return entries to their queues, each queue's together so that they keep their order."""
+        now_ms = self.connection.now_ms
+        by_queue: dict[int, list[Entry]] = {}
+        for entry in entries:
+            consumer = entry.consumer
+            if consumer is not None:
+                consumer.unacked_count -= 1
+            returned = by_queue.get(id(entry.queue))
+            if returned is None:
+                by_queue[id(entry.queue)] = [entry]
+            else:
+                returned.append(entry)
+        for returned in by_queue.values():
+            queue = returned[0].queue
+            self._rejoin(queue)
+            queue.requeue(returned, now_ms)
+
+    def _settle(self, entry: Entry, queue: Queue) -> None:
+        consumer = entry.consumer
+        if consumer is not None:
+            consumer.unacked_count -= 1
+            if not consumer.is_waiting:
+                queue.consumer_can_take(consumer)
+        queue.settle(entry, self.connection.now_ms)
+
+    def _serve(self, queue: Queue) -> None:
+        if self.channel_prefetch != 0:
+            self.wake_consumers()
+        elif queue.ready.count > 0:
+            queue.deliver_ready(self.connection.now_ms)
+
+    def _rejoin(self, queue: Queue) -> None:
+        for consumer in self.consumers.values():
+            if consumer.queue is queue or self.channel_prefetch != 0:
+                consumer.queue.consumer_can_take(consumer)
+
+    def wake_consumers(self) -> None:
+        """The channel has room again: its consumers rejoin their queues."""
+        now_ms = self.connection.now_ms
+        for consumer in self.consumers.values():
+            consumer.queue.consumer_can_take(consumer)
+            consumer.queue.deliver_ready(now_ms)
+
+    def _take_entries(self, tag: i64, multiple: bool) -> list[Entry]:
+        if multiple:
+            entries = self.unacked.take_upto(tag)
+            if entries is None:
+                raise self._unknown_tag(tag)
+            return entries
+        entry = self.unacked.take(tag)
+        if entry is None:
+            raise self._unknown_tag(tag)
+        return [entry]
+
+    def _unknown_tag(self, tag: i64) -> ChannelException:
+        shown = tag if tag >= 0 else tag + (1 << 64)
+        return ChannelException(PRECONDITION_FAILED, f"unknown delivery tag {shown}")
+
+    # -- end -----------------------------------------------------------------------------------------------------
+
+    def on_consumer_cancelled(self, consumer: ChannelConsumer) -> None:
+        """A queue with a consumer of this channel was deleted (9.2)."""
+        self.consumers.pop(consumer.tag, None)
+        if self.connection.wants_cancel_notify and not self.is_closing:
+            self.connection.out.method(self.number, BasicCancel(consumer.tag, True))
+            self.connection.touch()
+
+    def close(self) -> None:
+        """Release everything the channel holds: consumers, unacked messages, an open transaction (5.1).
+
+        Unacked messages are back in their queues when this returns.
+        """
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self.is_confirming = False
+        self.vhost.reply_channels.pop(self.reply_name, None)
+        self._backlog = []
+        self._body_parts = []
+        entries = self.unacked.take_all()
+        if self.transaction is not None:
+            entries.extend(self.transaction.take_entries())
+            self.transaction = None
+        consumers = list(self.consumers.values())
+        self.consumers.clear()
+        now_ms = self.connection.now_ms
+        idle: list[Queue] = []
+        for consumer in consumers:
+            if consumer.queue.remove_consumer(consumer, now_ms):
+                idle.append(consumer.queue)
+        self.requeue(entries)
+        for queue in idle:
+            self.vhost.delete_queue(queue, now_ms)
+
+    def drop_content(self) -> None:
+        """A channel error struck: whatever content was arriving is swallowed."""
+        self._stage = EXPECT_METHOD
+        self._body_parts = []
+        self._publish_raw = b""

@@ -1,0 +1,537 @@
+"""One client connection as a state machine: bytes and the time in, bytes and flags out (protocol sections 1, 2).
+
+    STARTING -> TUNING -> OPENING -> RUNNING -> CLOSING -> CLOSED
+
+The shell feeds `receive` with what the socket gave, takes `out` once per turn of its loop, and looks at `state`,
+`close_at_ms` and `is_reading` afterwards. The connection hands frames to its channels and turns the exceptions they
+raise into channel.close or connection.close.
+
+Faults before the connection is open are silent, as in the original: the socket is dropped after 3 s, and the reason
+is in our log only. The exceptions are refused logins (for clients that understand it) and refused vhosts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import i64
+
+from warren.broker.authentication import plain_credentials
+from warren.broker.channel import OUTPUT_BYTES_MAX, Channel
+from warren.broker.channel_methods import handle_channel_method
+from warren.broker.output import Output
+from warren.broker.server_properties import server_properties
+from warren.wire.errors import (
+    ACCESS_REFUSED,
+    CHANNEL_ERROR,
+    COMMAND_INVALID,
+    FRAME_ERROR,
+    INTERNAL_ERROR,
+    NOT_ALLOWED,
+    UNEXPECTED_FRAME,
+    AmqpError,
+    ChannelException,
+    ConnectionException,
+    octets_text,
+)
+from warren.wire.field_table import decode_table
+from warren.wire.field_types import TAG_BOOL, TAG_LONGSTR, TAG_TABLE
+from warren.wire.frames import (
+    FRAME_BODY,
+    FRAME_HEADER,
+    FRAME_HEARTBEAT,
+    FRAME_METHOD,
+    FRAME_MIN_SIZE,
+    NEED_DATA,
+    FrameBuffer,
+)
+from warren.wire.method import Method
+from warren.wire.methods import (
+    CHANNEL_CLOSE,
+    CHANNEL_CLOSE_OK,
+    CHANNEL_OPEN,
+    ChannelClose,
+    ChannelCloseOk,
+    ChannelOpenOk,
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionOpen,
+    ConnectionOpenOk,
+    ConnectionStart,
+    ConnectionStartOk,
+    ConnectionTune,
+    ConnectionTuneOk,
+    ConnectionUpdateSecret,
+    ConnectionUpdateSecretOk,
+    decode_method,
+)
+
+if TYPE_CHECKING:
+    from warren.broker.broker import Broker
+    from warren.broker.vhost import Vhost
+
+STARTING: Final = 0
+TUNING: Final = 1
+OPENING: Final = 2
+RUNNING: Final = 3
+CLOSING: Final = 4  # connection.close was sent, close-ok is awaited
+CLOSED: Final = 5  # nothing more comes from us; the socket goes at `close_at_ms`
+_STATE_NAMES: Final = ("starting", "tuning", "opening", "running", "closing", "closed")
+
+# How long a refused or faulty peer keeps its socket, so that it reads why (and cannot hammer).
+GRACE_MS: Final = 3000
+CLOSE_TIMEOUT_MS: Final = 30000
+HANDSHAKE_TIMEOUT_MS: Final = 10000
+NEVER: Final = -1
+
+
+class Connection:
+    """One AMQP connection. `peer` is how logs name it; `is_loopback` says whether it came over a loopback address."""
+
+    def __init__(self, broker: Broker, peer: str, is_loopback: bool, now_ms: i64) -> None:
+        self.broker: Broker = broker
+        self.peer: str = peer
+        self.is_loopback: bool = is_loopback
+        self.now_ms: i64 = now_ms
+        self.state: i64 = STARTING
+        self.out: Output = Output()
+        self.max_message_size: i64 = broker.settings.max_message_size
+        self.user_name: bytes = b""
+        self.is_impersonator: bool = False
+        self.client_name: str = ""
+        self.vhost: Vhost | None = None
+        self.channels: dict[int, Channel] = {}
+        self.wants_cancel_notify: bool = False
+        # For the shell, which is known to it only.
+        self.shell: object | None = None
+        self.is_dirty: bool = False
+        self.is_reading: bool = True
+        self.is_writable: bool = True
+        self.close_at_ms: i64 = now_ms + HANDSHAKE_TIMEOUT_MS
+        # A consumer was refused for want of room in `out`; it is served again after the next write.
+        self._has_stalled: bool = False
+        self._confirm_later: list[Channel] = []
+        self._frames: FrameBuffer = FrameBuffer(FRAME_MIN_SIZE)
+        self._wants_login_failure: bool = False
+        self._last_channel: Channel | None = None
+        self._channel_max: i64 = broker.settings.channel_max
+        self._heartbeat_ms: i64 = 0
+        self._received_since_look: bool = True
+        self._idle_looks: i64 = 0
+        self._next_look_ms: i64 = 0
+        self._sent_since_look: bool = False
+        self._next_heartbeat_ms: i64 = 0
+        self._send_start()
+
+    # -- bytes in ------------------------------------------------------------------------------------------------
+
+    def receive(self, data: bytes, now_ms: i64) -> None:
+        """Handle the next bytes of the stream. Never raises."""
+        self.now_ms = now_ms
+        self._received_since_look = True
+        if self.state == CLOSED:
+            return
+        frames = self._frames
+        frames.feed(data)
+        try:
+            while self.state != CLOSED:
+                kind = frames.next_frame()
+                if kind == NEED_DATA:
+                    break
+                channel = self._last_channel
+                if channel is None or channel.number != frames.channel or channel.is_closing:
+                    channel = self._channel_for(kind)
+                    if channel is None:
+                        continue
+                if kind > FRAME_BODY or kind < FRAME_METHOD:
+                    raise self._bad_frame(kind)
+                try:
+                    channel.on_frame(kind, frames.data, frames.start, frames.end)
+                except ChannelException as error:
+                    self.close_channel(channel, error)
+        except ConnectionException as error:
+            self.fail(error)
+        except Exception as error:  # A bug of ours costs this connection, not the node (protocol: 541).
+            self.broker.log_crash(self.peer, error)
+            self.fail(ConnectionException(INTERNAL_ERROR, ""))
+        self._finish_turn()
+
+    def replay(self, channel: Channel, backlog: list[tuple[i64, bytes]]) -> None:
+        """Handle frames that a suspended channel had kept."""
+        try:
+            for kind, payload in backlog:
+                if self.state != RUNNING or channel.is_closed:
+                    break
+                if channel.is_closing:
+                    self._on_closing_channel(channel, kind, payload, 0, len(payload))
+                    continue
+                try:
+                    channel.on_frame(kind, payload, 0, len(payload))
+                except ChannelException as error:
+                    self.close_channel(channel, error)
+        except ConnectionException as error:
+            self.fail(error)
+        except Exception as error:  # As in `receive`.
+            self.broker.log_crash(self.peer, error)
+            self.fail(ConnectionException(INTERNAL_ERROR, ""))
+        self._finish_turn()
+
+    def _finish_turn(self) -> None:
+        for channel in self._confirm_later:
+            channel.confirm_finished()
+        self._confirm_later.clear()
+        self.touch()
+
+    def _bad_frame(self, kind: i64) -> ConnectionException:
+        frames = self._frames
+        if kind == FRAME_HEARTBEAT and frames.start == frames.end or kind in (FRAME_HEADER, FRAME_BODY):
+            return ConnectionException(UNEXPECTED_FRAME, f"type {kind}, all octets = <<>>")
+        shown = octets_text(frames.data[frames.start : frames.end])
+        return ConnectionException(FRAME_ERROR, f"type {kind}, all octets = {shown}: unknown_frame")
+
+    def _channel_for(self, kind: i64) -> Channel | None:
+        """The open channel the current frame belongs to; None when the frame has been dealt with here."""
+        frames = self._frames
+        number = frames.channel
+        data = frames.data
+        start = frames.start
+        end = frames.end
+        if self.state == CLOSING:
+            if number == 0 and kind == FRAME_METHOD:
+                self._on_closing(data, start, end)
+            return None
+        if number == 0:
+            if kind == FRAME_METHOD:
+                self._on_connection_method(decode_method(data, start, end))
+            elif kind != FRAME_HEARTBEAT or start != end:
+                raise self._bad_frame(kind)
+            return None
+        if kind > FRAME_BODY or kind < FRAME_METHOD or self.state != RUNNING:
+            raise self._bad_frame(kind)
+        channel = self.channels.get(number)
+        if channel is None:
+            self._open_channel(kind, number, data, start, end)
+            return None
+        if channel.is_closing:
+            self._on_closing_channel(channel, kind, data, start, end)
+            return None
+        self._last_channel = channel
+        return channel
+
+    # -- channels --------------------------------------------------------------------------------------------------
+
+    def _open_channel(self, kind: i64, number: i64, data: bytes, start: i64, end: i64) -> None:
+        method = decode_method(data, start, end) if kind == FRAME_METHOD else None
+        if method is None or method.id != CHANNEL_OPEN:
+            if method is not None and method.id == CHANNEL_CLOSE_OK:
+                return
+            class_id = 0 if method is None else method.class_id
+            method_id = 0 if method is None else method.method_id
+            raise ConnectionException(CHANNEL_ERROR, "expected 'channel.open'", class_id, method_id)
+        if self._channel_max != 0 and len(self.channels) >= self._channel_max:
+            raise ConnectionException(
+                NOT_ALLOWED,
+                f"number of channels opened ({len(self.channels)}) has reached the negotiated channel_max "
+                f"({self._channel_max})",
+                20,
+                10,
+            )
+        assert self.vhost is not None
+        self.channels[number] = Channel(self, number, self.vhost)
+        self.out.method(number, ChannelOpenOk())
+
+    def channel_method(self, channel: Channel, method: Method) -> None:
+        """A method of an open channel that is not on the hot path."""
+        if method.id == CHANNEL_OPEN:
+            raise ConnectionException(CHANNEL_ERROR, "second 'channel.open' seen", 20, 10)
+        if method.id == CHANNEL_CLOSE:
+            self._drop_channel(channel)
+            self.out.method(channel.number, ChannelCloseOk())
+        elif method.id == CHANNEL_CLOSE_OK:
+            raise ConnectionException(COMMAND_INVALID, "unimplemented method", 20, 41)
+        else:
+            handle_channel_method(channel, method)
+
+    def close_channel(self, channel: Channel, error: ChannelException) -> None:
+        """Tell the peer of a channel error; the channel is dead until it answers."""
+        class_id = error.class_id
+        method_id = error.method_id
+        if class_id == 0 and method_id == 0:
+            class_id = channel.current_method >> 16
+            method_id = channel.current_method & 0xFFFF
+        self.broker.log_channel_error(self.peer, channel.number, error.text)
+        channel.is_closing = True
+        channel.drop_content()
+        if self._last_channel is channel:
+            self._last_channel = None
+        channel.close()
+        self.out.method(channel.number, ChannelClose(error.code, error.text.encode(), class_id, method_id))
+        self.touch()
+
+    def _on_closing_channel(self, channel: Channel, kind: i64, data: bytes, start: i64, end: i64) -> None:
+        # Everything under way when we closed is swallowed; only the closing handshake counts (5.1, P7).
+        if kind != FRAME_METHOD:
+            return
+        method = decode_method(data, start, end)
+        if method.id == CHANNEL_CLOSE_OK:
+            self.channels.pop(channel.number, None)
+        elif method.id == CHANNEL_CLOSE:
+            self.out.method(channel.number, ChannelCloseOk())
+
+    def _drop_channel(self, channel: Channel) -> None:
+        self.channels.pop(channel.number, None)
+        if self._last_channel is channel:
+            self._last_channel = None
+        channel.is_closing = True
+        channel.close()
+
+    # -- handshake -------------------------------------------------------------------------------------------------
+
+    def _send_start(self) -> None:
+        settings = self.broker.settings
+        properties = server_properties(settings.cluster_name)
+        self.out.method(0, ConnectionStart(0, 9, properties, b"PLAIN AMQPLAIN", b"en_US"))
+
+    def _on_connection_method(self, method: Method) -> None:
+        state = self.state
+        if isinstance(method, ConnectionClose):
+            self._on_close(method)
+        elif isinstance(method, ConnectionStartOk) and state == STARTING:
+            self._on_start_ok(method)
+        elif isinstance(method, ConnectionTuneOk) and state == TUNING:
+            self._on_tune_ok(method)
+        elif isinstance(method, ConnectionOpen) and state == OPENING:
+            self._on_open(method)
+        elif isinstance(method, ConnectionUpdateSecret) and state == RUNNING:
+            # The internal user database has nothing to refresh; the client only wants to hear so.
+            self.out.method(0, ConnectionUpdateSecretOk())
+        else:
+            raise ConnectionException(
+                CHANNEL_ERROR,
+                f"unexpected method in connection state {_STATE_NAMES[state]}",
+                method.class_id,
+                method.method_id,
+            )
+
+    def _on_start_ok(self, method: ConnectionStartOk) -> None:
+        self._read_client_properties(method.client_properties)
+        mechanism = method.mechanism.decode("utf-8", "replace")
+        if mechanism not in ("PLAIN", "AMQPLAIN"):
+            raise ConnectionException(COMMAND_INVALID, f"unknown authentication mechanism '{mechanism}'")
+        user_name, password = plain_credentials(mechanism, method.response)
+        user = self.broker.authenticate(user_name, password, self.is_loopback)
+        if user is None:
+            shown = user_name.decode("utf-8", "replace")
+            self.broker.log_refused(self.peer, f"{mechanism} login refused: user '{shown}' - invalid credentials")
+            error = ConnectionException(
+                ACCESS_REFUSED,
+                f"Login was refused using authentication mechanism {mechanism}. "
+                "For details see the broker logfile.",
+            )
+            if self._wants_login_failure:
+                self._send_close(error)
+            self._linger()
+            return
+        self.user_name = user.name
+        self.is_impersonator = "impersonator" in user.tags
+        settings = self.broker.settings
+        self.out.method(0, ConnectionTune(settings.channel_max, settings.frame_max, settings.heartbeat))
+        self.state = TUNING
+
+    def _read_client_properties(self, raw: bytes) -> None:
+        properties = decode_table(raw)
+        name = properties.get("connection_name")
+        if name is not None and name.tag == TAG_LONGSTR and isinstance(name.value, bytes):
+            self.client_name = name.value.decode("utf-8", "replace")
+        capabilities = properties.get("capabilities")
+        if capabilities is None or capabilities.tag != TAG_TABLE or not isinstance(capabilities.value, dict):
+            return
+        for key, field in capabilities.value.items():
+            if field.tag == TAG_BOOL and field.value is True:
+                if key == "consumer_cancel_notify":
+                    self.wants_cancel_notify = True
+                elif key == "authentication_failure_close":
+                    self._wants_login_failure = True
+
+    def _on_tune_ok(self, method: ConnectionTuneOk) -> None:
+        settings = self.broker.settings
+        self._check_tuned("channel_max", method.channel_max, settings.channel_max)
+        self._check_tuned("frame_max", method.frame_max, settings.frame_max)
+        if 0 < method.frame_max < FRAME_MIN_SIZE:
+            raise ConnectionException(
+                NOT_ALLOWED,
+                f"failed to negotiate connection parameters: negotiated frame_max = {method.frame_max} is lower "
+                f"than the minimum allowed value ({FRAME_MIN_SIZE})",
+                10,
+                30,
+            )
+        self._channel_max = method.channel_max
+        self._frames.frame_max = method.frame_max
+        self.out.frame_max = method.frame_max
+        self._heartbeat_ms = method.heartbeat * 1000
+        self._next_look_ms = self.now_ms + self._heartbeat_ms
+        self._next_heartbeat_ms = self.now_ms + self._heartbeat_ms // 2
+        self.state = OPENING
+
+    def _check_tuned(self, name: str, value: i64, limit: i64) -> None:
+        if limit != 0 and (value == 0 or value > limit):
+            shown = f"{value} (no limit)" if name == "channel_max" and value == 0 else f"{value}"
+            raise ConnectionException(
+                NOT_ALLOWED,
+                f"failed to negotiate connection parameters: negotiated {name} = {shown} is higher than the "
+                f"maximum allowed value ({limit})",
+                10,
+                30,
+            )
+
+    def _on_open(self, method: ConnectionOpen) -> None:
+        vhost = self.broker.vhosts.get(method.virtual_host)
+        shown = method.virtual_host.decode("utf-8", "replace")
+        if vhost is None:
+            raise ConnectionException(NOT_ALLOWED, f"vhost {shown} not found", 10, 40)
+        if not self.broker.may_enter(self.user_name, method.virtual_host):
+            user = self.user_name.decode("utf-8", "replace")
+            raise ConnectionException(NOT_ALLOWED, f"access to vhost '{shown}' refused for user '{user}'", 10, 40)
+        self.vhost = vhost
+        self.state = RUNNING
+        self.close_at_ms = NEVER
+        self.out.method(0, ConnectionOpenOk())
+
+    # -- end -------------------------------------------------------------------------------------------------------
+
+    def fail(self, error: AmqpError) -> None:
+        """Close the connection for `error`; told to the peer unless the handshake is not that far."""
+        if self.state >= CLOSING:
+            return
+        self.broker.log_connection_error(self.peer, error.text)
+        is_told = self.state == RUNNING or self.state == OPENING or self.state == TUNING
+        self._release()
+        if is_told:
+            self._send_close(error)
+        self._linger()
+        if error.code == FRAME_ERROR or not is_told:
+            # The stream cannot be trusted any more (or nobody listens): only the time to read our close is left.
+            return
+        self.state = CLOSING
+        self.close_at_ms = self.now_ms + self._close_timeout_ms()
+
+    def lost(self, now_ms: i64) -> None:
+        """The socket is gone."""
+        self.now_ms = now_ms
+        if self.state != CLOSED:
+            self._release()
+        self.state = CLOSED
+
+    def _on_close(self, method: ConnectionClose) -> None:
+        self._release()
+        self.out.method(0, ConnectionCloseOk())
+        self._linger()
+        # The client closes the socket; we do so when it does not.
+        self.close_at_ms = self.now_ms + self._close_timeout_ms()
+
+    def _on_closing(self, data: bytes, start: i64, end: i64) -> None:
+        try:
+            method = decode_method(data, start, end)
+        except ConnectionException:
+            return
+        if isinstance(method, ConnectionClose):
+            self.out.method(0, ConnectionCloseOk())
+        elif isinstance(method, ConnectionCloseOk):
+            self.state = CLOSED
+            self.close_at_ms = self.now_ms
+
+    def _release(self) -> None:
+        """Channels, then exclusive queues, are gone before any close or close-ok is sent (P33)."""
+        self._last_channel = None
+        self._confirm_later.clear()
+        channels = list(self.channels.values())
+        self.channels.clear()
+        for channel in channels:
+            channel.is_closing = True
+            channel.close()
+        if self.vhost is not None:
+            self.vhost.delete_exclusive_queues(self, self.now_ms)
+
+    def _send_close(self, error: AmqpError) -> None:
+        self.out.method(0, ConnectionClose(error.code, error.text.encode(), error.class_id, error.method_id))
+        self.touch()
+
+    def _linger(self) -> None:
+        self.state = CLOSED
+        self.close_at_ms = self.now_ms + GRACE_MS
+
+    def _close_timeout_ms(self) -> i64:
+        if self._heartbeat_ms == 0 or self._heartbeat_ms > CLOSE_TIMEOUT_MS:
+            return CLOSE_TIMEOUT_MS
+        return self._heartbeat_ms
+
+    # -- for channels ------------------------------------------------------------------------------------------------
+
+    def can_take(self) -> bool:
+        """Is there room for one more delivery?"""
+        if self.is_writable and self.out.size_bytes < OUTPUT_BYTES_MAX:
+            return True
+        self._has_stalled = True
+        return False
+
+    def touch(self) -> None:
+        """There is something for the shell to do."""
+        if not self.is_dirty:
+            self.is_dirty = True
+            self.broker.dirty_connections.append(self)
+
+    def confirm_later(self, channel: Channel) -> None:
+        """`channel` published; look at its confirms at the end of this turn."""
+        waiting = self._confirm_later
+        if len(waiting) == 0 or waiting[-1] is not channel:
+            waiting.append(channel)
+
+    def pause_reading(self) -> None:
+        """Read no further for now."""
+        self.is_reading = False
+        self.touch()
+
+    def resume_reading(self) -> None:
+        """Read on."""
+        self.is_reading = True
+        self.touch()
+
+    # -- for the shell -----------------------------------------------------------------------------------------------
+
+    def take_output(self) -> list[bytes]:
+        """What is to be written now."""
+        self.is_dirty = False
+        parts = self.out.take()
+        if len(parts) > 0:
+            self._sent_since_look = True
+        return parts
+
+    def on_written(self, now_ms: i64) -> None:
+        """Output was taken and the socket accepts more: serve consumers that had to wait."""
+        if self._has_stalled and self.is_writable:
+            self._has_stalled = False
+            self.now_ms = now_ms
+            for channel in list(self.channels.values()):
+                channel.wake_consumers()
+
+    def tick(self, now_ms: i64) -> None:
+        """Heartbeats, about once a second."""
+        self.now_ms = now_ms
+        if self._heartbeat_ms == 0 or self.state != RUNNING:
+            return
+        if now_ms >= self._next_heartbeat_ms:
+            if not self._sent_since_look:
+                self.out.heartbeat()
+                self.touch()
+            self._sent_since_look = False
+            self._next_heartbeat_ms = now_ms + self._heartbeat_ms // 2
+        if now_ms >= self._next_look_ms:
+            self._idle_looks = 0 if self._received_since_look or not self.is_reading else self._idle_looks + 1
+            self._received_since_look = False
+            self._next_look_ms = now_ms + self._heartbeat_ms
+            if self._idle_looks >= 2:
+                self.broker.log_connection_error(self.peer, "missed heartbeats from client")
+                self._release()
+                self.state = CLOSED
+                self.close_at_ms = now_ms
+                self.touch()

@@ -1,0 +1,129 @@
+"""What one connection has to send, as bytes in the order of writing.
+
+Small frames gather in one growing buffer; a large body goes out as it is, without being copied. The shell takes all of
+it once per turn of its loop, so that a thousand deliveries are one system call.
+"""
+
+from typing import Final
+
+from librt.strings import BytesWriter, write_i16_be, write_i32_be, write_i64_be
+from mypy_extensions import i16, i32, i64
+
+from warren.wire.encode import write_heartbeat, write_method_frame
+from warren.wire.frames import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD, FRAME_OVERHEAD
+from warren.wire.method import Method
+
+# Bodies from this size on are sent by reference.
+_BY_REFERENCE_BYTES: Final = 16384
+_BASIC_DELIVER: Final = 0x003C003C
+_BASIC_ACK: Final = 0x003C0050
+_BASIC_NACK: Final = 0x003C0078
+# Class 60 and weight 0, as in every content header.
+_CONTENT_CLASS: Final = 60 << 16
+
+
+class Output:
+    """Frames to send. `size_bytes` is what has gathered since the last `take`."""
+
+    def __init__(self) -> None:
+        self.frame_max: i64 = 131072
+        self._parts: list[bytes] = []
+        self._parts_bytes: i64 = 0
+        self._buffer: BytesWriter = BytesWriter()
+
+    @property
+    def size_bytes(self) -> i64:
+        """Bytes that wait to be taken."""
+        return self._parts_bytes + len(self._buffer)
+
+    def take(self) -> list[bytes]:
+        """Everything gathered, to be sent in order."""
+        parts = self._parts
+        if len(self._buffer) > 0:
+            parts.append(self._buffer.getvalue())
+            self._buffer.truncate(0)
+        self._parts = []
+        self._parts_bytes = 0
+        return parts
+
+    def raw(self, data: bytes) -> None:
+        """Bytes that are not a frame (the protocol header)."""
+        self._buffer.write(data)
+
+    def method(self, channel: i64, method: Method) -> None:
+        """A method frame."""
+        write_method_frame(self._buffer, channel, method)
+
+    def heartbeat(self) -> None:
+        """A heartbeat frame."""
+        write_heartbeat(self._buffer)
+
+    def deliver(
+        self, channel: i64, tag_field: bytes, delivery_tag: i64, redelivered: bool, address: bytes
+    ) -> None:
+        """basic.deliver; `tag_field` is the consumer tag and `address` exchange and routing key, as short strings.
+
+        Spelled out instead of going through a method object, since it happens once per message.
+        """
+        buffer = self._buffer
+        buffer.append(FRAME_METHOD)
+        write_i16_be(buffer, i16(channel))
+        write_i32_be(buffer, i32(4 + len(tag_field) + 9 + len(address)))
+        write_i32_be(buffer, i32(_BASIC_DELIVER))
+        buffer.write(tag_field)
+        write_i64_be(buffer, delivery_tag)
+        buffer.append(1 if redelivered else 0)
+        buffer.write(address)
+        buffer.append(FRAME_END)
+
+    def content(self, channel: i64, properties: bytes, body: bytes) -> None:
+        """The content that follows a deliver, return or get-ok."""
+        buffer = self._buffer
+        size: i64 = len(body)
+        buffer.append(FRAME_HEADER)
+        write_i16_be(buffer, i16(channel))
+        write_i32_be(buffer, i32(12 + len(properties)))
+        write_i32_be(buffer, i32(_CONTENT_CLASS))
+        write_i64_be(buffer, size)
+        buffer.write(properties)
+        buffer.append(FRAME_END)
+        if size == 0:
+            return
+        piece_max: i64 = self.frame_max - FRAME_OVERHEAD if self.frame_max != 0 else size
+        if size <= piece_max:
+            self._body_frame(channel, body)
+            return
+        start: i64 = 0
+        while start < size:
+            end = start + piece_max if size - start > piece_max else size
+            self._body_frame(channel, body[start:end])
+            start = end
+
+    def confirm(self, channel: i64, upto: i64, multiple: bool, ok: bool) -> None:
+        """basic.ack or basic.nack of publishes up to `upto`."""
+        buffer = self._buffer
+        buffer.append(FRAME_METHOD)
+        write_i16_be(buffer, i16(channel))
+        write_i32_be(buffer, 13)
+        write_i32_be(buffer, i32(_BASIC_ACK if ok else _BASIC_NACK))
+        write_i64_be(buffer, upto)
+        if ok:
+            buffer.append(1 if multiple else 0)
+        else:
+            # The requeue bit has its default value, true; it means nothing here.
+            buffer.append(3 if multiple else 2)
+        buffer.append(FRAME_END)
+
+    def _body_frame(self, channel: i64, piece: bytes) -> None:
+        buffer = self._buffer
+        buffer.append(FRAME_BODY)
+        write_i16_be(buffer, i16(channel))
+        write_i32_be(buffer, i32(len(piece)))
+        if len(piece) < _BY_REFERENCE_BYTES:
+            buffer.write(piece)
+        else:
+            self._parts.append(buffer.getvalue())
+            buffer.truncate(0)
+            self._parts.append(piece)
+            self._parts_bytes += len(self._parts[-2]) + len(piece)
+        buffer.append(FRAME_END)

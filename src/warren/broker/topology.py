@@ -1,0 +1,433 @@
+"""exchange.* and queue.*: the checks in RabbitMQ's order, with its texts (protocol 5.3, 5.4).
+
+What concerns only transient things is answered at once. A durable definition is answered when it is on disk: the
+channel is suspended, so that its later methods keep their place, and goes on with the reply.
+"""
+
+from __future__ import annotations
+
+from mypy_extensions import i64
+
+from warren.broker.channel import REPLY_TO, Channel
+from warren.broker.metadata import (
+    Change,
+    DeleteBinding,
+    DeleteExchange,
+    PutBinding,
+    PutExchange,
+    PutQueue,
+)
+from warren.queues.arguments import EQUIVALENT_KEYS, parse_arguments
+from warren.queues.queue import Queue
+from warren.routing.binding import Binding
+from warren.routing.destination import Destination
+from warren.routing.equivalence import (
+    assert_equivalent_arguments,
+    assert_equivalent_exchange,
+    assert_equivalent_flag,
+    check_name_argument,
+)
+from warren.routing.exchange import ALTERNATE_EXCHANGE, Exchange
+from warren.routing.router import RemovedBindings
+from warren.wire.errors import (
+    ACCESS_REFUSED,
+    COMMAND_INVALID,
+    NOT_FOUND,
+    PRECONDITION_FAILED,
+    RESOURCE_ERROR,
+    RESOURCE_LOCKED,
+    ChannelException,
+    ConnectionException,
+)
+from warren.wire.field_table import decode_table, encode_table
+from warren.wire.method import Method
+from warren.wire.methods import (
+    ExchangeBind,
+    ExchangeBindOk,
+    ExchangeDeclare,
+    ExchangeDeclareOk,
+    ExchangeDelete,
+    ExchangeDeleteOk,
+    ExchangeUnbind,
+    ExchangeUnbindOk,
+    QueueBind,
+    QueueBindOk,
+    QueueDeclare,
+    QueueDeclareOk,
+    QueueDelete,
+    QueueDeleteOk,
+    QueuePurge,
+    QueuePurgeOk,
+    QueueUnbind,
+    QueueUnbindOk,
+)
+
+_EXCHANGE_TYPES = (b"direct", b"fanout", b"topic", b"headers")
+
+
+def reply_when_durable(channel: Channel, changes: list[Change], reply: Method | None) -> None:
+    """Send `reply` (None: no-wait) once `changes` are on disk; at once when there are none."""
+    if len(changes) == 0:
+        if reply is not None:
+            channel.connection.out.method(channel.number, reply)
+        return
+    channel.suspend()
+
+    def done(ok: bool) -> None:
+        if not channel.is_closed:
+            if not ok:
+                channel.is_suspended = False
+                channel.connection.fail(ConnectionException(RESOURCE_ERROR, "definitions could not be written to disk"))
+            elif reply is not None:
+                channel.connection.out.method(channel.number, reply)
+        channel.resume()
+        channel.connection.touch()
+
+    channel.vhost.commit(changes, done)
+
+
+# -- exchanges -----------------------------------------------------------------------------------------------------
+
+
+def exchange_declare(channel: Channel, method: ExchangeDeclare) -> None:
+    """exchange.declare."""
+    vhost = channel.vhost
+    name = _clean(method.exchange)
+    reply = None if method.nowait else ExchangeDeclareOk()
+    if method.passive:
+        _refuse_default(name)
+        _exchange(channel, name)
+        reply_when_durable(channel, [], reply)
+        return
+    if method.type not in _EXCHANGE_TYPES:
+        shown = method.type.decode("utf-8", "replace")
+        raise ConnectionException(COMMAND_INVALID, f"unknown exchange type '{shown}'", 40, 10)
+    _refuse_default(name)
+    exchange = vhost.router.exchanges.get(name)
+    if exchange is not None:
+        assert_equivalent_exchange(
+            exchange, vhost.name, method.type, method.durable, method.auto_delete, method.internal, method.arguments
+        )
+        reply_when_durable(channel, [], reply)
+        return
+    if name.startswith(b"amq."):
+        shown = name.decode("utf-8", "replace")
+        raise ChannelException(ACCESS_REFUSED, f"exchange name '{shown}' contains reserved prefix 'amq.*'")
+    check_name_argument(decode_table(method.arguments), ALTERNATE_EXCHANGE, vhost.exchange_text(name))
+    exchange = vhost.router.declare_exchange(
+        name, method.type, method.durable, method.auto_delete, method.internal, method.arguments
+    )
+    changes: list[Change] = []
+    if exchange.durable:
+        changes.append(
+            PutExchange(
+                vhost.name,
+                name,
+                exchange.type,
+                exchange.auto_delete,
+                exchange.internal,
+                exchange.arguments,
+            )
+        )
+    reply_when_durable(channel, changes, reply)
+
+
+def exchange_delete(channel: Channel, method: ExchangeDelete) -> None:
+    """exchange.delete; a missing exchange is deleted already."""
+    vhost = channel.vhost
+    name = _clean(method.exchange)
+    _refuse_default(name)
+    if name.startswith(b"amq."):
+        raise ChannelException(ACCESS_REFUSED, f"deletion of system {vhost.exchange_text(name)} not allowed")
+    exchange = vhost.router.exchanges.get(name)
+    changes: list[Change] = []
+    if exchange is not None:
+        if method.if_unused and len(exchange.outgoing) > 0:
+            raise ChannelException(PRECONDITION_FAILED, f"{vhost.exchange_text(name)} in use")
+        changes = removal_changes(vhost.name, vhost.router.delete_exchange(exchange))
+    reply_when_durable(channel, changes, None if method.nowait else ExchangeDeleteOk())
+
+
+def exchange_bind(channel: Channel, method: ExchangeBind) -> None:
+    """exchange.bind."""
+    source, destination = _clean(method.source), _clean(method.destination)
+    _refuse_default(source)
+    _refuse_default(destination)
+    _bind(
+        channel,
+        _exchange(channel, source),
+        _exchange(channel, destination),
+        method.routing_key,
+        method.arguments,
+        None if method.nowait else ExchangeBindOk(),
+    )
+
+
+def exchange_unbind(channel: Channel, method: ExchangeUnbind) -> None:
+    """exchange.unbind; what is missing is unbound already."""
+    source, destination = _clean(method.source), _clean(method.destination)
+    _refuse_default(source)
+    _refuse_default(destination)
+    exchanges = channel.vhost.router.exchanges
+    reply = None if method.nowait else ExchangeUnbindOk()
+    _unbind(
+        channel, exchanges.get(source), exchanges.get(destination), method.routing_key, method.arguments, reply
+    )
+
+
+# -- queues --------------------------------------------------------------------------------------------------------
+
+
+def queue_declare(channel: Channel, method: QueueDeclare) -> None:
+    """queue.declare."""
+    vhost = channel.vhost
+    connection = channel.connection
+    name = _clean(method.queue)
+    if name == REPLY_TO or name.startswith(REPLY_TO + b"."):
+        _probe_reply_queue(channel, name, method.nowait)
+        return
+    if method.passive:
+        queue = _queue(channel, name)
+        _declared(channel, queue, method.nowait, [])
+        return
+    if not name:
+        name = b"amq.gen-" + connection.broker.random_name()
+    elif name.startswith(b"amq."):
+        shown = name.decode("utf-8", "replace")
+        raise ChannelException(ACCESS_REFUSED, f"queue name '{shown}' contains reserved prefix 'amq.*'")
+    # Exclusive queues go with their connection, so they are never durable (S8).
+    durable = method.durable and not method.exclusive
+    existing = vhost.queues.get(name)
+    if existing is not None:
+        _check_equivalent(channel, existing, method, durable)
+        _declared(channel, existing, method.nowait, [])
+        return
+    arguments = method.arguments
+    text = vhost.queue_text(name)
+    check_name_argument(decode_table(arguments), "x-dead-letter-exchange", text)
+    queue = vhost.declare_queue(
+        name,
+        durable,
+        method.auto_delete,
+        connection if method.exclusive else None,
+        parse_arguments(arguments, text),
+        connection.now_ms,
+    )
+    changes: list[Change] = []
+    if durable:
+        changes.append(PutQueue(vhost.name, queue.id, name, True, method.auto_delete, arguments))
+    _declared(channel, queue, method.nowait, changes)
+
+
+def queue_bind(channel: Channel, method: QueueBind) -> None:
+    """queue.bind."""
+    queue_name, key = _bind_names(channel, method.queue, method.routing_key)
+    _refuse_default(_clean(method.exchange))
+    exchange = _exchange(channel, _clean(method.exchange))
+    _bind(
+        channel,
+        exchange,
+        _queue(channel, queue_name),
+        key,
+        method.arguments,
+        None if method.nowait else QueueBindOk(),
+    )
+
+
+def queue_unbind(channel: Channel, method: QueueUnbind) -> None:
+    """queue.unbind; what is missing is unbound already."""
+    queue_name, key = _bind_names(channel, method.queue, method.routing_key)
+    _refuse_default(_clean(method.exchange))
+    queue = channel.vhost.queues.get(queue_name)
+    if queue is not None:
+        check_owner(channel, queue)
+    exchange = channel.vhost.router.exchanges.get(_clean(method.exchange))
+    _unbind(channel, exchange, queue, key, method.arguments, QueueUnbindOk())
+
+
+def queue_purge(channel: Channel, method: QueuePurge) -> None:
+    """queue.purge: ready messages only."""
+    queue = _queue(channel, named_queue(channel, method.queue))
+    count = queue.purge(channel.connection.now_ms)
+    if not method.nowait:
+        channel.connection.out.method(channel.number, QueuePurgeOk(count))
+
+
+def queue_delete(channel: Channel, method: QueueDelete) -> None:
+    """queue.delete; a missing queue is deleted already and had no messages."""
+    vhost = channel.vhost
+    name = named_queue(channel, method.queue)
+    queue = vhost.queues.get(name)
+    count: i64 = 0
+    changes: list[Change] = []
+    if queue is not None:
+        check_owner(channel, queue)
+        if method.if_empty and queue.ready.count > 0:
+            raise ChannelException(PRECONDITION_FAILED, f"{vhost.queue_text(name)} not empty")
+        if method.if_unused and len(queue.consumers) > 0:
+            raise ChannelException(PRECONDITION_FAILED, f"{vhost.queue_text(name)} in use")
+        count = queue.ready.count
+        changes = vhost.remove_queue(queue, channel.connection.now_ms)
+    reply_when_durable(channel, changes, None if method.nowait else QueueDeleteOk(count))
+
+
+# -- shared --------------------------------------------------------------------------------------------------------
+
+
+def named_queue(channel: Channel, name: bytes) -> bytes:
+    """The queue a method means: an empty name is the last one declared on the channel."""
+    name = _clean(name)
+    if name:
+        return name
+    if not channel.last_queue:
+        raise ChannelException(NOT_FOUND, "no previously declared queue")
+    return channel.last_queue
+
+
+def usable_queue(channel: Channel, name: bytes) -> Queue:
+    """The queue `name` (see `named_queue`), open to this connection."""
+    return _queue(channel, named_queue(channel, name))
+
+
+def check_owner(channel: Channel, queue: Queue) -> None:
+    """ChannelException 405 when the queue is exclusive to another connection."""
+    if queue.owner is not None and queue.owner is not channel.connection:
+        raise _locked(channel, queue)
+
+
+def removal_changes(vhost_name: bytes, removed: RemovedBindings) -> list[Change]:
+    """The metadata changes for what went with a queue, exchange or binding."""
+    changes: list[Change] = []
+    for binding in removed.bindings:
+        if binding.is_durable():
+            changes.append(_delete_binding(vhost_name, binding))
+    for exchange in removed.exchanges:
+        if exchange.durable:
+            changes.append(DeleteExchange(vhost_name, exchange.name))
+    return changes
+
+
+def _delete_binding(vhost_name: bytes, binding: Binding) -> DeleteBinding:
+    destination = binding.destination
+    return DeleteBinding(
+        vhost_name, binding.source.name, destination.name, destination.is_queue, binding.key, binding.arguments
+    )
+
+
+def _bind(
+    channel: Channel, source: Exchange, destination: Destination, key: bytes, arguments: bytes, reply: Method | None
+) -> None:
+    vhost = channel.vhost
+    binding = vhost.router.bind(source, destination, key, arguments)
+    changes: list[Change] = []
+    if binding is not None and binding.is_durable():
+        changes.append(
+            PutBinding(vhost.name, source.name, destination.name, destination.is_queue, key, arguments)
+        )
+    reply_when_durable(channel, changes, reply)
+
+
+def _unbind(
+    channel: Channel,
+    source: Exchange | None,
+    destination: Destination | None,
+    key: bytes,
+    arguments: bytes,
+    reply: Method | None,
+) -> None:
+    vhost = channel.vhost
+    changes: list[Change] = []
+    if source is not None and destination is not None:
+        removed = vhost.router.unbind(source, destination, key, arguments)
+        if removed is not None:
+            changes = removal_changes(vhost.name, removed)
+    reply_when_durable(channel, changes, reply)
+
+
+def _bind_names(channel: Channel, queue_name: bytes, key: bytes) -> tuple[bytes, bytes]:
+    name = named_queue(channel, queue_name)
+    if not queue_name and not key:
+        # With neither given, the queue is bound under its own name.
+        return name, name
+    return name, key
+
+
+def _declared(channel: Channel, queue: Queue, nowait: bool, changes: list[Change]) -> None:
+    channel.last_queue = queue.name
+    if not nowait:
+        queue.last_used_ms = channel.connection.now_ms
+    reply = None if nowait else QueueDeclareOk(queue.name, queue.ready.count, len(queue.consumers))
+    reply_when_durable(channel, changes, reply)
+
+
+def _check_equivalent(channel: Channel, queue: Queue, method: QueueDeclare, durable: bool) -> None:
+    owner = channel.connection if method.exclusive else None
+    if queue.owner is not owner:
+        raise _locked(channel, queue)
+    text = channel.vhost.queue_text(queue.name)
+    assert_equivalent_flag("durable", text, durable, queue.durable)
+    assert_equivalent_flag("auto_delete", text, method.auto_delete, queue.auto_delete)
+    if method.arguments != queue.arguments.raw:
+        assert_equivalent_arguments(
+            EQUIVALENT_KEYS,
+            text,
+            decode_table(_without_default_type(method.arguments)),
+            decode_table(_without_default_type(queue.arguments.raw)),
+        )
+
+
+def _without_default_type(raw: bytes) -> bytes:
+    # An absent x-queue-type equals `classic`.
+    if b"x-queue-type" not in raw:
+        return raw
+    table = decode_table(raw)
+    field = table.get("x-queue-type")
+    if field is not None and field.value == b"classic":
+        del table["x-queue-type"]
+    return encode_table(table)
+
+
+
+
+def _probe_reply_queue(channel: Channel, name: bytes, nowait: bool) -> None:
+    # Declaring a direct reply-to name only asks whether somebody listens; nothing is created (9.6).
+    if name != REPLY_TO and name not in channel.vhost.reply_channels:
+        raise ChannelException(NOT_FOUND, f"no {channel.vhost.queue_text(name)}")
+    if not nowait:
+        channel.connection.out.method(channel.number, QueueDeclareOk(name, 0, 1))
+
+
+def _queue(channel: Channel, name: bytes) -> Queue:
+    queue = channel.vhost.queues.get(name)
+    if queue is None:
+        raise ChannelException(NOT_FOUND, f"no {channel.vhost.queue_text(name)}")
+    check_owner(channel, queue)
+    return queue
+
+
+def _exchange(channel: Channel, name: bytes) -> Exchange:
+    exchange = channel.vhost.router.exchanges.get(name)
+    if exchange is None:
+        raise ChannelException(NOT_FOUND, f"no {channel.vhost.exchange_text(name)}")
+    return exchange
+
+
+def _refuse_default(name: bytes) -> None:
+    if not name:
+        raise ChannelException(ACCESS_REFUSED, "operation not permitted on the default exchange")
+
+
+def _locked(channel: Channel, queue: Queue) -> ChannelException:
+    return ChannelException(
+        RESOURCE_LOCKED,
+        f"cannot obtain exclusive access to locked {channel.vhost.queue_text(queue.name)}. It could be originally "
+        "declared on another connection or the exclusive property value does not match that of the original "
+        "declaration.",
+    )
+
+
+def _clean(name: bytes) -> bytes:
+    """CR and LF are dropped from names, as RabbitMQ does."""
+    if b"\r" in name or b"\n" in name:
+        return name.replace(b"\r", b"").replace(b"\n", b"")
+    return name

@@ -1,0 +1,217 @@
+"""A virtual host: its exchanges and queues, their journal, and what start-up brings back.
+
+Queues are found by name through the router and by id through the journal. A definition that is durable goes to the
+metadata in the same group commit as the messages that depend on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mypy_extensions import i64
+
+from warren.broker.metadata import Change, DeleteQueue, PutQueue
+from warren.broker.topology import removal_changes
+from warren.queues.arguments import QueueArguments, parse_arguments
+from warren.queues.entry import Entry
+from warren.queues.queue import Queue
+from warren.routing.equivalence import resource_text
+from warren.routing.exchange import Exchange
+from warren.routing.router import Router
+from warren.store.journal import Journal
+from warren.store.message import Position
+from warren.store.recovery import JournalReplay, RecoveredQueue
+
+if TYPE_CHECKING:
+    from warren.broker.broker import Broker
+    from warren.broker.channel import Channel
+    from warren.broker.connection import Connection
+
+
+class Vhost:
+    """One vhost. `id` names its directory; `name` is what clients say."""
+
+    def __init__(self, broker: Broker, name: bytes, vhost_id: i64, journal: Journal) -> None:
+        self.broker: Broker = broker
+        self.name: bytes = name
+        self.id: i64 = vhost_id
+        self.journal: Journal = journal
+        self.router: Router = Router()
+        self.queues: dict[bytes, Queue] = {}
+        # Receivers of direct replies, by the name replies are sent to.
+        self.reply_channels: dict[bytes, Channel] = {}
+        # What reader groups hold, asked for when a journal file is emptied.
+        self.held_entries: list[Callable[[], list[Entry]]] = []
+
+    # -- texts -----------------------------------------------------------------------------------------------------
+
+    def queue_text(self, name: bytes) -> str:
+        """`queue 'q' in vhost '/'`."""
+        return resource_text("queue", name, self.name)
+
+    def exchange_text(self, name: bytes) -> str:
+        """`exchange 'x' in vhost '/'`."""
+        return resource_text("exchange", name, self.name)
+
+    # -- routing ---------------------------------------------------------------------------------------------------
+
+    def route(self, exchange: Exchange, routing_keys: list[bytes], headers: bytes) -> list[Queue]:
+        """The queues a message goes to, each once."""
+        return [
+            destination
+            for destination in self.router.route(exchange, routing_keys, headers)
+            if isinstance(destination, Queue)
+        ]
+
+    # -- definitions -----------------------------------------------------------------------------------------------
+
+    def declare_queue(
+        self,
+        name: bytes,
+        durable: bool,
+        auto_delete: bool,
+        owner: Connection | None,
+        arguments: QueueArguments,
+        now_ms: i64,
+    ) -> Queue:
+        """Make a new queue; the caller has checked that the name is free, and persists it when durable."""
+        return self._add_queue(name, self.broker.next_queue_id(), durable, auto_delete, owner, arguments, now_ms)
+
+    def remove_queue(self, queue: Queue, now_ms: i64) -> list[Change]:
+        """Delete a queue with its messages and bindings, cancel its consumers; returns the metadata changes."""
+        del self.queues[queue.name]
+        self.broker.timed_queues.discard(queue)
+        changes = removal_changes(self.name, self.router.remove_queue(queue))
+        if queue.durable:
+            changes.append(DeleteQueue(self.name, queue.id))
+        for consumer in queue.delete(now_ms):
+            consumer.on_queue_deleted()
+        return changes
+
+    def delete_queue(self, queue: Queue, now_ms: i64) -> None:
+        """Delete a queue nobody waits for: auto-deleted, exclusive, expired."""
+        if not queue.is_deleted:
+            self.add_changes(self.remove_queue(queue, now_ms))
+
+    def delete_exclusive_queues(self, owner: Connection, now_ms: i64) -> None:
+        """The owner's connection ends."""
+        for queue in [queue for queue in self.queues.values() if queue.owner is owner]:
+            self.delete_queue(queue, now_ms)
+
+    def commit(self, changes: list[Change], done: Callable[[bool], None]) -> None:
+        """Make `changes`, and everything journaled so far, durable; then call `done(ok)`."""
+        opaque: list[object] = list(changes)
+        self.journal.when_durable(opaque, done)
+        self.broker.commit_soon()
+
+    def add_changes(self, changes: list[Change]) -> None:
+        """Metadata changes nobody waits for."""
+        if len(changes) > 0:
+            opaque: list[object] = list(changes)
+            self.journal.add_changes(opaque)
+            self.broker.commit_soon()
+
+    # -- start-up --------------------------------------------------------------------------------------------------
+
+    def restore_queue(self, definition: PutQueue, now_ms: i64) -> Queue:
+        """Bring back a durable queue from the metadata, still empty."""
+        arguments = parse_arguments(definition.arguments, self.queue_text(definition.name))
+        return self._add_queue(
+            definition.name, definition.id, definition.durable, definition.auto_delete, None, arguments, now_ms
+        )
+
+    def restore_messages(self, replay: JournalReplay, next_queue_id: i64) -> list[RecoveredQueue]:
+        """Give the journal's live messages to their queues.
+
+        Returns what belongs to queues the metadata never heard of: those messages must be kept aside (W23). Ids below
+        `next_queue_id` that are gone belong to deleted queues.
+        """
+        by_id = {queue.id: queue for queue in self.queues.values()}
+        orphans: list[RecoveredQueue] = []
+        for queue_id, recovered in replay.queues.items():
+            queue = by_id.get(queue_id)
+            if queue is not None:
+                queue.restore(recovered.in_order(), recovered.log, replay.is_clean)
+            elif len(recovered.positions) > 0:
+                if queue_id >= next_queue_id:
+                    orphans.append(recovered)
+                self._discard(recovered)
+        self.journal.adopt(replay.files)
+        return orphans
+
+    def _discard(self, recovered: RecoveredQueue) -> None:
+        for position in recovered.positions.values():
+            message = position.message
+            message.journal_refs -= 1
+            if message.journal_refs == 0 and message.file is not None:
+                message.file.live_bytes -= message.stored_bytes
+                message.file = None
+
+    def _add_queue(
+        self,
+        name: bytes,
+        queue_id: i64,
+        durable: bool,
+        auto_delete: bool,
+        owner: Connection | None,
+        arguments: QueueArguments,
+        now_ms: i64,
+    ) -> Queue:
+        queue = Queue(name, queue_id, durable, auto_delete, owner, arguments, self.journal, self.broker.timed_queues, now_ms)
+        self.queues[name] = queue
+        self.router.add_queue(queue)
+        if durable:
+            self.journal.logs[queue_id] = queue.log
+        if queue.has_timer():
+            self.broker.timed_queues.add(queue)
+        return queue
+
+    # -- relocation ------------------------------------------------------------------------------------------------
+
+    def relocate(self, now_ms: i64) -> None:
+        """Move on with emptying the oldest journal file, when that is due (see `Journal`)."""
+        journal = self.journal
+        if journal.relocate_slice(now_ms):
+            return
+        file = journal.file_to_relocate()
+        if file is None:
+            return
+        found: list[Entry] = []
+        for queue in self.queues.values():
+            if queue.durable:
+                found.extend(queue.ready_positions_in(file.number))
+        for entry in self._entries_out():
+            at = entry.message.file
+            if at is not None and at.number == file.number:
+                found.append(entry)
+        journal.start_relocation(file, _grouped_by_message(found))
+
+    def _entries_out(self) -> list[Entry]:
+        entries: list[Entry] = []
+        for connection in self.broker.connections:
+            if connection.vhost is self:
+                for channel in connection.channels.values():
+                    entries.extend(channel.unacked.all())
+                    transaction = channel.transaction
+                    if transaction is not None:
+                        for settle in transaction.settles:
+                            entries.extend(settle.entries)
+        for held in self.held_entries:
+            entries.extend(held())
+        return entries
+
+
+def _grouped_by_message(entries: list[Entry]) -> list[Position]:
+    # Positions of one message next to each other share one record; one queue's messages keep their order.
+    groups: dict[int, list[Position]] = {}
+    for entry in entries:
+        group = groups.get(id(entry.message))
+        if group is None:
+            groups[id(entry.message)] = [entry]
+        else:
+            group.append(entry)
+    positions: list[Position] = []
+    for group in groups.values():
+        positions.extend(group)
+    return positions

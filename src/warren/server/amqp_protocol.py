@@ -1,0 +1,184 @@
+"""One accepted socket: the protocol header, then an AMQP connection or an admin session behind it.
+
+The shell around `broker.Connection`: bytes from the socket go in, gathered output goes out once per turn, and the flags
+the connection sets (stop reading, close) are carried out here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final, cast
+
+from warren.admin.node import LoopClock
+from warren.admin.protocol import PROTOCOL_HEADER as ADMIN_HEADER
+from warren.admin.server import AdminSession
+from warren.broker.connection import CLOSED, HANDSHAKE_TIMEOUT_MS, NEVER, Connection
+from warren.wire.encode import PROTOCOL_HEADER
+from warren.wire.errors import CONNECTION_FORCED, ConnectionException
+
+if TYPE_CHECKING:
+    from warren.server.node import Node
+
+logger = logging.getLogger("warren.listener")
+
+_HEADER_BYTES: Final = 8
+# The header of AMQP 0-9, which is served as 0-9-1.
+_AMQP_0_9: Final = b"AMQP\x01\x01\x00\x09"
+# Bytes the transport may hold before deliveries to it wait.
+_WRITE_BUFFER_HIGH: Final = 1048576
+_WRITE_BUFFER_LOW: Final = 262144
+# Output that is not read (replies, returns) above which the peer is not read either: bounded memory for each socket.
+_UNREAD_OUTPUT_MAX: Final = 8388608
+
+
+class ClientProtocol(asyncio.Protocol):
+    """asyncio's view of one client."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._header = b""
+        self._connection: Connection | None = None
+        self._admin: AdminSession | None = None
+        self._transport: asyncio.Transport | None = None
+        self._is_reading = True
+        self._close_at_ms = node.clock.now_ms() + HANDSHAKE_TIMEOUT_MS
+
+    # -- events of the socket --------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are not registered as asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(_WRITE_BUFFER_HIGH, _WRITE_BUFFER_LOW)
+        self._node.protocols.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._connection is not None:
+            self._connection.receive(data, self._node.clock.now_ms())
+        elif self._admin is not None:
+            self._admin.receive(data)
+        else:
+            self._receive_header(data)
+        self._node.schedule_turn()
+
+    def pause_writing(self) -> None:
+        if self._connection is not None:
+            self._connection.is_writable = False
+        elif self._admin is not None:
+            self._admin.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._connection is not None:
+            self._connection.is_writable = True
+            self._connection.on_written(self._node.clock.now_ms())
+            self._apply_reading()
+            self._node.schedule_turn()
+        elif self._admin is not None:
+            self._admin.resume_writing()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._node.protocols.discard(self)
+        if self._connection is not None:
+            if self._connection.state < CLOSED and not self._node.is_stopping:
+                logger.info("%s: client unexpectedly closed TCP connection", self._connection.peer)
+            self._connection.shell = None
+            self._node.broker.disconnect(self._connection, self._node.clock.now_ms())
+            self._node.schedule_turn()
+        elif self._admin is not None:
+            self._admin.connection_lost()
+
+    # -- the first bytes -------------------------------------------------------------------------------------------
+
+    def _receive_header(self, data: bytes) -> None:
+        self._header += data
+        if len(self._header) < _HEADER_BYTES:
+            return
+        header = self._header[:_HEADER_BYTES]
+        rest = self._header[_HEADER_BYTES:]
+        self._header = b""
+        transport = self._transport
+        assert transport is not None
+        local = transport.get_extra_info("sockname")
+        remote = transport.get_extra_info("peername")
+        peer = f"{_text(remote)} -> {_text(local)}"
+        # The address they came in by counts, not theirs: so does RabbitMQ.
+        is_loopback = bool(local) and _is_loopback(str(local[0]))
+        if header in (PROTOCOL_HEADER, _AMQP_0_9):
+            now_ms = self._node.clock.now_ms()
+            self._connection = self._node.broker.connect(peer, is_loopback, now_ms)
+            self._connection.shell = self
+            if rest:
+                self._connection.receive(rest, now_ms)
+        elif header == ADMIN_HEADER:
+            self._close_at_ms = NEVER
+            self._admin = AdminSession(self._node.admin, transport, LoopClock(self._node.loop), peer, is_loopback)
+            if rest:
+                self._admin.receive(rest)
+        else:
+            logger.info("%s: not AMQP 0-9-1, first bytes %r", peer, header)
+            transport.write(PROTOCOL_HEADER)
+            transport.close()
+
+    # -- turns and timers ------------------------------------------------------------------------------------------
+
+    def write_out(self) -> None:
+        """Write what the connection has gathered and do what it asks for."""
+        connection = self._connection
+        transport = self._transport
+        if connection is None or transport is None or transport.is_closing():
+            return
+        parts = connection.take_output()
+        if len(parts) == 1:
+            transport.write(parts[0])
+        elif parts:
+            transport.writelines(parts)
+        if connection.is_writable:
+            connection.on_written(self._node.clock.now_ms())
+        self._apply_reading()
+        if connection.state == CLOSED and connection.close_at_ms <= connection.now_ms:
+            transport.close()
+
+    def _apply_reading(self) -> None:
+        assert self._transport is not None and self._connection is not None
+        unread = 0 if self._connection.is_writable else self._transport.get_write_buffer_size()
+        wanted = self._connection.is_reading and unread < _UNREAD_OUTPUT_MAX
+        if wanted != self._is_reading and not self._transport.is_closing():
+            self._is_reading = wanted
+            if wanted:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    def close_if_due(self, now_ms: int) -> None:
+        """Drop the socket when the time the connection had is over."""
+        connection = self._connection
+        if connection is not None:
+            due = connection.close_at_ms != NEVER and connection.close_at_ms <= now_ms
+        else:
+            due = self._close_at_ms != NEVER and self._close_at_ms <= now_ms
+        if due:
+            self.abort()
+
+    def shut_down(self) -> None:
+        """The node stops: tell the client."""
+        if self._connection is not None:
+            self._connection.fail(
+                ConnectionException(
+                    CONNECTION_FORCED, "broker forced connection closure with reason 'shutdown'"
+                )
+            )
+        else:
+            self.abort()
+
+    def abort(self) -> None:
+        """Drop the socket."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def _is_loopback(host: str) -> bool:
+    return host.startswith("127.") or host == "::1" or host.startswith("::ffff:127.")
+
+
+def _text(address: object) -> str:
+    return f"{address[0]}:{address[1]}" if isinstance(address, tuple) and len(address) >= 2 else "unknown"

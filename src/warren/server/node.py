@@ -1,0 +1,241 @@
+"""A node: the data directory, the broker in it, the listener before it, and the loop's turns between them.
+
+One event loop owns everything but the disk. A turn: sockets deliver bytes to connections, which fill outputs and the
+journal's batch; at the end of the turn a due batch is sealed and handed to the flusher, then every touched connection
+is written once. So a thousand messages cost one send and one sync, whoever sent them.
+"""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import secrets
+import signal
+import socket
+import time
+
+import uvloop
+
+from warren.admin.node import AdminNode
+from warren.broker.broker import Broker
+from warren.broker.settings import Settings
+from warren.broker.vhost import Vhost
+from warren.server.amqp_protocol import ClientProtocol
+from warren.server.config import Config
+from warren.server.startup import DataDirectoryError, OpenedData, open_data_directory
+from warren.store.disk.flusher import Flusher, FlushJob
+from warren.store.journal import FLUSH_INTERVAL_MS
+
+logger = logging.getLogger("warren.node")
+
+_EXPIRY_TICK_S = 0.05
+_CONNECTION_TICK_S = 0.5
+_LISTEN_BACKLOG = 4096
+# How long a stopping node waits for clients to answer connection.close.
+_STOP_GRACE_S = 2.0
+_START_FAILED_EXIT = 1
+
+
+class Clock:
+    """Milliseconds since 1970 that never jump: wall clock at the start, monotonic from there (T11)."""
+
+    def __init__(self) -> None:
+        self._offset_ns = time.time_ns() - time.monotonic_ns()
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return (self._offset_ns + time.monotonic_ns()) // 1_000_000
+
+
+class Node:
+    """A running node. Everything happens on `loop`, except the flusher's thread."""
+
+    def __init__(self, config: Config, loop: asyncio.AbstractEventLoop) -> None:
+        self.config = config
+        self.loop = loop
+        self.clock = Clock()
+        self.broker = Broker(
+            Settings(
+                channel_max=config.channel_max,
+                frame_max=config.frame_max,
+                heartbeat=config.heartbeat,
+                max_message_size=config.max_message_size,
+                cluster_name=config.node_name,
+                loopback_users=frozenset(name.encode() for name in config.loopback_users),
+            ),
+            secrets.token_bytes,
+        )
+        self.admin = AdminNode(self.broker)
+        self.protocols: set[ClientProtocol] = set()
+        self.is_stopping = False
+        self._data: OpenedData | None = None
+        self._flusher: Flusher | None = None
+        self._flushing: set[Vhost] = set()
+        self._is_turn_scheduled = False
+        self._flush_timer: asyncio.TimerHandle | None = None
+        self._server: asyncio.Server | None = None
+        self._stopped = asyncio.Event()
+
+    # -- start and stop --------------------------------------------------------------------------------------------
+
+    async def start(self) -> str:
+        """Recover the data directory and listen; returns `HOST:PORT` of the AMQP listener.
+
+        Raises DataDirectoryError or OSError when the directory or the address cannot be had.
+        """
+        self._data = open_data_directory(self.config, self.broker, self.clock.now_ms())
+        self.admin.recover(self._data.definitions.reader_groups)
+        self._flusher = Flusher(self._on_flushed_in_thread)
+        # What recovery built lives as long as the node: the collector need not look at it again and again.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 100)
+        self._server = await self.loop.create_server(
+            lambda: ClientProtocol(self),
+            self.config.listen_host or None,
+            self.config.listen_port,
+            backlog=_LISTEN_BACKLOG,
+            reuse_address=True,
+        )
+        self.loop.call_later(_EXPIRY_TICK_S, self._tick_expiry)
+        self.loop.call_later(_CONNECTION_TICK_S, self._tick_connections)
+        return _address(self._server.sockets)
+
+    def request_stop(self) -> None:
+        """SIGTERM: close connections, make everything durable, leave the mark of a clean stop."""
+        if not self.is_stopping:
+            self.is_stopping = True
+            self._stop_task = self.loop.create_task(self._stop())
+
+    async def wait_stopped(self) -> None:
+        """Returns when the node has stopped."""
+        await self._stopped.wait()
+
+    async def _stop(self) -> None:
+        logger.info("stopping")
+        assert self._server is not None and self._flusher is not None and self._data is not None
+        self._server.close()
+        for protocol in list(self.protocols):
+            protocol.shut_down()
+        self._end_turn()
+        deadline = self.loop.time() + _STOP_GRACE_S
+        while self.protocols and self.loop.time() < deadline:
+            await asyncio.sleep(0.01)
+        for protocol in list(self.protocols):
+            protocol.abort()
+        await asyncio.sleep(0)
+        await self._drain_journals(clean_stop=False)
+        await self._drain_journals(clean_stop=True)
+        self._flusher.stop()
+        self._data.close()
+        self._stopped.set()
+
+    async def _drain_journals(self, clean_stop: bool) -> None:
+        for vhost in self.broker.vhosts.values():
+            if clean_stop:
+                vhost.journal.request_clean_stop()
+            self._commit(vhost, is_forced=True)
+            while vhost in self._flushing:
+                await asyncio.sleep(0.001)
+
+    # -- turns -----------------------------------------------------------------------------------------------------
+
+    def schedule_turn(self) -> None:
+        """Something happened: look after commits and outputs when this turn's events are handled."""
+        if not self._is_turn_scheduled:
+            self._is_turn_scheduled = True
+            self.loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._is_turn_scheduled = False
+        for vhost in self.broker.vhosts.values():
+            if vhost not in self._flushing:
+                self._commit(vhost, is_forced=False)
+        for connection in self.broker.take_dirty():
+            protocol = connection.shell
+            if isinstance(protocol, ClientProtocol):
+                protocol.write_out()
+        if self.broker.dirty_connections:
+            self.schedule_turn()
+
+    def _commit(self, vhost: Vhost, is_forced: bool) -> None:
+        journal = vhost.journal
+        now_ms = self.clock.now_ms()
+        if not is_forced and not journal.is_due(now_ms):
+            if journal.has_pending() and self._flush_timer is None:
+                self._flush_timer = self.loop.call_later(FLUSH_INTERVAL_MS / 1000, self._on_flush_timer)
+            return
+        vhost.relocate(now_ms)
+        batch = journal.seal()
+        if not batch.has_work():
+            # Everything in it was settled before it was written: nothing to lose, nothing to wait for.
+            journal.on_done(batch, True)
+            return
+        assert self._flusher is not None and self._data is not None
+        self._flushing.add(vhost)
+        self._flusher.submit(
+            FlushJob(journal, batch, self._data.journal_directories[vhost.id], self._data.apply_changes)
+        )
+
+    def _on_flush_timer(self) -> None:
+        self._flush_timer = None
+        self._end_turn()
+
+    def _on_flushed_in_thread(self, job: FlushJob) -> None:
+        self.loop.call_soon_threadsafe(self._on_flushed, job)
+
+    def _on_flushed(self, job: FlushJob) -> None:
+        for vhost in self.broker.vhosts.values():
+            if vhost.journal is job.journal:
+                self._flushing.discard(vhost)
+                if job.error is not None:
+                    name = vhost.name.decode("utf-8", "replace")
+                    logger.error("vhost '%s': a commit failed, its publishes are nacked: %s", name, job.error)
+        job.journal.on_done(job.batch, job.error is None)
+        self._end_turn()
+
+    # -- timers ----------------------------------------------------------------------------------------------------
+
+    def _tick_expiry(self) -> None:
+        self.broker.tick(self.clock.now_ms())
+        self.loop.call_later(_EXPIRY_TICK_S, self._tick_expiry)
+        if self.broker.dirty_connections:
+            self.schedule_turn()
+
+    def _tick_connections(self) -> None:
+        now_ms = self.clock.now_ms()
+        self.broker.tick_connections(now_ms)
+        for protocol in list(self.protocols):
+            protocol.close_if_due(now_ms)
+        self.loop.call_later(_CONNECTION_TICK_S, self._tick_connections)
+        if self.broker.dirty_connections:
+            self.schedule_turn()
+
+
+def _address(sockets: tuple[socket.socket, ...]) -> str:
+    host, port = sockets[0].getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+async def _run(config: Config) -> int:
+    loop = asyncio.get_running_loop()
+    node = Node(config, loop)
+    try:
+        address = await node.start()
+    except (DataDirectoryError, OSError) as error:
+        logger.error("cannot start: %s", error)
+        return _START_FAILED_EXIT
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signal_number, node.request_stop)
+    print(f"warren is ready: amqp={address} management=off", flush=True)
+    await node.wait_stopped()
+    return 0
+
+
+def run(config: Config) -> int:
+    """Run a node until SIGTERM or SIGINT; returns the exit status."""
+    with contextlib.suppress(KeyboardInterrupt):
+        return uvloop.run(_run(config))
+    return 0
+
+

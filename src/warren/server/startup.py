@@ -1,0 +1,196 @@
+"""Opening a data directory: lock, definitions, journals; what is not ours or is damaged is moved aside and reported.
+
+Start-up never refuses because of what a crash left behind (G9, G10). It refuses a directory that another process has
+open, that cannot be written, or that a later version made.
+"""
+
+import fcntl
+import logging
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from warren.broker.broker import Broker
+from warren.broker.metadata import (
+    Change,
+    Definitions,
+    Metadata,
+    MetadataDamaged,
+    MetadataError,
+    PutPermission,
+    PutUser,
+    PutVhost,
+)
+from warren.broker.metadata_sqlite import SqliteMetadata
+from warren.broker.passwords import SHA256, hash_password
+from warren.broker.vhost import Vhost
+from warren.server.config import Config
+from warren.store.disk.files import keep_orphans, load_store_id, read_journal, sync_directory
+from warren.store.journal import Journal
+
+logger = logging.getLogger("warren.startup")
+
+
+class DataDirectoryError(Exception):
+    """The data directory cannot be used; one line that says why."""
+
+
+@dataclass
+class OpenedData:
+    """What stays open while the node runs."""
+
+    metadata: Metadata
+    lock_descriptor: int
+    journal_directories: dict[int, Path]
+    definitions: Definitions
+
+    def apply_changes(self, changes: list[object]) -> None:
+        """Commit metadata changes; called on the flusher's thread."""
+        self.metadata.apply(cast(list[Change], changes))
+
+    def close(self) -> None:
+        """Release database and lock."""
+        self.metadata.close()
+        os.close(self.lock_descriptor)
+
+
+def open_data_directory(config: Config, broker: Broker, now_ms: int) -> OpenedData:
+    """Lock and read the data directory and fill `broker` with it. Raises DataDirectoryError."""
+    directory = config.data_dir
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o750)
+        lock_descriptor = _lock(directory)
+    except OSError as error:
+        raise DataDirectoryError(f"data directory {directory}: {error.strerror}") from None
+    try:
+        metadata, definitions = _open_metadata(directory)
+        if not definitions.users and not definitions.vhosts:
+            definitions = _first_start(metadata, config)
+        broker.load_users(definitions)
+        journal_directories: dict[int, Path] = {}
+        for put_vhost in definitions.vhosts:
+            path = directory / "msg_stores" / "vhosts" / str(put_vhost.id)
+            journal_directories[put_vhost.id] = path / "journal"
+            _open_vhost(broker, put_vhost, path, definitions, config, now_ms)
+    except MetadataError as error:
+        os.close(lock_descriptor)
+        raise DataDirectoryError(str(error)) from None
+    except OSError as error:
+        os.close(lock_descriptor)
+        raise DataDirectoryError(f"data directory {directory}: {error}") from None
+    return OpenedData(metadata, lock_descriptor, journal_directories, definitions)
+
+
+def _lock(directory: Path) -> int:
+    descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise DataDirectoryError(f"data directory {directory} is in use by another warren node") from None
+    return descriptor
+
+
+def _open_metadata(directory: Path) -> tuple[Metadata, Definitions]:
+    path = directory / "node.sqlite"
+    try:
+        metadata = SqliteMetadata(path)
+        return metadata, metadata.load()
+    except MetadataDamaged as error:
+        logger.error("definitions are damaged and moved to lost+found: %s", error)
+        lost_and_found = directory / "lost+found"
+        lost_and_found.mkdir(exist_ok=True)
+        for suffix in ("", "-wal", "-shm"):
+            damaged = directory / f"node.sqlite{suffix}"
+            if damaged.exists():
+                damaged.rename(lost_and_found / f"{time.time_ns()}-{damaged.name}")
+        metadata = SqliteMetadata(path)
+        return metadata, metadata.load()
+
+
+def _first_start(metadata: Metadata, config: Config) -> Definitions:
+    vhost = config.default_vhost.encode()
+    user = config.default_user.encode()
+    metadata.apply(
+        [
+            PutVhost(vhost, 1),
+            PutUser(user, hash_password(config.default_pass.encode()), SHA256, ["administrator"]),
+            PutPermission(vhost, user, ".*", ".*", ".*"),
+        ]
+    )
+    return metadata.load()
+
+
+def _open_vhost(
+    broker: Broker, put_vhost: PutVhost, path: Path, definitions: Definitions, config: Config, now_ms: int
+) -> None:
+    journal_directory = path / "journal"
+    journal_directory.mkdir(parents=True, exist_ok=True, mode=0o750)
+    sync_directory(path)
+    store_id = load_store_id(path)
+    vhost = Vhost(broker, put_vhost.name, put_vhost.id, Journal(store_id, config.journal_file_size_limit))
+    broker.vhosts[put_vhost.name] = vhost
+    _restore_definitions(vhost, definitions, now_ms)
+
+    started = time.monotonic()
+    lost_and_found = path / "lost+found"
+    replay, report = read_journal(journal_directory, lost_and_found, store_id)
+    broker.reserve_queue_ids(max(replay.queues, default=0))
+    orphans = vhost.restore_messages(replay, definitions.next_queue_id)
+
+    name = put_vhost.name.decode("utf-8", "replace")
+    messages = sum(queue.ready_count + queue.unacked_count for queue in vhost.queues.values())
+    logger.info(
+        "vhost '%s': %d queues, %d messages from %d journal bytes in %.2f s",
+        name,
+        len(vhost.queues),
+        messages,
+        report.bytes_read,
+        time.monotonic() - started,
+    )
+    for line in report.quarantined:
+        logger.warning("vhost '%s': not a journal file of this vhost, moved to lost+found: %s", name, line)
+    for damage in report.damage:
+        logger.error(
+            "vhost '%s': journal file %d is damaged from byte %d to %d (%s); copied to lost+found",
+            name,
+            damage.file_number,
+            damage.start,
+            damage.end,
+            damage.reason,
+        )
+    if report.torn_bytes:
+        logger.info("vhost '%s': %d bytes of an unfinished write ignored", name, report.torn_bytes)
+    for orphan in orphans:
+        file_name = keep_orphans(orphan, lost_and_found, store_id)
+        logger.error(
+            "vhost '%s': %d messages of queue id %d, which no definition names, are in lost+found: %s",
+            name,
+            len(orphan.positions),
+            orphan.log.queue_id,
+            file_name,
+        )
+
+
+def _restore_definitions(vhost: Vhost, definitions: Definitions, now_ms: int) -> None:
+    router = vhost.router
+    for exchange in definitions.exchanges:
+        if exchange.vhost == vhost.name:
+            router.declare_exchange(
+                exchange.name, exchange.type, True, exchange.auto_delete, exchange.internal, exchange.arguments
+            )
+    for queue in definitions.queues:
+        if queue.vhost == vhost.name:
+            vhost.restore_queue(queue, now_ms)
+    for binding in definitions.bindings:
+        if binding.vhost != vhost.name:
+            continue
+        source = router.exchanges.get(binding.source)
+        names = router.queues if binding.destination_is_queue else router.exchanges
+        destination = names.get(binding.destination)
+        if source is None or destination is None:
+            logger.warning("a binding of %r leads nowhere and is left out", binding.source)
+            continue
+        router.bind(source, destination, binding.key, binding.arguments)

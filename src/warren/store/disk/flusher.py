@@ -1,0 +1,108 @@
+"""The flusher: one thread that makes batches durable, in the order in which they were sealed.
+
+A batch's metadata changes are committed first (a queue must exist before its messages), then its bytes are written
+and synced, then dead files are deleted. One failing step fails the batch and closes the file; the journal answers by
+starting a new one (W27). The thread holds the interpreter lock only between system calls.
+"""
+
+import os
+import queue
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from warren.store.disk.files import journal_path, sync_directory
+from warren.store.journal import Batch, Journal
+
+# Longest list one writev takes (POSIX guarantees 16, Linux has 1024).
+_IOV_MAX: Final = 1024
+
+
+class FlushJob:
+    """One batch of one journal on its way to the disk; `error` is set when it failed."""
+
+    __slots__ = ("apply_changes", "batch", "directory", "error", "journal")
+
+    def __init__(
+        self, journal: Journal, batch: Batch, directory: Path, apply_changes: Callable[[list[object]], None]
+    ) -> None:
+        self.journal = journal
+        self.batch = batch
+        self.directory = directory
+        self.apply_changes = apply_changes
+        self.error: Exception | None = None
+
+
+class Flusher:
+    """Owns the thread and the open journal files. `notify(job)` is called on the thread when a job is finished."""
+
+    def __init__(self, notify: Callable[[FlushJob], None]) -> None:
+        self._notify = notify
+        self._jobs: queue.SimpleQueue[FlushJob | None] = queue.SimpleQueue()
+        self._open_files: dict[Path, int] = {}
+        self._thread = threading.Thread(target=self._run, name="warren-flusher", daemon=True)
+        self._thread.start()
+
+    def submit(self, job: FlushJob) -> None:
+        """Hand over a job; jobs run one after another."""
+        self._jobs.put(job)
+
+    def stop(self) -> None:
+        """Finish what was submitted, close the files and end the thread."""
+        self._jobs.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            try:
+                self._flush(job)
+            except Exception as error:  # Any failure (disk, SQLite) fails this batch only; the journal nacks it.
+                job.error = error
+                self._close(job.directory)
+            self._notify(job)
+        for directory in list(self._open_files):
+            self._close(directory)
+
+    def _flush(self, job: FlushJob) -> None:
+        batch = job.batch
+        if batch.changes:
+            job.apply_changes(batch.changes)
+        if batch.parts:
+            descriptor = self._file_for(job)
+            _write_all(descriptor, batch.parts)
+            os.fdatasync(descriptor)
+            if batch.starts_file:
+                # The new name must survive a power loss as well as its content does (W28).
+                sync_directory(job.directory)
+        for number in batch.delete_files:
+            journal_path(job.directory, number).unlink(missing_ok=True)
+
+    def _file_for(self, job: FlushJob) -> int:
+        if job.batch.starts_file:
+            self._close(job.directory)
+            path = journal_path(job.directory, job.batch.file_number)
+            # Never over an existing file: what is there is somebody's data.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            self._open_files[job.directory] = os.open(path, flags, 0o640)
+        return self._open_files[job.directory]
+
+    def _close(self, directory: Path) -> None:
+        descriptor = self._open_files.pop(directory, None)
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _write_all(descriptor: int, parts: list[bytes]) -> None:
+    """Write all of `parts`; a short write is continued where it stopped."""
+    pending: list[bytes | memoryview] = list(parts)
+    start = 0
+    while start < len(pending):
+        window = pending[start : start + _IOV_MAX]
+        written = os.writev(descriptor, window)
+        for part in window:
+            if written < len(part):
+                pending[start] = memoryview(part)[written:]
+                break
+            written -= len(part)
+            start += 1

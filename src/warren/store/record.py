@@ -1,0 +1,214 @@
+"""Record framing that every file of the store shares; the only module that knows the layout.
+
+File header, 40 bytes:   magic 8 · format version u32 · store id 16 · file number u64 · crc u32 (of the 36 before it)
+Record header, 12 bytes: magic 0x5752 u16 · type u8 · version u8 · body length u32 · crc u32
+
+All integers are big-endian. The record's CRC-32C covers the store id, the first 8 header bytes and the body: a flipped
+bit anywhere in a record is seen (W2), and neither a record of another store nor bytes that a publisher made to look
+like a record are ever taken for one, because the store id is random and never leaves the disk. Bodies:
+
+PUBLISH      position count u16 · per position: queue id u32, seq u64, expiry ms u64, flags u8 (1 = redelivered) ·
+             timestamp ms u64 · flags u8 (1 = persistent) · exchange shortstr · routing key shortstr ·
+             properties u32 + bytes · body u32 + bytes
+ACK          queue id u32 · run count u32 · per run: first seq u64, last seq u64 (inclusive)
+QUEUE_STATE  queue id u32 · next seq u64 · delivered-up-to seq u64
+CLEAN_STOP   empty; the last record of a journal that was closed in order
+
+A record names the queues and sequences it belongs to, so any file can be read without the others.
+"""
+
+from typing import Final
+
+from crc32c import crc32c
+from librt.strings import BytesWriter, read_i16_be, read_i32_be, read_i64_be, write_i16_be, write_i32_be, write_i64_be
+from mypy_extensions import i16, i32, i64
+
+from warren.store.message import WRITTEN, Message, Position, QueueLog
+
+FILE_MAGIC: Final = b"WARRENWL"
+FORMAT_VERSION: Final = 1
+FILE_HEADER_BYTES: Final = 40
+STORE_ID_BYTES: Final = 16
+
+RECORD_MAGIC: Final = 0x5752
+RECORD_HEADER_BYTES: Final = 12
+RECORD_VERSION: Final = 1
+PUBLISH: Final = 1
+ACK: Final = 2
+QUEUE_STATE: Final = 3
+CLEAN_STOP: Final = 4
+
+POSITION_BYTES: Final = 21
+RUN_BYTES: Final = 16
+FLAG_PERSISTENT: Final = 1
+FLAG_REDELIVERED: Final = 1
+
+# Larger bodies go to the writev list as they are; smaller ones are cheaper copied than carried as a part of their own.
+_BODY_BY_REFERENCE_BYTES: Final = 32768
+
+
+class RecordWriter:
+    """Encodes records into a list of byte strings, ready for one writev."""
+
+    def __init__(self, store_id: bytes) -> None:
+        self.parts: list[bytes] = []
+        self._seed: int = crc_seed(store_id)
+        self.size_bytes: i64 = 0
+        self._buffer: BytesWriter = BytesWriter()
+        self._scratch: BytesWriter = BytesWriter()
+
+    def file_header(self, store_id: bytes, file_number: i64) -> None:
+        """Start a file."""
+        header = self._scratch
+        header.write(FILE_MAGIC)
+        write_i32_be(header, i32(FORMAT_VERSION))
+        header.write(store_id)
+        write_i64_be(header, file_number)
+        raw = self._take_scratch()
+        self._buffer.write(raw)
+        write_i32_be(self._buffer, i32(_signed(crc32c(raw))))
+        self.size_bytes += FILE_HEADER_BYTES
+
+    def publish(self, message: Message, positions: list[Position], first: i64, last: i64) -> i64:
+        """Write `message` with `positions[first:last]`; all of them belong to it. Returns the record's size in bytes.
+
+        Positions not PENDING any more must have been left out by the caller.
+        """
+        properties = message.properties
+        body = message.body
+        head = self._scratch
+        write_i16_be(head, i16(last - first))
+        index = first
+        while index < last:
+            position = positions[index]
+            write_i32_be(head, i32(position.log.queue_id))
+            write_i64_be(head, position.seq)
+            write_i64_be(head, position.expiry_ms)
+            head.append(FLAG_REDELIVERED if position.redelivered else 0)
+            position.journal_state = WRITTEN
+            index += 1
+        write_i64_be(head, message.timestamp_ms)
+        head.append(FLAG_PERSISTENT if message.persistent else 0)
+        head.write(message.address)
+        write_i32_be(head, i32(len(properties)))
+        head.write(properties)
+        write_i32_be(head, i32(len(body)))
+        fixed = self._take_scratch()
+        length: i64 = len(fixed) + len(body)
+        header = _record_header(head, PUBLISH, length)
+        crc: int = crc32c(body, crc32c(fixed, crc32c(header, self._seed)))
+        buffer = self._buffer
+        buffer.write(header)
+        write_i32_be(buffer, i32(_signed(crc)))
+        buffer.write(fixed)
+        if len(body) >= _BODY_BY_REFERENCE_BYTES:
+            self._flush_buffer()
+            self.parts.append(body)
+        else:
+            buffer.write(body)
+        self.size_bytes += RECORD_HEADER_BYTES + length
+        return RECORD_HEADER_BYTES + length
+
+    def ack(self, queue_id: i64, runs: list[tuple[i64, i64]]) -> None:
+        """Write that the seq ids in `runs` (inclusive) of one queue are settled."""
+        body = self._scratch
+        write_i32_be(body, i32(queue_id))
+        write_i32_be(body, i32(len(runs)))
+        for first, last in runs:
+            write_i64_be(body, first)
+            write_i64_be(body, last)
+        self._small_record(ACK)
+
+    def queue_state(self, log: QueueLog) -> None:
+        """Write a queue's numbering."""
+        body = self._scratch
+        write_i32_be(body, i32(log.queue_id))
+        write_i64_be(body, log.next_seq)
+        write_i64_be(body, log.delivered_upto)
+        self._small_record(QUEUE_STATE)
+
+    def clean_stop(self) -> None:
+        """Write the mark of an orderly stop."""
+        self._small_record(CLEAN_STOP)
+
+    def take(self) -> list[bytes]:
+        """The encoded parts; the writer starts over."""
+        self._flush_buffer()
+        parts = self.parts
+        self.parts = []
+        self.size_bytes = 0
+        return parts
+
+    def _small_record(self, kind: i64) -> None:
+        body = self._take_scratch()
+        header = _record_header(self._scratch, kind, len(body))
+        self._buffer.write(header)
+        write_i32_be(self._buffer, i32(_signed(crc32c(body, crc32c(header, self._seed)))))
+        self._buffer.write(body)
+        self.size_bytes += RECORD_HEADER_BYTES + len(body)
+
+    def _take_scratch(self) -> bytes:
+        raw = self._scratch.getvalue()
+        self._scratch.truncate(0)
+        return raw
+
+    def _flush_buffer(self) -> None:
+        if len(self._buffer) > 0:
+            self.parts.append(self._buffer.getvalue())
+            self._buffer.truncate(0)
+
+
+def _record_header(scratch: BytesWriter, kind: i64, length: i64) -> bytes:
+    write_i16_be(scratch, i16(RECORD_MAGIC))
+    scratch.append(kind)
+    scratch.append(RECORD_VERSION)
+    write_i32_be(scratch, i32(length))
+    raw = scratch.getvalue()
+    scratch.truncate(0)
+    return raw
+
+
+def _signed(crc: int) -> int:
+    # The writers take signed 32-bit integers.
+    return crc - 0x100000000 if crc >= 0x80000000 else crc
+
+
+def file_header_is_valid(data: bytes, store_id: bytes) -> bool:
+    """Is `data` the beginning of a journal file of this store? An empty `store_id` accepts any."""
+    if len(data) < FILE_HEADER_BYTES or data[:8] != FILE_MAGIC or read_i32_be(data, 8) != FORMAT_VERSION:
+        return False
+    if (i64(read_i32_be(data, 36)) & 0xFFFFFFFF) != crc32c(data[:36]):
+        return False
+    return not store_id or data[12:28] == store_id
+
+
+def crc_seed(store_id: bytes) -> int:
+    """What the CRC of every record of a store starts from."""
+    return crc32c(store_id)
+
+
+def record_length(data: bytes, start: i64, seed: int) -> i64:
+    """Size in bytes of the valid record at `start` (header and body), or -1 when there is none."""
+    available: i64 = len(data) - start
+    if available < RECORD_HEADER_BYTES or read_i16_be(data, start) != RECORD_MAGIC:
+        return -1
+    if data[start + 3] != RECORD_VERSION:
+        return -1
+    length: i64 = i64(read_i32_be(data, start + 4)) & 0xFFFFFFFF
+    if length > available - RECORD_HEADER_BYTES:
+        return -1
+    crc: i64 = i64(read_i32_be(data, start + 8)) & 0xFFFFFFFF
+    body = data[start + RECORD_HEADER_BYTES : start + RECORD_HEADER_BYTES + length]
+    if crc32c(body, crc32c(data[start : start + 8], seed)) != crc:
+        return -1
+    return RECORD_HEADER_BYTES + length
+
+
+def read_u32(data: bytes, start: i64) -> i64:
+    """Unsigned 32-bit integer at `start`; the caller has checked the length."""
+    return i64(read_i32_be(data, start)) & 0xFFFFFFFF
+
+
+def read_u64(data: bytes, start: i64) -> i64:
+    """64-bit integer at `start`; the caller has checked the length."""
+    return read_i64_be(data, start)

@@ -11,7 +11,7 @@ below `acked` after a crash. So `ack` commits twice, and the ack inside a reserv
 from collections.abc import Callable
 from typing import Final
 
-from warren.admin.host import AdminVhost, Clock, Timer
+from warren.admin.node import AdminVhost, Clock, Timer
 from warren.admin.protocol import (
     STORAGE_FAILED,
     Ack,
@@ -67,7 +67,7 @@ class GroupCalls:
 
     def open(self, request: OpenGroup) -> None:
         """OpenGroup: answered when the new epoch is durable."""
-        queue = self._vhost.queues.get(request.queue)
+        queue = self._vhost.queue(request.queue)
         if queue is None:
             raise GroupError(
                 NOT_FOUND, f"no queue '{text(request.queue)}' in vhost '{text(self._vhost.name)}'"

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 import warren
 from warren.admin.group_calls import GroupCalls
-from warren.admin.host import AdminHost, AdminVhost, Clock
+from warren.admin.node import AdminNode, AdminVhost, Clock
 from warren.admin.protocol import (
     ACCESS_REFUSED,
     BAD_REQUEST,
@@ -60,10 +60,13 @@ class AdminTransport(Protocol):
 class AdminSession:
     """One client of the admin protocol, from behind its protocol header to the end of the connection."""
 
-    def __init__(self, host: AdminHost, transport: AdminTransport, clock: Clock, peer_host: str) -> None:
-        self._host = host
+    def __init__(
+        self, node: AdminNode, transport: AdminTransport, clock: Clock, peer: str, is_loopback: bool
+    ) -> None:
+        self._node = node
         self._transport = transport
-        self._peer_host = peer_host
+        self._peer = peer
+        self._is_loopback = is_loopback
         self._clock = clock
         self._input = bytearray()
         # A request waits for its answer (long poll, commit); `_work` is on the stack.
@@ -193,21 +196,21 @@ class AdminSession:
         if self._vhost is not None:
             self._refuse_and_close("logged in already")
             return
-        answer = self._host.log_in_admin(
-            login.user.encode(), login.password.encode(), login.vhost.encode(), self._peer_host
+        answer = self._node.log_in(
+            login.user.encode(), login.password.encode(), login.vhost.encode(), self._peer, self._is_loopback
         )
         if isinstance(answer, str):
             self._refuse_and_close(answer, ACCESS_REFUSED)
             return
         self._login_timer.cancel()
         self._vhost = answer
-        opener = f"{login.client or 'a client'} at {self._peer_host}"
+        opener = f"{login.client or 'a client'} at {self._peer}"
         self._groups = GroupCalls(answer, self._clock, opener, self._reply_later)
         self._reply(LoggedIn(warren.__version__))
 
 
 def _describe_queue(vhost: AdminVhost, request: DescribeQueue) -> QueueDescription:
-    queue = vhost.queues.get(request.queue)
+    queue = vhost.queue(request.queue)
     if queue is None:
         raise GroupError(NOT_FOUND, f"no queue '{text(request.queue)}' in vhost '{text(vhost.name)}'")
     first = queue.peek(0, 1, 1)
@@ -223,7 +226,7 @@ def _describe_queue(vhost: AdminVhost, request: DescribeQueue) -> QueueDescripti
 def _peek(vhost: AdminVhost, request: Peek) -> Fetched:
     if request.start > request.end:
         raise GroupError(PRECONDITION, f"range [{request.start}, {request.end}) ends before it begins")
-    queue = vhost.queues.get(request.queue)
+    queue = vhost.queue(request.queue)
     if queue is None or queue.id != request.incarnation:
         raise GroupError(
             DATA_LOSS, f"queue '{text(request.queue)}' (incarnation {request.incarnation}) is deleted"

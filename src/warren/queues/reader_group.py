@@ -377,12 +377,11 @@ class ReaderGroups:
         self.get(name).release(now_ms)
         del self.by_name[name]
 
-    def held_of(self, queue: Queue) -> list[Entry]:
-        """What groups hold of `queue`, for whoever needs all live entries (relocation of journal files)."""
+    def all_held(self) -> list[Entry]:
+        """What groups hold, for whoever needs all live entries (relocation of journal files)."""
         held: list[Entry] = []
         for group in self.by_name.values():
-            if group.queue is queue:
-                held.extend(group.held)
+            held.extend(group.held)
         return held
 
     def on_queue_deleted(self, queue_id: i64) -> None:

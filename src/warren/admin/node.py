@@ -1,0 +1,143 @@
+"""The node as admin sessions see it: who may log in, which vhosts there are, and their reader groups.
+
+One `AdminNode` a node. After start-up has given the journal's messages to their queues, and before the first client is
+let in, `recover` makes the reader groups hold again what they held; from then on each `AdminVhost` tells its vhost
+which entries groups hold.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from warren.broker.broker import Broker
+from warren.broker.metadata import Change, PutReaderGroup
+from warren.broker.vhost import Vhost
+from warren.queues.queue import Queue
+from warren.queues.reader_group import ReaderGroups
+
+
+class Timer(Protocol):
+    """asyncio.TimerHandle."""
+
+    def cancel(self) -> None: ...
+
+
+class Clock(Protocol):
+    """Timers, turns of the loop and the time, as arguments of a session."""
+
+    def call_later(self, delay_s: float, callback: Callable[[], object], /) -> Timer: ...
+    def call_soon(self, callback: Callable[[], object], /) -> object: ...
+    def now_ms(self) -> int: ...
+
+
+class LoopClock:
+    """`Clock` on a running event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def call_later(self, delay_s: float, callback: Callable[[], object], /) -> Timer:
+        """Once, after `delay_s` seconds."""
+        return self._loop.call_later(delay_s, callback)
+
+    def call_soon(self, callback: Callable[[], object], /) -> object:
+        """Once, in the next turn of the loop."""
+        return self._loop.call_soon(callback)
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return time.time_ns() // 1_000_000
+
+
+class AdminVhost:
+    """One vhost with its reader groups."""
+
+    def __init__(self, vhost: Vhost) -> None:
+        self._vhost = vhost
+        self.reader_groups = ReaderGroups()
+        # A journal file is deleted when all live entries in it are moved; those that groups hold are among them.
+        vhost.held_entries.append(self.reader_groups.all_held)
+
+    @property
+    def name(self) -> bytes:
+        """What clients call it."""
+        return self._vhost.name
+
+    def queue(self, name: bytes) -> Queue | None:
+        """The queue called `name`."""
+        return self._vhost.queues.get(name)
+
+    def commit(self, changes: list[Change], done: Callable[[bool], None]) -> None:
+        """Call `done(ok)` when `changes` of the metadata and everything journaled so far are durable."""
+        self._vhost.commit(changes, done)
+
+    def first_unacked_seq(self, queue: Queue, from_seq: int) -> int:
+        """Lowest seq id >= `from_seq` of `queue` that somebody outside of reader groups has unacked; -1: none."""
+        first = -1
+        for connection in self._vhost.broker.connections:
+            if connection.vhost is not self._vhost:
+                continue
+            for channel in connection.channels.values():
+                entries = channel.unacked.all()
+                if channel.transaction is not None:
+                    # Acked in a transaction that may still be rolled back.
+                    for settle in channel.transaction.settles:
+                        entries.extend(settle.entries)
+                for entry in entries:
+                    if entry.queue is queue and entry.seq >= from_seq and (first < 0 or entry.seq < first):
+                        first = entry.seq
+        return first
+
+    def recover(self, definition: PutReaderGroup) -> None:
+        """Put a group back; it holds what is alive of its range."""
+        queues = [queue for queue in self._vhost.queues.values() if queue.id == definition.queue_id]
+        self.reader_groups.recover(
+            definition.name,
+            definition.epoch,
+            definition.queue_id,
+            definition.acked,
+            definition.reserved,
+            queues[0] if queues else None,
+        )
+
+
+class AdminNode:
+    """The vhosts of a broker, for those who may enter them."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._vhosts: dict[bytes, AdminVhost] = {}
+
+    def recover(self, definitions: list[PutReaderGroup]) -> None:
+        """Start-up: all queues have their messages, nobody is connected yet."""
+        for definition in definitions:
+            vhost = self.vhost(definition.vhost)
+            if vhost is not None:
+                vhost.recover(definition)
+
+    def vhost(self, name: bytes) -> AdminVhost | None:
+        """The vhost called `name`."""
+        vhost = self._broker.vhosts.get(name)
+        if vhost is None:
+            return None
+        known = self._vhosts.get(name)
+        if known is None:
+            known = AdminVhost(vhost)
+            self._vhosts[name] = known
+        return known
+
+    def log_in(
+        self, user: bytes, password: bytes, vhost_name: bytes, peer: str, is_loopback: bool
+    ) -> AdminVhost | str:
+        """The vhost, or why the login is refused, in one line that says no more than AMQP's refusal does."""
+        name = user.decode("utf-8", "replace")
+        if self._broker.authenticate(user, password, is_loopback) is None:
+            self._broker.log_refused(peer, f"admin login of user '{name}' refused")
+            return (
+                f"login of user '{name}' was refused: wrong name or password, or not allowed from this host"
+            )
+        vhost = self.vhost(vhost_name)
+        if vhost is None or not self._broker.may_enter(user, vhost_name):
+            return f"access to vhost '{vhost_name.decode('utf-8', 'replace')}' refused for user '{name}'"
+        return vhost

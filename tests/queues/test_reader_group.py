@@ -1,0 +1,284 @@
+"""Reader groups on a real queue: ranges, limits, slices, fencing, and what stays together after a crash."""
+
+import pytest
+
+from tests.support.memory_node import MemoryDisk, MemoryNode
+from warren.queues.queue import Queue
+from warren.queues.reader_group import (
+    DATA_LOSS,
+    EVERYTHING,
+    FENCED,
+    NOT_FOUND,
+    PRECONDITION,
+    RESERVE_SLICE,
+    GroupError,
+    ReaderGroup,
+    ReaderGroups,
+    Reservation,
+)
+
+NOW_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def node() -> MemoryNode:
+    node = MemoryNode(MemoryDisk())
+    node.declare(b"q")
+    return node
+
+
+def fill(node: MemoryNode, count: int, size: int = 10, persistent: bool = True) -> Queue:
+    for number in range(count):
+        node.publish(b"q", b"%0*d" % (size, number), persistent)
+    return node.vhost.queues[b"q"]
+
+
+def open_group(node: MemoryNode, name: bytes = b"g", from_latest: bool = False) -> ReaderGroup:
+    queue = node.vhost.queues[b"q"]
+    return node.groups.reader_groups.open(name, "a test", queue, from_latest, False)
+
+
+def reserve(
+    group: ReaderGroup,
+    start: int,
+    max_messages: int = EVERYTHING,
+    max_bytes: int = EVERYTHING,
+    until: int = EVERYTHING,
+    barrier: int = EVERYTHING,
+) -> Reservation:
+    reservation = Reservation(start, until, max_messages, max_bytes)
+    while group.reserve_slice(reservation, barrier, NOW_MS):
+        pass
+    group.journal(reservation, NOW_MS)
+    group.check()
+    return reservation
+
+
+def seqs(group: ReaderGroup, start: int, end: int) -> list[int]:
+    return [entry.seq for entry in group.fetch(start, end, EVERYTHING, EVERYTHING)]
+
+
+def refusal(call: object, *arguments: object) -> str:
+    assert callable(call)
+    with pytest.raises(GroupError) as caught:
+        call(*arguments)
+    return caught.value.code
+
+
+def test_reserve_takes_messages_out_of_reach_of_consumers(node: MemoryNode) -> None:
+    """What is reserved is neither ready nor delivered to anybody else."""
+    queue = fill(node, 5)
+    group = open_group(node)
+    reservation = reserve(group, 0, max_messages=3)
+    assert (reservation.end, queue.ready_count, queue.unacked_count) == (4, 2, 3)
+    entry = queue.get(True, NOW_MS)
+    assert entry is not None and entry.seq == 4
+
+
+def test_reserve_stops_at_each_limit(node: MemoryNode) -> None:
+    """Messages, bytes and the target position each end a range; one message is taken however large it is."""
+    fill(node, 10, size=1000)
+    group = open_group(node)
+    assert reserve(group, 0, max_messages=2).end == 3
+    assert reserve(group, 3, max_bytes=2500).message_count in (2, 3)
+    position = group.reserved
+    assert reserve(group, position, max_bytes=1).end == position + 1
+    assert reserve(group, position + 1, until=position + 2).end == position + 2
+
+
+def test_reserve_more_than_one_slice_takes_everything(node: MemoryNode) -> None:
+    """A reserve works in slices and still ends where the queue ends."""
+    count = 2 * RESERVE_SLICE + 100
+    fill(node, count)
+    group = open_group(node)
+    reservation = Reservation(0, EVERYTHING, EVERYTHING, EVERYTHING)
+    slices = 1
+    while group.reserve_slice(reservation, EVERYTHING, NOW_MS):
+        slices += 1
+    assert (reservation.message_count, reservation.end) == (count, count + 1)
+    assert slices >= 3
+
+
+def test_reserve_repeated_from_the_same_start_gives_the_same_messages_first(node: MemoryNode) -> None:
+    """An answer that was lost is given again, and smaller limits cut within what is held."""
+    fill(node, 10)
+    group = open_group(node)
+    assert reserve(group, 0, max_messages=6).end == 7
+    assert reserve(group, 0, max_messages=6).end == 7
+    assert reserve(group, 0, max_messages=4).end == 5
+    assert reserve(group, 0).end == 11
+    assert seqs(group, 0, 11) == list(range(1, 11))
+
+
+def test_reserve_stops_before_a_message_somebody_else_has_unacked(node: MemoryNode) -> None:
+    """A message that may come back must not lie inside a range that was handed out."""
+    queue = fill(node, 5)
+    queue.get(False, NOW_MS)
+    group = open_group(node)
+    assert reserve(group, 0, barrier=1).message_count == 0
+    assert reserve(group, 0, barrier=4).end == 4
+
+
+def test_fetch_may_be_repeated_and_is_bounded(node: MemoryNode) -> None:
+    """Fetch gives the same messages any number of times, within its limits, at least one."""
+    fill(node, 10, size=100)
+    group = open_group(node)
+    reserve(group, 0)
+    for _ in range(3):
+        assert seqs(group, 3, 8) == [3, 4, 5, 6, 7]
+    assert [entry.seq for entry in group.fetch(3, 8, 2, EVERYTHING)] == [3, 4]
+    assert [entry.seq for entry in group.fetch(3, 8, EVERYTHING, 1)] == [3]
+    assert group.fetch(5, 5, 1, 1) == []
+
+
+def test_ack_is_monotone_and_may_be_repeated(node: MemoryNode) -> None:
+    """A lower or equal position is no error and changes nothing; above reserved is an error."""
+    queue = fill(node, 10)
+    group = open_group(node)
+    reserve(group, 0, max_messages=6)
+    assert group.ack(4, NOW_MS)
+    assert not group.ack(4, NOW_MS)
+    assert not group.ack(2, NOW_MS)
+    assert seqs(group, 4, 7) == [4, 5, 6]
+    assert queue.unacked_count == 3
+    assert refusal(group.ack, 8, NOW_MS) == DATA_LOSS
+    group.check()
+
+
+def test_positions_outside_of_the_held_range_are_data_loss(node: MemoryNode) -> None:
+    """Below acked the messages are gone, above reserved they were never promised."""
+    fill(node, 10)
+    group = open_group(node)
+    reserve(group, 0, max_messages=6)
+    group.ack(4, NOW_MS)
+    assert refusal(group.fetch, 3, 5, 1, 1) == DATA_LOSS
+    assert refusal(group.fetch, 5, 8, 1, 1) == DATA_LOSS
+    assert refusal(group.fetch, 6, 5, 1, 1) == PRECONDITION
+    assert refusal(group.reserve_slice, Reservation(3, EVERYTHING, 1, 1), EVERYTHING, NOW_MS) == DATA_LOSS
+    assert refusal(group.reserve_slice, Reservation(8, EVERYTHING, 1, 1), EVERYTHING, NOW_MS) == DATA_LOSS
+
+
+def test_slices_lie_at_multiples_and_skip_what_is_empty(node: MemoryNode) -> None:
+    """Slices depend on the range alone; gaps cost none."""
+    queue = fill(node, 100)
+    for _ in range(30):
+        queue.get(True, NOW_MS)
+    group = open_group(node)
+    reserve(group, 0)
+    found = group.slices(0, 101, 16, False)
+    assert [(start, end, count) for start, end, count, _ in found] == [
+        (16, 32, 1),
+        (32, 48, 16),
+        (48, 64, 16),
+        (64, 80, 16),
+        (80, 96, 16),
+        (96, 101, 5),
+    ]
+    assert sum(size for *_, size in found) == sum(len(e.message.body) + 5 for e in group.held)
+    group.ack(40, NOW_MS)
+    assert refusal(group.slices, 0, 101, 16, False) == DATA_LOSS
+    assert [part[:2] for part in group.slices(0, 200, 64, True)] == [(40, 64), (64, 101)]
+
+
+def test_newest_opener_wins_and_older_epochs_are_refused_by_name(node: MemoryNode) -> None:
+    """Opening fences off whoever opened before; the refusal names the newcomer."""
+    fill(node, 3)
+    groups = node.groups.reader_groups
+    queue = node.vhost.queues[b"q"]
+    first = groups.open(b"g", "the first", queue, False, False)
+    epoch = first.epoch
+    first.expect(epoch, queue.id)
+    groups.open(b"g", "the second", queue, False, False)
+    with pytest.raises(GroupError, match="the second") as caught:
+        groups.get(b"g").expect(epoch, queue.id)
+    assert caught.value.code == FENCED
+
+
+def test_opening_keeps_positions_and_latest_counts_only_at_creation(node: MemoryNode) -> None:
+    """A group goes on where it stood, whatever start is asked for."""
+    fill(node, 4)
+    group = open_group(node, from_latest=True)
+    assert (group.acked, group.reserved) == (5, 5)
+    fill(node, 2)
+    assert reserve(group, 5).end == 7
+    group.ack(6, NOW_MS)
+    again = open_group(node, from_latest=True)
+    assert (again.acked, again.reserved, again.epoch) == (6, 7, 2)
+    assert node.vhost.queues[b"q"].ready_count == 4
+
+
+def test_open_refuses_what_cannot_work(node: MemoryNode) -> None:
+    """A transient queue, a group of another queue, and a second group where one holds messages."""
+    groups = node.groups.reader_groups
+    transient = node.declare(b"transient", durable=False)
+    assert refusal(groups.open, b"t", "", transient, False, False) == PRECONDITION
+    queue = fill(node, 2)
+    group = open_group(node)
+    other = node.declare(b"other")
+    assert refusal(groups.open, b"g", "", other, False, True) == PRECONDITION
+    reserve(group, 0)
+    assert refusal(groups.open, b"h", "", queue, False, False) == PRECONDITION
+    group.ack(3, NOW_MS)
+    groups.open(b"h", "", queue, False, False)
+
+
+def test_a_queue_declared_anew_is_another_one(node: MemoryNode) -> None:
+    """Reading goes on only when the opener accepts the loss, and from the new queue's beginning."""
+    fill(node, 5)
+    group = open_group(node)
+    reserve(group, 0)
+    group.ack(3, NOW_MS)
+    incarnation = group.queue_id
+    node.delete(b"q")
+    assert refusal(group.expect, group.epoch, incarnation) == DATA_LOSS
+    assert group.held == []
+    queue = node.declare(b"q")
+    fill(node, 2)
+    groups = node.groups.reader_groups
+    assert refusal(groups.open, b"g", "", queue, False, False) == DATA_LOSS
+    opened = groups.open(b"g", "", queue, False, True)
+    assert (opened.acked, opened.reserved, opened.queue_id) == (0, 0, queue.id)
+    assert refusal(opened.expect, opened.epoch, incarnation) == DATA_LOSS
+    assert reserve(opened, 0).end == 3
+
+
+def test_delete_returns_messages_to_their_places(node: MemoryNode) -> None:
+    """Held messages are ready again, in order, and the group is gone for all who know it."""
+    queue = fill(node, 5)
+    group = open_group(node)
+    reserve(group, 0, max_messages=4)
+    group.ack(2, NOW_MS)
+    groups = node.groups.reader_groups
+    groups.delete(b"g", NOW_MS)
+    assert [entry.seq for entry in queue.peek(0, 10, EVERYTHING)] == [2, 3, 4, 5]
+    assert queue.unacked_count == 0
+    assert refusal(groups.get, b"g") == NOT_FOUND
+    assert refusal(group.expect, group.epoch, queue.id) == NOT_FOUND
+
+
+def test_recover_holds_the_live_messages_of_the_range_again(node: MemoryNode) -> None:
+    """After a crash [acked, reserved) is held, transient messages of the range included, the rest is ready."""
+    fill(node, 3)
+    fill(node, 3, persistent=False)
+    fill(node, 3)
+    group = open_group(node)
+    reserve(group, 0, max_messages=5)
+    group.ack(3, NOW_MS)
+    node.commit()
+    restarted = node.crash()
+    queue = restarted.vhost.queues[b"q"]
+    groups = ReaderGroups()
+    groups.recover(b"g", 7, queue.id, 3, 6, queue)
+    recovered = groups.get(b"g")
+    recovered.check()
+    assert recovered.epoch == 7
+    assert seqs(recovered, 3, 6) == [3, 4, 5]
+    # 6 was transient and not reserved.
+    assert [entry.seq for entry in queue.peek(0, 10, EVERYTHING)] == [7, 8, 9]
+
+
+def test_recover_without_the_queue_tells_of_the_loss() -> None:
+    """A group whose queue is gone is kept, so that its reader learns of it."""
+    groups = ReaderGroups()
+    groups.recover(b"g", 2, 17, 3, 6, None)
+    assert refusal(groups.get(b"g").expect, 2, 17) == DATA_LOSS

@@ -1,0 +1,234 @@
+"""A node without sockets, files and clock, whose disk is a dictionary: crash it and build another from what was synced.
+
+Everything but the shell is the real thing: broker, vhost, queue, journal, recovery, admin sessions.
+"""
+
+import heapq
+import itertools
+from collections.abc import Callable
+
+from warren.admin.node import AdminNode, AdminVhost
+from warren.admin.protocol import LENGTH_BYTES, ErrorReply, Login, Reply, Request, decode_reply, encode_frame
+from warren.admin.server import AdminSession
+from warren.broker.broker import Broker
+from warren.broker.metadata import (
+    Definitions,
+    DeleteQueue,
+    DeleteReaderGroup,
+    PutQueue,
+    PutReaderGroup,
+    PutUser,
+)
+from warren.broker.passwords import hash_password
+from warren.broker.settings import Settings
+from warren.broker.vhost import Vhost
+from warren.queues.queue import Queue
+from warren.store.journal import Journal
+from warren.store.message import Message
+from warren.store.recovery import JournalReplay
+
+STORE_ID = b"0123456789abcdef"
+FILE_BYTES = 1 << 20
+NO_EXPIRATION = -1
+USER = PutUser(b"guest", hash_password(b"guest"), "rabbit_password_hashing_sha256", [])
+
+
+class VirtualTimer:
+    """One scheduled call."""
+
+    def __init__(self, callback: Callable[[], object]) -> None:
+        self.callback: Callable[[], object] | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class VirtualClock:
+    """Time that moves only when told to."""
+
+    def __init__(self) -> None:
+        self.time_ms = 1_700_000_000_000
+        self._order = itertools.count()
+        self._timers: list[tuple[float, int, VirtualTimer]] = []
+
+    def call_later(self, delay_s: float, callback: Callable[[], object], /) -> VirtualTimer:
+        timer = VirtualTimer(callback)
+        heapq.heappush(self._timers, (self.time_ms + delay_s * 1000, next(self._order), timer))
+        return timer
+
+    def call_soon(self, callback: Callable[[], object], /) -> VirtualTimer:
+        return self.call_later(0, callback)
+
+    def now_ms(self) -> int:
+        return self.time_ms
+
+    def advance(self, ms: int) -> None:
+        """Run what falls due within the next `ms`, in order."""
+        end = self.time_ms + ms
+        while self._timers and self._timers[0][0] <= end:
+            due_ms, _, timer = heapq.heappop(self._timers)
+            self.time_ms = max(self.time_ms, int(due_ms))
+            if timer.callback is not None:
+                timer.callback()
+        self.time_ms = end
+
+
+class MemoryDisk:
+    """What a power failure leaves."""
+
+    def __init__(self) -> None:
+        self.files: dict[int, bytes] = {}
+        self.queues: dict[int, PutQueue] = {}
+        self.groups: dict[bytes, PutReaderGroup] = {}
+        self.next_queue_id = 1
+
+    def apply(self, change: object) -> None:
+        match change:
+            case PutQueue():
+                self.queues[change.id] = change
+                self.next_queue_id = max(self.next_queue_id, change.id + 1)
+            case DeleteQueue():
+                self.queues.pop(change.id, None)
+            case PutReaderGroup():
+                self.groups[change.name] = change
+            case DeleteReaderGroup():
+                self.groups.pop(change.name, None)
+            case _:
+                raise AssertionError(f"unexpected change {change}")
+
+
+class MemoryNode:
+    """A node with vhost / and user guest, started from `disk`."""
+
+    def __init__(self, disk: MemoryDisk, clock: VirtualClock | None = None) -> None:
+        self.disk = disk
+        self.clock = clock or VirtualClock()
+        self.broker = Broker(Settings(), lambda size: bytes(size))
+        definitions = Definitions()
+        definitions.users = [USER]
+        definitions.next_queue_id = disk.next_queue_id
+        self.broker.load_users(definitions)
+        self.broker.permissions.add((b"guest", b"/"))
+        self.vhost = Vhost(self.broker, b"/", 1, Journal(STORE_ID, FILE_BYTES))
+        self.broker.vhosts[b"/"] = self.vhost
+        for queue in disk.queues.values():
+            self.vhost.restore_queue(queue, self.clock.now_ms())
+        replay = JournalReplay(STORE_ID)
+        for number in sorted(disk.files):
+            replay.feed_file(number, disk.files[number])
+        replay.finish()
+        assert self.vhost.restore_messages(replay, disk.next_queue_id) == []
+        self.admin = AdminNode(self.broker)
+        self.admin.recover(list(disk.groups.values()))
+
+    @property
+    def groups(self) -> AdminVhost:
+        """The vhost as admin sessions see it."""
+        vhost = self.admin.vhost(b"/")
+        assert vhost is not None
+        return vhost
+
+    def declare(self, name: bytes, durable: bool = True) -> Queue:
+        """A new queue, durably."""
+        from warren.queues.arguments import QueueArguments
+
+        queue = self.vhost.declare_queue(name, durable, False, None, QueueArguments(b""), self.clock.now_ms())
+        self.vhost.add_changes([PutQueue(b"/", queue.id, name, durable, False, b"")] if durable else [])
+        self.commit()
+        return queue
+
+    def delete(self, name: bytes) -> None:
+        """Delete a queue, durably."""
+        self.vhost.add_changes(self.vhost.remove_queue(self.vhost.queues[name], self.clock.now_ms()))
+        self.commit()
+
+    def publish(
+        self,
+        queue: bytes,
+        body: bytes,
+        persistent: bool = True,
+        properties: bytes = b"\x00\x00",
+        address: bytes = b"\x00\x01q",
+    ) -> int:
+        """One message to `queue`; its seq id."""
+        target = self.vhost.queues[queue]
+        seq = target.next_seq
+        message = Message(address, properties, body, persistent, self.clock.now_ms())
+        target.publish(message, NO_EXPIRATION, self.clock.now_ms())
+        return seq
+
+    def commit(self, ok: bool = True) -> None:
+        """Run group commits until nothing is gathered; with `ok` False they fail without a trace on disk."""
+        journal = self.vhost.journal
+        while journal.has_pending():
+            batch = journal.seal()
+            if ok:
+                for change in batch.changes:
+                    self.disk.apply(change)
+                if batch.parts:
+                    content = b"".join(batch.parts)
+                    old = b"" if batch.starts_file else self.disk.files[batch.file_number]
+                    self.disk.files[batch.file_number] = old + content
+                for number in batch.delete_files:
+                    self.disk.files.pop(number, None)
+            journal.on_done(batch, ok)
+            if not ok:
+                return
+
+    def crash(self) -> "MemoryNode":
+        """The node that is started from what was on disk."""
+        return MemoryNode(self.disk, self.clock)
+
+
+class MemoryClient:
+    """One admin session of a node; `ask` runs the node until the reply is there."""
+
+    def __init__(self, node: MemoryNode, log_in: bool = True) -> None:
+        self.node = node
+        self.output = bytearray()
+        self.is_closed = False
+        self.session = AdminSession(node.admin, self, node.clock, "127.0.0.1:1", True)
+        if log_in:
+            self.ask(Login("guest", "guest", "/"))
+
+    def write(self, data: bytearray, /) -> None:
+        self.output += data
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def send(self, request: Request) -> None:
+        """Without waiting."""
+        self.session.receive(bytes(encode_frame(request)))
+
+    def replies(self) -> list[Reply]:
+        """What has come since the last look."""
+        found = []
+        while self.output:
+            end = LENGTH_BYTES + int.from_bytes(self.output[:LENGTH_BYTES], "big")
+            found.append(decode_reply(bytes(self.output[LENGTH_BYTES:end])))
+            del self.output[:end]
+        return found
+
+    def ask(self, request: Request, commit_ok: bool = True) -> Reply:
+        """The reply to `request`; time passes while there is none."""
+        self.send(request)
+        for _ in range(10_000):
+            if self.output:
+                (reply,) = self.replies()
+                return reply
+            self.node.commit(commit_ok)
+            self.node.clock.advance(0 if self.output else 10)
+        raise AssertionError(f"no reply to {request}")
+
+    def must(self, request: Request) -> Reply:
+        """The reply, which is not a refusal."""
+        reply = self.ask(request)
+        assert not isinstance(reply, ErrorReply), reply
+        return reply
+
+    def refused(self, request: Request) -> str:
+        """The code of the refusal."""
+        reply = self.ask(request)
+        assert isinstance(reply, ErrorReply), reply
+        return reply.code

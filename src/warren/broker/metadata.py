@@ -20,7 +20,7 @@ class MetadataError(Exception):
     """The store could not be read or written; after `apply`, nothing of its changes is stored. One line of text."""
 
 
-class MetadataDamaged(MetadataError):  # noqa: N818  # a state, reported as such
+class MetadataDamaged(MetadataError):  # a state, reported as such
     """What is stored is not what was written; the caller moves it aside instead of working on it."""
 
 

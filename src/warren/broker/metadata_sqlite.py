@@ -201,7 +201,7 @@ class SqliteMetadata(Metadata):
         return definitions
 
     def _rows(self, columns: str) -> list[tuple[Any, ...]]:
-        query = f"SELECT {columns} ORDER BY rowid"  # noqa: S608  # our own names
+        query = f"SELECT {columns} ORDER BY rowid"
         return self._connection.execute(query).fetchall()
 
     def _roll_back(self) -> None:

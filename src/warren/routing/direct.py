@@ -43,7 +43,7 @@ class DirectExchange(Exchange):
         bindings = self._by_key.get(key)
         if bindings is not None:
             for binding in bindings:
-                found.append(binding.destination)  # noqa: PERF401  # compiled, a loop makes no second list
+                found.append(binding.destination)  # compiled, a loop makes no second list
 
 
 @final

@@ -30,4 +30,4 @@ class FanoutExchange(Exchange):
 
     def match(self, key: bytes, headers: dict[str, Field], found: list[Destination]) -> None:
         for binding in self.outgoing.values():
-            found.append(binding.destination)  # noqa: PERF401  # see direct.py
+            found.append(binding.destination)  # see direct.py

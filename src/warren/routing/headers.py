@@ -73,7 +73,7 @@ class HeadersExchange(Exchange):
     def match(self, key: bytes, headers: dict[str, Field], found: list[Destination]) -> None:
         for pattern in self._patterns.values():
             if pattern.fits(headers):
-                found.append(pattern.binding.destination)  # noqa: PERF401  # see direct.py
+                found.append(pattern.binding.destination)  # see direct.py
 
 
 def match_mode(arguments: dict[str, Field]) -> bytes:

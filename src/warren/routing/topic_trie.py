@@ -129,7 +129,7 @@ class TopicTrie:
         self._step = step
         for node in active:
             for binding in node.bindings:
-                found.append(binding.destination)  # noqa: PERF401  # see direct.py
+                found.append(binding.destination)  # see direct.py
 
 
 def pattern_words(key: bytes) -> list[bytes]:

@@ -1,0 +1,262 @@
+"""The definitions in SQLite: what is applied is loaded again, all or nothing, and damage is told from bad luck."""
+
+import shutil
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from warren.broker.metadata import (
+    Change,
+    Definitions,
+    DeleteBinding,
+    DeleteExchange,
+    DeleteQueue,
+    DeleteReaderGroup,
+    MetadataDamaged,
+    MetadataError,
+    PutBinding,
+    PutExchange,
+    PutPermission,
+    PutQueue,
+    PutReaderGroup,
+    PutUser,
+    PutVhost,
+)
+from warren.broker.metadata_sqlite import SqliteMetadata
+
+ODD = b"\x00'\xff;--"
+EVERYTHING: list[Change] = [
+    PutVhost(b"/", 1),
+    PutVhost(ODD, 2),
+    PutUser(b"guest", ODD, "rabbit_password_hashing_sha256", ["administrator", "b\u00e4r"]),
+    PutUser(ODD, b"", "", []),
+    PutPermission(b"/", b"guest", ".*", "^$", "a'b"),
+    PutExchange(b"/", ODD, b"topic", True, False, ODD),
+    PutExchange(b"/", b"x", b"direct", False, True, b""),
+    PutQueue(b"/", 1, ODD, True, False, ODD),
+    PutQueue(b"/", 1 << 60, b"q", True, True, b""),
+    PutBinding(b"/", b"x", b"q", True, b"k", b""),
+    PutBinding(b"/", b"x", b"q", False, b"k", ODD),
+    PutReaderGroup(b"/", b"g", 3, 1 << 60, 17, 1 << 62),
+]
+
+
+def attributes(change: Change) -> tuple[object, ...]:
+    names = [name for name in dir(change) if not name.startswith("_")]
+    return type(change).__name__, *[(name, getattr(change, name)) for name in names]
+
+
+def listed(definitions: Definitions) -> list[tuple[object, ...]]:
+    changes: list[Change] = [
+        *definitions.vhosts, *definitions.users, *definitions.permissions, *definitions.exchanges,
+        *definitions.queues, *definitions.bindings, *definitions.reader_groups,
+    ]  # fmt: skip
+    return [attributes(change) for change in changes]
+
+
+def loaded(path: Path) -> list[tuple[object, ...]]:
+    metadata = SqliteMetadata(path)
+    try:
+        return listed(metadata.load())
+    finally:
+        metadata.close()
+
+
+def test_metadata_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    """Every kind, any bytes, in order, with their types."""
+    path = tmp_path / "node.sqlite"
+    metadata = SqliteMetadata(path)
+    assert listed(metadata.load()) == []
+    metadata.apply(EVERYTHING)
+    metadata.apply([])
+    assert listed(metadata.load()) == [attributes(change) for change in EVERYTHING]
+    metadata.close()
+    assert loaded(path) == [attributes(change) for change in EVERYTHING]
+
+
+def test_metadata_is_durable_before_it_is_closed(tmp_path: Path) -> None:
+    """A copy of the files at any moment after `apply` has it, as after a crash."""
+    metadata = SqliteMetadata(tmp_path / "node.sqlite")
+    for count in range(1, len(EVERYTHING) + 1):
+        metadata.apply(EVERYTHING[count - 1 : count])
+        crashed = tmp_path / f"crash{count}"
+        crashed.mkdir()
+        for file in tmp_path.glob("node.sqlite*"):
+            if not file.name.endswith("-shm"):
+                shutil.copy(file, crashed)
+        assert loaded(crashed / "node.sqlite") == [attributes(change) for change in EVERYTHING[:count]]
+    metadata.close()
+
+
+def test_metadata_put_replaces_and_delete_removes(tmp_path: Path) -> None:
+    """By name or id, in the order of the changes; deleting what is not there is fine."""
+    metadata = SqliteMetadata(tmp_path / "node.sqlite")
+    metadata.apply(EVERYTHING)
+    metadata.apply(
+        [
+            PutUser(b"guest", b"new", "h", []),
+            PutPermission(b"/", b"guest", "c", "w", "r"),
+            PutExchange(b"/", b"x", b"fanout", True, True, ODD),
+            PutReaderGroup(b"/", b"g", 4, 5, 6, 7),
+            PutBinding(b"/", b"x", b"q", True, b"k", b""),
+            DeleteExchange(b"/", ODD),
+            DeleteExchange(b"other", b"x"),
+            DeleteQueue(b"/", 1),
+            DeleteQueue(b"/", 99),
+            PutQueue(b"/", 2, ODD, True, True, b""),
+            DeleteBinding(b"/", b"x", b"q", False, b"k", ODD),
+            DeleteBinding(b"/", b"x", b"q", True, b"k", ODD),
+            PutReaderGroup(b"/", b"h", 1, 1, 1, 1),
+            DeleteReaderGroup(b"/", b"h"),
+        ]
+    )
+    expected: list[Change] = [
+        PutVhost(b"/", 1),
+        PutVhost(ODD, 2),
+        PutUser(b"guest", b"new", "h", []),
+        PutUser(ODD, b"", "", []),
+        PutPermission(b"/", b"guest", "c", "w", "r"),
+        PutExchange(b"/", b"x", b"fanout", True, True, ODD),
+        PutQueue(b"/", 1 << 60, b"q", True, True, b""),
+        PutQueue(b"/", 2, ODD, True, True, b""),
+        PutBinding(b"/", b"x", b"q", True, b"k", b""),
+        PutReaderGroup(b"/", b"g", 4, 5, 6, 7),
+    ]
+    assert listed(metadata.load()) == [attributes(change) for change in expected]
+    metadata.close()
+
+
+def test_metadata_remembers_the_ids_of_deleted_queues(tmp_path: Path) -> None:
+    """An id is never given twice, whatever became of its queue."""
+    metadata = SqliteMetadata(tmp_path / "node.sqlite")
+    assert metadata.load().next_queue_id == 1
+    metadata.apply([PutQueue(b"/", 7, b"q", True, False, b""), PutQueue(b"/", 3, b"r", True, False, b"")])
+    assert metadata.load().next_queue_id == 8
+    metadata.apply([PutQueue(b"/", 7, b"q", True, True, b""), DeleteQueue(b"/", 7), DeleteQueue(b"/", 3)])
+    assert metadata.load().next_queue_id == 8
+    metadata.close()
+
+
+def test_metadata_apply_is_all_or_nothing(tmp_path: Path) -> None:
+    """A change that fails takes its whole transaction back, and the store goes on."""
+    metadata = SqliteMetadata(tmp_path / "node.sqlite")
+    metadata.apply([PutVhost(b"/", 1)])
+    with pytest.raises(MetadataError) as caught:
+        metadata.apply([PutQueue(b"/", 1, b"q", True, False, b""), PutVhost(b"other", 1)])
+    assert not isinstance(caught.value, MetadataDamaged)
+    assert listed(metadata.load()) == [attributes(PutVhost(b"/", 1))]
+    metadata.apply([PutVhost(b"other", 2)])
+    assert len(metadata.load().vhosts) == 2
+    metadata.close()
+
+
+def test_metadata_locked_by_another_is_no_damage(tmp_path: Path) -> None:
+    """The error says what it is; later it works again."""
+    path = tmp_path / "node.sqlite"
+    metadata = SqliteMetadata(path)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(MetadataError, match="locked") as caught:
+        metadata.apply([PutVhost(b"/", 1)])
+    assert not isinstance(caught.value, MetadataDamaged)
+    other.execute("ROLLBACK")
+    other.close()
+    metadata.apply([PutVhost(b"/", 1)])
+    metadata.close()
+
+
+def test_metadata_is_applied_from_another_thread(tmp_path: Path) -> None:
+    """Loaded by the loop, applied by the flusher."""
+    metadata = SqliteMetadata(tmp_path / "node.sqlite")
+    metadata.load()
+    thread = threading.Thread(target=metadata.apply, args=([PutVhost(b"/", 1)],))
+    thread.start()
+    thread.join()
+    metadata.close()
+    assert loaded(tmp_path / "node.sqlite") == [attributes(PutVhost(b"/", 1))]
+
+
+def test_metadata_of_a_later_version_is_refused_but_not_damaged(tmp_path: Path) -> None:
+    """It must not be moved aside: a newer warren wants it back."""
+    path = tmp_path / "node.sqlite"
+    SqliteMetadata(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE schema_version SET version = 2")
+    connection.close()
+    with pytest.raises(MetadataError, match="schema version 2; this warren reads version 1") as caught:
+        SqliteMetadata(path)
+    assert not isinstance(caught.value, MetadataDamaged)
+
+
+def test_metadata_that_cannot_be_opened_is_not_damaged(tmp_path: Path) -> None:
+    """A directory in its place."""
+    with pytest.raises(MetadataError, match="cannot open") as caught:
+        SqliteMetadata(tmp_path)
+    assert not isinstance(caught.value, MetadataDamaged)
+
+
+def test_metadata_empty_file_is_a_new_store(tmp_path: Path) -> None:
+    """What a crash before the first commit leaves behind."""
+    path = tmp_path / "node.sqlite"
+    path.touch()
+    assert loaded(path) == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DROP TABLE queues",
+        "DROP TABLE schema_version",
+        "DELETE FROM schema_version",
+        "DELETE FROM numbering",
+        "ALTER TABLE bindings DROP COLUMN source",
+    ],
+)
+def test_metadata_without_its_tables_is_damaged(tmp_path: Path, statement: str) -> None:
+    """A database, but not ours."""
+    path = tmp_path / "node.sqlite"
+    SqliteMetadata(path).close()
+    connection = sqlite3.connect(path)
+    if "bindings" in statement:
+        connection.execute("DROP TABLE bindings")
+        connection.execute("CREATE TABLE bindings (source BLOB, other BLOB)")
+    connection.execute(statement)
+    connection.commit()
+    connection.close()
+    with pytest.raises(MetadataDamaged):
+        loaded(path)
+
+
+@pytest.fixture(scope="module")
+def intact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("intact") / "node.sqlite"
+    metadata = SqliteMetadata(path)
+    metadata.apply(EVERYTHING)
+    metadata.apply([PutQueue(b"/", n, b"queue %d" % n, True, False, b"x" * 100) for n in range(10, 300)])
+    metadata.close()
+    return path
+
+
+@given(data=st.data())
+def test_metadata_damaged_anywhere_is_reported_or_harmless(intact: Path, data: st.DataObject) -> None:
+    """Overwritten or cut off at any place: MetadataError, or definitions; never another exception."""
+    raw = bytearray(intact.read_bytes())
+    position = data.draw(st.integers(0, len(raw) - 1))
+    if data.draw(st.booleans()):
+        del raw[position:]
+    else:
+        raw[position : position + 64] = data.draw(st.binary(min_size=1, max_size=64))
+    path = intact.parent / "damaged.sqlite"
+    for file in intact.parent.glob("damaged.sqlite*"):
+        file.unlink()
+    path.write_bytes(raw)
+    try:
+        definitions = loaded(path)
+    except MetadataError as error:
+        assert "\n" not in str(error)
+        return
+    assert len(definitions) <= len(EVERYTHING) + 290

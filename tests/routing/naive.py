@@ -1,0 +1,138 @@
+"""Routing said as plainly as possible: no index, no order, no speed. What the tests compare the real thing with."""
+
+from collections.abc import Iterable
+
+from warren.wire.field_table import Field, decode_table
+from warren.wire.field_types import TAG_LONGSTR, TAG_VOID, type_name
+
+# (source, destination is a queue, destination, key, arguments as a comparable value)
+Bound = tuple[bytes, bool, bytes, bytes, object]
+
+
+def topic_fits(pattern: bytes, key: bytes) -> bool:
+    """Does the binding key `pattern` match?"""
+    return _words_fit(_words(pattern), _words(key))
+
+
+def _words(key: bytes) -> list[bytes]:
+    return key.split(b".") if key else []
+
+
+def _words_fit(pattern: list[bytes], words: list[bytes]) -> bool:
+    if not pattern:
+        return not words
+    if pattern[0] == b"#":
+        return _words_fit(pattern[1:], words) or (bool(words) and _words_fit(pattern, words[1:]))
+    return bool(words) and pattern[0] in (b"*", words[0]) and _words_fit(pattern[1:], words[1:])
+
+
+def plain(field: Field) -> object:
+    """A value that equals another one's if and only if they are equal by value (protocol.md 6)."""
+    value = field.value
+    if isinstance(value, bool):
+        return "bool", value
+    if isinstance(value, int | float):
+        return "number", value
+    if isinstance(value, bytes):
+        return "bytes", value
+    if isinstance(value, list):
+        return "array", [(type_name(inner.tag), plain(inner)) for inner in value]
+    if isinstance(value, dict):
+        return "table", {name: (type_name(inner.tag), plain(inner)) for name, inner in value.items()}
+    return type_name(field.tag), value
+
+
+def headers_fit(arguments: dict[str, Field], headers: dict[str, Field]) -> bool:
+    """The rules of the headers exchange, one line each."""
+    mode = arguments.get("x-match", Field(TAG_LONGSTR, b"all")).value
+    assert isinstance(mode, bytes)
+    wanted = {
+        name: field
+        for name, field in arguments.items()
+        if name != "x-match" and (mode.endswith(b"-with-x") or not name.startswith("x-"))
+    }
+    met = [
+        name in headers and (field.tag == TAG_VOID or plain(field) == plain(headers[name]))
+        for name, field in wanted.items()
+    ]
+    return all(met) if mode.startswith(b"all") else any(met)
+
+
+class NaiveExchange:
+    """What is known of an exchange."""
+
+    def __init__(self, type: bytes, auto_delete: bool, alternate: bytes | None) -> None:
+        self.type = type
+        self.auto_delete = auto_delete
+        self.alternate = alternate
+
+
+class NaiveRouter:
+    """The exchanges, queues and bindings of a vhost in a dict, a set and a dict (binding to its raw arguments)."""
+
+    def __init__(self) -> None:
+        self.exchanges: dict[bytes, NaiveExchange] = {}
+        self.queues: set[bytes] = set()
+        self.bindings: dict[Bound, bytes] = {}
+
+    def bound(self, source: bytes, is_queue: bool, destination: bytes, key: bytes, arguments: bytes) -> Bound:
+        values = {(name, type_name(f.tag), repr(plain(f))) for name, f in decode_table(arguments).items()}
+        return source, is_queue, destination, key, frozenset(values)
+
+    def remove(self, bindings: Iterable[Bound]) -> tuple[set[Bound], set[bytes]]:
+        """Remove bindings and what goes with them: (bindings, exchanges) that are gone."""
+        gone = set(bindings)
+        for binding in gone:
+            del self.bindings[binding]
+        exchanges: set[bytes] = set()
+        for source in {binding[0] for binding in gone}:
+            exchange = self.exchanges.get(source)
+            if exchange is not None and exchange.auto_delete and not self.of_source(source):
+                more_bindings, more_exchanges = self.delete_exchange(source)
+                gone |= more_bindings
+                exchanges |= more_exchanges
+        return gone, exchanges
+
+    def delete_exchange(self, name: bytes) -> tuple[set[Bound], set[bytes]]:
+        del self.exchanges[name]
+        ends = {b for b in self.bindings if b[0] == name or (b[1:3] == (False, name))}
+        bindings, exchanges = self.remove(ends)
+        return bindings, exchanges | {name}
+
+    def delete_queue(self, name: bytes) -> tuple[set[Bound], set[bytes]]:
+        self.queues.remove(name)
+        return self.remove({b for b in self.bindings if b[1:3] == (True, name)})
+
+    def of_source(self, name: bytes) -> set[Bound]:
+        return {binding for binding in self.bindings if binding[0] == name}
+
+    def matches(self, binding: Bound, keys: list[bytes], headers: dict[str, Field]) -> bool:
+        kind = self.exchanges[binding[0]].type
+        if kind == b"fanout":
+            return True
+        if kind == b"headers":
+            return headers_fit(decode_table(self.bindings[binding]), headers)
+        if kind == b"topic":
+            return any(topic_fits(binding[3], key) for key in keys)
+        return binding[3] in keys
+
+    def route(self, first: bytes, keys: list[bytes], headers: dict[str, Field]) -> set[bytes]:
+        """Names of the queues."""
+        queues: set[bytes] = set()
+        seen: set[bytes] = set()
+        waiting = {first}
+        while waiting:
+            name = waiting.pop()
+            seen.add(name)
+            if name == b"":
+                queues |= self.queues & set(keys)
+                continue
+            exchange = self.exchanges[name]
+            hits = {b for b in self.of_source(name) if self.matches(b, keys, headers)}
+            queues |= {b[2] for b in hits if b[1]}
+            reached = {b[2] for b in hits if not b[1]}
+            if not hits and exchange.alternate is not None:
+                if exchange.alternate == b"" or exchange.alternate in self.exchanges:
+                    reached.add(exchange.alternate)
+            waiting |= reached - seen
+        return queues

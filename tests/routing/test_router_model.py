@@ -1,0 +1,134 @@
+"""The router against the naive model: any order of declarations, bindings and deletions, then routes."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from tests.routing.naive import Bound, NaiveExchange, NaiveRouter
+from warren.routing.binding import Binding
+from warren.routing.destination import Destination
+from warren.routing.exchange import Exchange
+from warren.routing.router import RemovedBindings, Router
+from warren.wire.field_table import Field, encode_table, fields_from_python
+
+exchange_names = st.sampled_from([b"x1", b"x2", b"x3", b"x4", b"x5"])
+queue_names = st.sampled_from([b"q1", b"q2", b"a", b"x1"])
+binding_keys = st.sampled_from([b"a", b"q1", b"a.b", b"*", b"#", b""])
+routing_keys = st.lists(st.sampled_from([b"a", b"q1", b"a.b", b"c", b""]), min_size=1, max_size=3)
+types = st.sampled_from([b"direct", b"fanout", b"topic", b"headers"])
+alternates = st.sampled_from([None, None, b"x1", b"x2", b"x3", b"nowhere", b""])
+argument_tables = st.sampled_from(
+    [{}, {}, {"x-match": "any", "h": 1}, {"h": 1, "x-match": "any"}, {"h": 1}, {"h": True}]
+)
+header_tables: st.SearchStrategy[dict[str, object]] = st.sampled_from([{}, {"h": 1}, {"h": True, "g": "x"}])
+
+
+def described(binding: Binding, model: NaiveRouter) -> Bound:
+    destination = binding.destination
+    return model.bound(
+        binding.source.name, destination.is_queue, destination.name, binding.key, binding.arguments
+    )
+
+
+class RoutingMachine(RuleBasedStateMachine):
+    """Every rule does the same to both and compares what they say was removed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.router = Router()
+        self.model = NaiveRouter()
+        self.predeclared = set(self.router.exchanges)
+        # Results as publishers keep them: good for as long as the version is the same.
+        self.kept: list[tuple[int, Exchange, list[bytes], bytes, list[Destination]]] = []
+
+    def compare(self, removed: RemovedBindings, expected: tuple[set[Bound], set[bytes]]) -> None:
+        bindings = [described(binding, self.model) for binding in removed.bindings]
+        exchanges = [exchange.name for exchange in removed.exchanges]
+        assert len(set(bindings)) == len(bindings) and len(set(exchanges)) == len(exchanges)
+        assert (set(bindings), set(exchanges)) == expected
+
+    @rule(name=exchange_names, type=types, auto_delete=st.booleans(), alternate=alternates)
+    def declare(self, name: bytes, type: bytes, auto_delete: bool, alternate: bytes | None) -> None:
+        if name in self.model.exchanges:
+            return
+        arguments = {} if alternate is None else {"alternate-exchange": Field(ord("S"), alternate)}
+        self.router.declare_exchange(name, type, False, auto_delete, False, encode_table(arguments))
+        self.model.exchanges[name] = NaiveExchange(type, auto_delete, alternate)
+
+    @rule(name=exchange_names)
+    def delete_exchange(self, name: bytes) -> None:
+        if name in self.model.exchanges:
+            removed = self.router.delete_exchange(self.router.exchanges[name])
+            self.compare(removed, self.model.delete_exchange(name))
+
+    @rule(name=queue_names)
+    def add_queue(self, name: bytes) -> None:
+        if name not in self.model.queues:
+            self.router.add_queue(Destination(name, True))
+            self.model.queues.add(name)
+
+    @rule(name=queue_names)
+    def remove_queue(self, name: bytes) -> None:
+        if name in self.model.queues:
+            removed = self.router.remove_queue(self.router.queues[name])
+            self.compare(removed, self.model.delete_queue(name))
+
+    @precondition(lambda self: self.model.exchanges)
+    @rule(data=st.data(), key=binding_keys, arguments=argument_tables, to_queue=st.booleans())
+    def bind(self, data: st.DataObject, key: bytes, arguments: dict[str, object], to_queue: bool) -> None:
+        source = data.draw(st.sampled_from(sorted(self.model.exchanges)))
+        names = sorted(self.model.queues if to_queue else self.model.exchanges)
+        if not names:
+            return
+        name = data.draw(st.sampled_from(names))
+        raw = encode_table(fields_from_python(arguments))
+        destination = self.router.queues[name] if to_queue else self.router.exchanges[name]
+        binding = self.router.bind(self.router.exchanges[source], destination, key, raw)
+        expected = self.model.bound(source, to_queue, name, key, raw)
+        assert (binding is None) is (expected in self.model.bindings)
+        assert binding is None or described(binding, self.model) == expected
+        self.model.bindings.setdefault(expected, raw)
+
+    @precondition(lambda self: self.model.bindings)
+    @rule(data=st.data())
+    def unbind(self, data: st.DataObject) -> None:
+        bound = data.draw(st.sampled_from(sorted(self.model.bindings, key=repr)))
+        raw = self.model.bindings[bound]
+        source, is_queue, name, key, _ = bound
+        destination = self.router.queues[name] if is_queue else self.router.exchanges[name]
+        exchange = self.router.exchanges[source]
+        removed = self.router.unbind(exchange, destination, key, raw)
+        assert removed is not None
+        self.compare(removed, self.model.remove([bound]))
+        assert self.router.unbind(exchange, destination, key, raw) is None
+
+    @rule(data=st.data(), keys=routing_keys, headers=header_tables)
+    def route(self, data: st.DataObject, keys: list[bytes], headers: dict[str, object]) -> None:
+        name = data.draw(st.sampled_from([b"", *sorted(self.model.exchanges)]))
+        fields = fields_from_python(headers)
+        exchange = self.router.exchanges[name]
+        raw = encode_table(fields)
+        queues = self.router.route(exchange, keys, raw)
+        names = [queue.name for queue in queues]
+        assert len(set(names)) == len(names)
+        assert set(names) == self.model.route(name, keys, fields)
+        assert all(self.router.queues[queue.name] is queue for queue in queues)
+        self.kept.append((self.router.version, exchange, keys, raw, queues))
+
+    @rule()
+    def route_again_what_was_kept(self) -> None:
+        for version, exchange, keys, raw, queues in self.kept:
+            if version == self.router.version:
+                assert self.router.route(exchange, keys, raw) == queues
+
+    @invariant()
+    def agree(self) -> None:
+        self.router.check()
+        assert set(self.router.exchanges) - self.predeclared == set(self.model.exchanges)
+        assert set(self.router.queues) == self.model.queues
+        explicit = [b for b in self.router.all_bindings() if b.source is not self.router.default_exchange]
+        assert {described(binding, self.model) for binding in explicit} == set(self.model.bindings)
+
+
+TestRoutingMachine = RoutingMachine.TestCase
+TestRoutingMachine.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

@@ -63,7 +63,7 @@ def test_presence_bits_run_down_from_bit_15(index: int) -> None:
     """The n-th property is flagged by bit 15 - n."""
     name = NAMES[index]
     value: object = 1 if name in {"delivery_mode", "priority", "timestamp"} else b""
-    block = Properties(**{name: value})  # type: ignore[arg-type]
+    block = Properties(**{name: value})  # type: ignore[arg-type]  # built by name
     assert int.from_bytes(block.encode()[:2], "big") == 1 << (15 - index)
 
 

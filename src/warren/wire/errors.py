@@ -86,15 +86,15 @@ class AmqpError(Exception):
         super().__init__(code, self.text)
 
 
-class ConnectionException(AmqpError):  # noqa: N818
+class ConnectionException(AmqpError):
     """Closes the connection."""
 
 
-class ChannelException(AmqpError):  # noqa: N818
+class ChannelException(AmqpError):
     """Closes the channel it was raised for, and nothing else."""
 
 
-class MalformedBytes(Exception):  # noqa: N818
+class MalformedBytes(Exception):
     """Bytes that are not what the specification says; inside `warren.wire` only.
 
     The readers of single values do not know whose bytes they read, so whoever called them turns this into the reply

@@ -327,6 +327,13 @@ class Channel(ConfirmWaiter):
                 self.vhost.journal.confirm_with_batch(self)
             connection.confirm_later(self)
 
+    def is_ahead(self) -> bool:
+        """Does this channel publish faster to a queue than its consumers, which are ready for more, are served?"""
+        for queue in self._queues:
+            if queue.is_behind(self.connection.now_ms):
+                return True
+        return False
+
     def _route_by_headers(self, properties: PublishProperties) -> None:
         keys = [self._routing_key]
         keys.extend(properties.extra_routing_keys)

@@ -498,6 +498,14 @@ class Connection:
 
     # -- for the shell -----------------------------------------------------------------------------------------------
 
+    def is_ahead(self) -> bool:
+        """Should this connection be read a little later, so that consumers of what it publishes catch up?
+
+        Without this a publisher with a full socket gets the larger share of the loop, and a backlog grows before
+        consumers that could take all of it.
+        """
+        return self._last_channel is not None and self._last_channel.is_ahead()
+
     def take_output(self) -> list[bytes]:
         """What is to be written now."""
         self.is_dirty = False

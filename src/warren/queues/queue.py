@@ -10,6 +10,7 @@ Entries that are out (unacked) are known to whoever holds them (a channel, a rea
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from mypy_extensions import i64
 
@@ -20,6 +21,11 @@ from warren.queues.variable_queue import VariableQueue
 from warren.routing.destination import Destination
 from warren.store.journal import Journal
 from warren.store.message import NOT_JOURNALED, Message, Position, QueueLog
+
+
+# `is_behind`: fewer waiting messages are just traffic; longer ago means the consumers are slow, not the broker.
+BACKLOG_MIN: Final = 500
+SERVED_RECENTLY_MS: Final = 2
 
 
 class Queue(Destination):
@@ -56,6 +62,8 @@ class Queue(Destination):
         # The queues that the broker's timer looks at; this one is among them while a ready message may expire.
         self._timed_queues: set[Queue] = timed_queues
         self.has_expiring: bool = False
+        # When a waiting message was last given to a consumer.
+        self.served_ms: i64 = 0
         self.published_count: i64 = 0
         self.delivered_count: i64 = 0
         self.settled_count: i64 = 0
@@ -83,6 +91,10 @@ class Queue(Destination):
     def exclusive_consumer(self) -> bool:
         """Does one consumer have the queue for itself?"""
         return len(self.consumers) == 1 and self.consumers[0].exclusive
+
+    def is_behind(self, now_ms: i64) -> bool:
+        """Do messages pile up although consumers are being served at this moment?"""
+        return self.ready.count > BACKLOG_MIN and now_ms - self.served_ms <= SERVED_RECENTLY_MS
 
     # -- publish and deliver -----------------------------------------------------------------------------------
 
@@ -124,6 +136,7 @@ class Queue(Destination):
             consumer = self.circle.next_ready()
             if consumer is None:
                 return
+            self.served_ms = now_ms
             entry = ready.fetch()
             if entry.expiry_ms != 0 and entry.expiry_ms <= now_ms:
                 self._drop_expired(entry, now_ms)

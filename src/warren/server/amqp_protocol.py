@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("warren.listener")
 
 _HEADER_BYTES: Final = 8
+READ_BYTES: Final = 131072
 # The header of AMQP 0-9, which is served as 0-9-1.
 _AMQP_0_9: Final = b"AMQP\x01\x01\x00\x09"
 # Bytes the transport may hold before deliveries to it wait.
@@ -32,8 +33,12 @@ _WRITE_BUFFER_LOW: Final = 262144
 _UNREAD_OUTPUT_MAX: Final = 8388608
 
 
-class ClientProtocol(asyncio.Protocol):
-    """asyncio's view of one client."""
+class ClientProtocol(asyncio.BufferedProtocol):
+    """asyncio's view of one client.
+
+    A socket is read at most READ_BYTES a turn. Without that bound the event loop would go on reading a busy publisher's
+    socket, megabytes at a time, while consumers wait for their turn.
+    """
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -52,7 +57,15 @@ class ClientProtocol(asyncio.Protocol):
         self._transport.set_write_buffer_limits(_WRITE_BUFFER_HIGH, _WRITE_BUFFER_LOW)
         self._node.protocols.add(self)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        # Shared by all sockets: what was read is taken out before another one is read.
+        return self._node.read_buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        data = bytes(self._node.read_buffer[:nbytes])
+        if nbytes == READ_BYTES and self._transport is not None:
+            self._transport.pause_reading()
+            self._node.read_on.append(self)
         if self._connection is not None:
             self._connection.receive(data, self._node.clock.now_ms())
         elif self._admin is not None:
@@ -137,6 +150,15 @@ class ClientProtocol(asyncio.Protocol):
         self._apply_reading()
         if connection.state == CLOSED and connection.close_at_ms <= connection.now_ms:
             transport.close()
+
+    def read_on(self) -> None:
+        """The turn in which this socket had its share is over."""
+        if self._is_reading and self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def is_ahead(self) -> bool:
+        """See `Connection.is_ahead`."""
+        return self._connection is not None and self._connection.is_ahead()
 
     def _apply_reading(self) -> None:
         assert self._transport is not None and self._connection is not None

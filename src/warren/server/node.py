@@ -20,7 +20,7 @@ from warren.admin.node import AdminNode
 from warren.broker.broker import Broker
 from warren.broker.settings import Settings
 from warren.broker.vhost import Vhost
-from warren.server.amqp_protocol import ClientProtocol
+from warren.server.amqp_protocol import READ_BYTES, ClientProtocol
 from warren.server.config import Config
 from warren.server.startup import DataDirectoryError, OpenedData, open_data_directory
 from warren.store.disk.flusher import Flusher, FlushJob
@@ -30,6 +30,8 @@ logger = logging.getLogger("warren.node")
 
 _EXPIRY_TICK_S = 0.05
 _CONNECTION_TICK_S = 0.5
+# For how long a publisher that is ahead of its consumers is not read.
+_YIELD_S = 0.001
 _LISTEN_BACKLOG = 4096
 # How long a stopping node waits for clients to answer connection.close.
 _STOP_GRACE_S = 2.0
@@ -67,6 +69,9 @@ class Node:
         )
         self.admin = AdminNode(self.broker)
         self.protocols: set[ClientProtocol] = set()
+        self.read_buffer = memoryview(bytearray(READ_BYTES))
+        # Sockets that had their share of reading in this turn.
+        self.read_on: list[ClientProtocol] = []
         self.is_stopping = False
         self._data: OpenedData | None = None
         self._flusher: Flusher | None = None
@@ -155,6 +160,14 @@ class Node:
             protocol = connection.shell
             if isinstance(protocol, ClientProtocol):
                 protocol.write_out()
+        if self.read_on:
+            read_on = self.read_on
+            self.read_on = []
+            for reader in read_on:
+                if reader.is_ahead():
+                    self.loop.call_later(_YIELD_S, reader.read_on)
+                else:
+                    reader.read_on()
         if self.broker.dirty_connections:
             self.schedule_turn()
 

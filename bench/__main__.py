@@ -1,0 +1,190 @@
+"""`python -m bench`: run workloads on the brokers in alternation, print a table, keep every result as JSON lines.
+
+`python -m bench ceiling` measures the load generator alone instead.
+"""
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+
+from bench.brokers import Broker, BrokerError, RabbitmqBroker, WarrenBroker, rabbitmq_server
+from bench.ceiling import measure_ceiling
+from bench.measure import MeasureError, Result
+from bench.table import markdown_table
+from bench.workloads import WORKLOADS, Setting, Workload
+from warren.build import build_name
+from warren.perf.errors import PerfError
+
+
+def parse_arguments(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("what", nargs="?", choices=("brokers", "ceiling"), default="brokers")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="about two minutes: one short round, small backlogs, no lazy queue",
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="runs of each workload on each broker; medians are shown"
+    )
+    parser.add_argument("--seconds", type=float, default=6.0, help="publishing time of a run")
+    parser.add_argument(
+        "--backlog", type=int, default=150_000, metavar="N", help="messages of the backlog workloads"
+    )
+    parser.add_argument(
+        "--restart", type=int, default=200_000, metavar="N", help="messages of the restart workload"
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=[workload.name for workload in WORKLOADS],
+        help="this workload; repeatable",
+    )
+    parser.add_argument("--broker", choices=("warren", "rabbitmq", "both"), default="both")
+    parser.add_argument(
+        "--rabbitmq-cores",
+        type=int,
+        choices=(0, 1),
+        default=0,
+        help="1: pin RabbitMQ to one core as warren; 0: all cores",
+    )
+    parser.add_argument("--output", type=Path, default=Path("bench-results"), metavar="DIR")
+    options = parser.parse_args(arguments)
+    if options.quick:
+        options.rounds, options.seconds, options.backlog, options.restart = 1, 2.0, 30_000, 30_000
+        if not options.only:
+            options.only = [workload.name for workload in WORKLOADS if workload.name != "lazy"]
+    return options
+
+
+def main(arguments: list[str]) -> int:
+    options = parse_arguments(arguments)
+    if build_name() != "compiled":
+        print(f"warren is {build_name()} here: figures of the broker and of the load generator will be poor")
+    if options.what == "ceiling":
+        measure_ceiling()
+        return 0
+    # A stop from outside takes the brokers with it, as ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    directory = Path(tempfile.mkdtemp(prefix="warren-bench-"))
+    brokers: list[Broker] = []
+    try:
+        brokers = chosen_brokers(options, directory)
+        for broker in brokers:
+            print(f"starting {broker.name} ...", flush=True)
+            broker.start()
+        return compare(options, brokers)
+    except BrokerError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("bench: interrupted", file=sys.stderr)
+        return 130
+    finally:
+        for broker in brokers:
+            broker.stop()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def chosen_brokers(options: argparse.Namespace, directory: Path) -> list[Broker]:
+    """What can be measured here; warren has the first core for itself, the load generator the others."""
+    cores = sorted(os.sched_getaffinity(0))
+    one_core = {cores[0]} if len(cores) > 1 else set[int]()
+    brokers: list[Broker] = []
+    if options.broker != "rabbitmq":
+        brokers.append(WarrenBroker(directory / "warren", one_core))
+    if options.broker != "warren":
+        if rabbitmq_server() is None:
+            print("rabbitmq-server is not installed: warren is measured alone")
+        else:
+            rabbitmq_cores = one_core if options.rabbitmq_cores == 1 else set[int]()
+            brokers.append(RabbitmqBroker(directory / "rabbitmq", rabbitmq_cores))
+    if not brokers:
+        raise BrokerError("nothing to measure")
+    return brokers
+
+
+def compare(options: argparse.Namespace, brokers: list[Broker]) -> int:
+    """All rounds of all workloads, the brokers in turn; returns the exit status."""
+    workloads = [workload for workload in WORKLOADS if not options.only or workload.name in options.only]
+    options.output.mkdir(parents=True, exist_ok=True)
+    path = options.output / time.strftime("%Y%m%d-%H%M%S.jsonl")
+    results: list[Result] = []
+    failures: dict[tuple[str, str], str] = {}
+    with path.open("w") as lines:
+        lines.write(
+            json.dumps({"machine": machine(), "brokers": [broker.version() for broker in brokers]}) + "\n"
+        )
+        for workload in workloads:
+            for number in range(1, options.rounds + 1):
+                # Who begins changes every round, so that neither always runs on the warmer machine.
+                for broker in brokers if number % 2 else reversed(brokers):
+                    measured = measure(options, workload, broker, number, failures)
+                    results += measured
+                    lines.writelines(result.as_json() + "\n" for result in measured)
+                    lines.flush()
+    rows = [row for workload in workloads for row in workload.rows]
+    print(f"\n{machine()}\n" + "\n".join(broker.version() for broker in brokers))
+    print(f"{options.rounds} rounds of {options.seconds:g} s, medians (lowest-highest)\n")
+    print(markdown_table(rows, results, [broker.name for broker in brokers], failures))
+    print(f"\nevery result: {path}")
+    return 0 if results else 1
+
+
+def measure(
+    options: argparse.Namespace,
+    workload: Workload,
+    broker: Broker,
+    number: int,
+    failures: dict[tuple[str, str], str],
+) -> list[Result]:
+    """One workload on one broker; a failure is remembered and shown instead of a figure."""
+    cores = os.sched_getaffinity(0)
+    setting = Setting(
+        broker,
+        number,
+        # Beside a pinned broker the load generator keeps away from its core; else the scheduler knows best.
+        cores - broker.cores if broker.cores else set(),
+        options.seconds,
+        options.backlog,
+        options.restart,
+    )
+    started = time.monotonic()
+    try:
+        results = workload.run(workload, setting)
+    except (MeasureError, PerfError) as error:
+        reason = str(error)
+        for row in workload.rows:
+            failures[row, broker.name] = "failed"
+        print(f"{workload.name} on {broker.name}: {reason}", flush=True)
+        return []
+    for result in results:
+        cpu = "" if result.cpu_us_per_message is None else f", {result.cpu_us_per_message:.2f} µs CPU/msg"
+        print(
+            f"{result.workload} on {broker.name}: {result.value:,.2f} {result.unit}{cpu}"
+            f" ({time.monotonic() - started:.1f} s)",
+            flush=True,
+        )
+    return results
+
+
+def machine() -> str:
+    """What the figures hold for."""
+    memory = psutil.virtual_memory().total / 2**30
+    load = os.getloadavg()[0]
+    return (
+        f"{os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()} {platform.release()}, load {load:.2f}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,270 @@
+"""The brokers under test, each started by us on the loopback with its data in a directory of ours, and stopped again.
+
+Whatever a broker starts belongs to its process tree, whose CPU time and memory `usage` adds up. `kill` is SIGKILL to
+the whole tree, for the restart workload; `start` after it finds the data again.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import psutil
+
+from bench.ports import await_port, free_port
+from warren.build import build_name
+from warren.perf.client import Client
+from warren.perf.errors import PerfError
+from warren.perf.options import parse_uri
+
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 60.0
+POLL_S = 0.02
+
+
+class BrokerError(Exception):
+    """A broker that does not start, or dies; the text names its log."""
+
+
+@dataclass
+class Usage:
+    """CPU time so far and resident memory of a broker's processes."""
+
+    cpu_s: float
+    rss_bytes: int
+
+
+class Broker:
+    """One node. `cores` are the CPUs it may use, empty for all of them."""
+
+    name = ""
+
+    def __init__(self, directory: Path, cores: set[int]) -> None:
+        self.directory = directory
+        self.cores = cores
+        self.port = free_port()
+        self.process: subprocess.Popen[bytes] | None = None
+        directory.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def uri(self) -> str:
+        return f"amqp://guest:guest@127.0.0.1:{self.port}/%2F"
+
+    def version(self) -> str:
+        """What is measured, for the head of the report."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """Start the node, and return when it serves AMQP."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """Stop in good order, or by force when that takes too long; without effect when it does not run."""
+        if self.process is None:
+            return
+        tree = self._tree()
+        # The broker's own process is what answers SIGTERM; wrapper scripts have replaced themselves by it.
+        self.process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(STOP_TIMEOUT_S)
+        self._end(tree)
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash."""
+        if self.process is not None:
+            self._end(self._tree())
+
+    def usage(self) -> Usage:
+        usage = Usage(0.0, 0)
+        for process in self._tree():
+            with suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                usage.cpu_s += times.user + times.system
+                usage.rss_bytes += process.memory_info().rss
+        return usage
+
+    def _tree(self) -> list[psutil.Process]:
+        if self.process is None:
+            return []
+        try:
+            root = psutil.Process(self.process.pid)
+            return [root, *root.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
+
+    def _end(self, tree: list[psutil.Process]) -> None:
+        for process in tree:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(tree, timeout=10)
+        if self.process is not None:
+            self.process.wait()
+            self.process = None
+
+    def _spawn(self, command: list[str], environment: dict[str, str], log: IO[bytes]) -> None:
+        self.process = subprocess.Popen(
+            command,
+            env=environment,
+            cwd=self.directory,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            # Our ctrl-C is not for the broker; it is stopped afterwards.
+            start_new_session=True,
+            preexec_fn=pinned_to(self.cores),
+        )
+
+    def _await_amqp(self) -> None:
+        """Wait for a whole handshake: a port may be open long before its broker answers on it."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while True:
+            assert self.process is not None
+            if self.process.poll() is not None:
+                raise BrokerError(
+                    f"{self.name} ended with status {self.process.returncode}: {self._log_end()}"
+                )
+            try:
+                Client(parse_uri(self.uri), "bench", 5.0).close()
+                return
+            except PerfError as error:
+                if time.monotonic() > deadline:
+                    raise BrokerError(f"{self.name} does not answer ({error}): {self._log_end()}") from None
+            time.sleep(POLL_S)
+
+    def _log_path(self) -> Path:
+        return self.directory / "console.log"
+
+    def _log_end(self) -> str:
+        return self._log_path().read_text(errors="replace")[-2000:]
+
+
+class WarrenBroker(Broker):
+    """`warren server` of the installation that runs the benchmark."""
+
+    name = "warren"
+
+    def version(self) -> str:
+        return f"warren {build_name()}, {cores_text(self.cores)}"
+
+    def start(self) -> None:
+        command = [
+            sys.executable,
+            "-c",
+            "from warren.cli import main; main()",
+            "server",
+            "--data-dir",
+            str(self.directory / "data"),
+            "--listen",
+            f"127.0.0.1:{self.port}",
+        ]
+        with self._log_path().open("ab") as log:
+            self._spawn(command, dict(os.environ), log)
+        self._await_amqp()
+
+
+class RabbitmqBroker(Broker):
+    """An installed RabbitMQ with a private node: own name, cookie, home, directories, ports and epmd, all on loopback."""
+
+    name = "RabbitMQ"
+
+    def __init__(self, directory: Path, cores: set[int]) -> None:
+        super().__init__(directory, cores)
+        self.epmd_port = free_port()
+        self.distribution_port = free_port()
+        self.epmd: subprocess.Popen[bytes] | None = None
+        (directory / "home").mkdir(exist_ok=True)
+        cookie = directory / "home" / ".erlang.cookie"
+        if not cookie.exists():
+            cookie.write_text(os.urandom(16).hex())
+            cookie.chmod(0o400)
+        (directory / "enabled_plugins").write_text("[].\n")
+        (directory / "rabbitmq.conf").write_text(
+            f"listeners.tcp.default = 127.0.0.1:{self.port}\nlog.console = false\n"
+            # RabbitMQ's own default, 40 % of the memory, written down because it decides when publishers are blocked.
+            "vm_memory_high_watermark.relative = 0.4\n"
+        )
+
+    def version(self) -> str:
+        return f"RabbitMQ {rabbitmq_version()}, {cores_text(self.cores)}"
+
+    def start(self) -> None:
+        if self.epmd is None:
+            # Without this one Erlang would start a daemon that nobody stops, on every address.
+            self.epmd = subprocess.Popen(
+                ["epmd", "-port", str(self.epmd_port), "-address", "127.0.0.1"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            await_port(self.epmd_port)
+        server = rabbitmq_server()
+        assert server is not None
+        environment = {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "LANG": "C.UTF-8",
+            "HOME": str(self.directory / "home"),
+            "ERL_EPMD_PORT": str(self.epmd_port),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODENAME": f"warren-bench-{self.port}@localhost",
+            "RABBITMQ_DIST_PORT": str(self.distribution_port),
+            "RABBITMQ_MNESIA_BASE": str(self.directory / "mnesia"),
+            "RABBITMQ_LOG_BASE": str(self.directory / "log"),
+            "RABBITMQ_CONFIG_FILE": str(self.directory / "rabbitmq.conf"),
+            # Neither the machine's settings nor its plugins.
+            "RABBITMQ_CONF_ENV_FILE": str(self.directory / "no-rabbitmq-env.conf"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.directory / "enabled_plugins"),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
+        }
+        with self._log_path().open("ab") as log:
+            self._spawn([server], environment, log)
+        self._await_amqp()
+
+    def stop(self) -> None:
+        super().stop()
+        if self.epmd is not None:
+            self.epmd.kill()
+            self.epmd.wait()
+            self.epmd = None
+
+
+def rabbitmq_server() -> str | None:
+    """The server script that may run as any user (Debian's own one on PATH insists on its user), or None."""
+    candidates = [Path("/usr/lib/rabbitmq/bin/rabbitmq-server")]
+    on_path = shutil.which("rabbitmq-server")
+    if on_path is not None:
+        candidates.append(Path(on_path))
+    for candidate in candidates:
+        if os.access(candidate, os.X_OK) and shutil.which("epmd") is not None:
+            return str(candidate)
+    return None
+
+
+def rabbitmq_version() -> str:
+    """From the name of its application directory: `rabbitmqctl version` would start a whole Erlang."""
+    for path in Path("/usr/lib/rabbitmq/lib").glob("rabbitmq_server-*"):
+        return path.name.removeprefix("rabbitmq_server-")
+    return "of unknown version"
+
+
+def pinned_to(cores: set[int]) -> Callable[[], None] | None:
+    """For `preexec_fn`: restrict the new process to `cores`."""
+    if not cores:
+        return None
+
+    def pin() -> None:
+        os.sched_setaffinity(0, cores)
+
+    return pin
+
+
+def cores_text(cores: set[int]) -> str:
+    if not cores:
+        return f"all {os.cpu_count()} cores"
+    return "core " + ",".join(str(core) for core in sorted(cores))

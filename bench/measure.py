@@ -1,0 +1,105 @@
+"""One measurement: `warren perf` as a process of its own against a broker, with the broker's CPU time and memory.
+
+The load generator runs outside of this process so that its garbage collector, its affinity and its CPU time are its
+own. Every run is bounded by a timeout.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from bench.brokers import Broker, pinned_to
+from warren.perf.client import Client
+from warren.perf.options import parse_uri
+from warren.wire.methods import QueueDelete
+
+RUN_TIMEOUT_S = 300.0
+QUIET_TIMEOUT_S = 20.0
+QUIET_SAMPLE_S = 0.25
+QUIET_CPU_RATIO = 0.08
+
+
+class MeasureError(Exception):
+    """A run that gave no figure; the text is the load generator's or ours."""
+
+
+@dataclass
+class Result:
+    """The figure of one workload on one broker in one round, and everything it was computed from."""
+
+    workload: str
+    broker: str
+    round: int
+    value: float
+    unit: str
+    cpu_us_per_message: float | None = None
+    rss_mib: float | None = None
+    generator_ns_per_message: float | None = None
+    detail: dict[str, Any] = field(default_factory=dict)
+
+    def as_json(self) -> str:
+        return json.dumps(asdict(self))
+
+
+@dataclass
+class Sample:
+    """A finished run of the load generator: its summary, and what the broker spent meanwhile."""
+
+    summary: dict[str, Any]
+    broker_cpu_s: float
+    rss_bytes: int
+
+    @property
+    def messages(self) -> int:
+        return max(int(self.summary["published"]), int(self.summary["received"]))
+
+    @property
+    def cpu_us_per_message(self) -> float:
+        return self.broker_cpu_s * 1e6 / self.messages if self.messages else 0.0
+
+
+def run_perf(broker: Broker, arguments: list[str], cores: set[int]) -> Sample:
+    """Run `warren perf` with `arguments` against `broker`, on `cores` (empty: anywhere)."""
+    await_quiet(broker)
+    before = broker.usage()
+    command = [sys.executable, "-m", "warren.cli.perf", "--json", "--uri", broker.uri, *arguments]
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=RUN_TIMEOUT_S,
+            preexec_fn=pinned_to(cores),
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise MeasureError(
+            f"warren perf {' '.join(arguments)}: not done after {RUN_TIMEOUT_S:.0f} s"
+        ) from None
+    after = broker.usage()
+    if done.returncode != 0:
+        raise MeasureError((done.stderr or done.stdout).strip()[-500:])
+    return Sample(json.loads(done.stdout), after.cpu_s - before.cpu_s, after.rss_bytes)
+
+
+def await_quiet(broker: Broker) -> None:
+    """Wait until the broker is done with what came before: deletions, garbage, paging."""
+    deadline = time.monotonic() + QUIET_TIMEOUT_S
+    while time.monotonic() < deadline:
+        before = broker.usage().cpu_s
+        time.sleep(QUIET_SAMPLE_S)
+        if broker.usage().cpu_s - before <= QUIET_CPU_RATIO * QUIET_SAMPLE_S:
+            return
+
+
+def delete_queues(broker: Broker, names: list[str]) -> None:
+    """So that every run begins with new queues; a queue that is not there counts as deleted."""
+    client = Client(parse_uri(broker.uri), "bench", RUN_TIMEOUT_S)
+    try:
+        for name in names:
+            client.request(QueueDelete(queue=name.encode()))
+    finally:
+        client.close()

@@ -1,0 +1,72 @@
+"""Medians, spreads and ratios of many results as a Markdown table."""
+
+from statistics import median
+
+from bench.measure import Result
+
+# A ratio above 1 is always in favour of the first broker.
+LOWER_IS_BETTER = ("ms", "s")
+NO_FIGURE = "-"
+
+
+def markdown_table(
+    rows: list[str], results: list[Result], brokers: list[str], failures: dict[tuple[str, str], str]
+) -> str:
+    """One line per row name; with two brokers their ratios as well. `failures` is (row, broker) to the reason."""
+    head = ["workload"]
+    for broker in brokers:
+        head += [broker, "CPU µs/msg", "RSS MiB"]
+    if len(brokers) == 2:
+        head += ["ratio", "CPU ratio"]
+    lines = [line(head), line(["---"] + ["---:"] * (len(head) - 1))]
+    for row in rows:
+        cells = [row]
+        values: list[float | None] = []
+        cpus: list[float | None] = []
+        unit = ""
+        for broker in brokers:
+            chosen = [result for result in results if result.workload == row and result.broker == broker]
+            values.append(median([result.value for result in chosen]) if chosen else None)
+            cpus.append(median_of([result.cpu_us_per_message for result in chosen]))
+            unit = chosen[0].unit if chosen else unit
+            cells.append(
+                figure([result.value for result in chosen], unit)
+                if chosen
+                else failures.get((row, broker), NO_FIGURE)
+            )
+            cells.append(plain(cpus[-1], 2))
+            cells.append(plain(median_of([result.rss_mib for result in chosen]), 0))
+        if len(brokers) == 2:
+            cells.append(ratio(values[0], values[1], unit in LOWER_IS_BETTER))
+            cells.append(ratio(cpus[0], cpus[1], True))
+        lines.append(line(cells))
+    return "\n".join(lines)
+
+
+def line(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def median_of(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+def figure(values: list[float], unit: str) -> str:
+    """The median, and with several rounds the range: a wide one says that the machine was not quiet."""
+    digits = 0 if unit == "msg/s" else 2
+    text = f"{median(values):,.{digits}f} {unit}"
+    if len(values) > 1:
+        text += f" ({min(values):,.{digits}f}-{max(values):,.{digits}f})"
+    return text
+
+
+def plain(value: float | None, digits: int) -> str:
+    return NO_FIGURE if value is None else f"{value:,.{digits}f}"
+
+
+def ratio(ours: float | None, theirs: float | None, lower_is_better: bool) -> str:
+    """How many times better the first is."""
+    if not ours or not theirs:
+        return NO_FIGURE
+    return f"{theirs / ours if lower_is_better else ours / theirs:.2f}"

@@ -1,0 +1,240 @@
+"""The workloads: what is sent to a broker, and which figure is taken.
+
+Each is a function from a `Setting` to results of one broker in one round. Throughput is always that of whole messages
+that have done everything the workload asks: a run publishes for some seconds, then waits until all of it is consumed,
+and divides the count by the time up to the last message. A broker that merely accepts quickly and falls behind gains
+nothing by it.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bench.brokers import Broker
+from bench.measure import MeasureError, Result, Sample, delete_queues, run_perf
+from warren.perf.client import Client
+from warren.perf.errors import PerfError
+from warren.perf.options import parse_uri
+from warren.wire.methods import QueueDeclare, QueueDeclareOk
+
+RATE = "msg/s"
+DRAIN_S = "60"
+
+
+@dataclass
+class Setting:
+    """Where and how large: one broker in one round."""
+
+    broker: Broker
+    round: int
+    generator_cores: set[int]
+    seconds: float
+    backlog_messages: int
+    restart_messages: int
+
+    def perf(self, *arguments: str) -> Sample:
+        return run_perf(self.broker, list(arguments), self.generator_cores)
+
+    def result(self, workload: str, value: float, unit: str, sample: Sample | None) -> Result:
+        if sample is None:
+            return Result(workload, self.broker.name, self.round, value, unit)
+        return Result(
+            workload,
+            self.broker.name,
+            self.round,
+            value,
+            unit,
+            cpu_us_per_message=sample.cpu_us_per_message,
+            rss_mib=sample.rss_bytes / 2**20,
+            generator_ns_per_message=float(sample.summary["generator_cpu_ns_per_message"]),
+            detail=sample.summary,
+        )
+
+
+@dataclass
+class Workload:
+    """`run` gives results in the order of `rows`: most workloads have one figure, some two."""
+
+    name: str
+    rows: list[str]
+    description: str
+    run: Callable[["Workload", Setting], list[Result]]
+    arguments: list[str]
+
+
+def run_flow(workload: Workload, setting: Setting) -> list[Result]:
+    """Publish and consume at once, to the last message."""
+    delete_queues(setting.broker, [f"bench-{number}" for number in range(1, 5)])
+    sample = setting.perf(
+        *("--queue-pattern", "bench-%d", "--time", str(setting.seconds), "--drain", DRAIN_S),
+        *workload.arguments,
+    )
+    if not sample.summary["is_drained"]:
+        raise MeasureError(f"{sample.summary['received']} of {sample.summary['published']} messages arrived")
+    return [setting.result(workload.rows[0], float(sample.summary["receive_rate"]), RATE, sample)]
+
+
+def run_backlog(workload: Workload, setting: Setting) -> list[Result]:
+    """Publish into a queue without consumers, then consume it without publishers."""
+    count = str(setting.backlog_messages)
+    queue = ["--queue", "bench-backlog", "--no-auto-delete", *workload.arguments]
+    delete_queues(setting.broker, ["bench-backlog"])
+    try:
+        published = setting.perf(*queue, "--consumers", "0", "--pmessages", count, "--confirm", "1000")
+        drained = setting.perf(
+            *queue, "--producers", "0", "--cmessages", count, "--qos", "1000", "--multi-ack-every", "100"
+        )
+    finally:
+        delete_queues(setting.broker, ["bench-backlog"])
+    return [
+        setting.result(workload.rows[0], float(published.summary["publish_rate"]), RATE, published),
+        setting.result(workload.rows[1], float(drained.summary["receive_rate"]), RATE, drained),
+    ]
+
+
+def run_round_trip(workload: Workload, setting: Setting) -> list[Result]:
+    """One message at a time, each waiting for its confirm."""
+    delete_queues(setting.broker, ["bench-1"])
+    sample = setting.perf(
+        "--queue", "bench-1", "--consumers", "0", "--time", str(setting.seconds), *workload.arguments
+    )
+    delete_queues(setting.broker, ["bench-1"])
+    return [setting.result(workload.rows[0], float(sample.summary["publish_rate"]), RATE, sample)]
+
+
+def run_paced(workload: Workload, setting: Setting) -> list[Result]:
+    """A rate both brokers keep with ease: latency is what differs."""
+    delete_queues(setting.broker, ["bench-1"])
+    sample = setting.perf("--queue", "bench-1", "--time", str(setting.seconds), *workload.arguments)
+    latency = sample.summary["consumer_latency_us"]
+    return [
+        setting.result(row, float(latency[name]) / 1000, "ms", sample)
+        for row, name in zip(workload.rows, ("median", "p99"), strict=True)
+    ]
+
+
+def run_restart(workload: Workload, setting: Setting) -> list[Result]:
+    """SIGKILL with confirmed messages on disk; the time from the start of the process to a queue that has them all."""
+    count = setting.restart_messages
+    delete_queues(setting.broker, ["bench-restart"])
+    setting.perf(
+        "--queue",
+        "bench-restart",
+        "--no-auto-delete",
+        "--consumers",
+        "0",
+        "--pmessages",
+        str(count),
+        *workload.arguments,
+    )
+    setting.broker.kill()
+    started = time.monotonic()
+    setting.broker.start()
+    found = message_count(setting.broker, "bench-restart")
+    elapsed = time.monotonic() - started
+    if found != count:
+        raise MeasureError(f"{found} of {count} confirmed messages are there after the restart")
+    usage = setting.broker.usage()
+    delete_queues(setting.broker, ["bench-restart"])
+    result = setting.result(workload.rows[0], elapsed, "s", None)
+    result.cpu_us_per_message = usage.cpu_s * 1e6 / count
+    result.rss_mib = usage.rss_bytes / 2**20
+    return [result]
+
+
+def message_count(broker: Broker, queue: str) -> int:
+    """Ready messages of a queue that must exist."""
+    client = Client(parse_uri(broker.uri), "bench", 60.0)
+    try:
+        reply = client.request(QueueDeclare(queue=queue.encode(), passive=True))
+    except PerfError as error:
+        raise MeasureError(f"{queue} after the restart: {error}") from None
+    finally:
+        client.close()
+    assert isinstance(reply, QueueDeclareOk)
+    return reply.message_count
+
+
+BATCH_ACK = ["--qos", "1000", "--multi-ack-every", "100"]
+CONFIRMED = ["--flag", "persistent", "--confirm", "1000"]
+FOUR = ["--producers", "4", "--consumers", "4", "--queue-pattern-to", "4"]
+
+WORKLOADS = [
+    Workload(
+        "transient",
+        ["transient 100 B, manual ack"],
+        "1 producer, 1 consumer, 1 queue; prefetch 1000, one ack for 100 messages",
+        run_flow,
+        ["--size", "100", *BATCH_ACK],
+    ),
+    Workload(
+        "autoack",
+        ["transient 100 B, auto-ack"],
+        "the same without acks",
+        run_flow,
+        ["--size", "100", "--autoack"],
+    ),
+    Workload(
+        "single-ack",
+        ["transient 100 B, every message acked singly"],
+        "the same, one ack a message, prefetch 1000",
+        run_flow,
+        ["--size", "100", "--qos", "1000"],
+    ),
+    Workload(
+        "persistent-1k",
+        ["persistent + confirm 1 KiB"],
+        "durable queue, window of 1000 confirms, one ack for 100 messages",
+        run_flow,
+        ["--size", "1024", *CONFIRMED, *BATCH_ACK],
+    ),
+    Workload(
+        "persistent-8k",
+        ["persistent + confirm 8 KiB"],
+        "the same with 8 KiB, which both brokers store outside of the queue's index",
+        run_flow,
+        ["--size", "8192", *CONFIRMED, *BATCH_ACK],
+    ),
+    Workload(
+        "four",
+        ["persistent + confirm 1 KiB, 4 producers, consumers, queues"],
+        "the 1 KiB workload four times side by side",
+        run_flow,
+        ["--size", "1024", *CONFIRMED, *BATCH_ACK, *FOUR],
+    ),
+    Workload(
+        "backlog",
+        ["publish into a backlog, 1 KiB", "drain the backlog, 1 KiB"],
+        "persistent with confirms and no consumer; then one consumer and no publisher",
+        run_backlog,
+        ["--size", "1024", "--flag", "persistent"],
+    ),
+    Workload(
+        "lazy",
+        ["publish into a lazy queue, 1 KiB", "drain the lazy queue, 1 KiB"],
+        "the same with x-queue-mode=lazy",
+        run_backlog,
+        ["--size", "1024", "--flag", "persistent", "--queue-args", "x-queue-mode=lazy"],
+    ),
+    Workload(
+        "round-trip",
+        ["confirm round trip"],
+        "persistent, 12 B, window of 1: every publish waits for its confirm",
+        run_round_trip,
+        ["--size", "12", "--flag", "persistent", "--confirm", "1"],
+    ),
+    Workload(
+        "paced",
+        ["5,000 msg/s paced, median latency", "5,000 msg/s paced, p99 latency"],
+        "transient 100 B, one ack a message, latency from publish to delivery",
+        run_paced,
+        ["--size", "100", "--rate", "5000", "--qos", "1000"],
+    ),
+    Workload(
+        "restart",
+        ["restart after SIGKILL"],
+        "persistent 1 KiB messages in one durable queue; start of the process to the first answer that counts them all",
+        run_restart,
+        ["--size", "1024", *CONFIRMED],
+    ),
+]

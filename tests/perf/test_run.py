@@ -1,0 +1,88 @@
+"""Whole runs, in one process and in two, against the benchmark's sink; and what the command line answers."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from bench.sink import start_sink
+from warren.perf.options import PerfOptions
+from warren.perf.progress import Interval
+from warren.perf.run import run
+
+
+@pytest.fixture
+def sink_uri() -> Iterator[str]:
+    pid, port = start_sink(64)
+    yield f"amqp://127.0.0.1:{port}"
+    os.kill(pid, signal.SIGTERM)
+    os.waitpid(pid, 0)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_run_publishes_and_consumes(sink_uri: str, processes: int) -> None:
+    intervals: list[Interval] = []
+    options = PerfOptions(
+        uri=sink_uri, size=64, time=0.4, interval=0.1, qos=1000, multi_ack_every=10, processes=processes
+    )
+    summary = run(options, intervals.append)
+    assert summary.published > 1000
+    assert summary.received > 1000
+    assert 0.3 < summary.publish_s < 5.0
+    assert len(intervals) >= 3
+    assert sum(interval.received_rate > 0 for interval in intervals) >= 2
+    assert summary.generator_cpu_s > 0
+    json.dumps(summary.as_json())
+
+
+def test_limits_end_the_run(sink_uri: str) -> None:
+    options = PerfOptions(uri=sink_uri, size=64, pmessages=500, cmessages=700, multi_ack_every=100)
+    summary = run(options, lambda interval: None)
+    assert (summary.published, summary.received) == (500, 700)
+
+
+def perf(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "warren.cli.perf", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_the_command_reports_json(sink_uri: str) -> None:
+    done = perf("-h", sink_uri, "-s", "64", "-z", "0.3", "-x", "1", "-y", "0", "--json")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["published"] > 0
+    assert summary["received"] == 0
+
+
+def test_the_command_reports_lines(sink_uri: str) -> None:
+    done = perf("-h", sink_uri, "-s", "64", "-z", "0.5", "-i", "0.2", "-d", "night", "-a")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("id: night, time: 0.2")
+    assert "sent: " in lines[0]
+    assert "received: " in lines[0]
+    assert any(line.startswith("id: night, sending rate avg: ") for line in lines)
+
+
+def test_a_wrong_option_is_one_line_and_status_2() -> None:
+    done = perf("-q", "10", "-A", "100")
+    assert done.returncode == 2
+    assert (
+        done.stderr == "warren perf: --multi-ack-every 100: more than --qos 10, no ack would ever be sent\n"
+    )
+
+
+def test_no_broker_is_one_line_and_status_1() -> None:
+    done = perf("-h", "amqp://127.0.0.1:1")
+    assert done.returncode == 1
+    assert done.stderr.startswith("warren perf: cannot connect to 127.0.0.1:1: ")
+    assert done.stderr.count("\n") == 1

@@ -61,7 +61,7 @@ def c_compiler_failure() -> str | None:
             probe.ensure_finalized()
             probe.run()
         except Exception as error:  # whatever distutils raises, the consequence is the same
-            return str(error).splitlines()[0]
+            return f"no working C compiler with the Python headers: {str(error).splitlines()[0][:80]}"
         finally:
             os.dup2(silenced, 2)
             os.close(silenced)
@@ -129,7 +129,7 @@ def extensions() -> list[Extension]:
             for extension in built:
                 extension.extra_compile_args += COMPILE_FLAGS
             return [extension for extension in built if isinstance(extension, Extension)]
-    print(f"warren: interpreted build, nothing is compiled ({reason})", file=sys.stderr)
+    print(f"warren: interpreted build, {reason}", file=sys.stderr)
     return []
 
 

@@ -80,9 +80,9 @@ class GroupMachine(RuleBasedStateMachine):
         self.confirmed.update(self.unconfirmed)
         self.unconfirmed.clear()
 
-    @rule()
-    def failing_sync(self) -> None:
-        self.node.commit(ok=False)
+    @rule(is_torn=st.booleans())
+    def failing_sync(self, is_torn: bool) -> None:
+        self.node.commit(ok=False, is_torn=is_torn)
         # Nacked; they stay in memory.
         self.unconfirmed.clear()
 
@@ -130,14 +130,21 @@ class GroupMachine(RuleBasedStateMachine):
         assert self.initial is not None
         return self.offsets[batch - 1] if batch > 0 else self.initial
 
-    @rule(max_messages=st.integers(1, 9), answer_is_lost=st.booleans(), commit_ok=st.booleans())
-    def latest_offset(self, max_messages: int, answer_is_lost: bool, commit_ok: bool) -> None:
+    @rule(
+        max_messages=st.integers(1, 9),
+        answer_is_lost=st.booleans(),
+        commit_ok=st.booleans(),
+        is_torn=st.booleans(),
+    )
+    def latest_offset(
+        self, max_messages: int, answer_is_lost: bool, commit_ok: bool, is_torn: bool = False
+    ) -> None:
         group = self.open()
         if len(self.offsets) > self.commits:
             self.run_batch()
         start = self.start_of(len(self.offsets))
         request = Reserve("g", group.epoch, group.incarnation, start, max_messages, EVERYTHING, 0)
-        reply = self.client.ask(request, commit_ok)
+        reply = self.client.ask(request, commit_ok, is_torn)
         if isinstance(reply, ErrorReply):
             assert not commit_ok, reply
             # The same failure nacked what was published.

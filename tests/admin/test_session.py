@@ -264,6 +264,20 @@ def test_reserve_notices_that_an_earlier_batch_failed(node: MemoryNode, client: 
     assert fetch_all(MemoryClient(node.crash()), group, 0, 3) == [b"m0", b"m1"]
 
 
+def test_reserve_notices_that_a_batch_in_flight_failed(node: MemoryNode, client: MemoryClient) -> None:
+    """The commit after it succeeded, and yet not all of the range is on disk: no promise."""
+    group = open_group(client)
+    fill(node, 2)
+    in_flight = node.vhost.journal.seal()
+    client.send(reserve(group, 0))
+    node.vhost.journal.on_done(in_flight, False)
+    node.commit()
+    (reply,) = client.replies()
+    assert isinstance(reply, ErrorReply) and reply.code == STORAGE_FAILED
+    assert reserved_end(client, reserve(group, 0)) == 3
+    assert fetch_all(MemoryClient(node.crash()), group, 0, 3) == [b"m0", b"m1"]
+
+
 def test_reserve_waits_for_messages_and_no_longer_than_asked(node: MemoryNode, client: MemoryClient) -> None:
     """The long poll ends with the first message, or with nothing."""
     group = open_group(client)

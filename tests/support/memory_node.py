@@ -157,14 +157,18 @@ class MemoryNode:
         target.publish(message, NO_EXPIRATION, self.clock.now_ms())
         return seq
 
-    def commit(self, ok: bool = True) -> None:
-        """Run group commits until nothing is gathered; with `ok` False they fail without a trace on disk."""
+    def commit(self, ok: bool = True, is_torn: bool = False) -> None:
+        """Run group commits until nothing is gathered; with `ok` False the first one fails without a trace on disk.
+
+        `is_torn`: it fails between the metadata, which are written, and the journal, which is not.
+        """
         journal = self.vhost.journal
         while journal.has_pending():
             batch = journal.seal()
-            if ok:
+            if ok or is_torn:
                 for change in batch.changes:
                     self.disk.apply(change)
+            if ok:
                 if batch.parts:
                     content = b"".join(batch.parts)
                     old = b"" if batch.starts_file else self.disk.files[batch.file_number]
@@ -210,14 +214,14 @@ class MemoryClient:
             del self.output[:end]
         return found
 
-    def ask(self, request: Request, commit_ok: bool = True) -> Reply:
+    def ask(self, request: Request, commit_ok: bool = True, is_torn: bool = False) -> Reply:
         """The reply to `request`; time passes while there is none."""
         self.send(request)
         for _ in range(10_000):
             if self.output:
                 (reply,) = self.replies()
                 return reply
-            self.node.commit(commit_ok)
+            self.node.commit(commit_ok, is_torn)
             self.node.clock.advance(0 if self.output else 10)
         raise AssertionError(f"no reply to {request}")
 

@@ -279,7 +279,7 @@ class ReaderGroup:
             reservation.add(entry)
         self.held.extend(taken)
         self.reserved = reservation.end
-        return count == i64(len(ready)) and not reservation.is_full()
+        return count == wanted and not reservation.is_full()
 
     def _index_of(self, seq: i64) -> i64:
         """How many held messages lie below `seq`."""

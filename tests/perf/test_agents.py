@@ -12,8 +12,8 @@ from librt.strings import BytesWriter
 from warren.perf.consumer import Consumer
 from warren.perf.errors import PerfError
 from warren.perf.publisher import BATCH_BYTES, Publisher, PublishFrames
-from warren.wire.encode import write_content, write_method_frame
-from warren.wire.frames import FRAME_BODY, FRAME_HEADER, FRAME_METHOD, NEED_DATA, FrameBuffer
+from warren.wire.encode import HEARTBEAT_FRAME, write_content, write_method_frame
+from warren.wire.frames import FRAME_BODY, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD, NEED_DATA, FrameBuffer
 from warren.wire.method import Method
 from warren.wire.methods import (
     BasicAck,
@@ -40,7 +40,9 @@ def frames_of(data: bytes) -> list[tuple[int, bytes]]:
     found = []
     while (kind := buffer.next_frame()) != NEED_DATA:
         found.append((int(kind), buffer.data[buffer.start : buffer.end]))
-    assert buffer.rest() == b""
+    # Nothing is left over: the next frame begins with the next byte.
+    buffer.feed(HEARTBEAT_FRAME)
+    assert buffer.next_frame() == FRAME_HEARTBEAT
     return found
 
 

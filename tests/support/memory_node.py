@@ -103,7 +103,7 @@ class MemoryNode:
     def __init__(self, disk: MemoryDisk, clock: VirtualClock | None = None) -> None:
         self.disk = disk
         self.clock = clock or VirtualClock()
-        self.broker = Broker(Settings(), lambda size: bytes(size))
+        self.broker = Broker(Settings(), lambda size: bytes(size), lambda: None)
         definitions = Definitions()
         definitions.users = [USER]
         definitions.next_queue_id = disk.next_queue_id

@@ -18,7 +18,7 @@ from warren.wire.encode import (
     write_method_frame,
 )
 from warren.wire.errors import ConnectionException
-from warren.wire.frames import FRAME_BODY, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD, NEED_DATA, FrameBuffer
+from warren.wire.frames import FRAME_BODY, FRAME_HEADER, FRAME_METHOD, NEED_DATA, FrameBuffer
 from warren.wire.methods import BasicPublish, QueueDeclare
 
 Frame = tuple[int, int, bytes]
@@ -123,18 +123,6 @@ def test_wrong_end_octet_is_refused() -> None:
         refused(bad)
         == f"FRAME_ERROR - type 3, first 16 octets = <<{octets}>>: {{invalid_frame_end_marker,2}}"
     )
-
-
-def test_rest_is_what_no_frame_has_taken() -> None:
-    """The bytes behind the last frame can be handed to another protocol."""
-    buffer = FrameBuffer(0)
-    buffer.feed(HEARTBEAT_FRAME + b"\x01\x02")
-    assert buffer.next_frame() == FRAME_HEARTBEAT
-    assert buffer.rest() == b"\x01\x02"
-    buffer.feed(b"\x01\x02\x03")
-    assert buffer.next_frame() == NEED_DATA
-    assert buffer.rest() == b"\x01\x02\x03"
-    assert buffer.rest() == b""
 
 
 @given(methods_with_values(), st.integers(0, 65535))

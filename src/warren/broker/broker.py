@@ -27,9 +27,14 @@ _RANDOM_NAME_BYTES: Final = 16
 
 
 class Broker:
-    """Everything of a node that is not I/O."""
+    """Everything of a node that is not I/O.
 
-    def __init__(self, settings: Settings, random_bytes: Callable[[int], bytes]) -> None:
+    `wake` is called when there is something to write or to commit, perhaps outside of any event the shell knows of.
+    """
+
+    def __init__(
+        self, settings: Settings, random_bytes: Callable[[int], bytes], wake: Callable[[], None]
+    ) -> None:
         self.settings: Settings = settings
         self.vhosts: dict[bytes, Vhost] = {}
         self.users: dict[bytes, PutUser] = {}
@@ -39,8 +44,7 @@ class Broker:
         self.dirty_connections: list[Connection] = []
         # Queues whose messages or that themselves expire.
         self.timed_queues: set[Queue] = set()
-        # Set when a group commit is worth a look before the next turn of the loop.
-        self.is_commit_wanted: bool = False
+        self.wake: Callable[[], None] = wake
         self._random_bytes: Callable[[int], bytes] = random_bytes
         self._next_queue_id: i64 = 1
 
@@ -101,10 +105,6 @@ class Broker:
         dirty = self.dirty_connections
         self.dirty_connections = []
         return dirty
-
-    def commit_soon(self) -> None:
-        """Somebody waits for a group commit."""
-        self.is_commit_wanted = True
 
     # -- time ------------------------------------------------------------------------------------------------------
 

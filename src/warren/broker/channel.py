@@ -39,7 +39,7 @@ from warren.wire.errors import (
     ConnectionException,
     octets_text,
 )
-from warren.wire.frames import FRAME_BODY, FRAME_HEADER, FRAME_METHOD
+from warren.wire.frames import FRAME_HEADER, FRAME_METHOD
 from warren.wire.methods import (
     BASIC_ACK,
     BASIC_PUBLISH,
@@ -159,7 +159,9 @@ class Channel(ConfirmWaiter):
 
     def _on_method(self, data: bytes, start: i64, end: i64) -> None:
         if self._stage == EXPECT_HEADER:
-            raise self._unexpected("expected content header for class 60, got non content header frame instead")
+            raise self._unexpected(
+                "expected content header for class 60, got non content header frame instead"
+            )
         if self._stage == EXPECT_BODY:
             raise self._unexpected("expected content body, got non content body frame instead")
         method_id: i64 = i64(read_i32_be(data, start)) if end - start >= 4 else 0
@@ -178,17 +180,19 @@ class Channel(ConfirmWaiter):
         if self._stage != EXPECT_HEADER:
             if self._stage == EXPECT_BODY:
                 raise self._unexpected("expected content body, got non content body frame instead")
-            raise ConnectionException(
-                UNEXPECTED_FRAME, "expected method frame, got non method frame instead"
-            )
+            raise ConnectionException(UNEXPECTED_FRAME, "expected method frame, got non method frame instead")
         if end - start < 14:
             octets = octets_text(data[start:end])
             raise ConnectionException(FRAME_ERROR, f"type 2, all octets = {octets}: unknown_frame")
         class_id: i64 = i64(read_i16_be(data, start)) & 0xFFFF
         if class_id != 60:
-            raise self._unexpected(f"expected content header for class 60, got one for class {class_id} instead")
+            raise self._unexpected(
+                f"expected content header for class 60, got one for class {class_id} instead"
+            )
         if read_i16_be(data, start + 2) != 0:
-            raise self._unexpected("expected content header for class 60, got non content header frame instead")
+            raise self._unexpected(
+                "expected content header for class 60, got non content header frame instead"
+            )
         raw = data[start + 12 : end]
         if raw != self._properties.source:
             self._properties = inspect_properties(raw)
@@ -213,9 +217,7 @@ class Channel(ConfirmWaiter):
                 raise self._unexpected(
                     "expected content header for class 60, got non content header frame instead"
                 )
-            raise ConnectionException(
-                UNEXPECTED_FRAME, "expected method frame, got non method frame instead"
-            )
+            raise ConnectionException(UNEXPECTED_FRAME, "expected method frame, got non method frame instead")
         piece = data[start:end]
         received = self._body_received + (end - start)
         if received > self._body_size:

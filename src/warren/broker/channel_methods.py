@@ -189,7 +189,8 @@ def _priority(channel: Channel, queue: Queue, raw: bytes) -> i64:
     text = channel.vhost.queue_text(queue.name)
     if _STREAM_ARGUMENT in table:
         raise ChannelException(
-            PRECONDITION_FAILED, f"invalid arg '{_STREAM_ARGUMENT}' for {text} of queue type rabbit_classic_queue"
+            PRECONDITION_FAILED,
+            f"invalid arg '{_STREAM_ARGUMENT}' for {text} of queue type rabbit_classic_queue",
         )
     field = table.get("x-priority")
     if field is None:
@@ -303,7 +304,9 @@ def _tx_commit(channel: Channel) -> None:
                 connection.out.method(channel.number, TxCommitOk())
             else:
                 channel.is_suspended = False
-                connection.fail(ConnectionException(RESOURCE_ERROR, "the transaction could not be written to disk"))
+                connection.fail(
+                    ConnectionException(RESOURCE_ERROR, "the transaction could not be written to disk")
+                )
         channel.resume()
         connection.touch()
 

@@ -113,6 +113,8 @@ class Connection:
         self._confirm_later: list[Channel] = []
         self._frames: FrameBuffer = FrameBuffer(FRAME_MIN_SIZE)
         self._wants_login_failure: bool = False
+        # The client has sent connection.close; it is answered when no channel is suspended any more.
+        self._is_close_due: bool = False
         self._last_channel: Channel | None = None
         self._channel_max: i64 = broker.settings.channel_max
         self._heartbeat_ms: i64 = 0
@@ -174,6 +176,8 @@ class Connection:
         except Exception as error:  # As in `receive`.
             self.broker.log_crash(self.peer, error)
             self.fail(ConnectionException(INTERNAL_ERROR, ""))
+        if self._is_close_due and self.state < CLOSING:
+            self._on_close()
         self._finish_turn()
 
     def _finish_turn(self) -> None:
@@ -184,7 +188,7 @@ class Connection:
 
     def _bad_frame(self, kind: i64) -> ConnectionException:
         frames = self._frames
-        if kind == FRAME_HEARTBEAT and frames.start == frames.end or kind in (FRAME_HEADER, FRAME_BODY):
+        if (kind == FRAME_HEARTBEAT and frames.start == frames.end) or kind in (FRAME_HEADER, FRAME_BODY):
             return ConnectionException(UNEXPECTED_FRAME, f"type {kind}, all octets = <<>>")
         shown = octets_text(frames.data[frames.start : frames.end])
         return ConnectionException(FRAME_ERROR, f"type {kind}, all octets = {shown}: unknown_frame")
@@ -295,7 +299,7 @@ class Connection:
     def _on_connection_method(self, method: Method) -> None:
         state = self.state
         if isinstance(method, ConnectionClose):
-            self._on_close(method)
+            self._on_close()
         elif isinstance(method, ConnectionStartOk) and state == STARTING:
             self._on_start_ok(method)
         elif isinstance(method, ConnectionTuneOk) and state == TUNING:
@@ -322,15 +326,19 @@ class Connection:
         user = self.broker.authenticate(user_name, password, self.is_loopback)
         if user is None:
             shown = user_name.decode("utf-8", "replace")
-            self.broker.log_refused(self.peer, f"{mechanism} login refused: user '{shown}' - invalid credentials")
+            self.broker.log_refused(
+                self.peer, f"{mechanism} login refused: user '{shown}' - invalid credentials"
+            )
             error = ConnectionException(
                 ACCESS_REFUSED,
                 f"Login was refused using authentication mechanism {mechanism}. "
                 "For details see the broker logfile.",
             )
+            self._linger()
             if self._wants_login_failure:
                 self._send_close(error)
-            self._linger()
+                # The peer's close-ok ends it before the time is over.
+                self.state = CLOSING
             return
         self.user_name = user.name
         self.is_impersonator = "impersonator" in user.tags
@@ -391,7 +399,9 @@ class Connection:
             raise ConnectionException(NOT_ALLOWED, f"vhost {shown} not found", 10, 40)
         if not self.broker.may_enter(self.user_name, method.virtual_host):
             user = self.user_name.decode("utf-8", "replace")
-            raise ConnectionException(NOT_ALLOWED, f"access to vhost '{shown}' refused for user '{user}'", 10, 40)
+            raise ConnectionException(
+                NOT_ALLOWED, f"access to vhost '{shown}' refused for user '{user}'", 10, 40
+            )
         self.vhost = vhost
         self.state = RUNNING
         self.close_at_ms = NEVER
@@ -404,7 +414,8 @@ class Connection:
         if self.state >= CLOSING:
             return
         self.broker.log_connection_error(self.peer, error.text)
-        is_told = self.state == RUNNING or self.state == OPENING or self.state == TUNING
+        is_tuned = self.state == RUNNING or self.state == OPENING
+        is_told = is_tuned or self.state == TUNING
         self._release()
         if is_told:
             self._send_close(error)
@@ -413,7 +424,8 @@ class Connection:
             # The stream cannot be trusted any more (or nobody listens): only the time to read our close is left.
             return
         self.state = CLOSING
-        self.close_at_ms = self.now_ms + self._close_timeout_ms()
+        if is_tuned:
+            self.close_at_ms = self.now_ms + self._close_timeout_ms()
 
     def lost(self, now_ms: i64) -> None:
         """The socket is gone."""
@@ -422,7 +434,12 @@ class Connection:
             self._release()
         self.state = CLOSED
 
-    def _on_close(self, method: ConnectionClose) -> None:
+    def _on_close(self) -> None:
+        for channel in self.channels.values():
+            if channel.is_suspended:
+                # What the client sent before its close is still waiting there and comes first.
+                self._is_close_due = True
+                return
         self._release()
         self.out.method(0, ConnectionCloseOk())
         self._linger()
@@ -479,6 +496,7 @@ class Connection:
         if not self.is_dirty:
             self.is_dirty = True
             self.broker.dirty_connections.append(self)
+            self.broker.wake()
 
     def confirm_later(self, channel: Channel) -> None:
         """`channel` published; look at its confirms at the end of this turn."""

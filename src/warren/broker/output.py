@@ -14,7 +14,7 @@ from warren.wire.frames import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD
 from warren.wire.method import Method
 
 # Bodies from this size on are sent by reference.
-_BY_REFERENCE_BYTES: Final = 16384
+_BY_REFERENCE_BYTES: Final = 4096
 _BASIC_DELIVER: Final = 0x003C003C
 _BASIC_ACK: Final = 0x003C0050
 _BASIC_NACK: Final = 0x003C0078

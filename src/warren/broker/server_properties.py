@@ -23,7 +23,7 @@ CAPABILITIES = (
 
 def server_properties(cluster_name: str) -> bytes:
     """The server-properties table body."""
-    capabilities: dict[str, object] = {name: True for name in CAPABILITIES}
+    capabilities: dict[str, object] = dict.fromkeys(CAPABILITIES, True)
     properties: dict[str, object] = {
         "capabilities": capabilities,
         "cluster_name": cluster_name,

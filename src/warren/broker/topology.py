@@ -77,7 +77,9 @@ def reply_when_durable(channel: Channel, changes: list[Change], reply: Method | 
         if not channel.is_closed:
             if not ok:
                 channel.is_suspended = False
-                channel.connection.fail(ConnectionException(RESOURCE_ERROR, "definitions could not be written to disk"))
+                channel.connection.fail(
+                    ConnectionException(RESOURCE_ERROR, "definitions could not be written to disk")
+                )
             elif reply is not None:
                 channel.connection.out.method(channel.number, reply)
         channel.resume()
@@ -106,7 +108,13 @@ def exchange_declare(channel: Channel, method: ExchangeDeclare) -> None:
     exchange = vhost.router.exchanges.get(name)
     if exchange is not None:
         assert_equivalent_exchange(
-            exchange, vhost.name, method.type, method.durable, method.auto_delete, method.internal, method.arguments
+            exchange,
+            vhost.name,
+            method.type,
+            method.durable,
+            method.auto_delete,
+            method.internal,
+            method.arguments,
         )
         reply_when_durable(channel, [], reply)
         return
@@ -171,7 +179,12 @@ def exchange_unbind(channel: Channel, method: ExchangeUnbind) -> None:
     exchanges = channel.vhost.router.exchanges
     reply = None if method.nowait else ExchangeUnbindOk()
     _unbind(
-        channel, exchanges.get(source), exchanges.get(destination), method.routing_key, method.arguments, reply
+        channel,
+        exchanges.get(source),
+        exchanges.get(destination),
+        method.routing_key,
+        method.arguments,
+        reply,
     )
 
 
@@ -310,12 +323,22 @@ def removal_changes(vhost_name: bytes, removed: RemovedBindings) -> list[Change]
 def _delete_binding(vhost_name: bytes, binding: Binding) -> DeleteBinding:
     destination = binding.destination
     return DeleteBinding(
-        vhost_name, binding.source.name, destination.name, destination.is_queue, binding.key, binding.arguments
+        vhost_name,
+        binding.source.name,
+        destination.name,
+        destination.is_queue,
+        binding.key,
+        binding.arguments,
     )
 
 
 def _bind(
-    channel: Channel, source: Exchange, destination: Destination, key: bytes, arguments: bytes, reply: Method | None
+    channel: Channel,
+    source: Exchange,
+    destination: Destination,
+    key: bytes,
+    arguments: bytes,
+    reply: Method | None,
 ) -> None:
     vhost = channel.vhost
     binding = vhost.router.bind(source, destination, key, arguments)
@@ -385,8 +408,6 @@ def _without_default_type(raw: bytes) -> bytes:
     if field is not None and field.value == b"classic":
         del table["x-queue-type"]
     return encode_table(table)
-
-
 
 
 def _probe_reply_queue(channel: Channel, name: bytes, nowait: bool) -> None:

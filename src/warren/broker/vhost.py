@@ -76,7 +76,9 @@ class Vhost:
         now_ms: i64,
     ) -> Queue:
         """Make a new queue; the caller has checked that the name is free, and persists it when durable."""
-        return self._add_queue(name, self.broker.next_queue_id(), durable, auto_delete, owner, arguments, now_ms)
+        return self._add_queue(
+            name, self.broker.next_queue_id(), durable, auto_delete, owner, arguments, now_ms
+        )
 
     def remove_queue(self, queue: Queue, now_ms: i64) -> list[Change]:
         """Delete a queue with its messages and bindings, cancel its consumers; returns the metadata changes."""
@@ -103,14 +105,14 @@ class Vhost:
         """Make `changes`, and everything journaled so far, durable; then call `done(ok)`."""
         opaque: list[object] = list(changes)
         self.journal.when_durable(opaque, done)
-        self.broker.commit_soon()
+        self.broker.wake()
 
     def add_changes(self, changes: list[Change]) -> None:
         """Metadata changes nobody waits for."""
         if len(changes) > 0:
             opaque: list[object] = list(changes)
             self.journal.add_changes(opaque)
-            self.broker.commit_soon()
+            self.broker.wake()
 
     # -- start-up --------------------------------------------------------------------------------------------------
 
@@ -118,7 +120,13 @@ class Vhost:
         """Bring back a durable queue from the metadata, still empty."""
         arguments = parse_arguments(definition.arguments, self.queue_text(definition.name))
         return self._add_queue(
-            definition.name, definition.id, definition.durable, definition.auto_delete, None, arguments, now_ms
+            definition.name,
+            definition.id,
+            definition.durable,
+            definition.auto_delete,
+            None,
+            arguments,
+            now_ms,
         )
 
     def restore_messages(self, replay: JournalReplay, next_queue_id: i64) -> list[RecoveredQueue]:
@@ -158,7 +166,17 @@ class Vhost:
         arguments: QueueArguments,
         now_ms: i64,
     ) -> Queue:
-        queue = Queue(name, queue_id, durable, auto_delete, owner, arguments, self.journal, self.broker.timed_queues, now_ms)
+        queue = Queue(
+            name,
+            queue_id,
+            durable,
+            auto_delete,
+            owner,
+            arguments,
+            self.journal,
+            self.broker.timed_queues,
+            now_ms,
+        )
         self.queues[name] = queue
         self.router.add_queue(queue)
         if durable:

@@ -77,7 +77,8 @@ def parse_arguments(raw: bytes, queue_text: str) -> QueueArguments:
     for key in table:
         if key in _OTHER_TYPES:
             raise ChannelException(
-                PRECONDITION_FAILED, f"invalid arg '{key}' for {queue_text} of queue type rabbit_classic_queue"
+                PRECONDITION_FAILED,
+                f"invalid arg '{key}' for {queue_text} of queue type rabbit_classic_queue",
             )
         if key in _NOT_YET:
             raise _invalid(key, queue_text, '"not supported yet"')

@@ -22,7 +22,6 @@ from warren.routing.destination import Destination
 from warren.store.journal import Journal
 from warren.store.message import NOT_JOURNALED, Message, Position, QueueLog
 
-
 # `is_behind`: fewer waiting messages are just traffic; longer ago means the consumers are slow, not the broker.
 BACKLOG_MIN: Final = 500
 SERVED_RECENTLY_MS: Final = 2
@@ -269,7 +268,11 @@ class Queue(Destination):
                 message = entry.message
                 # A copy of its own: the original may be shared with queues that keep it in memory only.
                 entry.message = Message(
-                    message.address, message.properties, message.body, message.persistent, message.timestamp_ms
+                    message.address,
+                    message.properties,
+                    message.body,
+                    message.persistent,
+                    message.timestamp_ms,
                 )
                 self.journal.publish(entry, now_ms)
 

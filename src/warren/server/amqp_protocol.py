@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("warren.listener")
 
 _HEADER_BYTES: Final = 8
-READ_BYTES: Final = 131072
+READ_BYTES: Final = 262144
 # The header of AMQP 0-9, which is served as 0-9-1.
 _AMQP_0_9: Final = b"AMQP\x01\x01\x00\x09"
 # Bytes the transport may hold before deliveries to it wait.
@@ -124,7 +124,9 @@ class ClientProtocol(asyncio.BufferedProtocol):
                 self._connection.receive(rest, now_ms)
         elif header == ADMIN_HEADER:
             self._close_at_ms = NEVER
-            self._admin = AdminSession(self._node.admin, transport, LoopClock(self._node.loop), peer, is_loopback)
+            self._admin = AdminSession(
+                self._node.admin, transport, LoopClock(self._node.loop), peer, is_loopback
+            )
             if rest:
                 self._admin.receive(rest)
         else:

@@ -56,6 +56,7 @@ class Node:
         self.config = config
         self.loop = loop
         self.clock = Clock()
+        self._is_turn_scheduled = False
         self.broker = Broker(
             Settings(
                 channel_max=config.channel_max,
@@ -66,6 +67,7 @@ class Node:
                 loopback_users=frozenset(name.encode() for name in config.loopback_users),
             ),
             secrets.token_bytes,
+            self.schedule_turn,
         )
         self.admin = AdminNode(self.broker)
         self.protocols: set[ClientProtocol] = set()
@@ -76,7 +78,6 @@ class Node:
         self._data: OpenedData | None = None
         self._flusher: Flusher | None = None
         self._flushing: set[Vhost] = set()
-        self._is_turn_scheduled = False
         self._flush_timer: asyncio.TimerHandle | None = None
         self._server: asyncio.Server | None = None
         self._stopped = asyncio.Event()
@@ -168,8 +169,6 @@ class Node:
                     self.loop.call_later(_YIELD_S, reader.read_on)
                 else:
                     reader.read_on()
-        if self.broker.dirty_connections:
-            self.schedule_turn()
 
     def _commit(self, vhost: Vhost, is_forced: bool) -> None:
         journal = vhost.journal
@@ -212,8 +211,6 @@ class Node:
     def _tick_expiry(self) -> None:
         self.broker.tick(self.clock.now_ms())
         self.loop.call_later(_EXPIRY_TICK_S, self._tick_expiry)
-        if self.broker.dirty_connections:
-            self.schedule_turn()
 
     def _tick_connections(self) -> None:
         now_ms = self.clock.now_ms()
@@ -221,8 +218,6 @@ class Node:
         for protocol in list(self.protocols):
             protocol.close_if_due(now_ms)
         self.loop.call_later(_CONNECTION_TICK_S, self._tick_connections)
-        if self.broker.dirty_connections:
-            self.schedule_turn()
 
 
 def _address(sockets: tuple[socket.socket, ...]) -> str:
@@ -250,5 +245,3 @@ def run(config: Config) -> int:
     with contextlib.suppress(KeyboardInterrupt):
         return uvloop.run(_run(config))
     return 0
-
-

@@ -179,7 +179,12 @@ def _restore_definitions(vhost: Vhost, definitions: Definitions, now_ms: int) ->
     for exchange in definitions.exchanges:
         if exchange.vhost == vhost.name:
             router.declare_exchange(
-                exchange.name, exchange.type, True, exchange.auto_delete, exchange.internal, exchange.arguments
+                exchange.name,
+                exchange.type,
+                True,
+                exchange.auto_delete,
+                exchange.internal,
+                exchange.arguments,
             )
     for queue in definitions.queues:
         if queue.vhost == vhost.name:

@@ -22,7 +22,16 @@ from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
-from warren.store.message import NOT_JOURNALED, PENDING, SETTLED, WRITTEN, JournalFile, Message, Position, QueueLog
+from warren.store.message import (
+    NOT_JOURNALED,
+    PENDING,
+    SETTLED,
+    WRITTEN,
+    JournalFile,
+    Message,
+    Position,
+    QueueLog,
+)
 from warren.store.record import RecordWriter
 
 # Seal without waiting for the tick when this much has gathered (S17).
@@ -329,7 +338,9 @@ class Journal:
             self._place(message, current, batch, last - first, writer.publish(message, kept, first, last))
         batch.positions = kept
 
-    def _place(self, message: Message, current: JournalFile, batch: Batch, refs: i64, stored_bytes: i64) -> None:
+    def _place(
+        self, message: Message, current: JournalFile, batch: Batch, refs: i64, stored_bytes: i64
+    ) -> None:
         left_file = message.file
         if left_file is not None:
             # The old record counts as live until the new one is durable, which keeps its file from being deleted.

@@ -20,7 +20,15 @@ A record names the queues and sequences it belongs to, so any file can be read w
 from typing import Final
 
 from crc32c import crc32c
-from librt.strings import BytesWriter, read_i16_be, read_i32_be, read_i64_be, write_i16_be, write_i32_be, write_i64_be
+from librt.strings import (
+    BytesWriter,
+    read_i16_be,
+    read_i32_be,
+    read_i64_be,
+    write_i16_be,
+    write_i32_be,
+    write_i64_be,
+)
 from mypy_extensions import i16, i32, i64
 
 from warren.store.message import WRITTEN, Message, Position, QueueLog
@@ -44,7 +52,7 @@ FLAG_PERSISTENT: Final = 1
 FLAG_REDELIVERED: Final = 1
 
 # Larger bodies go to the writev list as they are; smaller ones are cheaper copied than carried as a part of their own.
-_BODY_BY_REFERENCE_BYTES: Final = 32768
+_BODY_BY_REFERENCE_BYTES: Final = 4096
 
 
 class RecordWriter:

@@ -3,8 +3,8 @@
 `FrameBuffer` owns the bytes that have arrived and hands out one frame at a time as positions into them, so that a
 publish costs no intermediate objects: the caller slices only what it keeps. A frame's size is checked against
 `frame_max` on its 7-byte header, before the payload is waited for, so a peer cannot make us hold more than one
-frame. Bytes of an unfinished frame are gathered in a list and joined once, so a peer that sends byte by byte costs
-linear, not quadratic, work.
+frame. Bytes of an unfinished frame are gathered in a list and joined once, with just the missing bytes of the chunk
+that completes it: a peer that sends byte by byte costs linear work, and of large chunks only one frame is copied.
 """
 
 from typing import Final
@@ -40,6 +40,9 @@ class FrameBuffer:
         self.start: i64 = 0
         self.end: i64 = 0
         self._position: i64 = 0
+        # What follows `data`: the chunk that completed the frame in `data`, from `_later_position` on.
+        self._later: bytes = b""
+        self._later_position: i64 = 0
         # Bytes of a frame that is not whole yet, and how many are needed before another look is worth while.
         self._parts: list[bytes] = []
         self._parts_bytes: i64 = 0
@@ -48,18 +51,24 @@ class FrameBuffer:
     def feed(self, data: bytes) -> None:
         """Append `data`, the next bytes of the stream. Positions of earlier frames become invalid."""
         if self._parts_bytes > 0:
-            self._parts.append(data)
-            self._parts_bytes += len(data)
-            if self._parts_bytes < self._needed_bytes:
+            missing = self._needed_bytes - self._parts_bytes
+            if len(data) < missing:
+                self._parts.append(data)
+                self._parts_bytes += len(data)
                 return
+            self._parts.append(data[:missing])
             self.data = b"".join(self._parts)
             self._parts.clear()
             self._parts_bytes = 0
-        elif self._position < len(self.data):
-            # The caller stopped between two frames (back-pressure): what it has not taken comes first.
-            self.data = self.data[self._position :] + data
+            self._later = data
+            self._later_position = missing
+        elif self._position < len(self.data) or self._later_position < len(self._later):
+            # The caller stopped between two frames: what it has not taken comes first.
+            self.data = self.data[self._position :] + self._later[self._later_position :] + data
+            self._forget_later()
         else:
             self.data = data
+            self._forget_later()
         self._position = 0
 
     def next_frame(self) -> i64:
@@ -69,12 +78,14 @@ class FrameBuffer:
         """
         if self._parts_bytes > 0:
             return NEED_DATA
+        if self._position == len(self.data) and self._later_position < len(self._later):
+            self.data = self._later
+            self._position = self._later_position
+            self._forget_later()
+        if len(self.data) - self._position < 7 and not self._gather(7):
+            return NEED_DATA
         data = self.data
         position = self._position
-        available: i64 = len(data) - position
-        if available < 7:
-            self._keep_rest(available, 7)
-            return NEED_DATA
         kind: i64 = i64(data[position])
         size: i64 = i64(read_i32_be(data, position + 3)) & 0xFFFFFFFF
         if self.frame_max != 0 and size > self.frame_max:
@@ -82,9 +93,11 @@ class FrameBuffer:
                 FRAME_ERROR,
                 f"type {kind}, all octets = <<>>: {{frame_too_large,{size},{self.frame_max - FRAME_OVERHEAD}}}",
             )
-        if available < size + FRAME_OVERHEAD:
-            self._keep_rest(available, size + FRAME_OVERHEAD)
-            return NEED_DATA
+        if len(data) - position < size + FRAME_OVERHEAD:
+            if not self._gather(size + FRAME_OVERHEAD):
+                return NEED_DATA
+            data = self.data
+            position = 0
         end: i64 = position + 7 + size
         if data[end] != FRAME_END:
             raise ConnectionException(FRAME_ERROR, self._bad_end_text(kind, position + 7, end))
@@ -94,23 +107,30 @@ class FrameBuffer:
         self._position = end + 1
         return kind
 
-    def rest(self) -> bytes:
-        """The bytes behind the last frame handed out (for a switch of protocol); the buffer is empty afterwards."""
-        rest = b"".join(self._parts) if self._parts_bytes > 0 else self.data[self._position :]
-        self._parts.clear()
-        self._parts_bytes = 0
-        self.data = b""
-        self._position = 0
-        return rest
-
-    def _keep_rest(self, available: i64, needed: i64) -> None:
-        if available > 0:
-            self._parts.append(self.data[self._position :])
-            self._parts_bytes = available
+    def _gather(self, needed: i64) -> bool:
+        """Bring `needed` bytes together at the front of `data`; False when they have not arrived."""
+        rest = self.data[self._position :]
+        missing = needed - len(rest)
+        later = self._later
+        if missing <= len(later) - self._later_position:
+            self.data = rest + later[self._later_position : self._later_position + missing]
+            self._position = 0
+            self._later_position += missing
+            return True
+        rest += later[self._later_position :]
+        if len(rest) > 0:
+            self._parts.append(rest)
+            self._parts_bytes = len(rest)
             self._needed_bytes = needed
-        # The caller has taken what it wants of this chunk; a reference would hold up to 256 KiB per idle connection.
+        # The caller has taken what it wants of these chunks; a reference would hold up to 256 KiB per idle connection.
         self.data = b""
         self._position = 0
+        self._forget_later()
+        return False
+
+    def _forget_later(self) -> None:
+        self._later = b""
+        self._later_position = 0
 
     def _bad_end_text(self, kind: i64, start: i64, end: i64) -> str:
         size = end - start

@@ -67,7 +67,9 @@ def _store_id_of_journal(directory: Path) -> bytes:
     return b""
 
 
-def read_journal(directory: Path, lost_and_found: Path, store_id: bytes) -> tuple[JournalReplay, JournalReport]:
+def read_journal(
+    directory: Path, lost_and_found: Path, store_id: bytes
+) -> tuple[JournalReplay, JournalReport]:
     """Replay every journal file in `directory`.
 
     Files that are not journal files of this store are moved to `lost_and_found`; damaged stretches of good files are

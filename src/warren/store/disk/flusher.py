@@ -57,7 +57,9 @@ class Flusher:
         while (job := self._jobs.get()) is not None:
             try:
                 self._flush(job)
-            except Exception as error:  # Any failure (disk, SQLite) fails this batch only; the journal nacks it.
+            except (
+                Exception
+            ) as error:  # Any failure (disk, SQLite) fails this batch only; the journal nacks it.
                 job.error = error
                 self._close(job.directory)
             self._notify(job)

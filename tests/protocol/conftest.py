@@ -1,0 +1,5 @@
+"""Protocol tests run against the engine in memory and against a broker process; see `tests/support/broker_fixtures.py`."""
+
+from tests.support.broker_fixtures import amqp, broker_uri
+
+__all__ = ["amqp", "broker_uri"]

@@ -1,0 +1,634 @@
+"""An AMQP client for tests of the protocol: sends any frame, well-formed or not, and sees every frame that comes back.
+
+It talks over a link, which is a socket or the engine in memory (`memory_broker.EngineLink`). Methods and tables are
+encoded by `warren.wire`, which has tests of its own against pika's encoder; frames are put together and taken apart
+here.
+
+Names and texts are bytes and strings as in the engine. `ChannelPeer.refused` and `Peer.closed_with` check the close
+that answers a fault, ids included, and finish the closing handshake.
+"""
+
+import contextlib
+import socket
+import struct
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from librt.strings import BytesWriter
+
+from warren.wire.field_table import encode_table, fields_from_python
+from warren.wire.method import Method
+from warren.wire.methods import (
+    BasicAck,
+    BasicCancel,
+    BasicCancelOk,
+    BasicConsume,
+    BasicConsumeOk,
+    BasicDeliver,
+    BasicGet,
+    BasicGetEmpty,
+    BasicGetOk,
+    BasicNack,
+    BasicPublish,
+    BasicQos,
+    BasicQosOk,
+    BasicReject,
+    BasicReturn,
+    ChannelClose,
+    ChannelCloseOk,
+    ChannelFlow,
+    ChannelFlowOk,
+    ChannelOpen,
+    ChannelOpenOk,
+    ConfirmSelect,
+    ConfirmSelectOk,
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionOpen,
+    ConnectionOpenOk,
+    ConnectionStart,
+    ConnectionStartOk,
+    ConnectionTune,
+    ConnectionTuneOk,
+    ExchangeBind,
+    ExchangeBindOk,
+    ExchangeDeclare,
+    ExchangeDeclareOk,
+    QueueBind,
+    QueueBindOk,
+    QueueDeclare,
+    QueueDeclareOk,
+    QueueDelete,
+    QueueDeleteOk,
+    decode_method,
+)
+from warren.wire.properties import NO_PROPERTIES, Properties, decode_properties
+
+PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
+METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
+FRAME_END = 0xCE
+TIMEOUT_S = 10.0
+# How long nothing must come before we believe that nothing comes, from a broker we cannot look into.
+SILENCE_S = 0.15
+PERSISTENT = Properties(delivery_mode=2).encode()
+
+NAMES = {
+    320: "CONNECTION_FORCED", 403: "ACCESS_REFUSED", 404: "NOT_FOUND", 405: "RESOURCE_LOCKED",
+    406: "PRECONDITION_FAILED", 501: "FRAME_ERROR", 502: "SYNTAX_ERROR", 503: "COMMAND_INVALID",
+    504: "CHANNEL_ERROR", 505: "UNEXPECTED_FRAME", 506: "RESOURCE_ERROR", 530: "NOT_ALLOWED",
+    540: "NOT_IMPLEMENTED", 541: "INTERNAL_ERROR",
+}  # fmt: skip
+
+LOCKED = (
+    "cannot obtain exclusive access to locked queue '{}' in vhost '/'. It could be originally declared on another "
+    "connection or the exclusive property value does not match that of the original declaration."
+)
+
+
+class Link(Protocol):
+    """The client's end of a byte stream."""
+
+    def send(self, data: bytes, /) -> None: ...
+    def receive(self, timeout_s: float, /) -> bytes | None: ...
+    def close(self) -> None: ...
+
+
+class SocketLink:
+    """A link over TCP."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.socket = socket.create_connection((host, port), TIMEOUT_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def send(self, data: bytes) -> None:
+        # A broker that has hung up is found out by reading.
+        with contextlib.suppress(ConnectionError):
+            self.socket.settimeout(TIMEOUT_S)
+            self.socket.sendall(data)
+
+    def receive(self, timeout_s: float) -> bytes | None:
+        self.socket.settimeout(timeout_s)
+        try:
+            return self.socket.recv(262144)
+        except TimeoutError:
+            return None
+        except ConnectionError:
+            return b""
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One frame as it came."""
+
+    kind: int
+    channel: int
+    payload: bytes
+
+
+@dataclass
+class Message:
+    """A content-carrying method with its content."""
+
+    method: Method
+    raw: bytes
+    body: bytes
+    # Sizes of the body frames it came in.
+    pieces: list[int]
+
+    @property
+    def properties(self) -> Properties:
+        return decode_properties(self.raw)
+
+    @property
+    def deliver(self) -> BasicDeliver:
+        assert isinstance(self.method, BasicDeliver), self.method
+        return self.method
+
+    @property
+    def got(self) -> BasicGetOk:
+        assert isinstance(self.method, BasicGetOk), self.method
+        return self.method
+
+    @property
+    def returned(self) -> BasicReturn:
+        assert isinstance(self.method, BasicReturn), self.method
+        return self.method
+
+
+class ChannelClosedError(Exception):
+    """The broker closed the channel when something else was expected."""
+
+
+class ConnectionClosedError(Exception):
+    """The broker closed the connection when something else was expected."""
+
+
+_M = TypeVar("_M", bound=Method)
+_ASYNC = (BasicDeliver, BasicReturn, BasicAck, BasicNack, BasicCancel)
+
+
+def frame(kind: int, channel: int, payload: bytes) -> bytes:
+    """A frame as bytes."""
+    return struct.pack(">BHI", kind, channel, len(payload)) + payload + b"\xce"
+
+
+def payload_of(method: Method) -> bytes:
+    """The payload of a method frame."""
+    out = BytesWriter()
+    method.write_arguments(out)
+    return struct.pack(">I", method.id) + out.getvalue()
+
+
+def method_frame(channel: int, method: Method) -> bytes:
+    """A method frame as bytes."""
+    return frame(METHOD, channel, payload_of(method))
+
+
+def header_frame(channel: int, size: int, properties: bytes = NO_PROPERTIES) -> bytes:
+    """A content header frame of class basic."""
+    return frame(HEADER, channel, struct.pack(">HHQ", 60, 0, size) + properties)
+
+
+def table(**values: object) -> bytes:
+    """A field table's body; `__` in a name stands for a dash (`x__expires=1`)."""
+    return encode_table(fields_from_python({name.replace("__", "-"): value for name, value in values.items()}))
+
+
+def full_text(code: int, text: str) -> str:
+    """The reply text as it goes over the wire."""
+    whole = f"{NAMES[code]} - {text}" if text else NAMES[code]
+    return whole if len(whole.encode()) <= 255 else whole.encode()[:252].decode("utf-8", "ignore") + "..."
+
+
+class Peer:
+    """One connection."""
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.channels: dict[int, ChannelPeer] = {}
+        self.is_closed = False
+        self.frame_max = 131072
+        self._buffer = b""
+        self._frames: deque[Frame] = deque()
+        # What came on channel 0 while somebody waited for another channel.
+        self._control: deque[Method] = deque()
+
+    # -- bytes and frames ------------------------------------------------------------------------------------------
+
+    def send(self, *chunks: bytes) -> None:
+        self.link.send(b"".join(chunks))
+
+    def method(self, channel: int, method: Method) -> None:
+        self.send(method_frame(channel, method))
+
+    def next_frame(self, timeout_s: float = TIMEOUT_S) -> Frame | None:
+        """The next frame; None when none comes in time. EOFError at the end of the stream."""
+        deadline = time.monotonic() + timeout_s
+        while not self._frames:
+            data = self.link.receive(max(0.001, deadline - time.monotonic()))
+            if data is None:
+                return None
+            if data == b"":
+                raise EOFError("the broker closed the socket")
+            self._buffer += data
+            self._split()
+        return self._frames.popleft()
+
+    def _split(self) -> None:
+        at = 0
+        buffer = self._buffer
+        while len(buffer) - at >= 8:
+            kind, channel, size = struct.unpack_from(">BHI", buffer, at)
+            if len(buffer) - at < size + 8:
+                break
+            assert buffer[at + 7 + size] == FRAME_END
+            self._frames.append(Frame(kind, channel, buffer[at + 7 : at + 7 + size]))
+            at += size + 8
+        self._buffer = buffer[at:]
+
+    def read(self, timeout_s: float = TIMEOUT_S) -> bool:
+        """Give the next frame to whom it belongs; False when none comes in time."""
+        found = self.next_frame(timeout_s)
+        if found is None:
+            return False
+        if found.kind == HEARTBEAT:
+            assert found.channel == 0
+            assert found.payload == b""
+        elif found.channel == 0:
+            assert found.kind == METHOD
+            method = decode_method(found.payload, 0, len(found.payload))
+            if isinstance(method, ConnectionClose) and not self.is_closed:
+                self._control.appendleft(method)
+                raise ConnectionClosedError(f"{method.reply_code} {method.reply_text.decode()}")
+            self._control.append(method)
+        else:
+            self.channels[found.channel].take(found)
+        return True
+
+    def expect(self, kind: type[_M], timeout_s: float = TIMEOUT_S) -> _M:
+        """The next method on channel 0, which must be of this kind."""
+        while not self._control:
+            if not self.read(timeout_s):
+                raise TimeoutError(f"no {kind.__name__}")
+        method = self._control.popleft()
+        assert isinstance(method, kind), method
+        return method
+
+    def frames_until_end(self, timeout_s: float = TIMEOUT_S) -> list[Frame]:
+        """Everything that comes until the broker closes the socket."""
+        frames = []
+        while True:
+            try:
+                found = self.next_frame(timeout_s)
+            except EOFError:
+                return frames
+            if found is None:
+                raise TimeoutError("the socket stays open")
+            frames.append(found)
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    def start(self, capabilities: dict[str, object] | None = None, user: bytes = b"guest") -> ConnectionTune:
+        """Header and login; returns the broker's tune."""
+        self.send(PROTOCOL_HEADER)
+        self.expect(ConnectionStart)
+        if capabilities is None:
+            capabilities = {"consumer_cancel_notify": True, "authentication_failure_close": True}
+        properties = table(capabilities=capabilities, product="conformance")
+        self.method(0, ConnectionStartOk(properties, b"PLAIN", b"\0" + user + b"\0guest", b"en_US"))
+        return self.expect(ConnectionTune)
+
+    def open(
+        self,
+        channel_max: int = 2047,
+        frame_max: int = 131072,
+        heartbeat: int = 0,
+        capabilities: dict[str, object] | None = None,
+        user: bytes = b"guest",
+    ) -> "Peer":
+        """The whole handshake."""
+        self.start(capabilities, user)
+        self.frame_max = frame_max
+        self.method(0, ConnectionTuneOk(channel_max, frame_max, heartbeat))
+        self.method(0, ConnectionOpen(b"/"))
+        self.expect(ConnectionOpenOk)
+        return self
+
+    def channel(self, number: int = 0) -> "ChannelPeer":
+        """Open a channel; 0 stands for the lowest free number."""
+        if number == 0:
+            number = next(free for free in range(1, 65536) if free not in self.channels)
+        channel = self.expect_channel(number)
+        self.method(number, ChannelOpen())
+        channel.expect(ChannelOpenOk)
+        return channel
+
+    def expect_channel(self, number: int) -> "ChannelPeer":
+        """Take frames of that channel number, opened or not."""
+        self.channels[number] = ChannelPeer(self, number)
+        return self.channels[number]
+
+    def closed_with(self, code: int, text: str, class_id: int = 0, method_id: int = 0) -> None:
+        """The broker closes the connection for this reason; `text` without the name."""
+        close = self.await_close()
+        found = (close.reply_code, close.reply_text.decode(), close.failing_class_id, close.failing_method_id)
+        assert found == (code, full_text(code, text), class_id, method_id)
+        self.finish_close()
+
+    def await_close(self, timeout_s: float = TIMEOUT_S) -> ConnectionClose:
+        """The connection.close that must come."""
+        while not (self._control and isinstance(self._control[0], ConnectionClose)):
+            try:
+                if not self.read(timeout_s):
+                    raise TimeoutError("the connection stays open")
+            except ConnectionClosedError:
+                break
+        method = self._control.popleft()
+        assert isinstance(method, ConnectionClose)
+        return method
+
+    def finish_close(self) -> None:
+        """Answer the broker's close; it hangs up then."""
+        self.is_closed = True
+        self.method(0, ConnectionCloseOk())
+        self.frames_until_end()
+
+    def close(self) -> None:
+        """Close in good order."""
+        self.method(0, ConnectionClose(200, b"bye", 0, 0))
+        while True:
+            self.read()
+            if self._control and isinstance(self._control[-1], ConnectionCloseOk):
+                break
+        self.is_closed = True
+        self.drop()
+
+    def drop(self) -> None:
+        """Hang up."""
+        self.link.close()
+
+
+class ChannelPeer:
+    """One channel. Replies and what comes unasked (deliveries, returns, confirms, cancels) are kept apart."""
+
+    def __init__(self, peer: Peer, number: int) -> None:
+        self.peer = peer
+        self.number = number
+        self.replies: deque[Method | Message] = deque()
+        self.events: deque[Method | Message] = deque()
+        # Both in the order of arrival.
+        self.log: list[Method | Message] = []
+        self._message: Message | None = None
+        self._missing_bytes = 0
+
+    # -- in --------------------------------------------------------------------------------------------------------
+
+    def take(self, found: Frame) -> None:
+        """A frame of this channel."""
+        if found.kind == METHOD:
+            assert self._message is None, "a method inside a content"
+            method = decode_method(found.payload, 0, len(found.payload))
+            if isinstance(method, BasicDeliver | BasicReturn | BasicGetOk):
+                self._message = Message(method, b"", b"", [])
+                self._missing_bytes = -1
+            else:
+                self._finish(method)
+            return
+        message = self._message
+        assert message is not None
+        if found.kind == HEADER:
+            assert self._missing_bytes == -1
+            class_id, weight, size = struct.unpack_from(">HHQ", found.payload)
+            assert (class_id, weight) == (60, 0)
+            message.raw = found.payload[12:]
+            self._missing_bytes = size
+        else:
+            assert found.kind == BODY
+            limit = self.peer.frame_max
+            assert 0 < len(found.payload)
+            assert limit == 0 or len(found.payload) <= limit - 8
+            message.body += found.payload
+            message.pieces.append(len(found.payload))
+            self._missing_bytes -= len(found.payload)
+        assert self._missing_bytes >= 0
+        if self._missing_bytes == 0:
+            self._message = None
+            self._finish(message)
+
+    def _finish(self, item: Method | Message) -> None:
+        self.log.append(item)
+        method = item.method if isinstance(item, Message) else item
+        (self.events if isinstance(method, _ASYNC) else self.replies).append(item)
+
+    def reply(self) -> Method | Message:
+        """The next reply. ChannelClosedError when it is a close."""
+        while not self.replies:
+            if not self.peer.read():
+                raise TimeoutError("no reply")
+        item = self.replies.popleft()
+        if isinstance(item, ChannelClose):
+            self.replies.appendleft(item)
+            raise ChannelClosedError(f"{item.reply_code} {item.reply_text.decode()}")
+        return item
+
+    def expect(self, kind: type[_M]) -> _M:
+        """The next reply, which must be of this kind."""
+        item = self.reply()
+        assert isinstance(item, kind), item
+        return item
+
+    def event(self, timeout_s: float = TIMEOUT_S) -> Method | Message:
+        """The next thing that comes unasked."""
+        while not self.events:
+            if not self.peer.read(timeout_s):
+                raise TimeoutError("nothing comes")
+        return self.events.popleft()
+
+    def message(self) -> Message:
+        """The next delivery or return."""
+        item = self.event()
+        assert isinstance(item, Message), item
+        return item
+
+    def bodies(self, count: int) -> list[bytes]:
+        """Bodies of the next deliveries."""
+        return [self.message().body for _ in range(count)]
+
+    def confirms(self, upto: int) -> list[BasicAck | BasicNack]:
+        """Confirms until everything up to `upto` is decided; checks that nothing is decided twice."""
+        found: list[BasicAck | BasicNack] = []
+        open_numbers = set(range(1, upto + 1))
+        while open_numbers:
+            item = self.event()
+            assert isinstance(item, BasicAck | BasicNack), item
+            found.append(item)
+            tag = item.delivery_tag
+            assert tag in open_numbers, "confirmed twice, or never published"
+            open_numbers -= {number for number in open_numbers if number <= tag} if item.multiple else {tag}
+        return found
+
+    def quiet(self) -> None:
+        """Nothing is on its way to us."""
+        assert isinstance(self.call(ChannelFlow(True)), ChannelFlowOk)
+        if isinstance(self.peer.link, SocketLink):
+            while self.peer.read(SILENCE_S):
+                pass
+        assert list(self.events) == []
+        assert list(self.replies) == []
+
+    # -- out -------------------------------------------------------------------------------------------------------
+
+    def send(self, method: Method) -> None:
+        self.peer.method(self.number, method)
+
+    def call(self, method: Method) -> Method | Message:
+        """Send and wait for the reply."""
+        self.send(method)
+        return self.reply()
+
+    def refused(self, method: Method, code: int, text: str) -> None:
+        """The method closes the channel with this reply."""
+        self.send(method)
+        self.closed_with(code, text, method)
+
+    def fatal(self, method: Method, code: int, text: str) -> None:
+        """The method closes the connection with this reply."""
+        self.send(method)
+        self.peer.closed_with(code, text, method.class_id, method.method_id)
+
+    def closed_with(self, code: int, text: str, method: Method | None = None) -> None:
+        """The broker closes the channel for this reason, blaming `method`; `text` without the name."""
+        close = self.await_close()
+        found = (close.reply_code, close.reply_text.decode(), close.failing_class_id, close.failing_method_id)
+        ids = (method.class_id, method.method_id) if method is not None else (0, 0)
+        assert found == (code, full_text(code, text), *ids)
+        self.send(ChannelCloseOk())
+        del self.peer.channels[self.number]
+
+    def await_close(self) -> ChannelClose:
+        """The channel.close that must come."""
+        while not self.replies:
+            if not self.peer.read():
+                raise TimeoutError("the channel stays open")
+        item = self.replies.popleft()
+        assert isinstance(item, ChannelClose), item
+        return item
+
+    def close(self) -> None:
+        """Close in good order."""
+        self.send(ChannelClose(200, b"bye", 0, 0))
+        self.expect(ChannelCloseOk)
+        del self.peer.channels[self.number]
+
+    # -- the usual -------------------------------------------------------------------------------------------------
+
+    def declare(
+        self,
+        queue: bytes = b"",
+        durable: bool = False,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        arguments: bytes = b"",
+    ) -> QueueDeclareOk:
+        self.send(QueueDeclare(queue, False, durable, exclusive, auto_delete, False, arguments))
+        return self.expect(QueueDeclareOk)
+
+    def count(self, queue: bytes) -> int:
+        """Ready messages."""
+        self.send(QueueDeclare(queue, True))
+        return self.expect(QueueDeclareOk).message_count
+
+    def exchange(
+        self,
+        name: bytes,
+        type: bytes = b"direct",
+        durable: bool = False,
+        auto_delete: bool = False,
+        internal: bool = False,
+        arguments: bytes = b"",
+    ) -> None:
+        self.send(ExchangeDeclare(name, type, False, durable, auto_delete, internal, False, arguments))
+        self.expect(ExchangeDeclareOk)
+
+    def bind(self, queue: bytes, exchange: bytes, key: bytes = b"", arguments: bytes = b"") -> None:
+        self.send(QueueBind(queue, exchange, key, False, arguments))
+        self.expect(QueueBindOk)
+
+    def bind_exchange(self, to: bytes, source: bytes, key: bytes = b"", arguments: bytes = b"") -> None:
+        self.send(ExchangeBind(to, source, key, False, arguments))
+        self.expect(ExchangeBindOk)
+
+    def delete(self, queue: bytes) -> int:
+        self.send(QueueDelete(queue))
+        return self.expect(QueueDeleteOk).message_count
+
+    def publish(
+        self,
+        key: bytes,
+        body: bytes = b"",
+        properties: bytes = NO_PROPERTIES,
+        exchange: bytes = b"",
+        mandatory: bool = False,
+    ) -> None:
+        limit = self.peer.frame_max - 8 if self.peer.frame_max else len(body)
+        self.peer.send(
+            method_frame(self.number, BasicPublish(exchange, key, mandatory)),
+            header_frame(self.number, len(body), properties),
+            *(frame(BODY, self.number, body[at : at + limit]) for at in range(0, len(body), max(1, limit))),
+        )
+
+    def publish_each(self, key: bytes, *bodies: bytes) -> None:
+        for body in bodies:
+            self.publish(key, body)
+
+    def get(self, queue: bytes, no_ack: bool = False) -> Message:
+        item = self.call(BasicGet(queue, no_ack))
+        assert isinstance(item, Message), item
+        return item
+
+    def is_empty(self, queue: bytes) -> bool:
+        return isinstance(self.call(BasicGet(queue)), BasicGetEmpty)
+
+    def drain(self, queue: bytes) -> list[bytes]:
+        """Bodies of all ready messages, which are taken out."""
+        bodies = []
+        while isinstance(item := self.call(BasicGet(queue, True)), Message):
+            bodies.append(item.body)
+        return bodies
+
+    def consume(
+        self,
+        queue: bytes,
+        tag: bytes = b"",
+        no_ack: bool = False,
+        exclusive: bool = False,
+        arguments: bytes = b"",
+    ) -> bytes:
+        self.send(BasicConsume(queue, tag, False, no_ack, exclusive, False, arguments))
+        return self.expect(BasicConsumeOk).consumer_tag
+
+    def cancel(self, tag: bytes) -> None:
+        self.send(BasicCancel(tag))
+        self.expect(BasicCancelOk)
+
+    def qos(self, count: int, whole_channel: bool = False) -> None:
+        self.send(BasicQos(0, count, whole_channel))
+        self.expect(BasicQosOk)
+
+    def ack(self, tag: int, multiple: bool = False) -> None:
+        self.send(BasicAck(tag, multiple))
+
+    def nack(self, tag: int, multiple: bool = False, requeue: bool = True) -> None:
+        self.send(BasicNack(tag, multiple, requeue))
+
+    def reject(self, tag: int, requeue: bool = True) -> None:
+        self.send(BasicReject(tag, requeue))
+
+    def confirm_select(self) -> None:
+        self.send(ConfirmSelect())
+        self.expect(ConfirmSelectOk)

@@ -1,0 +1,124 @@
+"""Fixtures for tests that need a broker; a conftest imports those it offers.
+
+`broker_uri` is a broker process that the tests of one directory share, or the broker that WARREN_TEST_AMQP_URI names:
+with a RabbitMQ there, the tests themselves are put to the test. `amqp` gives protocol tests peers to speak with, once over
+the engine in memory and once over the broker process.
+"""
+
+import os
+import random
+import time
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.support.amqp_peer import ChannelPeer, Peer, SocketLink
+from tests.support.broker_process import BrokerProcess
+from tests.support.memory_broker import MemoryBroker
+from warren.broker.settings import Settings
+
+FOREIGN_URI = os.environ.get("WARREN_TEST_AMQP_URI", "")
+
+
+@pytest.fixture(scope="session")
+def broker_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URI of a running broker."""
+    if FOREIGN_URI:
+        yield FOREIGN_URI
+        return
+    process = BrokerProcess(tmp_path_factory.mktemp("broker"))
+    process.start()
+    yield process.uri
+    assert process.stop() == 0
+    log = process.log_path.read_text()
+    assert "internal error" not in log, log[-4000:]
+    assert "Traceback" not in log, log[-4000:]
+
+
+class Amqp:
+    """Makes peers, each with a link of its own to the broker under test."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        self.memory: MemoryBroker | None = None if uri else MemoryBroker()
+        self.peers: list[Peer] = []
+        self._names = 0
+        self._run = f"{random.getrandbits(40):010x}"
+
+    @property
+    def is_foreign(self) -> bool:
+        """Is it another broker than warren, which we compare with?"""
+        return bool(self.uri) and self.uri == FOREIGN_URI
+
+    def configure(self, settings: Settings) -> None:
+        """A broker with other limits; only the engine in memory can have them."""
+        if self.memory is None:
+            pytest.skip("settings of its own: in memory only")
+        self.memory = MemoryBroker(settings)
+
+    def engine(self) -> MemoryBroker:
+        """The broker in memory; skips the test where there is none."""
+        if self.memory is None:
+            pytest.skip("looks into the engine: in memory only")
+        return self.memory
+
+    def departure(self, reason: str) -> None:
+        """What follows is warren's own choice, or not yet what RabbitMQ does."""
+        if self.is_foreign:
+            pytest.skip(f"departure: {reason}")
+
+    def slow_in_real_time(self) -> None:
+        """Waits for seconds: done in memory, where time costs nothing, and when comparing."""
+        if self.uri and not self.is_foreign:
+            pytest.skip("takes seconds of real time; covered in memory")
+
+    def raw(self, is_loopback: bool = True) -> Peer:
+        """A link on which nothing was said yet."""
+        if self.memory is not None:
+            peer = Peer(self.memory.connect(is_loopback))
+        else:
+            parts = urlsplit(self.uri)
+            peer = Peer(SocketLink(parts.hostname or "127.0.0.1", parts.port or 5672))
+        self.peers.append(peer)
+        return peer
+
+    def connect(
+        self,
+        channel_max: int = 2047,
+        frame_max: int = 131072,
+        heartbeat: int = 0,
+        capabilities: dict[str, object] | None = None,
+        user: bytes = b"guest",
+    ) -> Peer:
+        """An open connection."""
+        return self.raw().open(channel_max, frame_max, heartbeat, capabilities, user)
+
+    def channel(self) -> ChannelPeer:
+        """A channel on a connection of its own."""
+        return self.connect().channel()
+
+    def name(self, prefix: str = "q") -> bytes:
+        """A name nobody else uses."""
+        self._names += 1
+        return f"{prefix}-{self._run}-{self._names}".encode()
+
+    def pause(self, ms: int) -> None:
+        """Let time pass."""
+        if self.memory is not None:
+            self.memory.advance(ms)
+        else:
+            time.sleep(ms / 1000)
+
+    def close(self) -> None:
+        for peer in self.peers:
+            peer.drop()
+
+
+@pytest.fixture(params=["server"] if FOREIGN_URI else ["memory", "server"])
+def amqp(request: pytest.FixtureRequest) -> Iterator[Amqp]:
+    """The broker under test, for one test."""
+    uri = request.getfixturevalue("broker_uri") if request.param == "server" else ""
+    amqp = Amqp(uri)
+    yield amqp
+    amqp.close()

@@ -1,0 +1,80 @@
+"""A broker as its users run it: `warren server` in a process of its own, on a free port of the loopback.
+
+The process runs the build that runs the tests: it gets the same interpreter and the same PYTHONPATH.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+READY = "warren is ready: amqp="
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 20.0
+
+
+class BrokerProcess:
+    """One node; `start` after `stop` or `kill` finds the data of before. `settings` are KEY=VALUE of `--set`."""
+
+    def __init__(self, directory: Path, *settings: str) -> None:
+        self.directory = directory
+        self.settings = settings
+        self.host = "127.0.0.1"
+        self.port = 0
+        self.process: subprocess.Popen[str] | None = None
+        directory.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def uri(self) -> str:
+        return f"amqp://guest:guest@{self.host}:{self.port}/%2F"
+
+    @property
+    def log_path(self) -> Path:
+        return self.directory / "broker.log"
+
+    def start(self) -> None:
+        """Return when the node accepts clients. It keeps its port when it is started again."""
+        command = [sys.executable, "-m", "warren", "server", "--data-dir", str(self.directory / "data")]
+        command += ["--listen", f"{self.host}:{self.port}"]
+        for setting in self.settings:
+            command += ["--set", setting]
+        environment = dict(os.environ)
+        paths = [os.path.abspath(path) for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+        if paths:
+            environment["PYTHONPATH"] = os.pathsep.join(paths)
+        with self.log_path.open("a") as log:
+            self.process = subprocess.Popen(
+                command, cwd=self.directory, env=environment, stdout=subprocess.PIPE, stderr=log, text=True
+            )
+        # A node that neither becomes ready nor ends must not hang the tests.
+        watchdog = threading.Timer(START_TIMEOUT_S, self.process.kill)
+        watchdog.start()
+        try:
+            assert self.process.stdout is not None
+            line = self.process.stdout.readline()
+        finally:
+            watchdog.cancel()
+        if not line.startswith(READY):
+            self.kill()
+            raise RuntimeError(f"the broker did not start: {line!r} {self.log_path.read_text()[-4000:]}")
+        self.port = int(line.removeprefix(READY).split()[0].rpartition(":")[2])
+
+    def stop(self) -> int:
+        """SIGTERM; returns the exit status."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(STOP_TIMEOUT_S)
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        """SIGKILL; nothing happens when it does not run."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            if self.process.stdout is not None:
+                self.process.stdout.close()
+            self.process = None

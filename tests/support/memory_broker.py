@@ -1,0 +1,143 @@
+"""The sans-I/O engine as a whole broker in memory: real connections, queues and journal, no sockets, disk or clock.
+
+Time moves when somebody waits for bytes that do not come, so a test that waits for a minute takes no time. A commit
+succeeds at once unless the test holds commits back or lets them fail.
+"""
+
+import hashlib
+import itertools
+
+from warren.broker.broker import Broker
+from warren.broker.connection import CLOSED, NEVER, Connection
+from warren.broker.metadata import PutUser
+from warren.broker.passwords import hash_password
+from warren.broker.settings import Settings
+from warren.broker.vhost import Vhost
+from warren.store.journal import Journal
+
+STORE_ID = b"0123456789abcdef"
+JOURNAL_FILE_BYTES = 1 << 24
+STEP_MS = 10
+GUEST = PutUser(b"guest", hash_password(b"guest"), "rabbit_password_hashing_sha256", ["administrator"])
+# Users that a broker out of the box does not have.
+IMPERSONATOR = PutUser(b"actor", GUEST.password_hash, GUEST.hashing, ["impersonator"])
+OUTSIDER = PutUser(b"outsider", GUEST.password_hash, GUEST.hashing, [])
+
+
+class MemoryBroker:
+    """A broker with vhost / and user guest."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.now_ms = 1_700_000_000_000
+        self.links: list[EngineLink] = []
+        # While set, commits stay under way: confirms and durable declarations wait.
+        self.holds_commits = False
+        self.fails_commits = False
+        numbers = itertools.count()
+
+        def random_bytes(size: int) -> bytes:
+            return hashlib.shake_128(str(next(numbers)).encode()).digest(size)
+
+        self.broker = Broker(settings or Settings(), random_bytes, lambda: None)
+        for user in (GUEST, IMPERSONATOR, OUTSIDER):
+            self.broker.users[user.name] = user
+        for user in (GUEST, IMPERSONATOR):
+            self.broker.permissions.add((user.name, b"/"))
+        self.vhost = Vhost(self.broker, b"/", 1, Journal(STORE_ID, JOURNAL_FILE_BYTES))
+        self.broker.vhosts[b"/"] = self.vhost
+
+    def connect(self, is_loopback: bool = True) -> "EngineLink":
+        link = EngineLink(self, is_loopback)
+        self.links.append(link)
+        self.pump()
+        return link
+
+    def pump(self) -> None:
+        """What the node does at the end of a turn: commits, then output."""
+        journal = self.vhost.journal
+        while True:
+            if not self.holds_commits:
+                while journal.has_pending():
+                    journal.on_done(journal.seal(), not self.fails_commits)
+            dirty = self.broker.take_dirty()
+            if not dirty:
+                return
+            for connection in dirty:
+                parts = b"".join(connection.take_output())
+                link = connection.shell
+                if isinstance(link, EngineLink):
+                    link.arrived += parts
+                    link.look_at_state()
+                connection.on_written(self.now_ms)
+
+    def advance(self, ms: int) -> None:
+        """Let time pass."""
+        end_ms = self.now_ms + ms
+        while self.now_ms < end_ms:
+            self.now_ms += min(STEP_MS, end_ms - self.now_ms)
+            self.broker.tick(self.now_ms)
+            self.broker.tick_connections(self.now_ms)
+            self.pump()
+            for link in self.links:
+                link.look_at_state()
+
+
+class EngineLink:
+    """The client's end of a connection to a `MemoryBroker`: what a socket is elsewhere."""
+
+    def __init__(self, memory: MemoryBroker, is_loopback: bool) -> None:
+        self.memory = memory
+        self.arrived = bytearray()
+        self.is_at_end = False
+        self._header = b""
+        self._is_loopback = is_loopback
+        self.connection: Connection | None = None
+
+    def send(self, data: bytes) -> None:
+        if self.is_at_end:
+            return
+        if self.connection is None:
+            # The protocol header belongs to the listener, which is not here.
+            self._header += data
+            if len(self._header) < 8:
+                return
+            data = self._header[8:]
+            memory = self.memory
+            self.connection = memory.broker.connect("test", self._is_loopback, memory.now_ms)
+            self.connection.shell = self
+        if data:
+            self.connection.receive(data, self.memory.now_ms)
+        self.memory.pump()
+
+    def receive(self, timeout_s: float) -> bytes | None:
+        """Bytes that arrived; b"" at the end of the stream, None when nothing comes in time."""
+        deadline_ms = self.memory.now_ms + int(timeout_s * 1000)
+        self.memory.pump()
+        while not self.arrived and not self.is_at_end and self.memory.now_ms < deadline_ms:
+            self.memory.advance(STEP_MS)
+        if self.arrived:
+            data = bytes(self.arrived)
+            self.arrived.clear()
+            return data
+        return b"" if self.is_at_end else None
+
+    def close(self) -> None:
+        self.is_at_end = True
+        if self in self.memory.links:
+            self.memory.links.remove(self)
+        if self.connection is not None:
+            self.connection.shell = None
+            self.memory.broker.disconnect(self.connection, self.memory.now_ms)
+            self.connection = None
+        self.memory.pump()
+
+    def look_at_state(self) -> None:
+        """Drop the connection when the broker wants that."""
+        connection = self.connection
+        if connection is None or self.is_at_end:
+            return
+        now_ms = self.memory.now_ms
+        is_due = connection.close_at_ms != NEVER and connection.close_at_ms <= now_ms
+        if is_due or (connection.state == CLOSED and connection.close_at_ms <= connection.now_ms):
+            self.is_at_end = True
+            self.memory.broker.disconnect(connection, now_ms)

@@ -92,8 +92,10 @@ class ParallelBuildExt(build_ext):
         compile_in_order = compiler.compile
 
         def compile_side_by_side(sources: Sequence[str], *args: Any, **kwargs: Any) -> list[str]:
+            # The longest first, or one core is left alone with it at the end.
+            by_size = sorted(sources, key=os.path.getsize, reverse=True)
             with ThreadPoolExecutor(os.cpu_count()) as pool:
-                parts = pool.map(lambda source: compile_in_order([source], *args, **kwargs), sources)
+                parts = pool.map(lambda source: compile_in_order([source], *args, **kwargs), by_size)
                 return [path for part in parts for path in part]
 
         compiler.compile = compile_side_by_side

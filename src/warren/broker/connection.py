@@ -188,10 +188,13 @@ class Connection:
 
     def _bad_frame(self, kind: i64) -> ConnectionException:
         frames = self._frames
-        if (kind == FRAME_HEARTBEAT and frames.start == frames.end) or kind in (FRAME_HEADER, FRAME_BODY):
-            return ConnectionException(UNEXPECTED_FRAME, f"type {kind}, all octets = <<>>")
-        shown = octets_text(frames.data[frames.start : frames.end])
-        return ConnectionException(FRAME_ERROR, f"type {kind}, all octets = {shown}: unknown_frame")
+        size = frames.end - frames.start
+        octets = octets_text(frames.data[frames.start : min(frames.end, frames.start + 16)])
+        text = f"type {kind}, {'all' if size <= 16 else 'first 16'} octets = {octets}"
+        is_known = kind == FRAME_BODY or (kind == FRAME_HEADER and size >= 12) or (kind == FRAME_METHOD and size >= 4)
+        if is_known or (kind == FRAME_HEARTBEAT and size == 0) or (frames.channel != 0 and self.state != RUNNING):
+            return ConnectionException(UNEXPECTED_FRAME, text)
+        return ConnectionException(FRAME_ERROR, f"{text}: unknown_frame")
 
     def _channel_for(self, kind: i64) -> Channel | None:
         """The open channel the current frame belongs to; None when the frame has been dealt with here."""

@@ -181,7 +181,7 @@ class Channel(ConfirmWaiter):
             if self._stage == EXPECT_BODY:
                 raise self._unexpected("expected content body, got non content body frame instead")
             raise ConnectionException(UNEXPECTED_FRAME, "expected method frame, got non method frame instead")
-        if end - start < 14:
+        if end - start < 12:
             octets = octets_text(data[start:end])
             raise ConnectionException(FRAME_ERROR, f"type 2, all octets = {octets}: unknown_frame")
         class_id: i64 = i64(read_i16_be(data, start)) & 0xFFFF

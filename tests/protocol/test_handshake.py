@@ -24,13 +24,13 @@ from warren.wire.methods import (
 )
 
 LOGIN = b"\0guest\0guest"
-LOGIN_REFUSED = (
-    "Login was refused using authentication mechanism {}. For details see the broker logfile."
-)
+LOGIN_REFUSED = "Login was refused using authentication mechanism {}. For details see the broker logfile."
 CLOSES_ON_REFUSAL = table(capabilities={"authentication_failure_close": True})
 
 
-def start_ok(mechanism: bytes = b"PLAIN", response: bytes = LOGIN, properties: bytes = b"") -> ConnectionStartOk:
+def start_ok(
+    mechanism: bytes = b"PLAIN", response: bytes = LOGIN, properties: bytes = b""
+) -> ConnectionStartOk:
     return ConnectionStartOk(properties, mechanism, response, b"en_US")
 
 
@@ -85,7 +85,13 @@ def test_protocol_0_9_is_served(amqp: Amqp) -> None:
 
 @pytest.mark.parametrize(
     "header",
-    [b"AMQP\x00\x00\x09\x02", b"AMQP\x00\x01\x00\x00", b"GET / HT", b"\x16\x03\x01\x02\x00\x01\x00\x01", b"\0" * 8],
+    [
+        b"AMQP\x00\x00\x09\x02",
+        b"AMQP\x00\x01\x00\x00",
+        b"GET / HT",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01",
+        b"\0" * 8,
+    ],
     ids=["0-9-2", "1.0", "HTTP", "TLS", "zeros"],
 )
 def test_wrong_header_is_answered_with_ours_and_the_end(amqp: Amqp, header: bytes) -> None:
@@ -203,7 +209,10 @@ def test_start_ok_just_under_4096_bytes_is_taken(amqp: Amqp) -> None:
     ("tuned", "text"),
     [
         ((2048, 131072), "negotiated channel_max = 2048 is higher than the maximum allowed value (2047)"),
-        ((0, 131072), "negotiated channel_max = 0 (no limit) is higher than the maximum allowed value (2047)"),
+        (
+            (0, 131072),
+            "negotiated channel_max = 0 (no limit) is higher than the maximum allowed value (2047)",
+        ),
         ((2047, 131073), "negotiated frame_max = 131073 is higher than the maximum allowed value (131072)"),
         ((2047, 0), "negotiated frame_max = 0 is higher than the maximum allowed value (131072)"),
         ((2047, 4095), "negotiated frame_max = 4095 is lower than the minimum allowed value (4096)"),

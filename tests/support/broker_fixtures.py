@@ -79,7 +79,7 @@ class Amqp:
             peer = Peer(self.memory.connect(is_loopback))
         else:
             parts = urlsplit(self.uri)
-            peer = Peer(SocketLink(parts.hostname or "127.0.0.1", parts.port or 5672))
+            peer = Peer(SocketLink(parts.hostname or "127.0.0.1", parts.port or 5672), self.is_foreign)
         self.peers.append(peer)
         return peer
 

@@ -41,7 +41,9 @@ class BrokerProcess:
         for setting in self.settings:
             command += ["--set", setting]
         environment = dict(os.environ)
-        paths = [os.path.abspath(path) for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+        paths = [
+            os.path.abspath(path) for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path
+        ]
         if paths:
             environment["PYTHONPATH"] = os.pathsep.join(paths)
         with self.log_path.open("a") as log:

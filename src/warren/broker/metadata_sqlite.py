@@ -121,7 +121,7 @@ class SqliteMetadata(Metadata):
             raise MetadataError(f"cannot open {path}: {error}") from None
         try:
             self._open()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeError) as error:
             self._connection.close()
             raise self._read_failure(error) from None
         except MetadataError:
@@ -134,7 +134,7 @@ class SqliteMetadata(Metadata):
             if found != ("ok",):
                 raise MetadataDamaged(f"{self._path} is damaged: {' '.join(str(found[0]).split())}")
             return self._read()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeError) as error:
             raise self._read_failure(error) from None
 
     def apply(self, changes: list[Change]) -> None:
@@ -163,8 +163,8 @@ class SqliteMetadata(Metadata):
         if execute("SELECT count(*) FROM sqlite_schema").fetchone() == (0,):
             self._connection.executescript("BEGIN IMMEDIATE; " + _SCHEMA + "COMMIT;")
         versions = execute("SELECT version FROM schema_version").fetchall()
-        if len(versions) != 1:
-            raise MetadataDamaged(f"{self._path} is damaged: it has {len(versions)} schema versions")
+        if len(versions) != 1 or not isinstance(versions[0][0], int):
+            raise MetadataDamaged(f"{self._path} is damaged: its schema version is {versions}")
         if versions[0][0] != SCHEMA_VERSION:
             raise MetadataError(
                 f"{self._path} has schema version {versions[0][0]}; this warren reads version {SCHEMA_VERSION}"
@@ -219,9 +219,12 @@ class SqliteMetadata(Metadata):
             return MetadataDamaged(f"{self._path} is damaged: {error}")
         return MetadataError(f"{self._path}: {error}")
 
-    def _read_failure(self, error: sqlite3.Error) -> MetadataError:
-        """As `_failure`; a statement of ours that fails as such lacks a table or column, or met text that is none."""
-        if _primary_code(error) == sqlite3.SQLITE_ERROR:
+    def _read_failure(self, error: sqlite3.Error | UnicodeError) -> MetadataError:
+        """As `_failure`; a statement of ours that fails as such lacks a table or column, or met text that is none.
+
+        UnicodeError: Python cannot even decode the message, which quotes a damaged table definition.
+        """
+        if isinstance(error, UnicodeError) or _primary_code(error) == sqlite3.SQLITE_ERROR:
             return MetadataDamaged(f"{self._path} is damaged: {error}")
         return self._failure(error)
 

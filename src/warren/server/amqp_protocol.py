@@ -201,7 +201,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
 
 
 def _is_loopback(host: str) -> bool:
-    return host.startswith("127.") or host == "::1" or host.startswith("::ffff:127.")
+    return host.startswith(("127.", "::ffff:127.")) or host == "::1"
 
 
 def _text(address: object) -> str:

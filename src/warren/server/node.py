@@ -32,6 +32,8 @@ _EXPIRY_TICK_S = 0.05
 _CONNECTION_TICK_S = 0.5
 # For how long a publisher that is ahead of its consumers is not read.
 _YIELD_S = 0.001
+# After a failed commit, the next one waits this long.
+_FAILURE_PAUSE_S = 0.25
 _LISTEN_BACKLOG = 4096
 # How long a stopping node waits for clients to answer connection.close.
 _STOP_GRACE_S = 2.0
@@ -199,11 +201,18 @@ class Node:
     def _on_flushed(self, job: FlushJob) -> None:
         for vhost in self.broker.vhosts.values():
             if vhost.journal is job.journal:
-                self._flushing.discard(vhost)
-                if job.error is not None:
+                if job.error is None:
+                    self._flushing.discard(vhost)
+                else:
                     name = vhost.name.decode("utf-8", "replace")
                     logger.error("vhost '%s': a commit failed, its publishes are nacked: %s", name, job.error)
+                    # Definitions and acks are tried again; not at full speed against a full disk.
+                    self.loop.call_later(_FAILURE_PAUSE_S, self._commit_again, vhost)
         job.journal.on_done(job.batch, job.error is None)
+        self._end_turn()
+
+    def _commit_again(self, vhost: Vhost) -> None:
+        self._flushing.discard(vhost)
         self._end_turn()
 
     # -- timers ----------------------------------------------------------------------------------------------------

@@ -230,7 +230,7 @@ class Journal:
         """The flusher finished `batch`, the oldest in flight: release what waited."""
         self.in_flight.pop(0)
         if ok:
-            for message, left_file, stored_bytes in batch.relocated:
+            for _message, left_file, stored_bytes in batch.relocated:
                 left_file.live_bytes -= stored_bytes
         else:
             self._on_failed(batch)

@@ -32,22 +32,27 @@ class Clock(Protocol):
 
 
 class LoopClock:
-    """`Clock` on a running event loop."""
+    """`Clock` on a running event loop. `end_turn` is called after each callback: it may have asked for a commit."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, end_turn: Callable[[], object]) -> None:
         self._loop = loop
+        self._end_turn = end_turn
 
     def call_later(self, delay_s: float, callback: Callable[[], object], /) -> Timer:
         """Once, after `delay_s` seconds."""
-        return self._loop.call_later(delay_s, callback)
+        return self._loop.call_later(delay_s, self._run, callback)
 
     def call_soon(self, callback: Callable[[], object], /) -> object:
         """Once, in the next turn of the loop."""
-        return self._loop.call_soon(callback)
+        return self._loop.call_soon(self._run, callback)
 
     def now_ms(self) -> int:
         """Milliseconds since 1970."""
         return time.time_ns() // 1_000_000
+
+    def _run(self, callback: Callable[[], object]) -> None:
+        callback()
+        self._end_turn()
 
 
 class AdminVhost:

@@ -125,7 +125,11 @@ class ClientProtocol(asyncio.BufferedProtocol):
         elif header == ADMIN_HEADER:
             self._close_at_ms = NEVER
             self._admin = AdminSession(
-                self._node.admin, transport, LoopClock(self._node.loop), peer, is_loopback
+                self._node.admin,
+                transport,
+                LoopClock(self._node.loop, self._node.schedule_turn),
+                peer,
+                is_loopback,
             )
             if rest:
                 self._admin.receive(rest)

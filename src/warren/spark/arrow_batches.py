@@ -5,13 +5,13 @@ bytes that came from the socket. Properties need a look at each message, so they
 one, once per distinct property block. Knows nothing of Spark: bytes and an Arrow schema in, record batches out.
 """
 
-import json
 import struct
 from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -27,6 +27,7 @@ from warren.wire.field_table import DATETIME_SECONDS_MAX, decode_table, to_pytho
 from warren.wire.properties import Properties, decode_properties
 
 _HEADER: Final = struct.Struct("<4sIIIIIQ")
+_json: Final = msgspec.json.Encoder()
 
 
 class Heap:
@@ -190,9 +191,7 @@ def headers_as_json(properties: Properties) -> list[tuple[str, str]] | None:
     if raw is None:
         return None
     table = to_python(decode_table(raw))
-    return [
-        (_clean(name), json.dumps(_json_value(value), ensure_ascii=False)) for name, value in table.items()
-    ]
+    return [(_clean(name), _json.encode(_json_value(value)).decode()) for name, value in table.items()]
 
 
 def _json_value(value: object) -> object:

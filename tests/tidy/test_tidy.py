@@ -205,6 +205,16 @@ def test_every_package_introduces_itself() -> None:
     ] == []
 
 
+def test_documents_point_at_files_that_exist() -> None:
+    bad = []
+    for path in tracked(".md"):
+        text = re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL)
+        for target in re.findall(r"\]\(([^)#\s]+)", text):
+            if "://" not in target and not (path.parent / target).exists():
+                bad.append(f"{name_of(path)}: {target}")
+    assert bad == []
+
+
 def test_the_repository_speaks_of_itself_alone() -> None:
     """No path of somebody's machine, no package index in what is installed from."""
     private = re.compile(r"(?<![\w.])/(?:home|root|Users)/\w|file:///|extra-index-url|--index-url")

@@ -50,13 +50,14 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         help="this workload; repeatable",
     )
     parser.add_argument("--broker", choices=("warren", "rabbitmq", "both"), default="both")
-    parser.add_argument(
-        "--rabbitmq-cores",
-        type=int,
-        choices=(0, 1),
-        default=0,
-        help="1: pin RabbitMQ to one core as warren; 0: all cores",
-    )
+    for broker, cores in (("warren", 1), ("rabbitmq", 0)):
+        parser.add_argument(
+            f"--{broker}-cores",
+            type=int,
+            choices=(0, 1),
+            default=cores,
+            help=f"1: pin {broker} to one core, 0: all cores (default: {cores})",
+        )
     parser.add_argument("--output", type=Path, default=Path("bench-results"), metavar="DIR")
     options = parser.parse_args(arguments)
     if options.quick:
@@ -96,12 +97,13 @@ def main(arguments: list[str]) -> int:
 
 
 def chosen_brokers(options: argparse.Namespace, directory: Path) -> list[Broker]:
-    """What can be measured here; warren has the first core for itself, the load generator the others."""
+    """What can be measured here. A broker pinned to one core has the first, the load generator then the others."""
     cores = sorted(os.sched_getaffinity(0))
     one_core = {cores[0]} if len(cores) > 1 else set[int]()
     brokers: list[Broker] = []
     if options.broker != "rabbitmq":
-        brokers.append(WarrenBroker(directory / "warren", one_core))
+        warren_cores = one_core if options.warren_cores == 1 else set[int]()
+        brokers.append(WarrenBroker(directory / "warren", warren_cores))
     if options.broker != "warren":
         if rabbitmq_server() is None:
             print("rabbitmq-server is not installed: warren is measured alone")

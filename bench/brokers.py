@@ -107,11 +107,13 @@ class Broker:
             self.process.wait()
             self.process = None
 
-    def _spawn(self, command: list[str], environment: dict[str, str], log: IO[bytes]) -> None:
+    def _spawn(
+        self, command: list[str], environment: dict[str, str], directory: Path, log: IO[bytes]
+    ) -> None:
         self.process = subprocess.Popen(
             command,
             env=environment,
-            cwd=self.directory,
+            cwd=directory,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -153,18 +155,10 @@ class WarrenBroker(Broker):
         return f"warren {build_name()}, {cores_text(self.cores)}"
 
     def start(self) -> None:
-        command = [
-            sys.executable,
-            "-c",
-            "from warren.cli import main; main()",
-            "server",
-            "--data-dir",
-            str(self.directory / "data"),
-            "--listen",
-            f"127.0.0.1:{self.port}",
-        ]
+        command = [sys.executable, "-m", "warren", "server"]
+        command += ["--data-dir", str(self.directory / "data"), "--listen", f"127.0.0.1:{self.port}"]
         with self._log_path().open("ab") as log:
-            self._spawn(command, dict(os.environ), log)
+            self._spawn(command, dict(os.environ), Path.cwd(), log)
         self._await_amqp()
 
 
@@ -223,7 +217,7 @@ class RabbitmqBroker(Broker):
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
         }
         with self._log_path().open("ab") as log:
-            self._spawn([server], environment, log)
+            self._spawn([server], environment, self.directory, log)
         self._await_amqp()
 
     def stop(self) -> None:

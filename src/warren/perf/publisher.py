@@ -28,7 +28,7 @@ from warren.wire.frames import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD
 BASIC_PUBLISH: Final = 60 << 16 | 40
 CLASS_BASIC: Final = 60
 TIMESTAMP_BYTES: Final = 8
-# One send: large enough that the system call is spread over many messages, small enough to stay in the L2 cache.
+# One send, large enough that the system call is spread over many messages.
 BATCH_BYTES: Final = 262144
 RECEIVE_BYTES: Final = 65536
 
@@ -208,9 +208,8 @@ class Publisher(AgentConnection):
         self.published += credit
         if self._window > 0:
             self._batches.append((self.published, now_ns))
-        message = self._frames.stamped(now_ns)
         self.latest_ns = now_ns
-        self.send(message if credit == 1 else message * int(credit))
+        self.send_repeated(self._frames.stamped(now_ns), credit)
         return True
 
     def on_readable(self) -> None:

@@ -1,0 +1,28 @@
+"""The table's medians, ranges and ratios: above 1 is always in favour of the first broker."""
+
+from bench.measure import Result
+from bench.table import markdown_table
+
+
+def result(workload: str, broker: str, value: float, unit: str, cpu: float | None = None) -> Result:
+    return Result(workload, broker, 1, value, unit, cpu_us_per_message=cpu)
+
+
+def cells(table: str, row: int) -> list[str]:
+    return [cell.strip() for cell in table.splitlines()[2 + row].strip("|").split("|")]
+
+
+def test_rates_and_times_are_compared_the_right_way_round() -> None:
+    results = [result("flow", "warren", rate, "msg/s", 2.0) for rate in (300.0, 100.0, 200.0)]
+    results += [result("flow", "RabbitMQ", 100.0, "msg/s", 8.0)]
+    results += [result("latency", "warren", 0.5, "ms"), result("latency", "RabbitMQ", 1.0, "ms")]
+    table = markdown_table(["flow", "latency"], results, ["warren", "RabbitMQ"], {})
+    assert cells(table, 0) == [
+        "flow", "200 msg/s (100-300)", "2.00", "-", "100 msg/s", "8.00", "-", "2.00", "4.00",
+    ]  # fmt: skip
+    assert cells(table, 1) == ["latency", "0.50 ms", "-", "-", "1.00 ms", "-", "-", "2.00", "-"]
+
+
+def test_a_failure_is_shown_in_its_row() -> None:
+    table = markdown_table(["lazy"], [], ["warren"], {("lazy", "warren"): "failed"})
+    assert cells(table, 0) == ["lazy", "failed", "-", "-"]

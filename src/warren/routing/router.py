@@ -228,6 +228,8 @@ class Router:
                 assert binding.source is exchange and binding in binding.destination.incoming
                 assert identity == binding_identity(binding.destination, binding.key, binding.arguments)
                 self._check_known(binding.destination)
+            to_exchanges = [identity for identity in exchange.outgoing if not identity[0]]
+            assert exchange.exchange_binding_count == len(to_exchanges)
             self._check_incoming(exchange)
         for name, queue in self.queues.items():
             assert queue.name == name and queue.is_queue

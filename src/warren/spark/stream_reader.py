@@ -105,29 +105,19 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802 - Spark's name
         """Ack below `start`, reserve from there on; `start` itself when nothing came within the long poll."""
-        options = self._options
-        is_unlimited = isinstance(limit, ReadAllAvailable)
-        max_messages = limit.max_rows if isinstance(limit, ReadMaxRows) else options.max_messages
-        wait_ms = options.long_poll_ms if self._target is None else 0
-        deadline = time.monotonic() + options.retry_timeout_ms / 1000
-        while True:
+        position = self._resume(start)
+        try:
+            reserved = self._reserve(position, limit)
+        except AdminRefusedError as error:
+            position = self._resume_after_loss(error, start)
             try:
-                position = self._resume(start)
-                if position.seq_id >= self._until(position.incarnation):
-                    return start
-                reserved = self._request_reserve(
-                    position,
-                    EVERYTHING if is_unlimited else max_messages,
-                    EVERYTHING if is_unlimited else options.max_bytes,
-                    wait_ms,
-                )
-            except AdminRefusedError as error:
-                self._recover_from(error, deadline)
-                continue
-            self._tail = StreamPosition(position.incarnation, reserved.tail)
-            if reserved.end == position.seq_id:
-                return start
-            return self._offsets.encode(StreamPosition(position.incarnation, reserved.end))
+                reserved = self._reserve(position, limit)
+            except AdminRefusedError as another:
+                raise _final(another) from None
+        self._tail = StreamPosition(position.incarnation, reserved.tail)
+        if reserved.end == position.seq_id:
+            return start
+        return self._offsets.encode(StreamPosition(position.incarnation, reserved.end))
 
     def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802 - Spark's name
         """The end of the queue at the last look, for the query's progress."""
@@ -251,9 +241,14 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # A queue declared anew during the run was not there when the run began.
         return self._target.seq_id if self._target.incarnation == incarnation else 0
 
-    def _request_reserve(
-        self, position: StreamPosition, max_messages: int, max_bytes: int, wait_ms: int
-    ) -> Reserved:
+    def _reserve(self, position: StreamPosition, limit: ReadLimit) -> Reserved:
+        options = self._options
+        max_messages = limit.max_rows if isinstance(limit, ReadMaxRows) else options.max_messages
+        max_bytes = options.max_bytes
+        if isinstance(limit, ReadAllAvailable):
+            # Trigger.Once: everything, whatever the options say.
+            max_messages = max_bytes = EVERYTHING
+        wait_ms = options.long_poll_ms if self._target is None else 0
         request = Reserve(
             group=self._group_name,
             epoch=self._group().epoch,
@@ -266,20 +261,26 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         return self._link().request(request, Reserved, wait_ms / 1000)
 
-    def _recover_from(self, error: AdminRefusedError, deadline: float) -> None:
-        """After lost data that may be lost: open the group anew, waiting for a queue that is not there yet."""
-        if error.code != DATA_LOSS or self._options.fail_on_data_loss or time.monotonic() > deadline:
+    def _resume_after_loss(self, error: AdminRefusedError, start: OffsetJson) -> StreamPosition:
+        """Lost data that may be lost: open the group anew, waiting for a queue that is not there yet."""
+        if error.code != DATA_LOSS or self._options.fail_on_data_loss:
             raise _final(error) from None
-        _log.warning("%s (failOnDataLoss is false: the stream goes on)", error.text)
+        self._lose(error.text)
+        deadline = time.monotonic() + self._options.retry_timeout_ms / 1000
         request = OpenGroup(self._group_name, self._options.queue.encode(), may_rebind=True)
         while True:
             try:
-                self._opened = self._link().request(request, GroupOpened)
-                return
-            except AdminRefusedError as reopen_error:
-                if reopen_error.code != NOT_FOUND or time.monotonic() > deadline:
-                    raise _final(reopen_error) from None
+                group = self._link().request(request, GroupOpened)
+                break
+            except AdminRefusedError as refusal:
+                if refusal.code != NOT_FOUND or time.monotonic() > deadline:
+                    raise _final(refusal) from None
             time.sleep(_REOPEN_PAUSE_S)
+        self._opened = group
+        position = self._offsets.decode(start)
+        if position.incarnation == group.incarnation and group.acked <= position.seq_id <= group.reserved:
+            return position
+        return StreamPosition(group.incarnation, group.acked)
 
     def _lose(self, what: str) -> None:
         """Lost data: an error, or a warning when the user said so."""

@@ -1,0 +1,40 @@
+"""Readers of the data source on a node in memory, without sockets and without a JVM."""
+
+import pytest
+
+from tests.support.memory_node import MemoryClient, MemoryNode
+from warren.admin.client import AdminRefusedError, ReplyType
+from warren.admin.protocol import ErrorReply, Request
+from warren.spark.broker_link import SourceError
+
+URI = "amqp://guest:guest@memory/"
+
+
+class MemoryLink:
+    """Stands in for BrokerLink; `node` may be exchanged for the one that follows a crash."""
+
+    def __init__(self, node: MemoryNode) -> None:
+        self.requests: list[Request] = []
+        self.use(node)
+
+    def use(self, node: MemoryNode) -> None:
+        """Talk to this node from here on."""
+        self.node = node
+        self.client = MemoryClient(node)
+
+    def request(self, request: Request, expected: type[ReplyType], wait_s: float = 0.0) -> ReplyType:
+        self.requests.append(request)
+        reply = self.client.ask(request)
+        if isinstance(reply, ErrorReply):
+            raise AdminRefusedError(reply.code, reply.text)
+        if not isinstance(reply, expected):
+            raise SourceError(f"unexpected {reply}")
+        return reply
+
+
+def install(monkeypatch: pytest.MonkeyPatch, node: MemoryNode) -> MemoryLink:
+    """Every reader made from here on talks to `node`."""
+    link = MemoryLink(node)
+    for module in ("stream_reader", "batch_reader"):
+        monkeypatch.setattr(f"warren.spark.{module}.link_to", lambda *arguments: link)
+    return link

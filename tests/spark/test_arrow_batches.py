@@ -1,0 +1,224 @@
+"""Blocks become record batches with exactly the types Spark expects, whatever the messages look like."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from tests.support.blocks import read_block
+from tests.support.memory_node import MemoryDisk, MemoryNode
+from warren.queues.entry import Entry
+from warren.queues.message_block import encode_block
+from warren.spark.arrow_batches import BatchBuilder, Block
+from warren.spark.columns import COLUMNS, check_schema, default_schema
+from warren.spark.options import OptionError
+from warren.store.message import Message, QueueLog
+from warren.wire.field_table import Field, encode_table, fields_from_python
+from warren.wire.properties import Properties
+
+QUEUE = MemoryNode(MemoryDisk()).declare(b"q")
+NOW_MS = 1_700_000_000_123
+
+
+def entry(
+    seq: int = 1,
+    body: bytes = b"",
+    properties: bytes = b"\x00\x00",
+    exchange: bytes = b"",
+    routing_key: bytes = b"",
+    expiry_ms: int = 0,
+    redelivered: bool = False,
+    persistent: bool = False,
+) -> Entry:
+    address = bytes([len(exchange)]) + exchange + bytes([len(routing_key)]) + routing_key
+    made = Entry(Message(address, properties, body, persistent, NOW_MS), QueueLog(1), seq, expiry_ms, QUEUE)
+    made.redelivered = redelivered
+    return made
+
+
+def build(entries: list[Entry], columns: StructType | None = None) -> pa.RecordBatch:
+    schema = default_schema(True, True) if columns is None else columns
+    builder = BatchBuilder(to_arrow_schema(schema, timezone="UTC"), "/", "q")
+    return builder.build(memoryview(encode_block(entries, builder.needs_bodies)))
+
+
+entries_of_any_kind = st.lists(
+    st.builds(
+        entry,
+        seq=st.integers(0, 2**62),
+        body=st.binary(max_size=50),
+        properties=st.one_of(
+            st.binary(max_size=20),
+            st.builds(
+                lambda message_id, priority: Properties(message_id=message_id, priority=priority).encode(),
+                st.binary(max_size=10),
+                st.integers(0, 255),
+            ),
+        ),
+        exchange=st.binary(max_size=255),
+        routing_key=st.binary(max_size=255),
+        expiry_ms=st.integers(0, 2**50),
+        redelivered=st.booleans(),
+        persistent=st.booleans(),
+    ),
+    max_size=20,
+)
+
+
+@given(entries=entries_of_any_kind, with_bodies=st.booleans())
+def test_block_round_trip(entries: list[Entry], with_bodies: bool) -> None:
+    """Two readers, one that knows only the format's description, see what was encoded."""
+    block = encode_block(entries, with_bodies)
+    messages = read_block(block)
+    decoded = Block(memoryview(block))
+    assert decoded.count == len(entries) == len(messages)
+    for index, (made, message) in enumerate(zip(entries, messages, strict=True)):
+        content = made.message
+        assert (message.seq, message.enqueued_ms, message.expires_ms) == (made.seq, NOW_MS, made.expiry_ms)
+        assert (message.redelivered, message.persistent) == (made.redelivered, content.persistent)
+        assert (message.exchange, message.routing_key) == (content.exchange(), content.routing_key())
+        assert (message.properties, message.size) == (content.properties, len(content.body))
+        assert message.body == (content.body if with_bodies else None)
+        assert decoded.seqs[index] == made.seq
+    assert decoded.properties.parts() == [made.message.properties for made in entries]
+
+
+@given(entries=entries_of_any_kind)
+def test_any_messages_make_a_batch_of_exactly_the_schema(entries: list[Entry]) -> None:
+    """Names that are not UTF-8 and properties that do not decode included."""
+    batch = build(entries)
+    assert batch.schema == to_arrow_schema(default_schema(True, True), timezone="UTC")
+    batch.validate(full=True)
+    assert batch.column("body").to_pylist() == [made.message.body for made in entries]
+    assert batch.column("seq").to_pylist() == [made.seq for made in entries]
+    expected = [made.message.routing_key().decode("utf-8", "replace") for made in entries]
+    assert batch.column("routing_key").to_pylist() == expected
+
+
+@given(data=st.binary(max_size=100), entries=entries_of_any_kind, cut=st.integers(1, 200))
+def test_what_is_not_a_block_is_refused(data: bytes, entries: list[Entry], cut: int) -> None:
+    """Cut short, of another version, or anything else."""
+    block = encode_block(entries, True)
+    for damaged in (data, block[:-cut], b"WMB2" + block[4:], block + b"x"):
+        with pytest.raises(ValueError, match="block"):
+            Block(memoryview(damaged))
+
+
+def test_every_column_of_a_message_with_everything() -> None:
+    """One row, all properties."""
+    headers = fields_from_python(
+        {
+            "text": "é",
+            "number": -5,
+            "long": 2**40,
+            "float": 1.5,
+            "flag": True,
+            "nothing": None,
+            "money": Decimal("1.25"),
+            "when": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+            "list": [1, "a", {"deep": b"\xff"}],
+        }
+    )
+    raw = encode_table(headers)
+    properties = Properties(
+        content_type=b"text/plain",
+        content_encoding=b"gzip",
+        headers=raw,
+        delivery_mode=2,
+        priority=7,
+        correlation_id=b"c",
+        reply_to=b"r",
+        expiration=b"60000",
+        message_id=b"m",
+        timestamp=1_700_000_000,
+        type=b"t",
+        user_id=b"u",
+        app_id=b"a",
+    )
+    made = entry(5, b"body", properties.encode(), b"x", b"k", NOW_MS + 60_000, True, True)
+    (row,) = build([made]).to_pylist()
+    assert list(row) == list(COLUMNS)
+    assert row == {
+        "vhost": "/",
+        "queue": "q",
+        "seq": 5,
+        "exchange": "x",
+        "routing_key": "k",
+        "enqueued_at": datetime.fromtimestamp(NOW_MS / 1000, UTC),
+        "expires_at": datetime.fromtimestamp(NOW_MS / 1000 + 60, UTC),
+        "redelivered": True,
+        "persistent": True,
+        "priority": 7,
+        "size": 4,
+        "message_id": "m",
+        "correlation_id": "c",
+        "reply_to": "r",
+        "type": "t",
+        "user_id": "u",
+        "app_id": "a",
+        "content_type": "text/plain",
+        "content_encoding": "gzip",
+        "timestamp": datetime.fromtimestamp(1_700_000_000, UTC),
+        "headers": [
+            ("text", '"é"'),
+            ("number", "-5"),
+            ("long", "1099511627776"),
+            ("float", "1.5"),
+            ("flag", "true"),
+            ("nothing", "null"),
+            ("money", '"1.25"'),
+            ("when", '"2026-01-02T03:04:05+00:00"'),
+            ("list", '[1,"a",{"deep":"\ufffd"}]'),
+        ],
+        "headers_raw": raw,
+        "body": b"body",
+    }
+
+
+def test_a_message_without_properties_has_nulls() -> None:
+    """Absent is null, not empty; so is what does not decode."""
+    plain, broken = build([entry(1), entry(2, properties=b"\xff\xff")]).to_pylist()
+    for row in (plain, broken):
+        for name in ("priority", "message_id", "timestamp", "headers", "headers_raw", "expires_at"):
+            assert row[name] is None
+
+
+def test_numbers_that_have_no_json_or_no_timestamp() -> None:
+    """Infinities are words, seconds past the year 9999 are null; the exact table is in headers_raw."""
+    raw = encode_table({"inf": Field(ord("d"), float("inf")), "nan": Field(ord("d"), float("nan"))})
+    properties = Properties(headers=raw, timestamp=2**63).encode()
+    (row,) = build([entry(properties=properties)]).to_pylist()
+    assert row["headers"] == [("inf", '"inf"'), ("nan", '"nan"')]
+    assert row["timestamp"] is None
+    assert row["headers_raw"] == raw
+
+
+def test_projection_gives_the_columns_asked_for_in_that_order() -> None:
+    """And leaves bodies in the broker when nobody asked."""
+    schema = StructType([default_schema(True, True)[name] for name in ("size", "seq")])
+    batch = build([entry(3, b"abc")], schema)
+    assert batch.to_pydict() == {"size": [3], "seq": [3]}
+    assert not BatchBuilder(to_arrow_schema(schema, timezone="UTC"), "/", "q").needs_bodies
+
+
+def test_default_schema_leaves_out_what_the_options_say() -> None:
+    """Body, headers, or neither."""
+    assert "body" not in default_schema(False, True).names
+    assert not {"headers", "headers_raw"} & set(default_schema(True, False).names)
+
+
+def test_schema_with_unknown_or_mistyped_columns_is_refused() -> None:
+    """Before anything is read."""
+    with pytest.raises(OptionError, match="unknown column 'offset'"):
+        check_schema(StructType().add("offset", "long"))
+    with pytest.raises(OptionError, match="column 'seq' is bigint, not string"):
+        check_schema(StructType().add("seq", "string"))
+    check_schema(StructType().add("seq", "long", False))

@@ -1,0 +1,379 @@
+"""The stream reader, driven by hand in the order in which Spark calls it."""
+
+import itertools
+import json
+import pickle
+from collections.abc import Callable
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from tests.spark.links import URI, MemoryLink, install
+from tests.support.memory_node import MemoryDisk, MemoryNode
+from warren.spark.broker_link import SourceError
+from warren.spark.offsets import OffsetJson
+from warren.spark.options import OptionError
+from warren.spark.source import WarrenDataSource
+from warren.spark.stream_reader import WarrenStreamReader
+
+Make = Callable[..., WarrenStreamReader]
+
+
+@pytest.fixture
+def node() -> MemoryNode:
+    node = MemoryNode(MemoryDisk())
+    node.declare(b"q")
+    return node
+
+
+@pytest.fixture
+def link(node: MemoryNode, monkeypatch: pytest.MonkeyPatch) -> MemoryLink:
+    return install(monkeypatch, node)
+
+
+@pytest.fixture
+def make(link: MemoryLink) -> Make:
+    """A reader, as in a new driver process."""
+
+    def make_reader(**options: str) -> WarrenStreamReader:
+        given = {"uri": URI, "queue": "q", "group": "g", "longPollMs": "0", "retryTimeoutMs": "0"}
+        source = WarrenDataSource(options=given | options)
+        return source.streamReader(schema=source.schema())
+
+    return make_reader
+
+
+def fill(node: MemoryNode, count: int, first: int = 0) -> None:
+    for number in range(first, first + count):
+        node.publish(b"q", b"m%d" % number, number % 2 == 0)
+
+
+def latest(reader: WarrenStreamReader, start: OffsetJson, max_rows: int = 1000) -> OffsetJson:
+    return through_json(reader.latestOffset(start, ReadMaxRows(max_rows)))
+
+
+def through_json(offset: OffsetJson) -> OffsetJson:
+    """As the JVM gives it back."""
+    return json.loads(json.dumps(offset))
+
+
+def rows(reader: WarrenStreamReader, start: OffsetJson, end: OffsetJson) -> list[bytes]:
+    """The bodies of a batch, each partition read by a pickled copy, as a worker does."""
+    bodies = []
+    for partition in reader.partitions(start, end):
+        worker = pickle.loads(pickle.dumps(reader))
+        for batch in worker.read(pickle.loads(pickle.dumps(partition))):
+            bodies += batch.column("body").to_pylist()
+    return bodies
+
+
+def numbered(first: int, last: int) -> list[bytes]:
+    return [b"m%d" % number for number in range(first, last)]
+
+
+def test_a_stream_from_first_batch_to_an_empty_queue(node: MemoryNode, make: Make) -> None:
+    """Batches follow each other without a gap; asking for the next acks the one before."""
+    fill(node, 10)
+    reader = make()
+    assert isinstance(reader.getDefaultReadLimit(), ReadMaxRows)
+    assert reader.reportLatestOffset() is None
+    first = reader.initialOffset()
+    second = latest(reader, first, 6)
+    assert rows(reader, first, second) == numbered(0, 6)
+    third = latest(reader, second, 6)
+    reader.commit(second)
+    assert rows(reader, second, third) == numbered(6, 10)
+    queue = node.vhost.queues[b"q"]
+    assert queue.unacked_count == 4
+    assert latest(reader, third) == third
+    assert queue.unacked_count == 0
+    assert reader.reportLatestOffset() == third
+    assert rows(reader, third, third) == []
+
+
+def test_offset_without_news_is_the_same_text(node: MemoryNode, make: Make) -> None:
+    """Else Spark would run empty batches for ever."""
+    fill(node, 3)
+    reader = make()
+    end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(10))
+    assert json.dumps(reader.latestOffset(through_json(end), ReadMaxRows(10))) == json.dumps(end)
+
+
+def test_initial_offset_is_the_same_after_a_crash_in_batch_0(node: MemoryNode, make: Make) -> None:
+    """Also when messages came and the first process asked twice: Spark stores only the end of a batch."""
+    fill(node, 5)
+    reader = make()
+    initial = reader.initialOffset()
+    assert reader.initialOffset() == initial
+    end = latest(reader, initial, 3)
+    fill(node, 5, 5)
+    again = make()
+    assert again.initialOffset() == initial
+    assert rows(again, initial, end) == numbered(0, 3)
+
+
+def test_initial_offset_latest_stays_where_it_was_at_creation(node: MemoryNode, make: Make) -> None:
+    """Not "latest now" at every start."""
+    fill(node, 5)
+    initial = make(startingOffsets="latest").initialOffset()
+    fill(node, 2, 5)
+    again = make(startingOffsets="latest")
+    assert again.initialOffset() == initial
+    assert rows(again, initial, latest(again, initial)) == numbered(5, 7)
+
+
+def test_planned_batch_is_read_again_after_driver_and_broker_crash(
+    node: MemoryNode, link: MemoryLink, make: Make
+) -> None:
+    """partitions() comes first in the new process, and needs nothing before it."""
+    fill(node, 10)
+    reader = make()
+    initial = reader.initialOffset()
+    end = latest(reader, initial, 4)
+    next_end = latest(reader, end, 4)
+    expected = rows(reader, end, next_end)
+    link.use(node.crash())
+    # The same process goes on with its epoch; a new one takes over.
+    assert rows(reader, end, next_end) == expected == numbered(4, 8)
+    again = make()
+    assert rows(again, end, next_end) == expected
+    assert rows(again, end, next_end) == expected
+
+
+def test_partitions_are_the_same_slices_whenever_asked(
+    node: MemoryNode, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sinks may remember (batch id, partition id)."""
+    monkeypatch.setattr("warren.spark.stream_reader.SLICE_MESSAGES", 4)
+    fill(node, 10)
+    reader = make()
+    initial = reader.initialOffset()
+    end = latest(reader, initial)
+    parts = [(part.start, part.end) for part in reader.partitions(initial, end)]
+    assert parts == [(0, 4), (4, 8), (8, 11)]
+    again = make()
+    assert [(part.start, part.end) for part in again.partitions(initial, end)] == parts
+    assert rows(again, initial, end) == numbered(0, 10)
+
+
+def test_available_now_stops_at_what_was_there(node: MemoryNode, make: Make) -> None:
+    """What comes during the run is for the next one; what was acked is gone, to the last batch."""
+    fill(node, 5)
+    reader = make()
+    reader.prepareForTriggerAvailableNow()
+    fill(node, 5, 5)
+    offset = reader.initialOffset()
+    batches = []
+    while (end := latest(reader, offset, 2)) != offset:
+        batches.append(rows(reader, offset, end))
+        offset = end
+    assert list(itertools.chain(*batches)) == numbered(0, 5)
+    assert [len(batch) for batch in batches] == [2, 2, 1]
+    assert node.vhost.queues[b"q"].unacked_count == 0
+    again = make()
+    again.prepareForTriggerAvailableNow()
+    assert rows(again, offset, latest(again, offset)) == numbered(5, 10)
+
+
+def test_read_all_available_ignores_the_limits(node: MemoryNode, make: Make) -> None:
+    """Trigger.Once asks for everything, whatever the options say."""
+    fill(node, 20)
+    reader = make(maxMessagesPerTrigger="3", maxBytesPerTrigger="1")
+    initial = reader.initialOffset()
+    end = through_json(reader.latestOffset(initial, ReadAllAvailable()))
+    assert len(rows(reader, initial, end)) == 20
+
+
+def test_bytes_limit_a_batch(node: MemoryNode, make: Make) -> None:
+    """maxBytesPerTrigger holds beside the limit in rows."""
+    for _ in range(10):
+        node.publish(b"q", bytes(1000))
+    reader = make(maxBytesPerTrigger="3500")
+    initial = reader.initialOffset()
+    assert len(rows(reader, initial, latest(reader, initial))) == 3
+
+
+def test_second_query_with_the_same_group_ends_the_first(node: MemoryNode, make: Make) -> None:
+    """The message says who took over and how to have two."""
+    fill(node, 4)
+    first = make()
+    initial = first.initialOffset()
+    end = latest(first, initial, 2)
+    partitions = first.partitions(initial, end)
+    make().initialOffset()
+    with pytest.raises(SourceError, match="taken over by"):
+        latest(first, end)
+    with pytest.raises(SourceError, match="taken over by"):
+        list(first.read(partitions[0]))
+    with pytest.raises(SourceError, match="taken over by"):
+        first.commit(end)
+    assert node.vhost.queues[b"q"].unacked_count == 2
+
+
+def test_unknown_and_transient_queues_are_said_so(node: MemoryNode, make: Make) -> None:
+    """At the first call, in one line."""
+    node.declare(b"transient", durable=False)
+    with pytest.raises(SourceError, match="no queue 'nope' in vhost '/'"):
+        make(queue="nope").initialOffset()
+    with pytest.raises(SourceError, match="not durable"):
+        make(queue="transient").initialOffset()
+
+
+def test_queue_declared_anew_is_data_loss(node: MemoryNode, make: Make) -> None:
+    """In the running query and at its restart."""
+    fill(node, 4)
+    reader = make()
+    initial = reader.initialOffset()
+    end = latest(reader, initial, 2)
+    node.delete(b"q")
+    node.declare(b"q")
+    fill(node, 3, 100)
+    for broken in (reader, make()):
+        with pytest.raises(SourceError, match=r"data loss.*failOnDataLoss=false"):
+            latest(broken, end)
+        with pytest.raises(SourceError, match="data loss"):
+            broken.partitions(initial, end)
+
+
+def test_queue_declared_anew_goes_on_when_loss_is_accepted(node: MemoryNode, make: Make) -> None:
+    """From the new queue's beginning; a batch of the old one is empty; the batch across is read again alike."""
+    fill(node, 4)
+    reader = make(failOnDataLoss="false")
+    initial = reader.initialOffset()
+    end = latest(reader, initial, 2)
+    node.delete(b"q")
+    node.declare(b"q")
+    fill(node, 3, 100)
+    next_end = latest(reader, end)
+    assert rows(reader, end, next_end) == numbered(100, 103)
+    assert rows(reader, initial, end) == []
+    again = make(failOnDataLoss="false")
+    assert rows(again, end, next_end) == numbered(100, 103)
+    assert latest(again, next_end) == next_end
+
+
+def test_available_now_ends_on_a_queue_declared_anew(node: MemoryNode, make: Make) -> None:
+    """Before the run its messages are the run's, during the run they are not."""
+    fill(node, 4)
+    reader = make(failOnDataLoss="false")
+    end = latest(reader, reader.initialOffset(), 2)
+    node.delete(b"q")
+    node.declare(b"q")
+    fill(node, 2, 100)
+    reader = make(failOnDataLoss="false")
+    reader.prepareForTriggerAvailableNow()
+    new_end = latest(reader, end)
+    assert rows(reader, end, new_end) == numbered(100, 102)
+    node.delete(b"q")
+    node.declare(b"q")
+    fill(node, 2, 200)
+    assert latest(reader, new_end) == new_end
+
+
+def test_checkpoint_that_is_an_old_copy_is_data_loss(node: MemoryNode, make: Make) -> None:
+    """Below acked the messages are gone; accepted, the stream goes on from what is there."""
+    fill(node, 6)
+    reader = make()
+    initial = reader.initialOffset()
+    end = latest(reader, initial, 3)
+    latest(reader, end)
+    with pytest.raises(SourceError, match="old copy"):
+        latest(make(), initial)
+    with pytest.raises(SourceError, match="old copy"):
+        make().partitions(initial, end)
+    lenient = make(failOnDataLoss="false")
+    assert rows(lenient, initial, latest(lenient, initial)) == numbered(3, 6)
+
+
+def test_data_directory_that_is_an_old_copy_is_data_loss(
+    node: MemoryNode, link: MemoryLink, make: Make
+) -> None:
+    """A position that was never reserved here is not made up."""
+    fill(node, 6)
+    reader = make()
+    end = latest(reader, reader.initialOffset(), 3)
+    fresh = MemoryNode(MemoryDisk())
+    fresh.declare(b"q")
+    link.use(fresh)
+    with pytest.raises(SourceError, match="old copy"):
+        latest(make(), end)
+    fill(fresh, 2, 100)
+    lenient = make(failOnDataLoss="false")
+    again = latest(lenient, end)
+    assert latest(lenient, again) == again
+    assert fresh.vhost.queues[b"q"].unacked_count == 0
+
+
+def test_range_that_runs_backwards_is_refused(node: MemoryNode, make: Make) -> None:
+    """Spark may plan one when a source went backwards."""
+    fill(node, 6)
+    reader = make()
+    initial = reader.initialOffset()
+    end = latest(reader, initial)
+    with pytest.raises(SourceError, match="backwards"):
+        reader.partitions(end, initial)
+
+
+def test_foreign_checkpoint_is_refused(make: Make) -> None:
+    """The options name another group than the checkpoint."""
+    other = make(group="other").initialOffset()
+    for call in (
+        lambda: make().latestOffset(other, ReadMaxRows(1)),
+        lambda: make().partitions(other, other),
+        lambda: make().commit(other),
+    ):
+        with pytest.raises(SourceError, match="reader group 'other'"):
+            call()
+
+
+def test_constructor_does_nothing(link: MemoryLink, make: Make) -> None:
+    """Spark makes a second reader in another process, only to pickle it."""
+    opened = len(link.requests)
+    reader = make()
+    pickle.dumps(reader)
+    assert len(link.requests) == opened
+
+
+def test_group_is_required_and_filters_are_not_offered(make: Make) -> None:
+    """pushFilters gives wrong rows on PySpark 4.3: nobody shall add it."""
+    source = WarrenDataSource(options={"uri": URI, "queue": "q"})
+    with pytest.raises(OptionError, match="'group' is missing"):
+        source.streamReader(schema=source.schema())
+    batch = source.reader(schema=source.schema())
+    assert type(batch).pushFilters.__qualname__.startswith("DataSourceReader.")
+
+
+def test_large_message_is_refused_by_name_unless_bodies_are_left_out(
+    node: MemoryNode, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Better than a JVM that runs out of memory in the middle of a write."""
+    monkeypatch.setattr("warren.spark.fetching.BODY_BYTES_MAX", 1000)
+    node.publish(b"q", bytes(2000))
+    reader = make()
+    initial = reader.initialOffset()
+    end = latest(reader, initial)
+    with pytest.raises(SourceError, match="too large for Spark"):
+        rows(reader, initial, end)
+    without = make(includeBody="false")
+    (partition,) = without.partitions(initial, end)
+    (batch,) = without.read(partition)
+    assert batch.column("size").to_pylist() == [2000]
+
+
+def test_record_batches_are_bounded_in_bytes(
+    node: MemoryNode, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One huge batch can hang a JVM."""
+    monkeypatch.setattr("warren.spark.stream_reader.FETCH_BYTES", 10_000)
+    for _ in range(40):
+        node.publish(b"q", bytes(1000))
+    reader = make()
+    initial = reader.initialOffset()
+    end = latest(reader, initial)
+    (partition,) = reader.partitions(initial, end)
+    batches = list(reader.read(partition))
+    assert sum(batch.num_rows for batch in batches) == 40
+    assert max(batch.nbytes for batch in batches) < 12_000

@@ -16,8 +16,8 @@ def tick(progress: Progress, seconds: float, **counters: int) -> None:
     progress.update([snapshot, Snapshot()], int(seconds * SECOND))
 
 
-def started(**options: object) -> Progress:
-    progress = Progress(PerfOptions(**options))  # type: ignore[arg-type]
+def started(options: PerfOptions) -> Progress:
+    progress = Progress(options)
     progress.start(0)
     return progress
 
@@ -27,7 +27,7 @@ def is_over(progress: Progress) -> bool:
 
 
 def test_time_ends_producers_then_the_run() -> None:
-    progress = started(time=5.0)
+    progress = started(PerfOptions(time=5.0))
     tick(progress, 4.9, publishers_open=1, consumers_open=1, published=10)
     assert progress.producers_ended_ns == 0
     tick(progress, 5.0, publishers_open=1, consumers_open=1, published=20)
@@ -39,7 +39,7 @@ def test_time_ends_producers_then_the_run() -> None:
 
 
 def test_drain_waits_for_what_was_routed() -> None:
-    progress = started(time=5.0, drain=10.0)
+    progress = started(PerfOptions(time=5.0, drain=10.0))
     tick(progress, 5.0, publishers_open=1, consumers_open=1)
     tick(progress, 5.1, consumers_open=1, published=20, returned=3, nacked=2, received=14)
     assert not is_over(progress)
@@ -49,7 +49,7 @@ def test_drain_waits_for_what_was_routed() -> None:
 
 
 def test_drain_ends_at_its_time() -> None:
-    progress = started(time=5.0, drain=10.0)
+    progress = started(PerfOptions(time=5.0, drain=10.0))
     tick(progress, 5.0, publishers_open=1, consumers_open=1)
     tick(progress, 14.9, consumers_open=1, published=20)
     assert not is_over(progress)
@@ -58,7 +58,7 @@ def test_drain_ends_at_its_time() -> None:
 
 
 def test_confirms_owed_are_waited_for() -> None:
-    progress = started(time=5.0, consumers=0)
+    progress = started(PerfOptions(time=5.0, consumers=0))
     tick(progress, 5.0, publishers_open=1, unsettled=5)
     tick(progress, 5.1, unsettled=1)
     assert not is_over(progress)
@@ -67,7 +67,7 @@ def test_confirms_owed_are_waited_for() -> None:
 
 
 def test_producers_limits_end_a_run_without_time() -> None:
-    progress = started(pmessages=20)
+    progress = started(PerfOptions(pmessages=20))
     tick(progress, 1.0, publishers_open=1, consumers_open=1)
     assert progress.producers_ended_ns == 0
     tick(progress, 2.0, consumers_open=1, published=20, received=19)
@@ -78,7 +78,7 @@ def test_producers_limits_end_a_run_without_time() -> None:
 
 
 def test_consumers_limits_end_a_run_of_unlimited_producers() -> None:
-    progress = started(cmessages=20)
+    progress = started(PerfOptions(cmessages=20))
     tick(progress, 2.0, publishers_open=1, published=40, received=20)
     assert progress.producers_ended_ns > 0
     tick(progress, 2.1, published=40, received=20)
@@ -89,13 +89,13 @@ def test_consumers_limits_end_a_run_of_unlimited_producers() -> None:
     ("open_consumers", "seconds", "expected"), [(1, 4.0, False), (0, 4.0, True), (1, 5.0, True)]
 )
 def test_consumers_alone(open_consumers: int, seconds: float, expected: bool) -> None:
-    progress = started(producers=0, cmessages=20, time=5.0)
+    progress = started(PerfOptions(producers=0, cmessages=20, time=5.0))
     tick(progress, seconds, consumers_open=open_consumers)
     assert is_over(progress) == expected
 
 
 def test_intervals_are_differences() -> None:
-    progress = started(interval=1.0)
+    progress = started(PerfOptions(interval=1.0))
     rates = []
     for number, published in enumerate([10, 30, 30], start=1):
         snapshot = Snapshot()

@@ -191,8 +191,16 @@ class Connection:
         size = frames.end - frames.start
         octets = octets_text(frames.data[frames.start : min(frames.end, frames.start + 16)])
         text = f"type {kind}, {'all' if size <= 16 else 'first 16'} octets = {octets}"
-        is_known = kind == FRAME_BODY or (kind == FRAME_HEADER and size >= 12) or (kind == FRAME_METHOD and size >= 4)
-        if is_known or (kind == FRAME_HEARTBEAT and size == 0) or (frames.channel != 0 and self.state != RUNNING):
+        is_known = (
+            kind == FRAME_BODY
+            or (kind == FRAME_HEADER and size >= 12)
+            or (kind == FRAME_METHOD and size >= 4)
+        )
+        if (
+            is_known
+            or (kind == FRAME_HEARTBEAT and size == 0)
+            or (frames.channel != 0 and self.state != RUNNING)
+        ):
             return ConnectionException(UNEXPECTED_FRAME, text)
         return ConnectionException(FRAME_ERROR, f"{text}: unknown_frame")
 

@@ -28,10 +28,10 @@ from warren.routing.equivalence import (
     check_name_argument,
 )
 from warren.routing.exchange import ALTERNATE_EXCHANGE, Exchange
+from warren.routing.exchange_types import check_exchange_type
 from warren.routing.router import RemovedBindings
 from warren.wire.errors import (
     ACCESS_REFUSED,
-    COMMAND_INVALID,
     NOT_FOUND,
     PRECONDITION_FAILED,
     RESOURCE_ERROR,
@@ -61,8 +61,6 @@ from warren.wire.methods import (
     QueueUnbind,
     QueueUnbindOk,
 )
-
-_EXCHANGE_TYPES = (b"direct", b"fanout", b"topic", b"headers")
 
 
 def reply_when_durable(channel: Channel, changes: list[Change], reply: Method | None) -> None:
@@ -101,9 +99,7 @@ def exchange_declare(channel: Channel, method: ExchangeDeclare) -> None:
         _exchange(channel, name)
         reply_when_durable(channel, [], reply)
         return
-    if method.type not in _EXCHANGE_TYPES:
-        shown = method.type.decode("utf-8", "replace")
-        raise ConnectionException(COMMAND_INVALID, f"unknown exchange type '{shown}'", 40, 10)
+    check_exchange_type(method.type)
     _refuse_default(name)
     exchange = vhost.router.exchanges.get(name)
     if exchange is not None:
@@ -360,6 +356,8 @@ def _unbind(
 ) -> None:
     vhost = channel.vhost
     changes: list[Change] = []
+    if source is not None:
+        source.check_binding(arguments)
     if source is not None and destination is not None:
         removed = vhost.router.unbind(source, destination, key, arguments)
         if removed is not None:

@@ -16,7 +16,7 @@ def check_exchange_type(type: bytes) -> None:
     """ConnectionException 503 if there is no such type."""
     if type not in EXCHANGE_TYPES:
         shown = type.decode("utf-8", "replace")
-        raise ConnectionException(COMMAND_INVALID, f"unknown exchange type '{shown}'")
+        raise ConnectionException(COMMAND_INVALID, f"unknown exchange type '{shown}'", 40, 10)
 
 
 def make_exchange(

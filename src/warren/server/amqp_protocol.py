@@ -209,4 +209,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _text(address: object) -> str:
+    # IPv4 clients of a listener for both come as mapped addresses.
+    if isinstance(address, tuple) and len(address) >= 2 and str(address[0]).startswith("::ffff:"):
+        address = (str(address[0])[7:], address[1])
     return f"{address[0]}:{address[1]}" if isinstance(address, tuple) and len(address) >= 2 else "unknown"

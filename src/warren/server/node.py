@@ -98,16 +98,13 @@ class Node:
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 100)
+        listener = _listen(self.config.listen_host, self.config.listen_port)
         self._server = await self.loop.create_server(
-            lambda: ClientProtocol(self),
-            self.config.listen_host or None,
-            self.config.listen_port,
-            backlog=_LISTEN_BACKLOG,
-            reuse_address=True,
+            lambda: ClientProtocol(self), sock=listener, backlog=_LISTEN_BACKLOG
         )
         self.loop.call_later(_EXPIRY_TICK_S, self._tick_expiry)
         self.loop.call_later(_CONNECTION_TICK_S, self._tick_connections)
-        return _address(self._server.sockets)
+        return _address(listener)
 
     def request_stop(self) -> None:
         """SIGTERM: close connections, make everything durable, leave the mark of a clean stop."""
@@ -229,8 +226,20 @@ class Node:
         self.loop.call_later(_CONNECTION_TICK_S, self._tick_connections)
 
 
-def _address(sockets: tuple[socket.socket, ...]) -> str:
-    host, port = sockets[0].getsockname()[:2]
+def _listen(host: str, port: int) -> socket.socket:
+    """A bound socket; an empty host is every address, IPv4 and IPv6, on one port."""
+    if host:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family, backlog=_LISTEN_BACKLOG)
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(
+            ("", port), family=socket.AF_INET6, backlog=_LISTEN_BACKLOG, dualstack_ipv6=True
+        )
+    return socket.create_server(("", port), backlog=_LISTEN_BACKLOG)
+
+
+def _address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

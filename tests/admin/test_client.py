@@ -1,0 +1,167 @@
+"""The blocking client: addresses, refusals, and peers that are no warren node."""
+
+import contextlib
+import pickle
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.broker_process import BrokerProcess
+from warren.admin.client import AdminClient, AdminRefusedError, NodeAddress, NodeUnreachableError
+from warren.admin.protocol import (
+    ACCESS_REFUSED,
+    PROTOCOL_HEADER,
+    DescribeQueue,
+    GroupList,
+    GroupOpened,
+    ListGroups,
+    LoggedIn,
+    OpenGroup,
+    QueueDescription,
+    Reserve,
+    Reserved,
+    encode_frame,
+)
+
+
+@pytest.mark.parametrize(
+    ("uri", "expected"),
+    [
+        ("amqp://", ("localhost", 5672, "guest", "guest", "/")),
+        ("amqp://h", ("h", 5672, "guest", "guest", "/")),
+        ("amqp://h/", ("h", 5672, "guest", "guest", "/")),
+        ("amqp://u:p%40ss@h:1/%2F", ("h", 1, "u", "p@ss", "/")),
+        ("amqp://u@[::1]:1/a%2Fb", ("::1", 1, "u", "guest", "a/b")),
+    ],
+)
+def test_address_is_read_as_other_clients_read_it(uri: str, expected: tuple[object, ...]) -> None:
+    """Percent-encoding, defaults, IPv6."""
+    address = NodeAddress(uri)
+    assert (address.host, address.port, address.user, address.password, address.vhost) == expected
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    broker = BrokerProcess(tmp_path_factory.mktemp("broker"))
+    broker.start()
+    yield broker
+    assert broker.stop() == 0
+
+
+def test_calls_on_a_real_node(broker: BrokerProcess) -> None:
+    """Over a socket: a reply, a refusal that leaves the connection usable, a long poll."""
+    import pika
+
+    with pika.BlockingConnection(pika.URLParameters(broker.uri)) as connection:
+        connection.channel().queue_declare("calls", durable=True)
+        with AdminClient(NodeAddress(broker.uri), "a test") as client:
+            described = client.request(DescribeQueue(b"calls"), QueueDescription)
+            assert (described.ready, described.durable) == (0, True)
+            with pytest.raises(AdminRefusedError, match="no queue 'nope' in vhost '/'"):
+                client.request(DescribeQueue(b"nope"), QueueDescription)
+            group = client.request(OpenGroup("calls", b"calls"), GroupOpened)
+            request = Reserve("calls", group.epoch, group.incarnation, 0, 10, 10, wait_ms=100)
+            assert client.request(request, Reserved, 0.1).end == 0
+            (status,) = client.request(ListGroups(), GroupList).groups
+            assert "(a test)" in status.opener
+
+
+def test_large_reserve_is_committed_without_outside_help(broker: BrokerProcess) -> None:
+    """It takes more than one turn of the node's loop, and nothing else happens there."""
+    import pika
+
+    with pika.BlockingConnection(pika.URLParameters(broker.uri)) as connection:
+        channel = connection.channel()
+        channel.queue_declare("large", durable=True)
+        for _ in range(5000):
+            channel.basic_publish("", "large", b"x")
+        assert channel.queue_declare("large", passive=True).method.message_count == 5000
+        with AdminClient(NodeAddress(broker.uri)) as client:
+            group = client.request(OpenGroup("large", b"large"), GroupOpened)
+            request = Reserve("large", group.epoch, group.incarnation, 0, 1 << 40, 1 << 40)
+            assert client.request(request, Reserved).end == 5001
+
+
+def test_reserve_waits_for_what_a_consumer_has(broker: BrokerProcess) -> None:
+    """The barrier on a real channel: nothing behind an unacked message, everything after it is given back."""
+    import pika
+
+    with pika.BlockingConnection(pika.URLParameters(broker.uri)) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.queue_declare("shared", durable=True)
+        for number in range(3):
+            channel.basic_publish("", "shared", b"%d" % number)
+        method, _, _ = channel.basic_get("shared")
+        with AdminClient(NodeAddress(broker.uri)) as client:
+            group = client.request(OpenGroup("shared", b"shared"), GroupOpened)
+            request = Reserve("shared", group.epoch, group.incarnation, 0, 10, 1000, wait_ms=100)
+            assert client.request(request, Reserved, 0.1).end == 0
+            channel.basic_nack(method.delivery_tag, requeue=True)
+            request = Reserve("shared", group.epoch, group.incarnation, 0, 10, 1000, wait_ms=10_000)
+            assert client.request(request, Reserved, 10).end == 4
+
+
+def test_refused_login_names_no_password(broker: BrokerProcess) -> None:
+    """Wrong password, unknown vhost."""
+    for uri in (
+        f"amqp://guest:geheim@127.0.0.1:{broker.port}",
+        f"amqp://127.0.0.1:{broker.port}/nope",
+    ):
+        with pytest.raises(AdminRefusedError) as caught:
+            AdminClient(NodeAddress(uri))
+        assert caught.value.code == ACCESS_REFUSED
+        assert "geheim" not in str(caught.value)
+
+
+def test_errors_travel_between_processes() -> None:
+    """Workers pickle what they raise."""
+    error = pickle.loads(pickle.dumps(AdminRefusedError("fenced", "taken over")))
+    assert (error.code, str(error)) == ("fenced", "taken over")
+
+
+def answer_with(data: bytes) -> NodeAddress:
+    """A peer that accepts once, answers `data` to whatever is sent, and closes."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        accepted, _ = listener.accept()
+        # The client may be gone before it has read everything.
+        with accepted, listener, contextlib.suppress(ConnectionError):
+            accepted.recv(len(PROTOCOL_HEADER))
+            accepted.sendall(data)
+            accepted.shutdown(socket.SHUT_WR)
+            while accepted.recv(65536):
+                pass
+
+    threading.Thread(target=serve, daemon=True).start()
+    return NodeAddress(f"amqp://127.0.0.1:{listener.getsockname()[1]}")
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"", "closed"),
+        (b"AMQP\x00\x00\x09\x01", "AMQP broker of another kind"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak"),
+        (b"\x00\x00\x00\x02\xff\xff", "does not speak"),
+        (b"\x00\x00\x00\x10\x81", "closed"),
+        (bytes(encode_frame(GroupList([]))), "GroupList, not LoggedIn"),
+        (bytes(encode_frame(LoggedIn("1")))[:-1], "closed"),
+    ],
+)
+def test_peer_that_is_no_node_is_unreachable(data: bytes, text: str) -> None:
+    """One error of one kind, whatever it says."""
+    with pytest.raises(NodeUnreachableError, match=text):
+        AdminClient(answer_with(data))
+
+
+def test_nobody_there_is_unreachable(tmp_path: Path) -> None:
+    """The port is free."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(NodeUnreachableError, match="no connection to"):
+        AdminClient(NodeAddress(f"amqp://127.0.0.1:{port}"))

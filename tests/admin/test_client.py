@@ -130,7 +130,7 @@ def answer_with(data: bytes) -> NodeAddress:
     def serve() -> None:
         accepted, _ = listener.accept()
         # The client may be gone before it has read everything.
-        with accepted, listener, contextlib.suppress(ConnectionError):
+        with accepted, listener, contextlib.suppress(OSError):
             accepted.recv(len(PROTOCOL_HEADER))
             accepted.sendall(data)
             accepted.shutdown(socket.SHUT_WR)

@@ -67,16 +67,19 @@ class JournalReplay:
     def feed_file(self, number: i64, data: bytes) -> None:
         """Replay one file whose header the caller has checked."""
         file = JournalFile(number)
-        file.size_bytes = len(data)
         self.files.append(file)
         position: i64 = FILE_HEADER_BYTES
-        size: i64 = len(data)
+        # Space that was allocated ahead and never written.
+        size: i64 = max(len(data.rstrip(b"\x00")), FILE_HEADER_BYTES)
+        file.size_bytes = size
         while position < size:
             length = record_length(data, position, self._seed)
             if length >= 0:
                 if not self._apply(file, data, position, length):
                     self.damage.append(Damage(number, position, position + length, "malformed record"))
                 position += length
+                # A body of zeros reaches beyond where the zeros seemed to begin.
+                file.size_bytes = max(file.size_bytes, position)
                 continue
             following = self._next_valid(data, position)
             if following < 0:

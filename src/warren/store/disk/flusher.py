@@ -3,8 +3,12 @@
 A batch's metadata changes are committed first (a queue must exist before its messages), then its bytes are written
 and synced, then dead files are deleted. One failing step fails the batch and closes the file; the journal answers by
 starting a new one (W27). The thread holds the interpreter lock only between system calls.
+
+Space is allocated ahead of the writing, since a sync that must also make a new file size durable takes almost twice as
+long (110 against 67 us for 200 bytes on ext4). Nothing depends on it: where a file ends is found by its records (W26).
 """
 
+import contextlib
 import os
 import queue
 import threading
@@ -15,6 +19,8 @@ from typing import Final
 from warren.store.disk.files import journal_path, sync_directory
 from warren.store.journal import Batch, Journal
 
+# Bytes allocated ahead.
+_ALLOCATE_BYTES: Final = 8388608
 # Longest list one writev takes (POSIX guarantees 16, Linux has 1024).
 _IOV_MAX: Final = 1024
 
@@ -34,13 +40,47 @@ class FlushJob:
         self.error: Exception | None = None
 
 
+class _OpenFile:
+    """The journal file being written: its bytes so far, and up to where there is space for it."""
+
+    __slots__ = ("allocated", "descriptor", "written")
+
+    def __init__(self, path: Path) -> None:
+        # Never over an existing file: what is there is somebody's data.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        self.descriptor = os.open(path, flags, 0o640)
+        self.written = 0
+        self.allocated = 0
+
+    def append(self, parts: list[bytes]) -> None:
+        """Write `parts` and make them durable."""
+        size = sum(map(len, parts))
+        if self.written + size > self.allocated:
+            self._allocate(self.written + size + _ALLOCATE_BYTES)
+        _write_all(self.descriptor, parts)
+        self.written += size
+        os.fdatasync(self.descriptor)
+
+    def close(self) -> None:
+        """Give back what was allocated in vain, and close. A failure leaves zeros at the end, which mean nothing."""
+        with contextlib.suppress(OSError):
+            os.ftruncate(self.descriptor, self.written)
+        os.close(self.descriptor)
+
+    def _allocate(self, upto: int) -> None:
+        # Without the space, or on a file system that cannot, writing shows what is possible.
+        with contextlib.suppress(OSError):
+            os.posix_fallocate(self.descriptor, self.allocated, upto - self.allocated)
+        self.allocated = upto
+
+
 class Flusher:
     """Owns the thread and the open journal files. `notify(job)` is called on the thread when a job is finished."""
 
     def __init__(self, notify: Callable[[FlushJob], None]) -> None:
         self._notify = notify
         self._jobs: queue.SimpleQueue[FlushJob | None] = queue.SimpleQueue()
-        self._open_files: dict[Path, int] = {}
+        self._open_files: dict[Path, _OpenFile] = {}
         self._thread = threading.Thread(target=self._run, name="warren-flusher", daemon=True)
         self._thread.start()
 
@@ -71,28 +111,23 @@ class Flusher:
         if batch.changes:
             job.apply_changes(batch.changes)
         if batch.parts:
-            descriptor = self._file_for(job)
-            _write_all(descriptor, batch.parts)
-            os.fdatasync(descriptor)
+            self._file_for(job).append(batch.parts)
             if batch.starts_file:
                 # The new name must survive a power loss as well as its content does (W28).
                 sync_directory(job.directory)
         for number in batch.delete_files:
             journal_path(job.directory, number).unlink(missing_ok=True)
 
-    def _file_for(self, job: FlushJob) -> int:
+    def _file_for(self, job: FlushJob) -> _OpenFile:
         if job.batch.starts_file:
             self._close(job.directory)
-            path = journal_path(job.directory, job.batch.file_number)
-            # Never over an existing file: what is there is somebody's data.
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            self._open_files[job.directory] = os.open(path, flags, 0o640)
+            self._open_files[job.directory] = _OpenFile(journal_path(job.directory, job.batch.file_number))
         return self._open_files[job.directory]
 
     def _close(self, directory: Path) -> None:
-        descriptor = self._open_files.pop(directory, None)
-        if descriptor is not None:
-            os.close(descriptor)
+        file = self._open_files.pop(directory, None)
+        if file is not None:
+            file.close()
 
 
 def _write_all(descriptor: int, parts: list[bytes]) -> None:

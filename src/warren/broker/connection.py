@@ -248,8 +248,6 @@ class Connection:
                 NOT_ALLOWED,
                 f"number of channels opened ({len(self.channels)}) has reached the negotiated channel_max "
                 f"({self._channel_max})",
-                20,
-                10,
             )
         assert self.vhost is not None
         self.channels[number] = Channel(self, number, self.vhost)

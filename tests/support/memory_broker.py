@@ -32,7 +32,8 @@ class MemoryBroker:
         self.links: list[EngineLink] = []
         # While set, commits stay under way: confirms and durable declarations wait.
         self.holds_commits = False
-        self.fails_commits = False
+        # How many commits, from now on, will fail.
+        self.failing_commits = 0
         numbers = itertools.count()
 
         def random_bytes(size: int) -> bytes:
@@ -58,7 +59,9 @@ class MemoryBroker:
         while True:
             if not self.holds_commits:
                 while journal.has_pending():
-                    journal.on_done(journal.seal(), not self.fails_commits)
+                    is_failing = self.failing_commits > 0
+                    self.failing_commits -= is_failing
+                    journal.on_done(journal.seal(), not is_failing)
             dirty = self.broker.take_dirty()
             if not dirty:
                 return

@@ -105,11 +105,21 @@ class GroupCalls:
 
     def ack(self, request: Ack) -> None:
         """Ack: first the journal's acks, then the definition, then the answer."""
-        group = self._expect(request.group, request.epoch, request.incarnation)
-        group.ack(request.end, self._clock.now_ms())
-        if request.end <= group.acked_durable:
-            self._reply(Acked(group.acked))
-            return
+        group = self._vhost.reader_groups.get(request.group.encode())
+
+        def let_go() -> None:
+            try:
+                group.expect(request.epoch, request.incarnation)
+                has_more = group.ack_slice(request.end, self._clock.now_ms())
+            except GroupError as error:
+                self._reply(ErrorReply(error.code, error.text))
+                return
+            if has_more:
+                self._clock.call_soon(let_go)
+            elif request.end <= group.acked_durable:
+                self._reply(Acked(group.acked))
+            else:
+                self.commit_acks(group, on_acks)
 
         def on_definition(ok: bool) -> None:
             self._reply(Acked(group.acked_durable) if ok else _storage_failed("acked"))
@@ -120,7 +130,7 @@ class GroupCalls:
             else:
                 self._reply(_storage_failed("acked"))
 
-        self.commit_acks(group, on_acks)
+        let_go()
 
     def delete(self, request: DeleteGroup) -> None:
         """DeleteGroup: answered when the definition is gone."""
@@ -188,12 +198,9 @@ class ReservePoll:
 
     def start(self) -> None:
         """Ack what is processed, then take what is there. Raises GroupError when the request cannot stand."""
-        request = self._request
-        group = self._group
-        group.expect(request.epoch, request.incarnation)
-        group.ack(request.start, self._clock.now_ms())
-        if request.wait_ms > 0:
-            self._timer = self._clock.call_later(request.wait_ms / 1000, self._on_time_up)
+        wait_ms = self._request.wait_ms
+        if wait_ms > 0:
+            self._timer = self._clock.call_later(wait_ms / 1000, self._on_time_up)
         self._take()
 
     def stop(self) -> None:
@@ -210,6 +217,9 @@ class ReservePoll:
         """One slice of work. A GroupError passes to `start`'s caller, or is answered by `_take_later`."""
         group = self._group
         queue = group.expect(self._request.epoch, self._request.incarnation)
+        if group.ack_slice(self._request.start, self._clock.now_ms()):
+            self._clock.call_soon(self._take_later)
+            return
         may_be_more = group.reserve_slice(self._reservation, self._barrier(queue), self._clock.now_ms())
         if may_be_more:
             self._clock.call_soon(self._take_later)

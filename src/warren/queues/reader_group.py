@@ -37,8 +37,8 @@ DATA_LOSS: Final = "data_loss"
 NOT_FOUND: Final = "not_found"
 PRECONDITION: Final = "precondition"
 
-# Messages taken from the queue in one step of a reserve; bounds how long everything else on the loop waits.
-RESERVE_SLICE: Final = 2048
+# Messages reserved or acked in one step; bounds how long everything else on the loop waits.
+SLICE_MESSAGES: Final = 2048
 # Above every position and count; fits an i64 with room to add to it.
 EVERYTHING: Final = 1 << 62
 
@@ -120,7 +120,7 @@ class ReaderGroup:
         return queue
 
     def reserve_slice(self, reservation: Reservation, barrier: i64, now_ms: i64) -> bool:
-        """Take the next at most RESERVE_SLICE messages into `reservation`; True when there may be more to take.
+        """Take the next at most SLICE_MESSAGES messages into `reservation`; True when there may be more to take.
 
         `barrier` is the lowest seq id >= `reserved` that somebody else has unacked, or EVERYTHING.
         What an earlier reserve holds from `start` on comes first: its answer may have been lost on the way.
@@ -130,7 +130,7 @@ class ReaderGroup:
         if reservation.end == reservation.start:
             self._check_start(reservation.start)
         index = self._index_of(reservation.end)
-        stop: i64 = min(index + RESERVE_SLICE, i64(len(self.held)))
+        stop: i64 = min(index + SLICE_MESSAGES, i64(len(self.held)))
         while index < stop:
             entry = self.held[index]
             if reservation.is_full() or entry.seq >= reservation.until:
@@ -202,20 +202,27 @@ class ReaderGroup:
             index += 1
         return found
 
-    def ack(self, end: i64, now_ms: i64) -> bool:
-        """Let go of everything below `end`. False when that was done already; above `reserved` is an error."""
+    def ack_slice(self, end: i64, now_ms: i64) -> bool:
+        """Let go of at most SLICE_MESSAGES messages below `end`; True when there are more. May be repeated.
+
+        `end` at or below `acked` is nothing to do, above `reserved` an error. Half done is a sound state, too.
+        """
         if end > self.reserved:
             raise GroupError(DATA_LOSS, self._beyond_text(end))
         if end <= self.acked:
             return False
         count = self._index_of(end)
+        if count > SLICE_MESSAGES:
+            count = SLICE_MESSAGES
+            self.acked = self.held[count].seq
+        else:
+            self.acked = end
         done = self.held[:count]
         del self.held[:count]
-        self.acked = end
         queue = self.queue
         if queue is not None:
             queue.settle_held(done, now_ms)
-        return True
+        return self.acked < end
 
     # -- life of the group -------------------------------------------------------------------------------------
 
@@ -225,7 +232,7 @@ class ReaderGroup:
         reserved = self.reserved
         next_seq = self.acked
         while next_seq < reserved:
-            ready = queue.peek(next_seq, RESERVE_SLICE, EVERYTHING)
+            ready = queue.peek(next_seq, SLICE_MESSAGES, EVERYTHING)
             count: i64 = 0
             for entry in ready:
                 if entry.seq < reserved:
@@ -265,7 +272,7 @@ class ReaderGroup:
 
     def _take_ready(self, queue: Queue, reservation: Reservation, barrier: i64, now_ms: i64) -> bool:
         queue.drop_expired_head(now_ms)
-        wanted: i64 = min(reservation.max_messages - reservation.message_count, i64(RESERVE_SLICE))
+        wanted: i64 = min(reservation.max_messages - reservation.message_count, i64(SLICE_MESSAGES))
         ready = queue.peek(self.reserved, wanted, reservation.max_bytes - reservation.bytes)
         count: i64 = 0
         for entry in ready:

@@ -94,6 +94,10 @@ class Node:
         self._data = open_data_directory(self.config, self.broker, self.clock.now_ms())
         self.admin.recover(self._data.definitions.reader_groups)
         self._flusher = Flusher(self._on_flushed_in_thread)
+        # Before anything is delivered, the mark of the last clean stop must not be the journal's last word any more.
+        for vhost in self.broker.vhosts.values():
+            vhost.journal.request_file()
+        await self._drain_journals(clean_stop=False)
         # What recovery built lives as long as the node: the collector need not look at it again and again.
         gc.collect()
         gc.freeze()

@@ -27,7 +27,7 @@ from warren.broker.metadata_sqlite import SqliteMetadata
 from warren.broker.passwords import SHA256, hash_password
 from warren.broker.vhost import Vhost
 from warren.server.config import Config
-from warren.store.disk.files import keep_orphans, load_store_id, read_journal, sync_directory
+from warren.store.disk.files import keep_orphans, load_store_id, make_directories, read_journal
 from warren.store.journal import Journal
 
 logger = logging.getLogger("warren.startup")
@@ -60,7 +60,7 @@ def open_data_directory(config: Config, broker: Broker, now_ms: int) -> OpenedDa
     """Lock and read the data directory and fill `broker` with it. Raises DataDirectoryError."""
     directory = config.data_dir
     try:
-        directory.mkdir(parents=True, exist_ok=True, mode=0o750)
+        make_directories(directory)
         lock_descriptor = _lock(directory)
     except OSError as error:
         raise DataDirectoryError(f"data directory {directory}: {error.strerror}") from None
@@ -101,7 +101,7 @@ def _open_metadata(directory: Path) -> tuple[Metadata, Definitions]:
     except MetadataDamaged as error:
         logger.error("definitions are damaged and moved to lost+found: %s", error)
         lost_and_found = directory / "lost+found"
-        lost_and_found.mkdir(exist_ok=True)
+        make_directories(lost_and_found)
         for suffix in ("", "-wal", "-shm"):
             damaged = directory / f"node.sqlite{suffix}"
             if damaged.exists():
@@ -127,8 +127,7 @@ def _open_vhost(
     broker: Broker, put_vhost: PutVhost, path: Path, definitions: Definitions, config: Config, now_ms: int
 ) -> None:
     journal_directory = path / "journal"
-    journal_directory.mkdir(parents=True, exist_ok=True, mode=0o750)
-    sync_directory(path)
+    make_directories(journal_directory)
     store_id = load_store_id(path)
     vhost = Vhost(broker, put_vhost.name, put_vhost.id, Journal(store_id, config.journal_file_size_limit))
     broker.vhosts[put_vhost.name] = vhost
@@ -161,8 +160,13 @@ def _open_vhost(
             damage.end,
             damage.reason,
         )
-    if report.torn_bytes:
-        logger.info("vhost '%s': %d bytes of an unfinished write ignored", name, report.torn_bytes)
+    for torn in report.torn:
+        logger.info(
+            "vhost '%s': journal file %d ends in %d bytes of an unfinished write; copied to lost+found unless all are zero",
+            name,
+            torn.file_number,
+            torn.end - torn.start,
+        )
     for orphan in orphans:
         file_name = keep_orphans(orphan, lost_and_found, store_id)
         logger.error(

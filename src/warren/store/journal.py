@@ -15,6 +15,9 @@ of every durable queue, so numbering never depends on a deleted file.
 
 Failure. A batch whose write or sync failed is lost: its publishes are nacked, never confirmed later (W27), its acks go
 into the next batch, and the next batch starts a new file, because what the old one holds behind the failure is unknown.
+Part of it may well be on disk, so the next batch also acks what the failed one published: it lives on in memory only,
+and does not come back after a restart when a consumer has taken it meanwhile (G2). In a batch acks stand before
+publishes, so that a position that is journaled again after such an ack is not hit by it.
 """
 
 from collections.abc import Callable
@@ -77,6 +80,9 @@ class Batch:
         self.file_number: i64 = 0
         self.starts_file: bool = False
         self.delete_files: list[int] = []
+        # Set by the flusher: is the file made, and those of `delete_files` that are still there.
+        self.created_file: bool = False
+        self.undeleted: list[int] = []
 
     def has_work(self) -> bool:
         """Must the flusher run, or is there nothing to make durable?"""
@@ -105,7 +111,8 @@ class Journal:
         self._needs_new_file: bool = True
         self._next_file_number: i64 = 1
         self._clean_stop: bool = False
-        # Files whose deletion was lost with a failed batch.
+        self._wants_file: bool = False
+        # Files whose deletion failed, or was lost with a failed batch.
         self._undeleted: list[int] = []
 
     # -- what the queues say ---------------------------------------------------------------------------------
@@ -195,14 +202,14 @@ class Journal:
         writer = self._writer
         batch.starts_file = self._open_file_if_due(batch)
         current = self.files[-1] if len(self.files) > 0 else None
-        if current is not None:
-            self._write_positions(batch, current)
         for log in self.dirty_logs:
             runs = log.take_runs()
             if len(runs) > 0 and log.queue_id in self.logs:
                 writer.ack(log.queue_id, runs)
                 batch.acks.append((log, runs))
         self.dirty_logs = []
+        if current is not None:
+            self._write_positions(batch, current)
         if self._clean_stop:
             for log in self.logs.values():
                 writer.queue_state(log)
@@ -222,6 +229,10 @@ class Journal:
         if len(files) > 0:
             self._next_file_number = files[-1].number + 1
 
+    def request_file(self) -> None:
+        """The next sealed batch starts a file in any case: from then on, a clean stop before it does not count."""
+        self._wants_file = True
+
     def request_clean_stop(self) -> None:
         """The next sealed batch ends with the states of all queues and the mark of an orderly stop."""
         self._clean_stop = True
@@ -230,6 +241,7 @@ class Journal:
         """The flusher finished `batch`, the oldest in flight: release what waited."""
         self.in_flight.pop(0)
         if ok:
+            self._undeleted.extend(batch.undeleted)
             for _message, left_file, stored_bytes in batch.relocated:
                 left_file.live_bytes -= stored_bytes
         else:
@@ -295,18 +307,21 @@ class Journal:
     # -- inside ----------------------------------------------------------------------------------------------
 
     def _log_ack(self, position: Position, now_ms: i64) -> None:
-        log = position.log
-        log.add_ack(position.seq)
+        if len(self.dirty_logs) == 0 and len(self.batch.positions) == 0:
+            self.oldest_pending_ms = now_ms
+        position.log.add_ack(position.seq)
+        self._mark_dirty(position.log)
+
+    def _mark_dirty(self, log: QueueLog) -> None:
         if not log.is_dirty:
             log.is_dirty = True
-            if len(self.dirty_logs) == 0 and len(self.batch.positions) == 0:
-                self.oldest_pending_ms = now_ms
             self.dirty_logs.append(log)
 
     def _open_file_if_due(self, batch: Batch) -> bool:
         has_bytes = len(batch.positions) > 0 or len(self.dirty_logs) > 0 or self._clean_stop
-        if not has_bytes:
+        if not has_bytes and not self._wants_file:
             return False
+        self._wants_file = False
         if not self._needs_new_file and self.files[-1].size_bytes < self.file_size_limit:
             return False
         self._needs_new_file = False
@@ -385,10 +400,15 @@ class Journal:
             if message.journal_refs == 0:
                 file.live_bytes -= message.stored_bytes
                 message.file = None
+            position.log.add_ack(position.seq)
+            self._mark_dirty(position.log)
         for log, runs in batch.acks:
             log.runs.extend(runs)
-            if not log.is_dirty:
-                log.is_dirty = True
-                self.dirty_logs.append(log)
+            self._mark_dirty(log)
+        if batch.starts_file:
+            # Nothing in it counts. The flusher has tried to remove it; the next batch makes sure.
+            file = self.files.pop()
+            if batch.created_file:
+                self._undeleted.append(file.number)
         # Metadata changes are idempotent puts and deletes: they are tried again until they are on disk.
         self.batch.changes = batch.changes + self.batch.changes

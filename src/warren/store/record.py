@@ -1,13 +1,15 @@
 """Record framing that every file of the store shares; the only module that knows the layout.
 
 File header, 40 bytes:   magic 8 · format version u32 · store id 16 · file number u64 · crc u32 (of the 36 before it)
-Record header, 12 bytes: magic 0x5752 u16 · type u8 · version u8 · body length u32 · crc u32
+Record header, 16 bytes: magic 0x5752 u16 · type u8 · version u8 · body length u32 · header crc u32 · body crc u32
 
-All integers are big-endian. The record's CRC-32C covers the store id, the first 8 header bytes and the body: a flipped
-bit anywhere in a record is seen (W2), and neither a record of another store nor bytes that a publisher made to look
-like a record are ever taken for one, because the store id is random and never leaves the disk. Bodies:
+All integers are big-endian. The header's CRC-32C covers store id, file number and the first 8 header bytes; the body's
+goes on from there over the body. So a flipped bit anywhere in a record is seen (W2), and neither a record of another
+store or file nor bytes that a publisher made to look like a record are ever taken for one, because the store id is
+random and never leaves the disk. A length is trusted before the body was read, so that the end of a damaged body is
+known, and so that a body full of false headers does not make recovery read it once for each of them. Bodies:
 
-PUBLISH      position count u16 · per position: queue id u32, seq u64, expiry ms u64, flags u8 (1 = redelivered) ·
+PUBLISH      position count u32 · per position: queue id u32, seq u64, expiry ms u64, flags u8 (1 = redelivered) ·
              timestamp ms u64 · flags u8 (1 = persistent) · exchange shortstr · routing key shortstr ·
              properties u32 + bytes · body u32 + bytes
 ACK          queue id u32 · run count u32 · per run: first seq u64, last seq u64 (inclusive)
@@ -39,7 +41,7 @@ FILE_HEADER_BYTES: Final = 40
 STORE_ID_BYTES: Final = 16
 
 RECORD_MAGIC: Final = 0x5752
-RECORD_HEADER_BYTES: Final = 12
+RECORD_HEADER_BYTES: Final = 16
 RECORD_VERSION: Final = 1
 PUBLISH: Final = 1
 ACK: Final = 2
@@ -60,13 +62,14 @@ class RecordWriter:
 
     def __init__(self, store_id: bytes) -> None:
         self.parts: list[bytes] = []
-        self._seed: int = crc_seed(store_id)
+        self._seed: int = 0
         self.size_bytes: i64 = 0
         self._buffer: BytesWriter = BytesWriter()
         self._scratch: BytesWriter = BytesWriter()
 
     def file_header(self, store_id: bytes, file_number: i64) -> None:
-        """Start a file."""
+        """Start a file; what follows belongs to it."""
+        self._seed = crc_seed(store_id, file_number)
         header = self._scratch
         header.write(FILE_MAGIC)
         write_i32_be(header, i32(FORMAT_VERSION))
@@ -85,7 +88,7 @@ class RecordWriter:
         properties = message.properties
         body = message.body
         head = self._scratch
-        write_i16_be(head, i16(last - first))
+        write_i32_be(head, i32(last - first))
         index = first
         while index < last:
             position = positions[index]
@@ -104,9 +107,11 @@ class RecordWriter:
         fixed = self._take_scratch()
         length: i64 = len(fixed) + len(body)
         header = _record_header(head, PUBLISH, length)
-        crc: int = crc32c(body, crc32c(fixed, crc32c(header, self._seed)))
+        header_crc: int = crc32c(header, self._seed)
+        crc: int = crc32c(body, crc32c(fixed, header_crc))
         buffer = self._buffer
         buffer.write(header)
+        write_i32_be(buffer, i32(_signed(header_crc)))
         write_i32_be(buffer, i32(_signed(crc)))
         buffer.write(fixed)
         if len(body) >= _BODY_BY_REFERENCE_BYTES:
@@ -150,8 +155,10 @@ class RecordWriter:
     def _small_record(self, kind: i64) -> None:
         body = self._take_scratch()
         header = _record_header(self._scratch, kind, len(body))
+        header_crc: int = crc32c(header, self._seed)
         self._buffer.write(header)
-        write_i32_be(self._buffer, i32(_signed(crc32c(body, crc32c(header, self._seed)))))
+        write_i32_be(self._buffer, i32(_signed(header_crc)))
+        write_i32_be(self._buffer, i32(_signed(crc32c(body, header_crc))))
         self._buffer.write(body)
         self.size_bytes += RECORD_HEADER_BYTES + len(body)
 
@@ -190,26 +197,38 @@ def file_header_is_valid(data: bytes, store_id: bytes) -> bool:
     return not store_id or data[12:28] == store_id
 
 
-def crc_seed(store_id: bytes) -> int:
-    """What the CRC of every record of a store starts from."""
-    return crc32c(store_id)
+def file_header_number(data: bytes) -> i64:
+    """The number in a valid file header."""
+    return read_i64_be(data, 28)
+
+
+def crc_seed(store_id: bytes, file_number: i64) -> int:
+    """What the CRC of every record of a file starts from."""
+    number: int = file_number
+    return crc32c(number.to_bytes(8, "big"), crc32c(store_id))
 
 
 def record_length(data: bytes, start: i64, seed: int) -> i64:
-    """Size in bytes of the valid record at `start` (header and body), or -1 when there is none."""
-    available: i64 = len(data) - start
-    if available < RECORD_HEADER_BYTES or read_i16_be(data, start) != RECORD_MAGIC:
+    """Size in bytes (header and body) of the record whose valid header is at `start`, or -1 when there is none.
+
+    The record may reach past the end of `data`, and its body may be damaged (see `body_is_valid`).
+    """
+    if len(data) - start < RECORD_HEADER_BYTES or read_i16_be(data, start) != RECORD_MAGIC:
         return -1
     if data[start + 3] != RECORD_VERSION:
         return -1
-    length: i64 = i64(read_i32_be(data, start + 4)) & 0xFFFFFFFF
-    if length > available - RECORD_HEADER_BYTES:
+    if read_u32(data, start + 8) != crc32c(data[start : start + 8], seed):
         return -1
-    crc: i64 = i64(read_i32_be(data, start + 8)) & 0xFFFFFFFF
-    body = data[start + RECORD_HEADER_BYTES : start + RECORD_HEADER_BYTES + length]
-    if crc32c(body, crc32c(data[start : start + 8], seed)) != crc:
-        return -1
-    return RECORD_HEADER_BYTES + length
+    return RECORD_HEADER_BYTES + read_u32(data, start + 4)
+
+
+def body_is_valid(data: bytes, start: i64, length: i64) -> bool:
+    """Is the body of the record at `start` as it was written? `length` is what `record_length` said."""
+    if length > len(data) - start:
+        return False
+    body = data[start + RECORD_HEADER_BYTES : start + length]
+    header_crc: int = read_u32(data, start + 8)
+    return read_u32(data, start + 12) == crc32c(body, header_crc)
 
 
 def read_u32(data: bytes, start: i64) -> i64:

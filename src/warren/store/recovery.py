@@ -1,7 +1,7 @@
 """Replay: the bytes of the journal files, oldest first, become the live positions of every queue.
 
 A total function (W7): any bytes give a state and a report. A record that fails its checksum costs that record only:
-when its length still leads to a valid record it is stepped over, else the next valid record is searched for. What
+when its header is good and leads to another one it is stepped over, else the next good header is searched for. What
 follows the last valid record of a file is a torn tail: it was never confirmed, and is simply not there (G1, T20, T21).
 Publishes and acks may repeat, relocation writes a live publish again: the last one wins, an ack of an unknown seq id
 is ignored (T27, T28). Running it twice over the same bytes gives the same result (T34).
@@ -21,6 +21,7 @@ from warren.store.record import (
     QUEUE_STATE,
     RECORD_HEADER_BYTES,
     RUN_BYTES,
+    body_is_valid,
     crc_seed,
     read_u32,
     read_u64,
@@ -55,38 +56,49 @@ class JournalReplay:
     """Feed it the files in ascending order, then call `finish`."""
 
     def __init__(self, store_id: bytes) -> None:
+        self.store_id: bytes = store_id
         self.queues: dict[int, RecoveredQueue] = {}
         self.files: list[JournalFile] = []
         self.damage: list[Damage] = []
-        self.torn_bytes: i64 = 0
-        self.record_count: i64 = 0
+        self.torn: list[Damage] = []
         # Was the last record the mark of an orderly stop?
         self.is_clean: bool = False
-        self._seed: int = crc_seed(store_id)
 
     def feed_file(self, number: i64, data: bytes) -> None:
         """Replay one file whose header the caller has checked."""
+        seed = crc_seed(self.store_id, number)
         file = JournalFile(number)
         self.files.append(file)
         position: i64 = FILE_HEADER_BYTES
         # Space that was allocated ahead and never written.
         size: i64 = max(len(data.rstrip(b"\x00")), FILE_HEADER_BYTES)
         file.size_bytes = size
+        # Where bytes begin that are no valid record; -1: all is well so far.
+        bad_from: i64 = -1
         while position < size:
-            length = record_length(data, position, self._seed)
-            if length >= 0:
+            length = record_length(data, position, seed)
+            if length >= 0 and body_is_valid(data, position, length):
+                if bad_from >= 0:
+                    self.damage.append(Damage(number, bad_from, position, "checksum wrong"))
+                    bad_from = -1
                 if not self._apply(file, data, position, length):
                     self.damage.append(Damage(number, position, position + length, "malformed record"))
                 position += length
                 # A body of zeros reaches beyond where the zeros seemed to begin.
                 file.size_bytes = max(file.size_bytes, position)
                 continue
-            following = self._next_valid(data, position)
-            if following < 0:
-                self.torn_bytes += size - position
-                return
-            self.damage.append(Damage(number, position, following, "checksum or length wrong"))
+            if bad_from < 0:
+                bad_from = position
+            following = position + length
+            if (
+                length < 0
+                or following > size
+                or (following < size and record_length(data, following, seed) < 0)
+            ):
+                following = _next_header(data, position + 1, seed)
             position = following
+        if bad_from >= 0:
+            self.torn.append(Damage(number, bad_from, size, "unfinished write"))
 
     def finish(self) -> None:
         """Count what each file still holds; afterwards positions and files are ready for the journal."""
@@ -98,25 +110,10 @@ class JournalReplay:
                 if message.journal_refs == 1 and file is not None:
                     file.live_bytes += message.stored_bytes
 
-    def _next_valid(self, data: bytes, start: i64) -> i64:
-        size: i64 = len(data)
-        if size - start >= RECORD_HEADER_BYTES:
-            # Trust the length of a damaged record only if a valid record follows it.
-            stepped = start + RECORD_HEADER_BYTES + read_u32(data, start + 4)
-            if stepped < size and record_length(data, stepped, self._seed) >= 0:
-                return stepped
-        position: i64 = data.find(b"\x57\x52", start + 1)
-        while position >= 0:
-            if record_length(data, position, self._seed) >= 0:
-                return position
-            position = data.find(b"\x57\x52", position + 1)
-        return -1
-
     def _apply(self, file: JournalFile, data: bytes, start: i64, length: i64) -> bool:
         kind: i64 = i64(data[start + 2])
         body = start + RECORD_HEADER_BYTES
         end = start + length
-        self.record_count += 1
         self.is_clean = kind == CLEAN_STOP
         if kind == PUBLISH:
             return self._apply_publish(file, data, body, end, length)
@@ -132,10 +129,10 @@ class JournalReplay:
         return kind == CLEAN_STOP
 
     def _apply_publish(self, file: JournalFile, data: bytes, start: i64, end: i64, length: i64) -> bool:
-        if end - start < 2:
+        if end - start < 4:
             return False
-        count: i64 = (i64(data[start]) << 8) | i64(data[start + 1])
-        at = start + 2 + count * POSITION_BYTES
+        count = read_u32(data, start)
+        at = start + 4 + count * POSITION_BYTES
         # Behind the positions: timestamp 8, flags 1, two short strings of at least 1 each.
         if end - at < 11:
             return False
@@ -160,7 +157,7 @@ class JournalReplay:
         )
         message.file = file
         message.stored_bytes = length
-        at = start + 2
+        at = start + 4
         for _ in range(count):
             queue = self._queue(read_u32(data, at))
             seq = read_u64(data, at + 4)
@@ -204,3 +201,13 @@ class JournalReplay:
             queue = RecoveredQueue(queue_id)
             self.queues[queue_id] = queue
         return queue
+
+
+def _next_header(data: bytes, start: i64, seed: int) -> i64:
+    """Where the next good record header begins, from `start` on; the end of `data` when there is none."""
+    position: i64 = data.find(b"\x57\x52", start)
+    while position >= 0:
+        if record_length(data, position, seed) >= 0:
+            return position
+        position = data.find(b"\x57\x52", position + 1)
+    return len(data)

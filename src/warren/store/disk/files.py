@@ -1,5 +1,6 @@
 """Names and directories of the store; reading a journal directory back."""
 
+import contextlib
 import os
 import re
 import secrets
@@ -7,7 +8,13 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from warren.store.record import STORE_ID_BYTES, RecordWriter, file_header_is_valid
+from warren.store.record import (
+    FILE_HEADER_BYTES,
+    STORE_ID_BYTES,
+    RecordWriter,
+    file_header_is_valid,
+    file_header_number,
+)
 from warren.store.recovery import Damage, JournalReplay, RecoveredQueue
 
 _JOURNAL_NAME = re.compile(r"(0|[1-9][0-9]{0,17})\.wal")
@@ -27,13 +34,27 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
+def make_directories(path: Path) -> None:
+    """Make `path` and what is missing above it, each name durable in its parent (W28)."""
+    missing: list[Path] = []
+    while not path.is_dir():
+        missing.append(path)
+        path = path.parent
+    for directory in reversed(missing):
+        directory.mkdir(mode=0o750, exist_ok=True)
+        # Above the data directory there may be one that we may pass through but not read.
+        with contextlib.suppress(PermissionError):
+            sync_directory(directory.parent)
+
+
 @dataclass
 class JournalReport:
     """What start-up found in a journal directory, beside the live messages."""
 
     quarantined: list[str] = field(default_factory=list)
     damage: list[Damage] = field(default_factory=list)
-    torn_bytes: int = 0
+    # Unfinished writes at the ends of files.
+    torn: list[Damage] = field(default_factory=list)
     bytes_read: int = 0
 
 
@@ -61,7 +82,8 @@ def load_store_id(directory: Path) -> bytes:
 def _store_id_of_journal(directory: Path) -> bytes:
     # The id file is lost but the journal is there: every journal file carries the id.
     for path in sorted(directory.glob("*.wal")):
-        header = path.read_bytes()[:40]
+        with open(path, "rb") as file:
+            header = file.read(FILE_HEADER_BYTES)
         if file_header_is_valid(header, b""):
             return header[12:28]
     return b""
@@ -72,8 +94,9 @@ def read_journal(
 ) -> tuple[JournalReplay, JournalReport]:
     """Replay every journal file in `directory`.
 
-    Files that are not journal files of this store are moved to `lost_and_found`; damaged stretches of good files are
-    copied there. Nothing is erased (G10, W23).
+    Files that are not journal files of this store, or a copy under another number (its acks would be missing), are moved
+    to `lost_and_found`; damaged stretches of good files are copied there, and so are unfinished writes, from which a
+    damaged last record cannot be told. Nothing is erased (G10, W23).
     """
     replay = JournalReplay(store_id)
     report = JournalReport()
@@ -88,40 +111,50 @@ def read_journal(
         path = journal_path(directory, number)
         data = path.read_bytes()
         report.bytes_read += len(data)
-        if not file_header_is_valid(data, store_id):
+        if not file_header_is_valid(data, store_id) or file_header_number(data) != number:
             _quarantine(path, lost_and_found, report)
             continue
-        known = len(replay.damage)
+        known, known_torn = len(replay.damage), len(replay.torn)
         replay.feed_file(number, data)
-        for damage in replay.damage[known:]:
+        for damage in replay.damage[known:] + replay.torn[known_torn:]:
             _keep_damage(data, damage, lost_and_found)
     replay.finish()
     report.damage = replay.damage
-    report.torn_bytes = replay.torn_bytes
+    report.torn = replay.torn
     return replay, report
 
 
 def keep_orphans(queue: RecoveredQueue, lost_and_found: Path, store_id: bytes) -> str:
     """Write the messages of a queue that no definition names into a journal file of their own; returns its name."""
-    lost_and_found.mkdir(parents=True, exist_ok=True)
     target = lost_and_found / f"queue-{queue.log.queue_id}-{time.time_ns()}.wal"
     writer = RecordWriter(store_id)
     writer.file_header(store_id, 0)
     for position in queue.in_order():
         writer.publish(position.message, [position], 0, 1)
-    target.write_bytes(b"".join(writer.take()))
+    _keep(target, b"".join(writer.take()))
     return target.name
 
 
 def _quarantine(path: Path, lost_and_found: Path, report: JournalReport) -> None:
-    lost_and_found.mkdir(parents=True, exist_ok=True)
+    make_directories(lost_and_found)
     target = lost_and_found / f"{time.time_ns()}-{path.name}"
     path.rename(target)
     report.quarantined.append(f"{path.name} -> {target.name}")
 
 
 def _keep_damage(data: bytes, damage: Damage, lost_and_found: Path) -> None:
-    lost_and_found.mkdir(parents=True, exist_ok=True)
+    damaged = data[damage.start : damage.end]
     target = lost_and_found / f"{damage.file_number}.wal.{damage.start}-{damage.end}.damaged"
-    if not target.exists():
-        target.write_bytes(data[damage.start : damage.end])
+    # The zeros of a file that grew, and then the power failed, are nothing worth keeping.
+    if damaged.strip(b"\0") and not target.exists():
+        _keep(target, damaged)
+
+
+def _keep(target: Path, data: bytes) -> None:
+    # Synced: the journal deletes its own copy as soon as it needs nothing else of the file.
+    make_directories(target.parent)
+    with open(target, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    sync_directory(target.parent)

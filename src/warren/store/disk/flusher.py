@@ -1,14 +1,16 @@
 """The flusher: one thread that makes batches durable, in the order in which they were sealed.
 
 A batch's metadata changes are committed first (a queue must exist before its messages), then its bytes are written
-and synced, then dead files are deleted. One failing step fails the batch and closes the file; the journal answers by
-starting a new one (W27). The thread holds the interpreter lock only between system calls.
+and synced, then dead files are deleted, oldest first: an ack must not be gone while its publish is there. A step that
+fails before the deletions fails the batch and closes the file; the journal answers by starting a new one (W27). The
+thread holds the interpreter lock only between system calls.
 
 Space is allocated ahead of the writing, since a sync that must also make a new file size durable takes almost twice as
 long (110 against 67 us for 200 bytes on ext4). Nothing depends on it: where a file ends is found by its records (W26).
 """
 
 import contextlib
+import logging
 import os
 import queue
 import threading
@@ -18,6 +20,8 @@ from typing import Final
 
 from warren.store.disk.files import journal_path, sync_directory
 from warren.store.journal import Batch, Journal
+
+logger = logging.getLogger("warren.flusher")
 
 # Bytes allocated ahead.
 _ALLOCATE_BYTES: Final = 8388608
@@ -41,31 +45,35 @@ class FlushJob:
 
 
 class _OpenFile:
-    """The journal file being written: its bytes so far, and up to where there is space for it."""
+    """The journal file being written: its durable bytes so far, and up to where there is space for it."""
 
-    __slots__ = ("allocated", "descriptor", "written")
+    __slots__ = ("allocated", "descriptor", "synced")
 
     def __init__(self, path: Path) -> None:
         # Never over an existing file: what is there is somebody's data.
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         self.descriptor = os.open(path, flags, 0o640)
-        self.written = 0
+        self.synced = 0
         self.allocated = 0
 
     def append(self, parts: list[bytes]) -> None:
         """Write `parts` and make them durable."""
         size = sum(map(len, parts))
-        if self.written + size > self.allocated:
-            self._allocate(self.written + size + _ALLOCATE_BYTES)
+        if self.synced + size > self.allocated:
+            self._allocate(self.synced + size + _ALLOCATE_BYTES)
         _write_all(self.descriptor, parts)
-        self.written += size
         os.fdatasync(self.descriptor)
+        self.synced += size
 
     def close(self) -> None:
-        """Give back what was allocated in vain, and close. A failure leaves zeros at the end, which mean nothing."""
+        """Cut off what was allocated in vain or is left of a failed batch, and close.
+
+        A failure leaves that at the end; the journal does not rely on it. It is no news: what counts is synced.
+        """
         with contextlib.suppress(OSError):
-            os.ftruncate(self.descriptor, self.written)
-        os.close(self.descriptor)
+            os.ftruncate(self.descriptor, self.synced)
+        with contextlib.suppress(OSError):
+            os.close(self.descriptor)
 
     def _allocate(self, upto: int) -> None:
         # Without the space, or on a file system that cannot, writing shows what is possible.
@@ -101,7 +109,7 @@ class Flusher:
                 Exception
             ) as error:  # Any failure (disk, SQLite) fails this batch only; the journal nacks it.
                 job.error = error
-                self._close(job.directory)
+                self._abandon(job)
             self._notify(job)
         for directory in list(self._open_files):
             self._close(directory)
@@ -115,19 +123,41 @@ class Flusher:
             if batch.starts_file:
                 # The new name must survive a power loss as well as its content does (W28).
                 sync_directory(job.directory)
-        for number in batch.delete_files:
-            journal_path(job.directory, number).unlink(missing_ok=True)
+        if batch.delete_files:
+            _delete(job.directory, batch)
 
     def _file_for(self, job: FlushJob) -> _OpenFile:
         if job.batch.starts_file:
             self._close(job.directory)
             self._open_files[job.directory] = _OpenFile(journal_path(job.directory, job.batch.file_number))
+            job.batch.created_file = True
         return self._open_files[job.directory]
+
+    def _abandon(self, job: FlushJob) -> None:
+        # What the failed batch left is not worth keeping, and a full disk must not fill with empty files.
+        self._close(job.directory)
+        if job.batch.created_file:
+            with contextlib.suppress(OSError):
+                journal_path(job.directory, job.batch.file_number).unlink(missing_ok=True)
 
     def _close(self, directory: Path) -> None:
         file = self._open_files.pop(directory, None)
         if file is not None:
             file.close()
+
+
+def _delete(directory: Path, batch: Batch) -> None:
+    """Delete the batch's dead files. The batch is durable already, so a failure here only delays the deletion."""
+    remaining = list(batch.delete_files)
+    try:
+        while remaining:
+            journal_path(directory, remaining[0]).unlink(missing_ok=True)
+            remaining.pop(0)
+        # Before a later batch deletes files that acknowledge what was in these.
+        sync_directory(directory)
+    except OSError as error:
+        logger.warning("journal files cannot be deleted, it is tried again later: %s", error)
+        batch.undeleted = remaining
 
 
 def _write_all(descriptor: int, parts: list[bytes]) -> None:

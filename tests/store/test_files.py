@@ -1,0 +1,191 @@
+"""What start-up finds in a vhost's directory: our files, other people's, and what is left of ours (storage 5.2)."""
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.store.test_recovery import bodies_of, record_file
+from tests.support.journal_driver import STORE_ID, content_of
+from warren.store.disk.files import keep_orphans, load_store_id, make_directories, read_journal
+from warren.store.recovery import JournalReplay
+
+
+class Directory:
+    """A vhost's directory in a test."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.journal = path / "journal"
+        self.lost = path / "lost+found"
+        self.journal.mkdir()
+
+    def put(self, number: int, *bodies: bytes, store_id: bytes = STORE_ID) -> Path:
+        """A good journal file."""
+        target = self.journal / f"{number}.wal"
+        target.write_bytes(record_file(*bodies, number=number, store_id=store_id)[0])
+        return target
+
+    def read(self) -> tuple[JournalReplay, list[str]]:
+        """Replay; returns also where quarantined files went."""
+        replay, report = read_journal(self.journal, self.lost, STORE_ID)
+        return replay, [line.split(" -> ")[1] for line in report.quarantined]
+
+    def kept(self) -> list[bytes]:
+        """Contents of everything in lost+found."""
+        return [path.read_bytes() for path in sorted(self.lost.iterdir())] if self.lost.exists() else []
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Directory:
+    return Directory(tmp_path)
+
+
+def test_files_are_read_in_the_order_of_their_numbers(directory: Directory) -> None:
+    directory.put(9, b"nine")
+    directory.put(10, b"ten")
+    directory.put(100, b"hundred")
+    replay, quarantined = directory.read()
+    # All three claim seq 1 of queue 1: the youngest counts.
+    assert bodies_of(replay) == [b"hundred"]
+    assert [file.number for file in replay.files] == [9, 10, 100]
+    assert quarantined == []
+    assert not directory.lost.exists()
+
+
+STRANGE = {
+    "empty": b"",
+    "zeros": bytes(4096),
+    "header cut": record_file(b"x", number=5)[0][:39],
+    "wrong magic": b"X" + record_file(b"x", number=5)[0][1:],
+    "future version": b"WARRENWL\x00\x00\x00\x02" + record_file(b"x", number=5)[0][12:],
+    "header bit": record_file(b"x", number=5)[0][:20] + b"?" + record_file(b"x", number=5)[0][21:],
+    "other store": record_file(b"x", number=5, store_id=bytes(16))[0],
+    "copy of another file": record_file(b"x", number=4)[0],
+    "noise": random.Random(2).randbytes(10_000),
+}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_a_strange_file_among_ours_is_put_aside_whole(directory: Directory, name: str) -> None:
+    directory.put(4, b"before")
+    directory.put(6, b"after")
+    (directory.journal / "5.wal").write_bytes(STRANGE[name])
+    replay, quarantined = directory.read()
+    assert bodies_of(replay) == [b"after"]
+    assert [file.number for file in replay.files] == [4, 6]
+    assert len(quarantined) == 1
+    assert (directory.lost / quarantined[0]).read_bytes() == STRANGE[name]
+    assert not (directory.journal / "5.wal").exists()
+    # The next start finds nothing strange any more.
+    again, quarantined = directory.read()
+    assert quarantined == []
+    assert bodies_of(again) == [b"after"]
+
+
+@pytest.mark.parametrize(
+    "name", ["notes.txt", "1.wal.bak", "01.wal", "-1.wal", "1.WAL", "9" * 19 + ".wal", ".hidden"]
+)
+def test_names_that_are_not_ours_are_put_aside(directory: Directory, name: str) -> None:
+    directory.put(1, b"mine")
+    (directory.journal / name).write_bytes(b"somebody's")
+    replay, _ = directory.read()
+    assert bodies_of(replay) == [b"mine"]
+    assert directory.kept() == [b"somebody's"]
+
+
+def test_directories_and_links_are_put_aside(directory: Directory) -> None:
+    directory.put(1, b"mine")
+    (directory.journal / "2.wal").mkdir()
+    (directory.journal / "2.wal" / "inside").write_bytes(b"precious")
+    (directory.journal / "3.wal").symlink_to("nowhere")
+    replay, quarantined = directory.read()
+    assert bodies_of(replay) == [b"mine"]
+    assert len(quarantined) == 2
+    assert (directory.lost / next(name for name in quarantined if "2.wal" in name) / "inside").exists()
+
+
+def test_files_of_the_same_name_do_not_overwrite_each_other_in_lost_and_found(directory: Directory) -> None:
+    for content in (b"first", b"second", b"third"):
+        (directory.journal / "1.wal").write_bytes(content)
+        directory.read()
+    assert directory.kept() == [b"first", b"second", b"third"]
+
+
+def test_damage_in_the_middle_is_copied_and_the_rest_goes_on(directory: Directory) -> None:
+    data, ends = record_file(b"one", b"two", b"three", number=1)
+    hole = b"\x00" * (ends[2] - ends[1] - 1) + b"!"
+    (directory.journal / "1.wal").write_bytes(data[: ends[1]] + hole + data[ends[2] :])
+    replay, _ = directory.read()
+    assert bodies_of(replay) == [b"one", b"three"]
+    assert directory.kept() == [hole]
+    directory.read()
+    assert directory.kept() == [hole]
+
+
+def test_an_unfinished_write_is_copied_unless_it_is_zeros(directory: Directory) -> None:
+    data, ends = record_file(b"one", b"two", number=1)
+    (directory.journal / "1.wal").write_bytes(data[:-1])
+    (directory.journal / "2.wal").write_bytes(record_file(b"three", number=2)[0] + bytes(3000))
+    replay, _ = directory.read()
+    assert bodies_of(replay) == [b"three"]
+    assert directory.kept() == [data[ends[1] : -1]]
+
+
+def test_no_journal_at_all(directory: Directory) -> None:
+    replay, quarantined = directory.read()
+    assert replay.queues == {}
+    assert quarantined == []
+    assert not replay.is_clean
+
+
+def test_orphans_are_a_journal_file_of_their_own(directory: Directory) -> None:
+    directory.put(1, b"one", b"two")
+    replay, _ = directory.read()
+    name = keep_orphans(replay.queues[1], directory.lost, STORE_ID)
+    again = JournalReplay(STORE_ID)
+    again.feed_file(0, (directory.lost / name).read_bytes())
+    again.finish()
+    assert [content_of(place) for place in again.queues[1].in_order()] == [
+        content_of(place) for place in replay.queues[1].in_order()
+    ]
+
+
+# -- the store id ----------------------------------------------------------------------------------------------------
+
+
+def test_a_store_id_is_made_once(directory: Directory) -> None:
+    store_id = load_store_id(directory.path)
+    assert len(store_id) == 16
+    assert load_store_id(directory.path) == store_id
+    assert sorted(path.name for path in directory.path.iterdir()) == ["journal", "store_id"]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"zz", b"ab" * 15, b"\xff\xfe", b"ab" * 17])
+def test_a_lost_store_id_is_found_in_the_journal(directory: Directory, content: bytes | None) -> None:
+    directory.put(7, b"mine")
+    if content is not None:
+        (directory.path / "store_id").write_bytes(content)
+    assert load_store_id(directory.path) == STORE_ID
+    assert (directory.path / "store_id").read_text().strip() == STORE_ID.hex()
+
+
+def test_a_lost_store_id_with_a_torn_first_file(directory: Directory) -> None:
+    (directory.journal / "1.wal").write_bytes(b"")
+    directory.put(2, b"mine")
+    assert load_store_id(directory.path) == STORE_ID
+
+
+def test_directories_are_made_with_their_parents(tmp_path: Path) -> None:
+    target = tmp_path / "a" / "b" / "c"
+    make_directories(target)
+    make_directories(target)
+    assert target.is_dir()
+    assert os.stat(target).st_mode & 0o7 == 0
+
+
+def test_a_file_in_the_way_of_a_directory_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"")
+    with pytest.raises(OSError, match="a"):
+        make_directories(tmp_path / "a" / "b")

@@ -1,0 +1,276 @@
+"""A journal on a simulated disk, driven by hand, with an oracle that knows what a crash may and may not take away.
+
+The disk keeps what was synced; of the batch on its way a crash keeps any part, a failed write too. The oracle knows
+messages by a number in their body, so it is independent of sequence ids and of everything the journal keeps in memory:
+
+    must    confirmed and not settled: there after any crash, byte for byte
+    gone    settled (or failed) in a batch that is durable: never there again
+    others  may be there or not
+"""
+
+from dataclasses import dataclass
+
+from warren.store.journal import Batch, Journal
+from warren.store.message import NOT_JOURNALED, WRITTEN, Message, Position, QueueLog
+from warren.store.recovery import JournalReplay
+
+STORE_ID = bytes(range(16))
+
+# (queue id, number of the message): one message in one queue.
+Key = tuple[int, int]
+Content = tuple[bytes, bytes, bytes, bool, int, int]
+
+
+def number_of(body: bytes) -> int:
+    """The number that a body made by `JournalDriver` starts with."""
+    return int.from_bytes(body[:4], "big")
+
+
+def content_of(position: Position) -> Content:
+    """Everything of a message that must survive."""
+    message = position.message
+    return (
+        message.address,
+        message.properties,
+        message.body,
+        message.persistent,
+        message.timestamp_ms,
+        position.expiry_ms,
+    )
+
+
+def replayed(files: dict[int, bytes]) -> JournalReplay:
+    """What recovery makes of these journal files."""
+    replay = JournalReplay(STORE_ID)
+    for number in sorted(files):
+        replay.feed_file(number, files[number])
+    replay.finish()
+    return replay
+
+
+def state_of(replay: JournalReplay) -> dict[int, tuple[int, list[tuple[int, Content]]]]:
+    """Recovered queues as plain values, for comparison."""
+    return {
+        queue_id: (queue.log.next_seq, [(place.seq, content_of(place)) for place in queue.in_order()])
+        for queue_id, queue in replay.queues.items()
+    }
+
+
+@dataclass
+class InFlight:
+    """A sealed batch, and what the oracle says of it."""
+
+    batch: Batch
+    published: list[Key]
+    dying: list[Key]
+
+
+class JournalDriver:
+    """The engine's side of a vhost: publishes, settles, group commits, relocation; and the crash."""
+
+    def __init__(self, file_size_limit: int, queue_ids: tuple[int, ...] = (1, 2, 3)) -> None:
+        self.file_size_limit = file_size_limit
+        self.queue_ids = queue_ids
+        self.files: dict[int, bytes] = {}
+        self.content: dict[Key, Content] = {}
+        self.must: set[Key] = set()
+        self.gone: set[Key] = set()
+        self.last_number = 0
+        self.now_ms = 1_000
+        self.is_relocating = False
+        self.start({})
+
+    def start(self, files: dict[int, bytes]) -> None:
+        """Recover from `files`; the journal goes on from there."""
+        self.files = files
+        replay = replayed(files)
+        self.journal = Journal(STORE_ID, self.file_size_limit)
+        self.journal.adopt(replay.files)
+        self.logs: dict[int, QueueLog] = {}
+        self.live: dict[Key, Position] = {}
+        for queue_id in self.queue_ids:
+            found = replay.queues.get(queue_id)
+            log = found.log if found is not None else QueueLog(queue_id)
+            self.logs[queue_id] = log
+            self.journal.logs[queue_id] = log
+            for position in found.in_order() if found is not None else []:
+                self.live[queue_id, number_of(position.message.body)] = position
+        self.gathered: list[Key] = []
+        self.dying: list[Key] = []
+        self.in_flight: InFlight | None = None
+        self.is_relocating = False
+
+    # -- what queues do ----------------------------------------------------------------------------------------
+
+    def publish(self, size: int, queue_ids: list[int], expiry_ms: int = 0) -> list[Key]:
+        """One message of `size` bytes and more to these queues."""
+        self.last_number += 1
+        number = self.last_number
+        body = number.to_bytes(4, "big") + bytes((number + place) & 255 for place in range(size))
+        self.now_ms += 1
+        message = Message(b"\x02ex\x03key", b"\x10\x00\x02", body, True, self.now_ms)
+        keys = []
+        for queue_id in queue_ids:
+            log = self.logs[queue_id]
+            position = Position(message, log, log.next_seq, expiry_ms)
+            log.next_seq += 1
+            self.journal.publish(position, self.now_ms)
+            key = (queue_id, number)
+            self.live[key] = position
+            self.content[key] = content_of(position)
+            self.gathered.append(key)
+            keys.append(key)
+        return keys
+
+    def settle(self, key: Key) -> None:
+        """Ack."""
+        self.journal.settle(self.live.pop(key), self.now_ms)
+        self.must.discard(key)
+        self.dying.append(key)
+
+    def journal_again(self) -> None:
+        """Everything whose batch failed is journaled after all, as a reader group does it."""
+        for key, position in self.live.items():
+            if position.journal_state == NOT_JOURNALED:
+                old = position.message
+                position.message = Message(
+                    old.address, old.properties, old.body, old.persistent, old.timestamp_ms
+                )
+                self.journal.publish(position, self.now_ms)
+                self.gathered.append(key)
+                self.gone.discard(key)
+                self.dying = [other for other in self.dying if other != key]
+                if self.in_flight is not None:
+                    self.in_flight.dying = [other for other in self.in_flight.dying if other != key]
+
+    def relocate(self, is_forced: bool = False) -> None:
+        """A step of emptying the oldest file, as a vhost does it; `is_forced` also when there is no need yet."""
+        if self.is_relocating:
+            self.is_relocating = self.journal.relocate_slice(self.now_ms)
+            return
+        file = self.journal.file_to_relocate()
+        if file is None and is_forced and len(self.journal.files) > 1:
+            file = self.journal.files[0]
+        if file is None:
+            return
+        groups: dict[int, list[Position]] = {}
+        for position in self.live.values():
+            if position.message.file is file:
+                groups.setdefault(id(position.message), []).append(position)
+        self.journal.start_relocation(file, [position for group in groups.values() for position in group])
+        self.is_relocating = True
+
+    # -- commits -------------------------------------------------------------------------------------------------
+
+    def seal(self) -> None:
+        """Start a group commit."""
+        assert self.in_flight is None
+        self.now_ms += 1
+        published = [key for key in self.gathered if key in self.live]
+        self.in_flight = InFlight(self.journal.seal(), published, self.dying)
+        self.gathered = []
+        self.dying = []
+
+    def succeed(self) -> None:
+        """The batch is durable."""
+        flight = self._landed()
+        self.files = self.after(flight.batch)
+        self.journal.on_done(flight.batch, True)
+        self.must.update(key for key in flight.published if key in self.live)
+        self.gone.update(flight.dying)
+
+    def fail(self, kept: float) -> None:
+        """The batch failed; `kept` of its bytes are on the disk all the same."""
+        flight = self._landed()
+        flight.batch.created_file = flight.batch.starts_file
+        self.files = self.after(flight.batch, kept)
+        self.journal.on_done(flight.batch, False)
+        # Lost for good: neither what was published nor a leftover of it may come back once the next batch is durable.
+        self.dying += flight.published + flight.dying
+
+    def commit(self) -> None:
+        """A whole group commit."""
+        self.seal()
+        self.succeed()
+
+    def settle_down(self) -> None:
+        """Commit until nothing is left to do."""
+        if self.in_flight is not None:
+            self.succeed()
+        for _ in range(1000):
+            self.relocate()
+            if not self.is_relocating and not self.journal.has_pending() and not self._has_dead_files():
+                return
+            # A message that is settled at once makes the batch real, so that files can be deleted.
+            (key,) = self.publish(0, [self.queue_ids[0]])
+            self.commit()
+            self.settle(key)
+            self.commit()
+        raise AssertionError("the journal never comes to rest")
+
+    def _has_dead_files(self) -> bool:
+        return len(self.journal.files) > 1 and self.journal.files[0].live_bytes == 0
+
+    def _landed(self) -> InFlight:
+        flight = self.in_flight
+        assert flight is not None
+        self.in_flight = None
+        return flight
+
+    # -- the disk ------------------------------------------------------------------------------------------------
+
+    def after(self, batch: Batch, kept: float = 2.0, junk: bytes = b"") -> dict[int, bytes]:
+        """The files when `kept` (0 to 1) of the batch's bytes were written, then `junk`; above 1: all that it does."""
+        files = dict(self.files)
+        written = b"".join(batch.parts)
+        if written:
+            cut = written[: int(len(written) * min(kept, 1.0))] + junk
+            old = b"" if batch.starts_file else files[batch.file_number]
+            if cut or not batch.starts_file:
+                files[batch.file_number] = old + cut
+        if kept > 1.0:
+            for number in batch.delete_files:
+                files.pop(int(number), None)
+        return files
+
+    def crash(self, kept: float = 0.0, junk: bytes = b"") -> None:
+        """The process is gone, and of the batch in flight all but `kept` of its bytes; start again and compare."""
+        files = self.files if self.in_flight is None else self.after(self.in_flight.batch, kept, junk)
+        # A file without its header is put aside by the shell.
+        files = {number: data for number, data in files.items() if len(data) >= 40}
+        self.check_recovery(files)
+        self.start(files)
+        self.must = set(self.live)
+        self.gone.update(key for key in self.content if key not in self.live)
+
+    def check_recovery(self, files: dict[int, bytes]) -> None:
+        """What comes back from `files` is what the oracle allows."""
+        replay = replayed(files)
+        found: dict[Key, Content] = {}
+        for queue_id, queue in replay.queues.items():
+            numbers = []
+            for position in queue.in_order():
+                numbers.append(number_of(position.message.body))
+                found[queue_id, numbers[-1]] = content_of(position)
+            assert numbers == sorted(numbers), "order lost"
+        for key, content in found.items():
+            assert content == self.content[key], f"{key} is damaged"
+        missing = self.must - found.keys()
+        assert not missing, f"confirmed and lost: {sorted(missing)}"
+        risen = self.gone & found.keys()
+        assert not risen, f"settled for good and back: {sorted(risen)}"
+        assert state_of(replay) == state_of(replayed(files)), "a second replay differs"
+
+    def check_accounts(self) -> None:
+        """At rest: files in memory are those on disk, and each file's live bytes are those of its live messages."""
+        assert [file.number for file in self.journal.files] == sorted(self.files)
+        live: dict[int, int] = {int(file.number): 0 for file in self.journal.files}
+        for message in {id(place.message): place.message for place in self.live.values()}.values():
+            file = message.file
+            if file is not None:
+                live[int(file.number)] += int(message.stored_bytes)
+        assert {int(file.number): int(file.live_bytes) for file in self.journal.files} == live
+        for position in self.live.values():
+            if position.journal_state == WRITTEN:
+                refs = [place for place in self.live.values() if place.message is position.message]
+                assert position.message.journal_refs == len(refs)

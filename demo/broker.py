@@ -1,0 +1,77 @@
+"""The broker as its users run it: `warren server` on a free port of the loopback, with its data in one directory."""
+
+import signal
+import subprocess
+import threading
+import time
+
+import pika
+
+from demo.checks import DemoError
+from demo.processes import Processes, has_ended
+
+READY = "warren is ready: amqp="
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 30.0
+HOST = "127.0.0.1"
+
+
+class Broker:
+    """One node; started again after `kill`, it finds the data of before, and takes another free port."""
+
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
+        self._process: subprocess.Popen[str] | None = None
+        self.port = 0
+
+    @property
+    def uri(self) -> str:
+        """For Spark."""
+        return f"amqp://guest:guest@{HOST}:{self.port}/%2F"
+
+    @property
+    def parameters(self) -> pika.ConnectionParameters:
+        """For pika."""
+        return pika.ConnectionParameters(HOST, self.port, blocked_connection_timeout=30)
+
+    def start(self) -> float:
+        """Returns when the node accepts clients: the seconds that took."""
+        started = time.monotonic()
+        data_dir = str(self._processes.directory / "data")
+        process = self._processes.start(
+            "warren", "server", "--data-dir", data_dir, "--listen", f"{HOST}:0", "--management", "off"
+        )
+        self._process = process
+        # A node that neither becomes ready nor ends must not hang the demo.
+        watchdog = threading.Timer(START_TIMEOUT_S, process.kill)
+        watchdog.start()
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+        finally:
+            watchdog.cancel()
+        if not line.startswith(READY):
+            raise DemoError("the broker did not start")
+        self.port = int(line.removeprefix(READY).split()[0].rpartition(":")[2])
+        return time.monotonic() - started
+
+    def kill(self) -> int:
+        """SIGKILL; returns the exit status, which is minus the signal's number."""
+        process = self._take()
+        self._processes.kill(process)
+        return process.returncode
+
+    def stop(self) -> int:
+        """SIGTERM, and SIGKILL when that is not enough; returns the exit status."""
+        process = self._take()
+        process.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        while not has_ended(process) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self._processes.kill(process)
+        return process.returncode
+
+    def _take(self) -> subprocess.Popen[str]:
+        assert self._process is not None
+        process, self._process = self._process, None
+        return process

@@ -1,0 +1,139 @@
+"""The real input: the files of the Python standard library, and which queue each of them goes to.
+
+A file's kind is its extension; the kind is the routing key. The two most frequent kinds have a queue each, all others
+share one. Every file is one message, known by its message-id.
+"""
+
+import hashlib
+import os
+import stat
+import sysconfig
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from demo.checks import DemoError
+
+# Not part of the library: what was installed into it, and what Python made of it.
+SKIPPED_DIRECTORIES = {"site-packages", "dist-packages", "__pycache__"}
+# What Spark takes in one row (docs/spark.md). A static libpython can be larger.
+FILE_BYTES_MAX = 64 * 1024 * 1024
+# From this size on a body is kept apart from the queue's index, in RabbitMQ and in warren.
+EMBED_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One file as it was when the demo began. `number` is its place in the order of publishing."""
+
+    number: int
+    path: Path
+    name: str
+    kind: str
+    size: int
+    sha256: str
+
+    @property
+    def message_id(self) -> str:
+        """The message's name, the same when it is published again."""
+        return f"stdlib-{self.number:06d}"
+
+
+@dataclass(frozen=True)
+class QueuePlan:
+    """The queues: `streamed` goes to Spark's stream, `consumed` to pika, `reported` is read by Spark and stays."""
+
+    streamed: str
+    consumed: str
+    reported: str
+    queue_of_kind: dict[str, str]
+
+    @property
+    def queues(self) -> tuple[str, str, str]:
+        """All of them."""
+        return (self.streamed, self.consumed, self.reported)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """All files to publish, and what was left out (as text, for the report)."""
+
+    root: Path
+    files: list[SourceFile]
+    left_out: list[str]
+    plan: QueuePlan
+
+    @property
+    def total_bytes(self) -> int:
+        """Of all bodies together."""
+        return sum(file.size for file in self.files)
+
+    def queue_of(self, file: SourceFile) -> str:
+        """Where its message goes."""
+        return self.plan.queue_of_kind[file.kind]
+
+    def in_queue(self, queue: str, files: list[SourceFile]) -> list[SourceFile]:
+        """Those of `files` that go to `queue`, in order."""
+        return [file for file in files if self.queue_of(file) == queue]
+
+
+def find_files() -> tuple[Path, list[Path]]:
+    """The library's directory and its regular files, sorted. DemoError when there is no such directory."""
+    root = Path(sysconfig.get_path("stdlib"))
+    if not root.is_dir():
+        raise DemoError(f"there is no standard library to publish: {root} is not a directory")
+    paths = sorted(_regular_files(root))
+    if not paths:
+        raise DemoError(f"there is no standard library to publish: {root} has no files")
+    return root, paths
+
+
+def sample(paths: list[Path], count: int | None) -> list[Path]:
+    """`count` of the paths, evenly spread; all of them for None."""
+    if count is None or count >= len(paths):
+        return paths
+    return [paths[index * len(paths) // count] for index in range(count)]
+
+
+def read_corpus(root: Path, paths: list[Path], advance: Callable[[], None]) -> Corpus:
+    """Read every file once. DemoError when one cannot be read, or when there are fewer than three kinds."""
+    files: list[SourceFile] = []
+    left_out: list[str] = []
+    for path in paths:
+        name = os.fsencode(path.relative_to(root)).decode("utf-8", "replace")
+        try:
+            size = path.stat().st_size
+            if size > FILE_BYTES_MAX:
+                left_out.append(f"{name} ({size:,} bytes)")
+                continue
+            body = path.read_bytes()
+        except OSError as error:
+            raise DemoError(
+                f"a file of the standard library cannot be read: {path}: {error.strerror}"
+            ) from None
+        kind = path.suffix or "(none)"
+        files.append(SourceFile(len(files), path, name, kind, len(body), hashlib.sha256(body).hexdigest()))
+        advance()
+    return Corpus(root, files, left_out, _plan_queues(Counter(file.kind for file in files)))
+
+
+def _regular_files(root: Path) -> Iterator[Path]:
+    for directory, subdirectories, names in os.walk(root, onerror=_refuse):
+        subdirectories[:] = [name for name in subdirectories if name not in SKIPPED_DIRECTORIES]
+        for name in names:
+            path = Path(directory, name)
+            if stat.S_ISREG(path.lstat().st_mode):
+                yield path
+
+
+def _refuse(error: OSError) -> None:
+    raise DemoError(f"the standard library cannot be read: {error.filename}: {error.strerror}")
+
+
+def _plan_queues(kinds: Counter[str]) -> QueuePlan:
+    frequent = [kind for kind, _ in kinds.most_common() if kind.startswith(".")][:2]
+    if len(frequent) < 2 or len(kinds) < 3:
+        raise DemoError(f"the files have too few extensions to fill three queues: {', '.join(sorted(kinds))}")
+    queue_of_kind = {kind: f"stdlib{kind}" if kind in frequent else "stdlib.others" for kind in kinds}
+    return QueuePlan(f"stdlib{frequent[0]}", f"stdlib{frequent[1]}", "stdlib.others", queue_of_kind)

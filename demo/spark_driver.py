@@ -1,0 +1,101 @@
+"""A Spark program as a user would write one: drain a queue into Parquet, then report on another queue.
+
+`python -m demo.spark_driver DIRECTORY STREAMED_QUEUE REPORTED_QUEUE MESSAGES_PER_BATCH`; the broker's URI comes in
+WARREN_URI. The demo kills the first run in the middle of the drain and starts it again; group and checkpoint carry the
+state. Prints a line for each phase it enters and writes its results to DIRECTORY/results.json.
+"""
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from demo.corpus import EMBED_BYTES
+from demo.spark_records import Kind, Row, SparkResults
+from warren.spark import session
+
+GROUP = "stdlib-to-parquet"
+# The name of a socket has at most 107 bytes; Spark's own part of it is "/.<uuid>.sock".
+SOCKET_DIRECTORY_BYTES_MAX = 64
+
+
+def main(arguments: list[str]) -> int:
+    directory = Path(arguments[0])
+    streamed_queue, reported_queue = arguments[1], arguments[2]
+    messages_per_batch = int(arguments[3])
+    spark = session("warren-demo", settings=socket_settings())
+    enter("drain")
+    drain(spark, directory, streamed_queue, messages_per_batch)
+    enter("verify")
+    drained = rows(spark.read.parquet(str(directory / "parquet")))
+    drain(spark, directory, streamed_queue, messages_per_batch)
+    again = spark.read.parquet(str(directory / "parquet")).count() - len(drained)
+    enter("report")
+    reported = rows(spark.read.format("warren").option("queue", reported_queue).load())
+    results = SparkResults(spark.version, drained, again, reported, kinds(spark, reported_queue))
+    (directory / "results.json").write_bytes(msgspec.json.encode(results))
+    spark.stop()
+    return 0
+
+
+def socket_settings() -> dict[str, str]:
+    """TCP between Spark's processes where the temporary directory's name is too long for a socket in it."""
+    if len(os.fsencode(tempfile.gettempdir())) <= SOCKET_DIRECTORY_BYTES_MAX:
+        return {}
+    return {"spark.python.unix.domain.socket.enabled": "false"}
+
+
+def enter(phase: str) -> None:
+    """Tell the demo what comes next."""
+    print(phase, flush=True)
+
+
+def drain(spark: SparkSession, directory: Path, queue: str, messages_per_batch: int) -> None:
+    """Everything that is in the queue now, into Parquet: exactly once, however often this is run or killed."""
+    stream = (
+        spark.readStream.format("warren")
+        .option("queue", queue)
+        .option("group", GROUP)
+        .option("maxMessagesPerTrigger", messages_per_batch)
+        .load()
+    )
+    query = (
+        stream.writeStream.format("parquet")
+        .option("path", str(directory / "parquet"))
+        .option("checkpointLocation", str(directory / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+
+def rows(messages: DataFrame) -> list[Row]:
+    """One row a message, in the queue's order; headers come as JSON text."""
+    found = messages.select(
+        "seq",
+        "message_id",
+        f.length("body"),
+        f.sha2("body", 256),
+        f.regexp_replace(f.col("headers")["sha256"], '"', ""),
+    )
+    return [Row(*row) for row in found.orderBy("seq").collect()]
+
+
+def kinds(spark: SparkSession, queue: str) -> list[Kind]:
+    """The queue by routing key, largest first. The schema is the projection: no body leaves the broker for this."""
+    messages = (
+        spark.read.format("warren").schema("routing_key string, size int").option("queue", queue).load()
+    )
+    is_small = f.col("size") < EMBED_BYTES
+    found = messages.groupBy("routing_key").agg(
+        f.count("*"), f.sum("size"), f.count_if(is_small), f.count_if(~is_small), f.max("size")
+    )
+    return [Kind(*row) for row in found.orderBy(f.sum("size").desc(), "routing_key").collect()]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

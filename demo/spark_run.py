@@ -1,0 +1,155 @@
+"""Runs the Spark driver: once to kill it in the middle of the drain, then again to the end."""
+
+import os
+import queue
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from demo.broker import Broker
+from demo.checks import DemoError
+from demo.corpus import QueuePlan
+from demo.processes import Processes, has_ended
+from demo.spark_records import SparkResults
+from warren.admin.client import AdminClient, NodeAddress
+from warren.admin.protocol import GroupList, GroupStatus, ListGroups
+from warren.spark import SparkUnavailableError
+from warren.spark.java import require_spark
+
+# Enough batches that the kill falls between the first and the last.
+BATCHES = 4
+KILL_AFTER_BATCHES = 1
+DRIVER_TIMEOUT_S = 150.0
+POLL_S = 0.005
+# Perf data would go to the system's temporary directory. A JVM that lives for seconds spends most of them compiling
+# itself: the quick compiler alone and the simplest collector halve that.
+JVM_OPTIONS = "-XX:-UsePerfData -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+# Called with a phase and the number of messages whose batches are committed.
+ShowPhase = Callable[[str, int], None]
+
+
+def why_no_spark(directory: Path) -> str | None:
+    """The one line that says what is missing, or None. JVMs keep to `directory` from here on."""
+    given = os.environ.get("JAVA_TOOL_OPTIONS", "")
+    os.environ["JAVA_TOOL_OPTIONS"] = f'{given} -Djava.io.tmpdir="{directory}" {JVM_OPTIONS}'.strip()
+    try:
+        require_spark()
+    except SparkUnavailableError as error:
+        return str(error)
+    return None
+
+
+class SparkRun:
+    """The driver's two lives on one checkpoint."""
+
+    def __init__(self, processes: Processes, broker: Broker, plan: QueuePlan, message_count: int) -> None:
+        self._processes = processes
+        self._broker = broker
+        self._plan = plan
+        self._message_count = message_count
+        self._messages_per_batch = -(-message_count // BATCHES)
+
+    @property
+    def _checkpoint(self) -> Path:
+        return self._processes.directory / "checkpoint"
+
+    def drain_until_killed(self, show: ShowPhase) -> int:
+        """Start draining, and SIGKILL everything of Spark inside a batch: the number of messages committed by then."""
+        process = self._start()
+        deadline = time.monotonic() + DRIVER_TIMEOUT_S
+        show("Spark starts", 0)
+        while True:
+            if has_ended(process):
+                raise DemoError(f"the Spark driver ended by itself, with status {self._end(process)}")
+            committed = _batches(self._checkpoint / "commits")
+            planned = _batches(self._checkpoint / "offsets")
+            if planned:
+                show("Spark drains", self._messages(committed))
+            # An offset without its commit: the batch is planned, its messages are on their way.
+            if committed >= BATCHES or (committed >= KILL_AFTER_BATCHES and planned > committed):
+                self._end(process)
+                return self._messages(_batches(self._checkpoint / "commits"))
+            _give_up_after(deadline)
+            time.sleep(POLL_S)
+
+    def run_to_the_end(self, show: ShowPhase) -> SparkResults:
+        """Start again and let it finish."""
+        process = self._start()
+        phases = _lines(process)
+        phase = "Spark starts again"
+        deadline = time.monotonic() + DRIVER_TIMEOUT_S
+        while not has_ended(process):
+            if not phases.empty():
+                phase = phases.get()
+            show(phase, self._messages(_batches(self._checkpoint / "commits")))
+            _give_up_after(deadline)
+            time.sleep(0.05)
+        status = self._end(process)
+        if status != 0:
+            raise DemoError(f"the Spark driver ended with status {status}")
+        return msgspec.json.decode(
+            (self._processes.directory / "results.json").read_bytes(), type=SparkResults
+        )
+
+    def group(self) -> GroupStatus:
+        """How the reader group stands in the broker."""
+        with AdminClient(NodeAddress(self._broker.uri), "demo") as client:
+            groups = client.request(ListGroups(), GroupList).groups
+        if len(groups) != 1:
+            raise DemoError(f"the broker has {len(groups)} reader groups, not one")
+        return groups[0]
+
+    def _start(self) -> subprocess.Popen[str]:
+        directory = self._processes.directory
+        scratch = directory / "spark"
+        scratch.mkdir(exist_ok=True)
+        return self._processes.start(
+            "demo.spark_driver",
+            str(directory),
+            self._plan.streamed,
+            self._plan.reported,
+            str(self._messages_per_batch),
+            variables={
+                "WARREN_URI": self._broker.uri,
+                "TMPDIR": str(scratch),
+                "SPARK_LOCAL_DIRS": str(scratch),
+            },
+        )
+
+    def _end(self, process: subprocess.Popen[str]) -> int:
+        self._processes.kill(process)
+        return process.returncode
+
+    def _messages(self, batches: int) -> int:
+        return min(batches * self._messages_per_batch, self._message_count)
+
+
+def _batches(log: Path) -> int:
+    """How many batches one of the checkpoint's logs has; the log is a directory with a file for each."""
+    try:
+        return sum(name.isdigit() for name in os.listdir(log))
+    except FileNotFoundError:
+        return 0
+
+
+def _lines(process: subprocess.Popen[str]) -> "queue.SimpleQueue[str]":
+    """The process's output as it comes, read by a thread that ends with it."""
+    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def read() -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.put(line.strip())
+
+    threading.Thread(target=read, daemon=True).start()
+    return lines
+
+
+def _give_up_after(deadline: float) -> None:
+    if time.monotonic() > deadline:
+        raise DemoError(f"the Spark driver took more than {DRIVER_TIMEOUT_S:.0f} s")

@@ -1,0 +1,56 @@
+"""Progress on the terminal: one line a step, with a bar while it runs and the time it took when it is done."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+DESCRIPTION_WIDTH = 46
+
+
+class Bar:
+    """The bar of one step."""
+
+    def __init__(self, progress: Progress, task: TaskID) -> None:
+        self._progress = progress
+        self._task = task
+
+    def advance(self, count: int = 1) -> None:
+        """So many more are done."""
+        self._progress.advance(self._task, count)
+
+    def show(self, description: str, done: int) -> None:
+        """The step is at something else now, with `done` in all."""
+        self._progress.update(self._task, description=_padded(description), completed=done)
+
+
+class Steps:
+    """Runs steps one after the other and remembers what each took."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._started = time.monotonic()
+
+    @property
+    def elapsed_s(self) -> float:
+        """Since the first step."""
+        return time.monotonic() - self._started
+
+    @contextmanager
+    def step(self, description: str, total: int | None) -> Iterator[Bar]:
+        """A step of `total` parts; None when nobody knows."""
+        columns = [
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.completed:>5,.0f}" + ("" if total is None else f" of {total:,}")),
+            TimeElapsedColumn(),
+        ]
+        with Progress(*columns, console=self._console) as progress:
+            task = progress.add_task(_padded(description), total=total)
+            yield Bar(progress, task)
+
+
+def _padded(description: str) -> str:
+    return description.ljust(DESCRIPTION_WIDTH)

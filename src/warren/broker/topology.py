@@ -64,8 +64,12 @@ from warren.wire.methods import (
 
 
 def reply_when_durable(channel: Channel, changes: list[Change], reply: Method | None) -> None:
-    """Send `reply` (None: no-wait) once `changes` are on disk; at once when there are none."""
-    if len(changes) == 0:
+    """Send `reply` (None: no-wait) once `changes` are on disk; at once when there are none.
+
+    What somebody else has declared just now, or what could not be written yet, is waited for as well: an ok says that
+    the definition is there after any crash.
+    """
+    if len(changes) == 0 and (reply is None or not channel.vhost.journal.has_changes_under_way()):
         if reply is not None:
             channel.connection.out.method(channel.number, reply)
         return

@@ -164,6 +164,15 @@ class Journal:
         """Metadata changes nobody waits for; they ride with the next batch."""
         self.batch.changes.extend(changes)
 
+    def has_changes_under_way(self) -> bool:
+        """Are there metadata changes that are not durable yet, or whose commit failed and is tried again?"""
+        if len(self.batch.changes) > 0:
+            return True
+        for batch in self.in_flight:  # noqa: SIM110  # compiled, a generator costs more than the loop
+            if len(batch.changes) > 0:
+                return True
+        return False
+
     def forget_queue(self, log: QueueLog) -> None:
         """The queue is deleted: it has no state to write any more."""
         self.logs.pop(log.queue_id, None)

@@ -73,6 +73,8 @@ class ConsumerCircle:
             for priority, waiting in self._levels:
                 if priority == consumer.priority:
                     waiting.remove(consumer)
+        # Clients choose priorities: levels nobody waits in must not pile up.
+        self._levels = [level for level in self._levels if len(level[1]) > 0]
 
     def next_ready(self) -> Consumer | None:
         """The consumer whose turn it is, moved to the end of its circle; None when nobody can take a message."""

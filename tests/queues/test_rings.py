@@ -1,0 +1,342 @@
+"""Entry ring, variable queue, consumer circle and unacked window against lists and dictionaries that do the same."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from warren.broker.unacked import UnackedWindow
+from warren.queues.arguments import QueueArguments
+from warren.queues.consumer import Consumer, ConsumerCircle
+from warren.queues.entry import Entry
+from warren.queues.entry_ring import EntryRing
+from warren.queues.queue import Queue
+from warren.queues.variable_queue import VariableQueue
+from warren.store.journal import Journal
+from warren.store.message import Message, QueueLog
+
+QUEUE = Queue(b"q", 1, False, False, None, QueueArguments(b""), Journal(bytes(16), 1 << 20), set(), 0)
+MACHINE = settings(
+    max_examples=60, stateful_step_count=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+
+
+def entry(seq: int, size: int = 0) -> Entry:
+    """An entry with a body of `size` bytes."""
+    return Entry(Message(b"\x00\x00", b"\x00\x00", bytes(size), False, 0), QueueLog(1), seq, 0, QUEUE)
+
+
+def seqs(entries: list[Entry]) -> list[int]:
+    return [int(one.seq) for one in entries]
+
+
+# -- the ring --------------------------------------------------------------------------------------------------------
+
+
+class RingMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.ring = EntryRing()
+        self.model: list[Entry] = []
+        self.taken: list[Entry] = []
+        self.next_seq = 1
+
+    @rule(count=st.integers(1, 40))
+    def append(self, count: int) -> None:
+        for _ in range(count):
+            one = entry(self.next_seq)
+            self.next_seq += 1
+            self.ring.append(one)
+            self.model.append(one)
+
+    @precondition(lambda self: self.model)
+    @rule(count=st.integers(1, 30))
+    def pop_left(self, count: int) -> None:
+        for _ in range(min(count, len(self.model))):
+            one = self.ring.pop_left()
+            assert one is self.model.pop(0)
+            self.taken.append(one)
+
+    @rule(data=st.data())
+    def take_range(self, data: st.DataObject) -> None:
+        first = data.draw(st.integers(0, len(self.model)))
+        count = data.draw(st.integers(0, len(self.model) - first))
+        taken = self.ring.take_range(first, count)
+        assert taken == self.model[first : first + count]
+        del self.model[first : first + count]
+        self.taken += taken
+
+    @precondition(lambda self: self.taken)
+    @rule(data=st.data())
+    def put_back(self, data: st.DataObject) -> None:
+        places = data.draw(st.sets(st.integers(0, len(self.taken) - 1), min_size=1))
+        returned = sorted(self.taken[place] for place in places)
+        self.taken = [one for place, one in enumerate(self.taken) if place not in places]
+        self.ring.put_back(returned)
+        self.model = sorted(self.model + returned)
+
+    @rule(seq=st.integers(0, 500))
+    def index_of_seq(self, seq: int) -> None:
+        assert self.ring.index_of_seq(seq) == sum(1 for one in self.model if one.seq < seq)
+
+    @invariant()
+    def same(self) -> None:
+        assert self.ring.count == len(self.model)
+        assert [self.ring.at(index) for index in range(len(self.model))] == self.model
+
+
+TestRing = RingMachine.TestCase
+TestRing.settings = MACHINE
+
+
+# -- the variable queue ----------------------------------------------------------------------------------------------
+
+
+class VariableQueueMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue = VariableQueue()
+        self.model: list[Entry] = []
+        self.out: list[Entry] = []
+        self.next_seq = 1
+
+    @rule(sizes=st.lists(st.integers(0, 50), min_size=1, max_size=30))
+    def publish(self, sizes: list[int]) -> None:
+        for size in sizes:
+            one = entry(self.next_seq, size)
+            self.next_seq += 1
+            self.queue.publish(one)
+            self.model.append(one)
+
+    @precondition(lambda self: self.model)
+    @rule(count=st.integers(1, 20))
+    def fetch(self, count: int) -> None:
+        for _ in range(min(count, len(self.model))):
+            assert self.queue.head() is self.model[0]
+            assert self.queue.fetch() is self.model[0]
+            self.out.append(self.model.pop(0))
+
+    @precondition(lambda self: self.out)
+    @rule(data=st.data())
+    def requeue(self, data: st.DataObject) -> None:
+        places = data.draw(st.sets(st.integers(0, len(self.out) - 1), min_size=1))
+        returned = sorted(self.out[place] for place in places)
+        self.out = [one for place, one in enumerate(self.out) if place not in places]
+        self.queue.requeue(returned)
+        self.model = sorted(self.model + returned)
+
+    @rule(data=st.data())
+    def take_range(self, data: st.DataObject) -> None:
+        first = data.draw(st.integers(0, len(self.model)))
+        count = data.draw(st.integers(0, len(self.model) - first))
+        taken = self.queue.take_range(first, count)
+        assert taken == self.model[first : first + count]
+        del self.model[first : first + count]
+        self.out += taken
+
+    @invariant()
+    def same(self) -> None:
+        self.queue.check()
+        assert self.queue.count == len(self.model)
+        assert self.queue.body_bytes == sum(len(one.message.body) for one in self.model)
+        assert [self.queue.at(index) for index in range(len(self.model))] == self.model
+
+
+TestVariableQueue = VariableQueueMachine.TestCase
+TestVariableQueue.settings = MACHINE
+
+
+# -- the window of unacked deliveries --------------------------------------------------------------------------------
+
+
+class WindowMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.window = UnackedWindow()
+        self.model: dict[int, Entry] = {}
+        self.next_tag = 1
+
+    def tags(self, data: st.DataObject) -> int:
+        """A tag: outstanding, settled, not given yet or never."""
+        return data.draw(st.one_of(st.integers(1, self.next_tag + 3), st.sampled_from([0, -1, 1 << 62])))
+
+    @rule(count=st.integers(1, 150))
+    def append(self, count: int) -> None:
+        for _ in range(count):
+            one = entry(self.next_tag)
+            one.delivery_tag = self.next_tag
+            self.next_tag += 1
+            self.window.append(one)
+            self.model[int(one.delivery_tag)] = one
+
+    @rule(data=st.data())
+    def take(self, data: st.DataObject) -> None:
+        tag = self.tags(data)
+        assert self.window.take(tag) is self.model.pop(tag, None)
+
+    @rule()
+    def take_in_order(self) -> None:
+        for tag in list(self.model)[:100]:
+            assert self.window.take(tag) is self.model.pop(tag)
+
+    @rule(step=st.integers(2, 5))
+    def take_with_gaps(self, step: int) -> None:
+        for tag in list(self.model)[::step]:
+            assert self.window.take(tag) is self.model.pop(tag)
+
+    @rule(data=st.data())
+    def take_upto(self, data: st.DataObject) -> None:
+        tag = self.tags(data)
+        found = self.window.take_upto(tag)
+        if tag != 0 and tag not in self.model:
+            assert found is None
+            return
+        taken = [one for key, one in self.model.items() if tag in (0, key) or key < tag]
+        assert found == taken
+        for one in taken:
+            del self.model[int(one.delivery_tag)]
+
+    @rule(data=st.data())
+    def take_and_restore(self, data: st.DataObject) -> None:
+        tags = data.draw(st.sets(st.sampled_from(sorted(self.model)), max_size=20)) if self.model else set()
+        taken = [self.window.take(tag) for tag in tags]
+        self.window.restore([one for one in taken if one is not None])
+
+    @rule()
+    def take_all(self) -> None:
+        assert self.window.take_all() == list(self.model.values())
+        self.model.clear()
+
+    @invariant()
+    def same(self) -> None:
+        assert self.window.count == len(self.model)
+        assert self.window.all() == list(self.model.values())
+
+
+TestWindow = WindowMachine.TestCase
+TestWindow.settings = MACHINE
+
+
+def test_a_message_that_is_never_acked_holds_no_others() -> None:
+    window = UnackedWindow()
+    first = entry(1)
+    first.delivery_tag = 1
+    window.append(first)
+    for tag in range(2, 100_000):
+        one = entry(tag)
+        one.delivery_tag = tag
+        window.append(one)
+        assert window.take(tag) is one
+    assert window.all() == [first]
+    # Looks inside: what is settled must not pile up behind the straggler.
+    assert len(window._tags) < 1000
+
+
+# -- the circle of consumers -----------------------------------------------------------------------------------------
+
+
+class Taker(Consumer):
+    """A consumer with room for so many."""
+
+    def __init__(self, name: int, priority: int) -> None:
+        super().__init__(QUEUE, b"%d" % name, False, False, priority, 0)
+        self.room = 0
+
+    def can_take(self) -> bool:
+        return self.room > 0
+
+    def deliver(self, entry: Entry) -> None:
+        raise AssertionError("not here")
+
+    def on_queue_deleted(self) -> None:
+        raise AssertionError("not here")
+
+
+class CircleMachine(RuleBasedStateMachine):
+    """The model: a list by priority, in order of waiting."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.circle = ConsumerCircle()
+        self.waiting: list[Taker] = []
+        self.idle: list[Taker] = []
+        self.names = 0
+
+    @rule(priority=st.integers(-2, 2), room=st.integers(0, 3))
+    def join(self, priority: int, room: int) -> None:
+        self.names += 1
+        taker = Taker(self.names, priority)
+        taker.room = room
+        self.circle.add(taker)
+        self.waiting.append(taker)
+
+    @precondition(lambda self: self.idle)
+    @rule(data=st.data(), room=st.integers(0, 3))
+    def rejoin(self, data: st.DataObject, room: int) -> None:
+        taker = self.idle.pop(data.draw(st.integers(0, len(self.idle) - 1)))
+        taker.room = room
+        self.circle.add(taker)
+        self.waiting.append(taker)
+
+    @precondition(lambda self: self.waiting or self.idle)
+    @rule(data=st.data())
+    def leave(self, data: st.DataObject) -> None:
+        taker = data.draw(st.sampled_from(self.waiting + self.idle))
+        self.circle.remove(taker)
+        self.waiting = [one for one in self.waiting if one is not taker]
+        self.idle = [one for one in self.idle if one is not taker]
+
+    @rule()
+    def next_ready(self) -> None:
+        found = self.circle.next_ready()
+        expected = None
+        for taker in sorted(self.waiting, key=lambda one: -one.priority):
+            # `sorted` is stable: among equals, who has waited longest comes first.
+            if expected is not None:
+                break
+            self.waiting.remove(taker)
+            if taker.room > 0:
+                expected = taker
+                taker.room -= 1
+                self.waiting.append(taker)
+            else:
+                self.idle.append(taker)
+        assert found is expected
+
+    @invariant()
+    def same(self) -> None:
+        assert all(taker.is_waiting for taker in self.waiting)
+        assert not any(taker.is_waiting for taker in self.idle)
+
+
+TestCircle = CircleMachine.TestCase
+TestCircle.settings = MACHINE
+
+
+def test_priorities_that_nobody_has_any_more_are_forgotten() -> None:
+    circle = ConsumerCircle()
+    for priority in range(5000):
+        taker = Taker(priority, priority)
+        circle.add(taker)
+        # Half of them leave while they wait, half after they could not take any more.
+        if priority % 2:
+            assert circle.next_ready() is None
+        circle.remove(taker)
+    assert len(circle._levels) <= 1
+
+
+@given(st.lists(st.integers(-3, 3), min_size=1, max_size=12))
+def test_equals_are_served_in_turn(priorities: list[int]) -> None:
+    circle = ConsumerCircle()
+    takers = [Taker(number, priority) for number, priority in enumerate(priorities)]
+    for taker in takers:
+        taker.room = 1000
+        circle.add(taker)
+    highest = [taker for taker in takers if taker.priority == max(priorities)]
+    for _ in range(3):
+        assert [circle.next_ready() for _ in highest] == highest
+
+
+def test_an_empty_ring_refuses() -> None:
+    with pytest.raises(AssertionError):
+        EntryRing().pop_left()

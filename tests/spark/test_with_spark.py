@@ -173,6 +173,17 @@ def test_running_query_takes_what_comes_and_survives_the_broker(
     assert sorted(int(row["message_id"]) for row in rows) == list(range(100))
 
 
+def test_plans_do_not_show_the_password(
+    spark: "SparkSession", broker: BrokerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Plans end up in logs and in the history server."""
+    uri = broker.uri.replace("guest:guest", "guest:geheim")
+    spark.read.format("warren").option("uri", uri).option("queue", "batch").load().explain(extended=True)
+    plan = capsys.readouterr().out
+    assert "warren" in plan
+    assert "geheim" not in plan
+
+
 def test_errors_reach_the_user_with_their_text(
     spark: "SparkSession", broker: BrokerProcess, tmp_path: Path
 ) -> None:

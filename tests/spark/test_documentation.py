@@ -1,0 +1,32 @@
+"""docs/spark.md lists what there is: options and columns, with their types."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from warren.spark.columns import COLUMNS
+from warren.spark.options import COMMON_OPTIONS, STREAM_OPTIONS
+
+TEXT = (Path(__file__).parent.parent.parent / "docs" / "spark.md").read_text()
+
+
+def rows(heading: str) -> list[list[str]]:
+    """The table's rows under a heading, cell by cell."""
+    section = TEXT.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("| `")]
+    return [[cell.strip() for cell in re.split(r" \| ", line.strip("| "))] for line in lines]
+
+
+def test_every_option_is_documented_with_where_it_counts() -> None:
+    """No more and no fewer than the source takes."""
+    documented = {row[0].strip("`"): row[1] for row in rows("Options")}
+    assert documented == dict.fromkeys(COMMON_OPTIONS, "both") | dict.fromkeys(STREAM_OPTIONS, "stream")
+
+
+def test_every_column_is_documented_with_its_type() -> None:
+    """In the order in which a read gives them."""
+    documented = [(row[0].strip("`"), row[1]) for row in rows("Columns")]
+    assert documented == [(name, kind.simpleString()) for name, kind in COLUMNS.items()]

@@ -49,7 +49,6 @@ def reserve(
     reservation = Reservation(start, until, max_messages, max_bytes)
     while group.reserve_slice(reservation, barrier, NOW_MS):
         pass
-    group.journal(reservation, NOW_MS)
     group.check()
     return reservation
 
@@ -198,10 +197,10 @@ def test_newest_opener_wins_and_older_epochs_are_refused_by_name(node: MemoryNod
     queue = node.vhost.queues[b"q"]
     first = groups.open(b"g", "the first", queue, False, False)
     epoch = first.epoch
-    first.expect(epoch, queue.id)
+    first.expect(epoch, queue.id, NOW_MS)
     groups.open(b"g", "the second", queue, False, False)
     with pytest.raises(GroupError, match="the second") as caught:
-        groups.get(b"g").expect(epoch, queue.id)
+        groups.get(b"g").expect(epoch, queue.id, NOW_MS)
     assert caught.value.code == FENCED
 
 
@@ -241,7 +240,7 @@ def test_a_queue_declared_anew_is_another_one(node: MemoryNode) -> None:
     ack(group, 3)
     incarnation = group.queue_id
     node.delete(b"q")
-    assert refusal(group.expect, group.epoch, incarnation) == DATA_LOSS
+    assert refusal(group.expect, group.epoch, incarnation, NOW_MS) == DATA_LOSS
     assert group.held == []
     queue = node.declare(b"q")
     fill(node, 2)
@@ -249,7 +248,7 @@ def test_a_queue_declared_anew_is_another_one(node: MemoryNode) -> None:
     assert refusal(groups.open, b"g", "", queue, False, False) == DATA_LOSS
     opened = groups.open(b"g", "", queue, False, True)
     assert (opened.acked, opened.reserved, opened.queue_id) == (0, 0, queue.id)
-    assert refusal(opened.expect, opened.epoch, incarnation) == DATA_LOSS
+    assert refusal(opened.expect, opened.epoch, incarnation, NOW_MS) == DATA_LOSS
     assert reserve(opened, 0).end == 3
 
 
@@ -264,7 +263,7 @@ def test_delete_returns_messages_to_their_places(node: MemoryNode) -> None:
     assert [entry.seq for entry in queue.peek(0, 10, EVERYTHING)] == [2, 3, 4, 5]
     assert queue.unacked_count == 0
     assert refusal(groups.get, b"g") == NOT_FOUND
-    assert refusal(group.expect, group.epoch, queue.id) == NOT_FOUND
+    assert refusal(group.expect, group.epoch, queue.id, NOW_MS) == NOT_FOUND
 
 
 def test_recover_holds_the_live_messages_of_the_range_again(node: MemoryNode) -> None:
@@ -292,4 +291,12 @@ def test_recover_without_the_queue_tells_of_the_loss() -> None:
     """A group whose queue is gone is kept, so that its reader learns of it."""
     groups = ReaderGroups()
     groups.recover(b"g", 2, 17, 3, 6, None)
-    assert refusal(groups.get(b"g").expect, 2, 17) == DATA_LOSS
+    assert refusal(groups.get(b"g").expect, 2, 17, NOW_MS) == DATA_LOSS
+
+
+def test_every_call_counts_as_use_of_the_queue(node: MemoryNode) -> None:
+    """A queue with x-expires does not expire under a reader."""
+    queue = fill(node, 1)
+    group = open_group(node)
+    group.expect(group.epoch, queue.id, NOW_MS + 5000)
+    assert queue.last_used_ms == NOW_MS + 5000

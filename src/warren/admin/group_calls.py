@@ -109,7 +109,7 @@ class GroupCalls:
 
         def let_go() -> None:
             try:
-                group.expect(request.epoch, request.incarnation)
+                group.expect(request.epoch, request.incarnation, self._clock.now_ms())
                 has_more = group.ack_slice(request.end, self._clock.now_ms())
             except GroupError as error:
                 self._reply(ErrorReply(error.code, error.text))
@@ -163,7 +163,7 @@ class GroupCalls:
 
     def _expect(self, name: str, epoch: int, incarnation: int) -> ReaderGroup:
         group = self._vhost.reader_groups.get(name.encode())
-        group.expect(epoch, incarnation)
+        group.expect(epoch, incarnation, self._clock.now_ms())
         return group
 
     def _end_poll(self, reply: Reply) -> None:
@@ -216,11 +216,12 @@ class ReservePoll:
     def _take(self) -> None:
         """One slice of work. A GroupError passes to `start`'s caller, or is answered by `_take_later`."""
         group = self._group
-        queue = group.expect(self._request.epoch, self._request.incarnation)
-        if group.ack_slice(self._request.start, self._clock.now_ms()):
+        now_ms = self._clock.now_ms()
+        queue = group.expect(self._request.epoch, self._request.incarnation, now_ms)
+        if group.ack_slice(self._request.start, now_ms):
             self._clock.call_soon(self._take_later)
             return
-        may_be_more = group.reserve_slice(self._reservation, self._barrier(queue), self._clock.now_ms())
+        may_be_more = group.reserve_slice(self._reservation, self._barrier(queue), now_ms)
         if may_be_more:
             self._clock.call_soon(self._take_later)
         elif self._reservation.message_count > 0:
@@ -246,14 +247,13 @@ class ReservePoll:
 
     def _commit(self) -> None:
         self._stop_waiting()
-        self._group.journal(self._reservation, self._clock.now_ms())
         self._calls.commit_group(self._group, self._on_commit)
 
     def _on_commit(self, ok: bool) -> None:
         if self._is_over:
             return
         try:
-            self._group.expect(self._request.epoch, self._request.incarnation)
+            self._group.expect(self._request.epoch, self._request.incarnation, self._clock.now_ms())
         except GroupError as error:
             self._answer(ErrorReply(error.code, error.text))
             return

@@ -98,8 +98,11 @@ class ReaderGroup:
 
     # -- the calls, in the order a reader makes them -----------------------------------------------------------
 
-    def expect(self, epoch: i64, queue_id: i64) -> Queue:
-        """The queue, if the caller's epoch is the newest and its incarnation of the queue is there."""
+    def expect(self, epoch: i64, queue_id: i64, now_ms: i64) -> Queue:
+        """The queue, if the caller's epoch is the newest and its incarnation of the queue is there.
+
+        Every call begins with it; it counts as use of the queue, which does not expire under a reader.
+        """
         if self.is_deleted:
             raise GroupError(NOT_FOUND, f"reader group '{text(self.name)}' is deleted")
         if epoch != self.epoch:
@@ -117,10 +120,13 @@ class ReaderGroup:
                 DATA_LOSS,
                 f"reader group '{text(self.name)}': the queue it was reading (incarnation {queue_id}) is deleted",
             )
+        queue.last_used_ms = now_ms
         return queue
 
     def reserve_slice(self, reservation: Reservation, barrier: i64, now_ms: i64) -> bool:
         """Take the next at most SLICE_MESSAGES messages into `reservation`; True when there may be more to take.
+
+        What is taken is given to the journal unless it is there: transient messages, those whose batch failed.
 
         `barrier` is the lowest seq id >= `reserved` that somebody else has unacked, or EVERYTHING.
         What an earlier reserve holds from `start` on comes first: its answer may have been lost on the way.
@@ -129,26 +135,20 @@ class ReaderGroup:
         assert queue is not None
         if reservation.end == reservation.start:
             self._check_start(reservation.start)
-        index = self._index_of(reservation.end)
+        first = self._index_of(reservation.end)
+        index = first
         stop: i64 = min(index + SLICE_MESSAGES, i64(len(self.held)))
-        while index < stop:
-            entry = self.held[index]
-            if reservation.is_full() or entry.seq >= reservation.until:
-                return False
-            reservation.add(entry)
+        while index < stop and not reservation.is_full() and self.held[index].seq < reservation.until:
+            reservation.add(self.held[index])
             index += 1
+        queue.make_durable(self.held[first:index], now_ms)
+        if index < stop:
+            return False
         if index < i64(len(self.held)):
             return True
         if reservation.is_full():
             return False
         return self._take_ready(queue, reservation, min(barrier, reservation.until), now_ms)
-
-    def journal(self, reservation: Reservation, now_ms: i64) -> None:
-        """Journal what of the reserved range is not: transient messages, and those whose batch failed."""
-        queue = self.queue
-        assert queue is not None
-        first = self._index_of(reservation.start)
-        queue.make_durable(self.held[first : self._index_of(reservation.end)], now_ms)
 
     def is_journaled(self, reservation: Reservation) -> bool:
         """Is the whole range written? Asked after the commit: an earlier batch with some of it may have failed."""
@@ -284,6 +284,7 @@ class ReaderGroup:
         taken = queue.hold(self.reserved, count, EVERYTHING)
         for entry in taken:
             reservation.add(entry)
+        queue.make_durable(taken, now_ms)
         self.held.extend(taken)
         self.reserved = reservation.end
         return count == wanted and not reservation.is_full()

@@ -113,6 +113,8 @@ class Channel(ConfirmWaiter):
         # basic.qos: default of later consumers, and the channel-wide limit (0 = none).
         self.consumer_prefetch: i64 = 0
         self.channel_prefetch: i64 = 0
+        # Unacked deliveries to consumers, cancelled ones included: what the channel-wide limit counts (not basic.get).
+        self.delivered_unacked: i64 = 0
         self.is_confirming: bool = False
         self.confirmed_upto: i64 = 0
         self.transaction: Transaction | None = None
@@ -407,7 +409,7 @@ class Channel(ConfirmWaiter):
 
     def can_take(self) -> bool:
         """May a consumer of this channel be given a message now?"""
-        if self.channel_prefetch != 0 and self.unacked.count >= self.channel_prefetch:
+        if self.channel_prefetch != 0 and self.delivered_unacked >= self.channel_prefetch:
             return False
         return self.connection.can_take()
 
@@ -418,6 +420,7 @@ class Channel(ConfirmWaiter):
         if not consumer.no_ack:
             entry.delivery_tag = tag
             self.unacked.append(entry)
+            self.delivered_unacked += 1
         connection = self.connection
         message = entry.message
         out = connection.out
@@ -475,6 +478,7 @@ class Channel(ConfirmWaiter):
             consumer = entry.consumer
             if consumer is not None:
                 consumer.unacked_count -= 1
+                self.delivered_unacked -= 1
             returned = by_queue.get(id(entry.queue))
             if returned is None:
                 by_queue[id(entry.queue)] = [entry]
@@ -484,11 +488,15 @@ class Channel(ConfirmWaiter):
             queue = returned[0].queue
             self._rejoin(queue)
             queue.requeue(returned, now_ms)
+        if self.channel_prefetch != 0:
+            # The room they left may be another queue's turn.
+            self.wake_consumers()
 
     def _settle(self, entry: Entry, queue: Queue) -> None:
         consumer = entry.consumer
         if consumer is not None:
             consumer.unacked_count -= 1
+            self.delivered_unacked -= 1
             if not consumer.is_waiting:
                 queue.consumer_can_take(consumer)
         queue.settle(entry, self.connection.now_ms)

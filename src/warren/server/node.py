@@ -22,6 +22,7 @@ from warren.broker.settings import Settings
 from warren.broker.vhost import Vhost
 from warren.server.amqp_protocol import READ_BYTES, ClientProtocol
 from warren.server.config import Config
+from warren.server.inline_sync import InlineSync
 from warren.server.startup import DataDirectoryError, OpenedData, open_data_directory
 from warren.store.disk.flusher import Flusher, FlushJob
 from warren.store.journal import FLUSH_INTERVAL_MS
@@ -74,12 +75,15 @@ class Node:
         self.admin = AdminNode(self.broker)
         self.protocols: set[ClientProtocol] = set()
         self.read_buffer = memoryview(bytearray(READ_BYTES))
+        # Reads in this turn.
+        self.sockets_read = 0
         # Sockets that had their share of reading in this turn.
         self.read_on: list[ClientProtocol] = []
         self.is_stopping = False
         self._data: OpenedData | None = None
         self._flusher: Flusher | None = None
         self._flushing: set[Vhost] = set()
+        self._inline_sync = InlineSync()
         self._flush_timer: asyncio.TimerHandle | None = None
         self._server: asyncio.Server | None = None
         self._stopped = asyncio.Event()
@@ -172,6 +176,7 @@ class Node:
                     self.loop.call_later(_YIELD_S, reader.read_on)
                 else:
                     reader.read_on()
+        self.sockets_read = 0
 
     def _commit(self, vhost: Vhost, is_forced: bool) -> None:
         journal = vhost.journal
@@ -187,10 +192,21 @@ class Node:
             journal.on_done(batch, True)
             return
         assert self._flusher is not None and self._data is not None
-        self._flushing.add(vhost)
-        self._flusher.submit(
-            FlushJob(journal, batch, self._data.journal_directories[vhost.id], self._data.apply_changes)
-        )
+        job = FlushJob(journal, batch, self._data.journal_directories[vhost.id], self._data.apply_changes)
+        is_plain = not batch.changes and not batch.delete_files and not batch.starts_file
+        if (
+            is_plain
+            and not self._flushing
+            and self._inline_sync.allows(sum(map(len, batch.parts)), self.sockets_read, now_ms)
+        ):
+            started = time.perf_counter()
+            self._flusher.run(job)
+            self._inline_sync.took((time.perf_counter() - started) * 1000, now_ms)
+            self._flushing.add(vhost)
+            self._finish(job)
+        else:
+            self._flushing.add(vhost)
+            self._flusher.submit(job)
 
     def _on_flush_timer(self) -> None:
         self._flush_timer = None
@@ -200,6 +216,10 @@ class Node:
         self.loop.call_soon_threadsafe(self._on_flushed, job)
 
     def _on_flushed(self, job: FlushJob) -> None:
+        self._finish(job)
+        self._end_turn()
+
+    def _finish(self, job: FlushJob) -> None:
         for vhost in self.broker.vhosts.values():
             if vhost.journal is job.journal:
                 if job.error is None:
@@ -210,7 +230,6 @@ class Node:
                     # Definitions and acks are tried again; not at full speed against a full disk.
                     self.loop.call_later(_FAILURE_PAUSE_S, self._commit_again, vhost)
         job.journal.on_done(job.batch, job.error is None)
-        self._end_turn()
 
     def _commit_again(self, vhost: Vhost) -> None:
         self._flushing.discard(vhost)

@@ -101,15 +101,17 @@ class Flusher:
         self._jobs.put(None)
         self._thread.join()
 
+    def run(self, job: FlushJob) -> None:
+        """Do a job on the caller's thread; only while no submitted job is unfinished."""
+        try:
+            self._flush(job)
+        except Exception as error:  # Any failure (disk, SQLite) fails this batch only; the journal nacks it.
+            job.error = error
+            self._abandon(job)
+
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
-            try:
-                self._flush(job)
-            except (
-                Exception
-            ) as error:  # Any failure (disk, SQLite) fails this batch only; the journal nacks it.
-                job.error = error
-                self._abandon(job)
+            self.run(job)
             self._notify(job)
         for directory in list(self._open_files):
             self._close(directory)

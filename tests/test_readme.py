@@ -1,0 +1,56 @@
+"""What README.md shows runs as it stands there, on another port."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.support.broker_fixtures import broker_uri
+
+__all__ = ["broker_uri"]
+
+README = Path(__file__).parent.parent / "README.md"
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+TIMEOUT_S = 110
+
+
+def run_block(source: str, uri: str, directory: Path) -> str:
+    port = urlsplit(uri).port
+    source = source.replace('ConnectionParameters("localhost")', f'ConnectionParameters("127.0.0.1", {port})')
+    source = source.replace("guest@localhost", f"guest@127.0.0.1:{port}")
+    script = directory / "block.py"
+    script.write_text(source)
+    environment = dict(os.environ)
+    if paths := environment.get("PYTHONPATH"):
+        environment["PYTHONPATH"] = os.pathsep.join(os.path.abspath(path) for path in paths.split(os.pathsep))
+    result = subprocess.run(
+        [sys.executable, str(script)],
+        cwd=directory,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert result.returncode == 0, result.stderr[-4000:]
+    return result.stdout
+
+
+def test_the_first_tour_publishes_and_fetches(broker_uri: str, tmp_path: Path) -> None:
+    output = run_block(BLOCKS[0], broker_uri, tmp_path)
+    assert "confirmed: it is on disk" in output
+    assert "b'hello'" in output
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_spark_tour_shows_the_message(broker_uri: str, tmp_path: Path) -> None:
+    # As the README says: a few messages more, which nobody has fetched.
+    publish_only = BLOCKS[0].partition("method, properties, body")[0] + "connection.close()\n"
+    run_block(publish_only, broker_uri, tmp_path)
+    output = run_block(BLOCKS[1], broker_uri, tmp_path)
+    assert "tour" in output
+    assert "68 65 6C 6C 6F" in output

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -73,6 +73,7 @@ entries_of_any_kind = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(entries=entries_of_any_kind, with_bodies=st.booleans())
 def test_block_round_trip(entries: list[Entry], with_bodies: bool) -> None:
     """Two readers, one that knows only the format's description, see what was encoded."""
@@ -91,6 +92,7 @@ def test_block_round_trip(entries: list[Entry], with_bodies: bool) -> None:
     assert decoded.properties.parts() == [made.message.properties for made in entries]
 
 
+@settings(deadline=None)
 @given(entries=entries_of_any_kind)
 def test_any_messages_make_a_batch_of_exactly_the_schema(entries: list[Entry]) -> None:
     """Names that are not UTF-8 and properties that do not decode included."""
@@ -103,6 +105,7 @@ def test_any_messages_make_a_batch_of_exactly_the_schema(entries: list[Entry]) -
     assert batch.column("routing_key").to_pylist() == expected
 
 
+@settings(deadline=None)
 @given(data=st.binary(max_size=100), entries=entries_of_any_kind, cut=st.integers(1, 200))
 def test_what_is_not_a_block_is_refused(data: bytes, entries: list[Entry], cut: int) -> None:
     """Cut short, of another version, or anything else."""

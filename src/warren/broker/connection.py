@@ -153,10 +153,22 @@ class Connection:
                     self.close_channel(channel, error)
         except ConnectionException as error:
             self.fail(error)
+            self._read_closing()
         except Exception as error:  # A bug of ours costs this connection, not the node (protocol: 541).
             self.broker.log_crash(self.peer, error)
             self.fail(ConnectionException(INTERNAL_ERROR, ""))
         self._finish_turn()
+
+    def _read_closing(self) -> None:
+        # What came in the same packet as the fault: the peer may have begun to close, too.
+        try:
+            while self.state == CLOSING:
+                kind = self._frames.next_frame()
+                if kind == NEED_DATA:
+                    return
+                self._channel_for(kind)
+        except ConnectionException:
+            self._linger()
 
     def replay(self, channel: Channel, backlog: list[tuple[i64, bytes]]) -> None:
         """Handle frames that a suspended channel had kept."""

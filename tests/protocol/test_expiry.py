@@ -1,0 +1,213 @@
+"""x-message-ttl, the expiration property, x-expires (protocol 7.1, 7.2)."""
+
+import pytest
+
+from tests.support.amqp_peer import PERSISTENT, ChannelClosedError, ChannelPeer, table
+from tests.support.broker_fixtures import Amqp
+from warren.wire.methods import BasicCancel, BasicCancelOk, QueueDeclare
+from warren.wire.properties import Properties
+
+
+def expiring(ms: int) -> bytes:
+    return Properties(expiration=str(ms).encode()).encode()
+
+
+def queue_with_ttl(amqp: Amqp, ms: int, durable: bool = False) -> tuple[ChannelPeer, bytes]:
+    channel = amqp.channel()
+    return channel, channel.declare(amqp.name(), durable=durable, arguments=table(x__message__ttl=ms)).queue
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_queue_ttl(amqp: Amqp, durable: bool) -> None:
+    channel, queue = queue_with_ttl(amqp, 300, durable)
+    channel.publish(queue, b"x", PERSISTENT)
+    amqp.pause(50)
+    assert channel.count(queue) == 1
+    amqp.pause(450)
+    assert channel.count(queue) == 0
+    assert channel.is_empty(queue)
+    channel.delete(queue)
+
+
+def test_message_ttl(amqp: Amqp) -> None:
+    channel = amqp.channel()
+    queue = channel.declare(amqp.name()).queue
+    channel.publish(queue, b"x", expiring(200))
+    channel.publish(queue, b"y")
+    amqp.pause(400)
+    assert channel.drain(queue) == [b"y"]
+
+
+@pytest.mark.parametrize(("queue_ms", "message_ms"), [(200, 60_000), (60_000, 200)])
+def test_the_lower_ttl_counts(amqp: Amqp, queue_ms: int, message_ms: int) -> None:
+    channel, queue = queue_with_ttl(amqp, queue_ms)
+    channel.publish(queue, b"x", expiring(message_ms))
+    amqp.pause(400)
+    assert channel.count(queue) == 0
+
+
+def test_expiration_stays_in_the_properties(amqp: Amqp) -> None:
+    channel = amqp.channel()
+    queue = channel.declare(amqp.name()).queue
+    channel.publish(queue, b"x", expiring(60_000))
+    assert channel.get(queue).raw == expiring(60_000)
+
+
+def test_expiry_at_the_head_only(amqp: Amqp) -> None:
+    channel = amqp.channel()
+    queue = channel.declare(amqp.name()).queue
+    channel.publish(queue, b"long", expiring(60_000))
+    channel.publish(queue, b"short", expiring(100))
+    channel.publish(queue, b"none")
+    amqp.pause(300)
+    assert channel.count(queue) == 3
+    assert channel.get(queue, no_ack=True).body == b"long"
+    assert channel.drain(queue) == [b"none"]
+
+
+def test_never_delivered_after_expiry(amqp: Amqp) -> None:
+    channel, queue = queue_with_ttl(amqp, 100)
+    channel.publish_each(queue, b"1", b"2")
+    amqp.pause(250)
+    channel.consume(queue)
+    channel.publish(queue, b"3")
+    assert channel.bodies(1) == [b"3"]
+    channel.quiet()
+
+
+@pytest.mark.parametrize("via", ["queue", "message"])
+def test_ttl_0_without_a_consumer_is_gone_at_once(amqp: Amqp, via: str) -> None:
+    channel = amqp.channel()
+    arguments = table(x__message__ttl=0) if via == "queue" else b""
+    queue = channel.declare(amqp.name(), arguments=arguments).queue
+    channel.confirm_select()
+    channel.publish(queue, b"x", expiring(0) if via == "message" else b"\0\0", mandatory=True)
+    # Confirmed, and not returned: a queue had it.
+    assert len(channel.confirms(1)) == 1
+    assert channel.is_empty(queue)
+    assert channel.count(queue) == 0
+
+
+@pytest.mark.parametrize("no_ack", [False, True])
+def test_ttl_0_is_delivered_to_a_waiting_consumer(amqp: Amqp, no_ack: bool) -> None:
+    channel, queue = queue_with_ttl(amqp, 0)
+    channel.consume(queue, no_ack=no_ack)
+    for number in range(5):
+        channel.publish(queue, str(number).encode())
+    assert channel.bodies(5) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_ttl_0_with_a_full_consumer_is_gone(amqp: Amqp) -> None:
+    channel, queue = queue_with_ttl(amqp, 0)
+    channel.qos(1)
+    channel.consume(queue)
+    channel.publish_each(queue, b"1", b"2")
+    assert channel.bodies(1) == [b"1"]
+    channel.ack(1)
+    channel.quiet()
+
+
+def test_ttl_0_behind_a_waiting_message(amqp: Amqp) -> None:
+    channel = amqp.channel()
+    queue = channel.declare(amqp.name()).queue
+    channel.publish(queue, b"first")
+    channel.publish(queue, b"hurry", expiring(0))
+    assert channel.drain(queue) == [b"first"]
+
+
+def test_unacked_do_not_expire_but_requeued_ones_do(amqp: Amqp) -> None:
+    channel, queue = queue_with_ttl(amqp, 200)
+    channel.publish_each(queue, b"1", b"2")
+    tags = [channel.get(queue).got.delivery_tag for _ in range(2)]
+    amqp.pause(400)
+    channel.ack(tags[0])
+    channel.reject(tags[1])
+    channel.quiet()
+    assert channel.is_empty(queue)
+
+
+def test_requeue_keeps_the_expiry(amqp: Amqp) -> None:
+    channel, queue = queue_with_ttl(amqp, 400)
+    channel.publish(queue, b"x")
+    amqp.pause(200)
+    channel.reject(channel.get(queue).got.delivery_tag)
+    assert channel.count(queue) == 1
+    amqp.pause(400)
+    assert channel.count(queue) == 0
+
+
+def test_expired_messages_of_a_durable_queue_are_confirmed_once(amqp: Amqp) -> None:
+    channel, queue = queue_with_ttl(amqp, 30, durable=True)
+    channel.confirm_select()
+    for _ in range(100):
+        channel.publish(queue, b"x", PERSISTENT)
+    channel.confirms(100)
+    amqp.pause(200)
+    assert channel.count(queue) == 0
+    channel.quiet()
+    channel.delete(queue)
+
+
+# -- x-expires -----------------------------------------------------------------------------------------------------
+
+
+def exists(channel: ChannelPeer, queue: bytes) -> bool:
+    other = channel.peer.channel()
+    try:
+        other.count(queue)
+    except ChannelClosedError:
+        other.closed_with(404, f"no queue '{queue.decode()}' in vhost '/'", QueueDeclare())
+        return False
+    other.close()
+    return True
+
+
+def test_an_unused_queue_expires(amqp: Amqp) -> None:
+    channel = amqp.channel()
+    queue = channel.declare(amqp.name(), arguments=table(x__expires=300)).queue
+    # Publishing is no use of it.
+    for _ in range(5):
+        channel.publish(queue, b"x")
+        amqp.pause(100)
+    amqp.pause(200)
+    assert not exists(channel, queue)
+
+
+@pytest.mark.parametrize("use", ["get", "declare", "passive"])
+def test_use_puts_expiry_off(amqp: Amqp, use: str) -> None:
+    channel = amqp.channel()
+    arguments = table(x__expires=400)
+    queue = channel.declare(amqp.name(), arguments=arguments).queue
+    for _ in range(4):
+        amqp.pause(200)
+        match use:
+            case "get":
+                channel.is_empty(queue)
+            case "declare":
+                channel.declare(queue, arguments=arguments)
+            case _:
+                channel.count(queue)
+    amqp.pause(700)
+    assert not exists(channel, queue)
+
+
+def test_a_consumer_keeps_a_queue(amqp: Amqp) -> None:
+    channel = amqp.channel()
+    queue = channel.declare(amqp.name(), arguments=table(x__expires=200)).queue
+    channel.consume(queue, b"t")
+    amqp.pause(600)
+    channel.publish(queue, b"x")
+    assert channel.bodies(1) == [b"x"]
+    channel.send(BasicCancel(b"t"))
+    channel.expect(BasicCancelOk)
+    amqp.pause(500)
+    assert not exists(channel, queue)
+
+
+def test_an_expired_queue_takes_no_more(amqp: Amqp) -> None:
+    channel = amqp.channel()
+    queue = channel.declare(amqp.name(), durable=True, arguments=table(x__expires=100)).queue
+    channel.publish(queue, b"x", PERSISTENT)
+    amqp.pause(400)
+    channel.publish(queue, b"y", PERSISTENT, mandatory=True)
+    assert channel.message().returned.reply_code == 312

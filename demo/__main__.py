@@ -17,7 +17,7 @@ from demo.checks import Checks, DemoError
 from demo.processes import Processes
 from demo.story import Story
 
-FILES_MIN = 100
+FILES_MIN = 200
 INTERRUPTED_EXIT = 130
 
 

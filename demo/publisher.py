@@ -56,6 +56,8 @@ class Publisher:
         self._kill_at = kill_at
         self._kill = kill
         self._is_killed = False
+        # Few files must not all be in flight at once, or the kill has no middle to hit.
+        self._in_flight_max = min(IN_FLIGHT_MAX, 1 + len(files) // 8)
         self._channel: Any = None
         self._next = 0
         self._in_flight: dict[int, SourceFile] = {}
@@ -65,6 +67,8 @@ class Publisher:
 
     def run(self, parameters: pika.ConnectionParameters) -> Published:
         """Returns when all are confirmed, or the broker was killed. DemoError when it refuses one, or stalls."""
+        if not self._files:
+            return Published([], [])
         connection = pika.SelectConnection(
             parameters,
             on_open_callback=self._on_open,
@@ -132,7 +136,7 @@ class Publisher:
         while (
             not self._is_killed
             and self._next < len(self._files)
-            and len(self._in_flight) < IN_FLIGHT_MAX
+            and len(self._in_flight) < self._in_flight_max
             and self._in_flight_bytes < IN_FLIGHT_BYTES_MAX
         ):
             file = self._files[self._next]

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-DESCRIPTION_WIDTH = 46
+DESCRIPTION_WIDTH = 38
 
 
 class Bar:
@@ -43,7 +43,7 @@ class Steps:
         """A step of `total` parts; None when nobody knows."""
         columns = [
             TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=18),
             TextColumn("{task.completed:>5,.0f}" + ("" if total is None else f" of {total:,}")),
             TimeElapsedColumn(),
         ]

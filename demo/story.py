@@ -125,7 +125,7 @@ class Story:
         self.checks.expect(
             in_order and len(found) == len(numbers) and numbers <= confirmed | in_flight,
             "It had each of them once, in the order of publishing. "
-            f"{len(numbers & in_flight)} of those in flight were there too, whole.",
+            f"Of those in flight {len(numbers & in_flight)} were there too, whole.",
             "after the restart messages were there twice, out of order, or never published",
         )
         return {queue: content.files for queue, content in contents.items()}
@@ -142,7 +142,7 @@ class Story:
         self.checks.expect(
             len(rest.confirmed) == len(remaining),
             f"Everything without a confirm was published again and confirmed ({len(remaining):,} messages), "
-            f"so {len(twice)} are there twice, with the same message-id.",
+            f"so {len(twice) or 'none'} of them are there twice, under one message-id.",
             f"only {len(rest.confirmed)} of {len(remaining)} messages were confirmed",
         )
         return remaining

@@ -239,7 +239,9 @@ def test_a_queue_declared_anew_is_another_one(node: MemoryNode) -> None:
     reserve(group, 0)
     ack(group, 3)
     incarnation = group.queue_id
+    node.commit()
     node.delete(b"q")
+    assert node.vhost.journal.live_bytes() == 0
     assert refusal(group.expect, group.epoch, incarnation, NOW_MS) == DATA_LOSS
     assert group.held == []
     queue = node.declare(b"q")

@@ -63,6 +63,7 @@ class AdminVhost:
         self.reader_groups = ReaderGroups()
         # A journal file is deleted when all live entries in it are moved; those that groups hold are among them.
         vhost.held_entries.append(self.reader_groups.all_held)
+        vhost.deletion_watchers.append(self.reader_groups.on_queue_deleted)
 
     @property
     def name(self) -> bytes:

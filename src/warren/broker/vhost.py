@@ -43,6 +43,8 @@ class Vhost:
         self.reply_channels: dict[bytes, Channel] = {}
         # What reader groups hold, asked for when a journal file is emptied.
         self.held_entries: list[Callable[[], list[Entry]]] = []
+        # Told of every queue that is deleted, with the time: reader groups let go of what they hold of it.
+        self.deletion_watchers: list[Callable[[Queue, int], None]] = []
 
     # -- texts -----------------------------------------------------------------------------------------------------
 
@@ -89,6 +91,8 @@ class Vhost:
             changes.append(DeleteQueue(self.name, queue.id))
         for consumer in queue.delete(now_ms):
             consumer.on_queue_deleted()
+        for watcher in self.deletion_watchers:
+            watcher(queue, now_ms)
         return changes
 
     def delete_queue(self, queue: Queue, now_ms: i64) -> None:

@@ -112,9 +112,6 @@ class ReaderGroup:
                 f"(epoch {self.epoch}); the caller's epoch {epoch} is over",
             )
         queue = self.queue
-        if queue is not None and queue.is_deleted:
-            self.detach()
-            queue = None
         if queue is None or queue_id != self.queue_id:
             raise GroupError(
                 DATA_LOSS,
@@ -243,9 +240,12 @@ class ReaderGroup:
             self.held.extend(taken)
             next_seq = taken[-1].seq + 1
 
-    def detach(self) -> None:
-        """The queue is deleted and its messages with it."""
+    def detach(self, now_ms: i64) -> None:
+        """The queue is deleted: the messages that are out belong to nobody, and the journal need not keep them."""
+        queue = self.queue
         self.queue = None
+        if queue is not None:
+            queue.settle_held(self.held, now_ms)
         self.held = []
 
     def release(self, now_ms: i64) -> None:
@@ -392,11 +392,11 @@ class ReaderGroups:
             held.extend(group.held)
         return held
 
-    def on_queue_deleted(self, queue_id: i64) -> None:
+    def on_queue_deleted(self, queue: Queue, now_ms: i64) -> None:
         """A queue is gone. Its groups stay, so that their readers learn of it instead of starting over silently."""
         for group in self.by_name.values():
-            if group.queue_id == queue_id:
-                group.detach()
+            if group.queue is queue:
+                group.detach(now_ms)
 
     def _refuse_second_holder(self, name: bytes, queue: Queue) -> None:
         # It could not get past the first message the other one holds, and would wait for it in silence.
@@ -409,7 +409,7 @@ class ReaderGroups:
                 )
 
     def _rebind(self, group: ReaderGroup, queue: Queue, may_rebind: bool) -> None:
-        if group.queue is not None and not group.queue.is_deleted:
+        if group.queue is not None:
             raise GroupError(
                 PRECONDITION,
                 f"reader group '{text(group.name)}' reads queue '{text(group.queue.name)}'; "

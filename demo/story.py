@@ -141,8 +141,8 @@ class Story:
         twice = {file.number for files in survivors.values() for file in files} - confirmed
         self.checks.expect(
             len(rest.confirmed) == len(remaining),
-            f"Everything without a confirm was published again and confirmed ({len(remaining):,} messages), "
-            f"so {len(twice) or 'none'} of them are there twice, under one message-id.",
+            f"The {len(remaining):,} without a confirm were published now, and confirmed: "
+            + (f"{len(twice)} are there twice, under one message-id." if twice else "0 are there twice."),
             f"only {len(rest.confirmed)} of {len(remaining)} messages were confirmed",
         )
         return remaining

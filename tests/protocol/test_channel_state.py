@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.amqp_peer import BODY, frame, header_frame, method_frame
+from tests.support.amqp_frames import BODY, frame, header_frame, method_frame
 from tests.support.broker_fixtures import Amqp
 from warren.wire.method import Method
 from warren.wire.methods import (

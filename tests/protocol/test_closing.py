@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from tests.support.amqp_peer import HEARTBEAT, METHOD, SocketLink, frame, method_frame
+from tests.support.amqp_frames import HEARTBEAT, METHOD, SocketLink, frame, method_frame
 from tests.support.broker_fixtures import Amqp
 from warren.wire.methods import (
     BasicPublish,

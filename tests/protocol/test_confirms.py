@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.support.amqp_peer import PERSISTENT, ChannelPeer
+from tests.support.amqp_frames import PERSISTENT
+from tests.support.amqp_peer import ChannelPeer
 from tests.support.broker_fixtures import Amqp
 from warren.wire.methods import (
     BasicAck,

@@ -4,7 +4,8 @@ import struct
 
 import pytest
 
-from tests.support.amqp_peer import BODY, PERSISTENT, ChannelPeer, frame, header_frame, method_frame
+from tests.support.amqp_frames import BODY, PERSISTENT, frame, header_frame, method_frame
+from tests.support.amqp_peer import ChannelPeer
 from tests.support.broker_fixtures import Amqp
 from warren.wire.field_table import Field, encode_table
 from warren.wire.methods import BasicPublish

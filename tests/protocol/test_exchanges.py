@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.support.amqp_peer import ChannelClosedError, ChannelPeer, frame, payload_of, table
+from tests.support.amqp_frames import frame, payload_of, table
+from tests.support.amqp_peer import ChannelClosedError, ChannelPeer
 from tests.support.broker_fixtures import Amqp
 from warren.wire.methods import (
     ExchangeBind,

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.support.amqp_peer import PERSISTENT, ChannelClosedError, ChannelPeer, table
+from tests.support.amqp_frames import PERSISTENT, table
+from tests.support.amqp_peer import ChannelClosedError, ChannelPeer
 from tests.support.broker_fixtures import Amqp
 from warren.wire.methods import BasicCancel, BasicCancelOk, QueueDeclare
 from warren.wire.properties import Properties

@@ -5,18 +5,18 @@ import struct
 
 import pytest
 
-from tests.support.amqp_peer import (
+from tests.support.amqp_frames import (
     BODY,
     HEADER,
     HEARTBEAT,
     METHOD,
-    Peer,
     frame,
     full_text,
     header_frame,
     method_frame,
     payload_of,
 )
+from tests.support.amqp_peer import Peer
 from tests.support.broker_fixtures import Amqp
 from warren.wire.methods import (
     BasicDeliver,

@@ -4,7 +4,8 @@ import struct
 
 import pytest
 
-from tests.support.amqp_peer import METHOD, PROTOCOL_HEADER, Peer, frame, method_frame, payload_of, table
+from tests.support.amqp_frames import METHOD, PROTOCOL_HEADER, frame, method_frame, payload_of, table
+from tests.support.amqp_peer import Peer
 from tests.support.broker_fixtures import Amqp
 from warren.wire.field_table import decode_table, to_python
 from warren.wire.methods import (

@@ -1,6 +1,6 @@
 """Heartbeats both ways, by the client's interval (protocol section 1)."""
 
-from tests.support.amqp_peer import HEARTBEAT, frame
+from tests.support.amqp_frames import HEARTBEAT, frame
 from tests.support.broker_fixtures import Amqp
 
 

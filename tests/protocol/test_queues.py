@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.support.amqp_peer import LOCKED, frame, table
+from tests.support.amqp_frames import LOCKED, frame, table
 from tests.support.broker_fixtures import Amqp
 from warren.wire.field_table import Field, encode_table
 from warren.wire.method import Method
@@ -150,11 +150,11 @@ def test_passive_declaration_ignores_attributes(amqp: Amqp) -> None:
 def test_inequivalent_flags(amqp: Amqp, flag: str, before: bool) -> None:
     channel = amqp.channel()
     name = amqp.name()
-    channel.send(declaration(name, **{flag: before}))
+    channel.send(declaration(name, b"", **{flag: before}))
     channel.expect(QueueDeclareOk)
     received, current = (str(value).lower() for value in (not before, before))
     text = f"inequivalent arg '{flag}' for queue '{name.decode()}' in vhost '/': received '{received}' but current is '{current}'"
-    channel.refused(declaration(name, **{flag: not before}), 406, text)
+    channel.refused(declaration(name, b"", **{flag: not before}), 406, text)
 
 
 @pytest.mark.parametrize("before", [False, True])

@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from tests.support.amqp_peer import PERSISTENT, ChannelPeer, Message
+from tests.support.amqp_frames import PERSISTENT
+from tests.support.amqp_peer import ChannelPeer, Message
 from tests.support.broker_fixtures import Amqp
 from warren.wire.methods import (
     BasicAck,

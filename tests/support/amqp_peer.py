@@ -1,24 +1,34 @@
 """An AMQP client for tests of the protocol: sends any frame, well-formed or not, and sees every frame that comes back.
 
-It talks over a link, which is a socket or the engine in memory (`memory_broker.EngineLink`). Methods and tables are
-encoded by `warren.wire`, which has tests of its own against pika's encoder; frames are put together and taken apart
-here.
+It talks over a link, which is a socket or the engine in memory (`memory_broker.EngineLink`). Frames are
+put together in `amqp_frames` and taken apart here.
 
 Names and texts are bytes and strings as in the engine. `ChannelPeer.refused` and `Peer.closed_with` check the close
 that answers a fault, ids included, and finish the closing handshake.
 """
 
-import contextlib
-import socket
 import struct
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
-from librt.strings import BytesWriter
-
-from warren.wire.field_table import encode_table, fields_from_python
+from tests.support.amqp_frames import (
+    BODY,
+    FRAME_END,
+    HEADER,
+    HEARTBEAT,
+    METHOD,
+    PROTOCOL_HEADER,
+    TIMEOUT_S,
+    Frame,
+    Link,
+    frame,
+    full_text,
+    header_frame,
+    method_frame,
+    table,
+)
 from warren.wire.method import Method
 from warren.wire.methods import (
     BasicAck,
@@ -66,70 +76,10 @@ from warren.wire.methods import (
 )
 from warren.wire.properties import NO_PROPERTIES, Properties, decode_properties
 
-PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
-METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
-FRAME_END = 0xCE
-TIMEOUT_S = 10.0
 # How long nothing must come before we believe that nothing comes, from a broker we cannot look into.
 SILENCE_S = 0.15
 # RabbitMQ's queues answer questions about their counts before they look at messages under way.
 LAG_S = 0.05
-PERSISTENT = Properties(delivery_mode=2).encode()
-
-NAMES = {
-    320: "CONNECTION_FORCED", 403: "ACCESS_REFUSED", 404: "NOT_FOUND", 405: "RESOURCE_LOCKED",
-    406: "PRECONDITION_FAILED", 501: "FRAME_ERROR", 502: "SYNTAX_ERROR", 503: "COMMAND_INVALID",
-    504: "CHANNEL_ERROR", 505: "UNEXPECTED_FRAME", 506: "RESOURCE_ERROR", 530: "NOT_ALLOWED",
-    540: "NOT_IMPLEMENTED", 541: "INTERNAL_ERROR",
-}  # fmt: skip
-
-LOCKED = (
-    "cannot obtain exclusive access to locked queue '{}' in vhost '/'. It could be originally declared on another "
-    "connection or the exclusive property value does not match that of the original declaration."
-)
-
-
-class Link(Protocol):
-    """The client's end of a byte stream."""
-
-    def send(self, data: bytes, /) -> None: ...
-    def receive(self, timeout_s: float, /) -> bytes | None: ...
-    def close(self) -> None: ...
-
-
-class SocketLink:
-    """A link over TCP."""
-
-    def __init__(self, host: str, port: int) -> None:
-        self.socket = socket.create_connection((host, port), TIMEOUT_S)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    def send(self, data: bytes) -> None:
-        # A broker that has hung up is found out by reading.
-        with contextlib.suppress(ConnectionError):
-            self.socket.settimeout(TIMEOUT_S)
-            self.socket.sendall(data)
-
-    def receive(self, timeout_s: float) -> bytes | None:
-        self.socket.settimeout(timeout_s)
-        try:
-            return self.socket.recv(262144)
-        except TimeoutError:
-            return None
-        except ConnectionError:
-            return b""
-
-    def close(self) -> None:
-        self.socket.close()
-
-
-@dataclass(frozen=True)
-class Frame:
-    """One frame as it came."""
-
-    kind: int
-    channel: int
-    payload: bytes
 
 
 @dataclass
@@ -172,41 +122,6 @@ class ConnectionClosedError(Exception):
 
 _M = TypeVar("_M", bound=Method)
 _ASYNC = (BasicDeliver, BasicReturn, BasicAck, BasicNack, BasicCancel)
-
-
-def frame(kind: int, channel: int, payload: bytes) -> bytes:
-    """A frame as bytes."""
-    return struct.pack(">BHI", kind, channel, len(payload)) + payload + b"\xce"
-
-
-def payload_of(method: Method) -> bytes:
-    """The payload of a method frame."""
-    out = BytesWriter()
-    method.write_arguments(out)
-    return struct.pack(">I", method.id) + out.getvalue()
-
-
-def method_frame(channel: int, method: Method) -> bytes:
-    """A method frame as bytes."""
-    return frame(METHOD, channel, payload_of(method))
-
-
-def header_frame(channel: int, size: int, properties: bytes = NO_PROPERTIES) -> bytes:
-    """A content header frame of class basic."""
-    return frame(HEADER, channel, struct.pack(">HHQ", 60, 0, size) + properties)
-
-
-def table(**values: object) -> bytes:
-    """A field table's body; `__` in a name stands for a dash (`x__expires=1`)."""
-    return encode_table(
-        fields_from_python({name.replace("__", "-"): value for name, value in values.items()})
-    )
-
-
-def full_text(code: int, text: str) -> str:
-    """The reply text as it goes over the wire."""
-    whole = f"{NAMES[code]} - {text}" if text else NAMES[code]
-    return whole if len(whole.encode()) <= 255 else whole.encode()[:252].decode("utf-8", "ignore") + "..."
 
 
 class Peer:
@@ -287,7 +202,7 @@ class Peer:
 
     def frames_until_end(self, timeout_s: float = TIMEOUT_S) -> list[Frame]:
         """Everything that comes until the broker closes the socket."""
-        frames = []
+        frames: list[Frame] = []
         while True:
             try:
                 found = self.next_frame(timeout_s)

@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.support.amqp_peer import ChannelPeer, Peer, SocketLink
+from tests.support.amqp_frames import SocketLink
+from tests.support.amqp_peer import ChannelPeer, Peer
 from tests.support.broker_process import BrokerProcess
 from tests.support.memory_broker import MemoryBroker
 from warren.broker.settings import Settings

@@ -117,7 +117,7 @@ class MemoryNode:
         for number in sorted(disk.files):
             replay.feed_file(number, disk.files[number])
         replay.finish()
-        assert self.vhost.restore_messages(replay, disk.next_queue_id) == []
+        assert self.vhost.restore_messages(replay, disk.next_queue_id, set()) == []
         self.admin = AdminNode(self.broker)
         self.admin.recover(list(disk.groups.values()))
 

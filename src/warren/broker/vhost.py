@@ -133,11 +133,13 @@ class Vhost:
             now_ms,
         )
 
-    def restore_messages(self, replay: JournalReplay, next_queue_id: i64) -> list[RecoveredQueue]:
+    def restore_messages(
+        self, replay: JournalReplay, next_queue_id: i64, unusable_ids: set[int]
+    ) -> list[RecoveredQueue]:
         """Give the journal's live messages to their queues.
 
-        Returns what belongs to queues the metadata never heard of: those messages must be kept aside (W23). Ids below
-        `next_queue_id` that are gone belong to deleted queues.
+        Returns what belongs to queues the metadata never heard of, or whose definition is damaged (`unusable_ids`):
+        those messages must be kept aside (W23). Other ids below `next_queue_id` that are gone belong to deleted queues.
         """
         by_id = {queue.id: queue for queue in self.queues.values()}
         orphans: list[RecoveredQueue] = []
@@ -146,7 +148,7 @@ class Vhost:
             if queue is not None:
                 queue.restore(recovered.in_order(), recovered.log, replay.is_clean)
             elif len(recovered.positions) > 0:
-                if queue_id >= next_queue_id:
+                if queue_id >= next_queue_id or queue_id in unusable_ids:
                     orphans.append(recovered)
                 self._discard(recovered)
         self.journal.adopt(replay.files)

@@ -83,6 +83,8 @@ class Node:
         self._data: OpenedData | None = None
         self._flusher: Flusher | None = None
         self._flushing: set[Vhost] = set()
+        # Their last commit failed.
+        self._failing: set[Vhost] = set()
         self._inline_sync = InlineSync()
         self._flush_timer: asyncio.TimerHandle | None = None
         self._server: asyncio.Server | None = None
@@ -145,11 +147,16 @@ class Node:
 
     async def _drain_journals(self, clean_stop: bool) -> None:
         for vhost in self.broker.vhosts.values():
+            await self._wait_for_flusher(vhost)
             if clean_stop:
                 vhost.journal.request_clean_stop()
             self._commit(vhost, is_forced=True)
-            while vhost in self._flushing:
-                await asyncio.sleep(0.001)
+            await self._wait_for_flusher(vhost)
+
+    async def _wait_for_flusher(self, vhost: Vhost) -> None:
+        # Not for the success of what failed: a node must stop, and start, on a full disk too.
+        while vhost.journal.in_flight:
+            await asyncio.sleep(0.001)
 
     # -- turns -----------------------------------------------------------------------------------------------------
 
@@ -222,11 +229,20 @@ class Node:
     def _finish(self, job: FlushJob) -> None:
         for vhost in self.broker.vhosts.values():
             if vhost.journal is job.journal:
+                name = vhost.name.decode("utf-8", "replace")
                 if job.error is None:
                     self._flushing.discard(vhost)
+                    if vhost in self._failing:
+                        self._failing.discard(vhost)
+                        logger.info("vhost '%s': commits succeed again", name)
                 else:
-                    name = vhost.name.decode("utf-8", "replace")
-                    logger.error("vhost '%s': a commit failed, its publishes are nacked: %s", name, job.error)
+                    if vhost not in self._failing:
+                        self._failing.add(vhost)
+                        logger.error(
+                            "vhost '%s': a commit failed; publishes are nacked until one succeeds: %s",
+                            name,
+                            job.error,
+                        )
                     # Definitions and acks are tried again; not at full speed against a full disk.
                     self.loop.call_later(_FAILURE_PAUSE_S, self._commit_again, vhost)
         job.journal.on_done(job.batch, job.error is None)

@@ -29,6 +29,7 @@ from warren.broker.vhost import Vhost
 from warren.server.config import Config
 from warren.store.disk.files import keep_orphans, load_store_id, make_directories, read_journal
 from warren.store.journal import Journal
+from warren.wire.errors import AmqpError
 
 logger = logging.getLogger("warren.startup")
 
@@ -131,13 +132,13 @@ def _open_vhost(
     store_id = load_store_id(path)
     vhost = Vhost(broker, put_vhost.name, put_vhost.id, Journal(store_id, config.journal_file_size_limit))
     broker.vhosts[put_vhost.name] = vhost
-    _restore_definitions(vhost, definitions, now_ms)
+    unusable_ids = _restore_definitions(vhost, definitions, now_ms)
 
     started = time.monotonic()
     lost_and_found = path / "lost+found"
     replay, report = read_journal(journal_directory, lost_and_found, store_id)
     broker.reserve_queue_ids(max(replay.queues, default=0))
-    orphans = vhost.restore_messages(replay, definitions.next_queue_id)
+    orphans = vhost.restore_messages(replay, definitions.next_queue_id, unusable_ids)
 
     name = put_vhost.name.decode("utf-8", "replace")
     messages = sum(queue.ready_count + queue.unacked_count for queue in vhost.queues.values())
@@ -170,7 +171,7 @@ def _open_vhost(
     for orphan in orphans:
         file_name = keep_orphans(orphan, lost_and_found, store_id)
         logger.error(
-            "vhost '%s': %d messages of queue id %d, which no definition names, are in lost+found: %s",
+            "vhost '%s': %d messages of queue id %d, which no usable definition names, are in lost+found: %s",
             name,
             len(orphan.positions),
             orphan.log.queue_id,
@@ -178,21 +179,30 @@ def _open_vhost(
         )
 
 
-def _restore_definitions(vhost: Vhost, definitions: Definitions, now_ms: int) -> None:
+def _restore_definitions(vhost: Vhost, definitions: Definitions, now_ms: int) -> set[int]:
+    """Declare what is defined; returns the ids of queues whose definition is damaged beyond use."""
     router = vhost.router
+    unusable_ids: set[int] = set()
     for exchange in definitions.exchanges:
         if exchange.vhost == vhost.name:
-            router.declare_exchange(
-                exchange.name,
-                exchange.type,
-                True,
-                exchange.auto_delete,
-                exchange.internal,
-                exchange.arguments,
-            )
+            try:
+                router.declare_exchange(
+                    exchange.name,
+                    exchange.type,
+                    True,
+                    exchange.auto_delete,
+                    exchange.internal,
+                    exchange.arguments,
+                )
+            except AmqpError as error:
+                logger.error("the definition of exchange %r is left out: %s", exchange.name, error.text)
     for queue in definitions.queues:
         if queue.vhost == vhost.name:
-            vhost.restore_queue(queue, now_ms)
+            try:
+                vhost.restore_queue(queue, now_ms)
+            except AmqpError as error:
+                unusable_ids.add(queue.id)
+                logger.error("the definition of queue %r is left out: %s", queue.name, error.text)
     for binding in definitions.bindings:
         if binding.vhost != vhost.name:
             continue
@@ -202,4 +212,8 @@ def _restore_definitions(vhost: Vhost, definitions: Definitions, now_ms: int) ->
         if source is None or destination is None:
             logger.warning("a binding of %r leads nowhere and is left out", binding.source)
             continue
-        router.bind(source, destination, binding.key, binding.arguments)
+        try:
+            router.bind(source, destination, binding.key, binding.arguments)
+        except AmqpError as error:
+            logger.error("a binding of %r is left out: %s", binding.source, error.text)
+    return unusable_ids

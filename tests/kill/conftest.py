@@ -1,0 +1,19 @@
+"""A broker process for each test, which the test may kill."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.broker_process import BrokerProcess
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """Not started yet."""
+    process = BrokerProcess(tmp_path)
+    yield process
+    process.kill()
+    log = process.log_path.read_text() if process.log_path.exists() else ""
+    assert "Traceback" not in log, log[-4000:]
+    assert "internal error" not in log, log[-4000:]

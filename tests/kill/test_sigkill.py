@@ -1,0 +1,159 @@
+"""The promise of the store: SIGKILL in the middle of confirmed publishing, fifty times, at random moments.
+
+After each restart: every confirmed message is there, byte for byte and in order; nothing is damaged or doubled; what was
+acked, and the ack synced, stays away; queues and bindings whose declaration was answered are there; what is transient
+or not durable is gone.
+"""
+
+import random
+import time
+
+import pytest
+
+from tests.support.amqp_peer import PERSISTENT, ChannelPeer, Message, Peer
+from tests.support.broker_process import BrokerProcess
+from tests.support.kill_ledger import (
+    DURABLE_QUEUES,
+    EATEN,
+    FAN,
+    FAN_QUEUES,
+    TICKS,
+    VOLATILE,
+    Confirms,
+    Declarer,
+    Eater,
+    Ledger,
+    Publisher,
+    Worker,
+    body_of,
+    connect,
+    exists,
+    number_of,
+)
+from warren.wire.methods import BasicAck, BasicConsume, BasicConsumeOk
+
+KILLS = 50
+SEED = 20260
+
+
+def declare_everything(channel: ChannelPeer) -> None:
+    """What the workers need, and some that must not survive."""
+    for queue in DURABLE_QUEUES:
+        channel.declare(queue, durable=True)
+    channel.exchange(FAN, b"fanout", durable=True)
+    channel.exchange(FAN + b"-declared", durable=True)
+    for queue in FAN_QUEUES:
+        channel.bind(queue, FAN)
+
+
+def declare_volatile(channel: ChannelPeer) -> None:
+    """A queue that is not durable, with a persistent message in it."""
+    channel.declare(VOLATILE)
+    channel.publish(VOLATILE, b"gone with the node", PERSISTENT)
+
+
+def read_all(channel: ChannelPeer, queue: bytes) -> list[Message]:
+    """Every message of the queue, unacked."""
+    count = channel.declare(queue, durable=True).message_count
+    channel.send(BasicConsume(queue, queue))
+    channel.expect(BasicConsumeOk)
+    return [channel.message() for _ in range(count)]
+
+
+def check_queue(ledger: Ledger, queue: bytes, messages: list[Message], is_clean: bool) -> list[int]:
+    """Compare what came back with what was promised; returns the numbers."""
+    numbers = [number_of(message.body) for message in messages]
+    assert numbers == sorted(set(numbers)), f"{queue!r}: out of order or doubled"
+    assert is_clean or all(message.deliver.redelivered for message in messages), "nobody can know that"
+    lost = ledger.confirmed[queue] - ledger.acked[queue] - set(numbers)
+    assert not lost, f"{queue!r}: confirmed and lost: {sorted(lost)[:10]} of {len(numbers)}"
+    risen = ledger.acked_for_good[queue] & set(numbers)
+    assert not risen, f"{queue!r}: acked and back: {sorted(risen)[:10]}"
+    assert not ledger.transient & set(numbers), f"{queue!r}: transient and back"
+    return numbers
+
+
+def check_and_eat(ledger: Ledger, peer: Peer, choose: random.Random, is_clean: bool = False) -> int:
+    """Check all queues; ack most of what is there, durably; returns how many there were."""
+    channel = peer.channel()
+    total = 0
+    acked: dict[bytes, set[int]] = {}
+    for queue in DURABLE_QUEUES:
+        messages = read_all(channel, queue)
+        numbers = check_queue(ledger, queue, messages, is_clean)
+        total += len(numbers)
+        # From here on these are as good as confirmed: they were read from the disk. Acks of them were lost.
+        ledger.confirmed[queue] |= set(numbers)
+        ledger.acked[queue] -= set(numbers)
+        acked[queue] = set()
+        for message, number in zip(messages, numbers, strict=True):
+            if choose.random() < 0.8:
+                channel.send(BasicAck(message.deliver.delivery_tag))
+                acked[queue].add(number)
+        ledger.acked[queue] |= acked[queue]
+    confirms = Confirms(channel)
+    number = ledger.number()
+    confirms.publish(TICKS, body_of(number, 1), PERSISTENT, b"", lambda: ledger.confirmed[TICKS].add(number))
+    confirms.drain()
+    for queue in DURABLE_QUEUES:
+        ledger.acked_for_good[queue] |= acked[queue]
+    channel.close()
+    return total
+
+
+def check_definitions(ledger: Ledger, peer: Peer, names: list[bytes]) -> None:
+    """Declared queues are there with their bindings, deleted ones are not."""
+    channel = peer.channel()
+    for name in names:
+        assert exists(peer, name) == (name in ledger.declared), name
+        if name in ledger.declared & ledger.bound:
+            channel.publish(name, b"through the binding", exchange=FAN + b"-declared")
+            assert channel.get(name, True).body == b"through the binding"
+    channel.close()
+
+
+@pytest.mark.kill
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_fifty_kills(node: BrokerProcess) -> None:
+    choose = random.Random(SEED)
+    ledger = Ledger()
+    done: dict[str, int] = {}
+    read = 0
+    node.settings = ("journal_file_size_limit=1MiB",)
+    node.start()
+    setup = connect(node)
+    declare_everything(setup.channel())
+    for round_number in range(KILLS):
+        declare_volatile(setup.channel())
+        setup.drop()
+        before = len(ledger.declared | ledger.deleted)
+        workers: list[Worker] = [
+            kind(node, ledger, choose.getrandbits(30)) for kind in (Publisher, Eater, Declarer)
+        ]
+        for worker in workers:
+            worker.start()
+        time.sleep(choose.uniform(0.02, 0.5))
+        node.kill()
+        for worker in workers:
+            worker.join(20)
+            assert not worker.is_alive()
+            assert worker.failure is None, f"round {round_number}: {worker.failure!r}"
+            done[type(worker).__name__] = done.get(type(worker).__name__, 0) + worker.done
+        node.start()
+        setup = connect(node)
+        assert not exists(setup, VOLATILE)
+        read += check_and_eat(ledger, setup, choose)
+        names = sorted(ledger.declared | ledger.deleted)
+        check_definitions(ledger, setup, choose.sample(names, min(12, len(names))))
+        assert len(names) >= before
+    check_definitions(ledger, setup, sorted(ledger.declared | ledger.deleted))
+    setup.close()
+    # The test is worth nothing when little happened.
+    assert done["Publisher"] > 50 * KILLS
+    assert done["Eater"] > KILLS
+    assert done["Declarer"] > KILLS
+    assert sum(map(len, ledger.confirmed.values())) > 20 * KILLS
+    assert len(ledger.acked_for_good[EATEN]) > KILLS
+    print(f"{done}, {read} messages read after restarts")
+    assert node.stop() == 0

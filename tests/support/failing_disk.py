@@ -1,0 +1,68 @@
+"""A broker process whose disk fails on command: `sitecustomize` puts itself between the flusher and the system calls.
+
+A file named like the call, in the directory of faults, makes each such call fail with the error number in it, or, when it
+starts with `sleep`, take that many seconds.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+_SITECUSTOMIZE = """
+import os, time
+from warren.store.disk import files, flusher
+
+FAULTS = {faults!r}
+
+class FailingOs:
+    def __getattr__(self, name):
+        real = getattr(os, name)
+        if name not in ("writev", "fdatasync", "open"):
+            return real
+        def call(*arguments):
+            try:
+                with open(FAULTS + "/" + name) as file:
+                    fault = file.read()
+            except FileNotFoundError:
+                return real(*arguments)
+            if fault.startswith("sleep"):
+                time.sleep(float(fault[5:]))
+                return real(*arguments)
+            raise OSError(int(fault), os.strerror(int(fault)))
+        return call
+
+flusher.os = FailingOs()
+"""
+
+
+class FailingDisk:
+    """The faults that brokers started from now on suffer from."""
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._faults = directory / "faults"
+        self._faults.mkdir()
+        site = directory / "site"
+        site.mkdir()
+        (site / "sitecustomize.py").write_text(_SITECUSTOMIZE.format(faults=str(self._faults)))
+        paths = [str(site), *filter(None, [os.environ.get("PYTHONPATH", "")])]
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+
+    def fail(self, call: str, number: int) -> None:
+        """From now on."""
+        self._put(call, str(number))
+
+    def slow(self, call: str, seconds: float) -> None:
+        """From now on."""
+        self._put(call, f"sleep{seconds}")
+
+    def heal(self) -> None:
+        """All is well again."""
+        for path in self._faults.iterdir():
+            path.unlink()
+
+    def _put(self, call: str, text: str) -> None:
+        # In one step: the broker reads it at any moment.
+        new = self._faults / "new"
+        new.write_text(text)
+        new.rename(self._faults / call)

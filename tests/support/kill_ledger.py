@@ -1,0 +1,251 @@
+"""Who was promised what: publishers, consumers and declarers that remember every answer of a broker that is being killed.
+
+Each works in a thread of its own until its socket ends. A publish that was confirmed must be there after the restart, an
+ack that was sent before a publish that was confirmed must have taken effect, a declaration that was answered must
+stand; for everything else both outcomes are right.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable
+
+from tests.support.amqp_peer import PERSISTENT, ChannelClosedError, ChannelPeer, Message, Peer, SocketLink
+from tests.support.broker_process import BrokerProcess
+from warren.wire.errors import AmqpError
+from warren.wire.methods import (
+    BasicAck,
+    BasicConsume,
+    BasicConsumeOk,
+    BasicQos,
+    BasicQosOk,
+    ChannelCloseOk,
+    ConfirmSelect,
+    ConfirmSelectOk,
+    QueueDeclare,
+    QueueDeclareOk,
+    QueueDelete,
+    QueueDeleteOk,
+)
+from warren.wire.properties import Properties
+
+FAN = b"fan"
+FAN_QUEUES = (b"fan-1", b"fan-2")
+DIRECT = b"direct"
+EATEN = b"eaten"
+TICKS = b"ticks"
+DURABLE_QUEUES = (*FAN_QUEUES, DIRECT, EATEN, TICKS)
+VOLATILE = b"volatile"
+# Both sides of the size from which content lies apart from its position; some of the loop's buffers, and large.
+SIZES = (0, 1, 30, 200, 200, 1000, 1000, 4000, 4095, 4096, 4097, 20_000, 70_000)
+LARGE = 1 << 20
+WINDOW = 300
+
+
+def body_of(number: int, size: int) -> bytes:
+    """A body that says who it is; the same number gives the same bytes."""
+    return b"%d:%d:" % (number, size) + random.Random(number).randbytes(size)
+
+
+def number_of(body: bytes) -> int:
+    """The number of a body, whose every byte is checked."""
+    number, size, _ = body.split(b":", 2)
+    assert body == body_of(int(number), int(size)), f"message {int(number)} is damaged"
+    return int(number)
+
+
+def connect(node: BrokerProcess) -> Peer:
+    """An open connection."""
+    return Peer(SocketLink(node.host, node.port)).open()
+
+
+class Ledger:
+    """Everything promised so far, by queue and number."""
+
+    def __init__(self) -> None:
+        self.next_number = 1
+        self.lock = threading.Lock()
+        self.confirmed: dict[bytes, set[int]] = {queue: set() for queue in DURABLE_QUEUES}
+        self.transient: set[int] = set()
+        # Acks that were sent, and those of them that are durable.
+        self.acked: dict[bytes, set[int]] = {queue: set() for queue in DURABLE_QUEUES}
+        self.acked_for_good: dict[bytes, set[int]] = {queue: set() for queue in DURABLE_QUEUES}
+        # Queues that were declared, bound and deleted, with an answer.
+        self.declared: set[bytes] = set()
+        self.bound: set[bytes] = set()
+        self.deleted: set[bytes] = set()
+
+    def number(self) -> int:
+        """A new one."""
+        with self.lock:
+            self.next_number += 1
+            return self.next_number - 1
+
+
+class Worker(threading.Thread):
+    """Runs `work` until the broker is gone; `failure` is anything else that ended it."""
+
+    def __init__(self, node: BrokerProcess, ledger: Ledger, seed: int) -> None:
+        super().__init__(daemon=True)
+        self.node = node
+        self.ledger = ledger
+        self.random = random.Random(seed)
+        self.failure: BaseException | None = None
+        self.done = 0
+
+    def run(self) -> None:
+        try:
+            peer = connect(self.node)
+            self.work(peer.channel())
+        except (EOFError, OSError):
+            return
+        except (Exception, AmqpError) as error:
+            self.failure = error
+
+    def work(self, channel: ChannelPeer) -> None:
+        raise NotImplementedError
+
+
+class Confirms:
+    """The publishes of one channel that wait for their confirms; `on_confirmed` is called for each, in order."""
+
+    def __init__(self, channel: ChannelPeer) -> None:
+        self.channel = channel
+        self.next_tag = 1
+        self.waiting: dict[int, Callable[[], None]] = {}
+        channel.send(ConfirmSelect())
+        channel.expect(ConfirmSelectOk)
+
+    def publish(
+        self, key: bytes, body: bytes, properties: bytes, exchange: bytes, on_confirmed: Callable[[], None]
+    ) -> None:
+        self.waiting[self.next_tag] = on_confirmed
+        self.next_tag += 1
+        self.channel.publish(key, body, properties, exchange)
+
+    def read(self, timeout_s: float) -> bool:
+        """Take the confirms that have arrived, wait for the first of them."""
+        if not self.channel.peer.read(timeout_s):
+            return False
+        events = [item for item in self.channel.events if isinstance(item, BasicAck)]
+        for item in events:
+            self.channel.events.remove(item)
+            tags = (
+                [tag for tag in self.waiting if tag <= item.delivery_tag]
+                if item.multiple
+                else [item.delivery_tag]
+            )
+            for tag in tags:
+                self.waiting.pop(int(tag))()
+        return True
+
+    def drain(self) -> None:
+        """Until everything is confirmed."""
+        while self.waiting:
+            assert self.read(20), "no confirm"
+
+
+class Publisher(Worker):
+    """Bursts of all sizes to one queue, to all of a fanout exchange, and transient ones in between."""
+
+    def work(self, channel: ChannelPeer) -> None:
+        confirms = Confirms(channel)
+        while True:
+            for _ in range(self.random.randrange(1, 40)):
+                self._publish(confirms)
+                self.done += 1
+            while confirms.read(0.0001 if len(confirms.waiting) < WINDOW else 5):
+                pass
+
+    def _publish(self, confirms: Confirms) -> None:
+        ledger = self.ledger
+        number = ledger.number()
+        size = LARGE if self.random.random() < 0.004 else self.random.choice(SIZES)
+        is_fanned = self.random.random() < 0.4
+        queues = FAN_QUEUES if is_fanned else (self.random.choice((DIRECT, EATEN)),)
+        is_transient = self.random.random() < 0.15
+
+        def on_confirmed() -> None:
+            if not is_transient:
+                for queue in queues:
+                    ledger.confirmed[queue].add(number)
+
+        if is_transient:
+            ledger.transient.add(number)
+        confirms.publish(
+            b"" if is_fanned else queues[0],
+            body_of(number, size),
+            Properties(delivery_mode=1).encode() if is_transient else PERSISTENT,
+            FAN if is_fanned else b"",
+            on_confirmed,
+        )
+
+
+class Eater(Worker):
+    """Consumes and acks; now and then publishes something, whose confirm says that the acks before it are durable."""
+
+    def work(self, channel: ChannelPeer) -> None:
+        ledger = self.ledger
+        confirms = Confirms(channel)
+        channel.send(BasicQos(0, 50))
+        channel.expect(BasicQosOk)
+        channel.send(BasicConsume(EATEN, b"eater"))
+        channel.expect(BasicConsumeOk)
+        while True:
+            confirms.read(0.02)
+            messages = [item for item in channel.events if isinstance(item, Message)]
+            for message in messages:
+                channel.events.remove(message)
+                # Some are kept.
+                if self.random.random() < 0.9:
+                    channel.send(BasicAck(message.deliver.delivery_tag))
+                    ledger.acked[EATEN].add(number_of(message.body))
+                    self.done += 1
+            if messages and self.random.random() < 0.5:
+                self._tick(confirms, ledger.acked[EATEN].copy())
+
+    def _tick(self, confirms: Confirms, acked: set[int]) -> None:
+        number = self.ledger.number()
+
+        def on_confirmed() -> None:
+            self.ledger.confirmed[TICKS].add(number)
+            self.ledger.acked_for_good[EATEN] |= acked
+
+        confirms.publish(TICKS, body_of(number, 5), PERSISTENT, b"", on_confirmed)
+
+
+class Declarer(Worker):
+    """Declares durable queues, binds them, deletes some; and a few that are not durable."""
+
+    def work(self, channel: ChannelPeer) -> None:
+        ledger = self.ledger
+        while True:
+            name = b"declared-%d" % ledger.number()
+            channel.declare(name, durable=True)
+            ledger.declared.add(name)
+            channel.bind(name, FAN + b"-declared", name)
+            ledger.bound.add(name)
+            self.done += 1
+            if self.random.random() < 0.5:
+                victim = self.random.choice(sorted(ledger.declared))
+                # Until it is answered, both is right.
+                ledger.declared.discard(victim)
+                channel.send(QueueDelete(victim))
+                channel.expect(QueueDeleteOk)
+                ledger.deleted.add(victim)
+            time.sleep(0.005)
+
+
+def exists(peer: Peer, queue: bytes) -> bool:
+    """Is there such a queue?"""
+    channel = peer.channel()
+    channel.send(QueueDeclare(queue, True))
+    try:
+        channel.expect(QueueDeclareOk)
+    except ChannelClosedError as error:
+        assert str(error).startswith("404 ")
+        channel.send(ChannelCloseOk())
+        del peer.channels[channel.number]
+        return False
+    channel.close()
+    return True

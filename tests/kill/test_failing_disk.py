@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.kill.test_restart import content, journal_of
-from tests.support.amqp_peer import PERSISTENT, ChannelPeer, Peer
+from tests.support.amqp_frames import PERSISTENT
+from tests.support.amqp_peer import ChannelPeer, Peer
 from tests.support.broker_process import BrokerProcess
 from tests.support.failing_disk import FailingDisk
 from tests.support.kill_ledger import connect

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.kill.test_sigkill import check_and_eat, declare_everything
-from tests.support.amqp_peer import PERSISTENT, ChannelPeer, Message, Peer
+from tests.support.amqp_frames import PERSISTENT
+from tests.support.amqp_peer import ChannelPeer, Message, Peer
 from tests.support.broker_process import BrokerProcess
 from tests.support.kill_ledger import Confirms, Eater, Ledger, Publisher, connect, exists
 from warren.wire.methods import BasicConsume, BasicConsumeOk, ExchangeDeclare

@@ -10,7 +10,8 @@ import time
 
 import pytest
 
-from tests.support.amqp_peer import PERSISTENT, ChannelPeer, Message, Peer
+from tests.support.amqp_frames import PERSISTENT
+from tests.support.amqp_peer import ChannelPeer, Message, Peer
 from tests.support.broker_process import BrokerProcess
 from tests.support.kill_ledger import (
     DURABLE_QUEUES,

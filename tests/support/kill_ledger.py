@@ -10,7 +10,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from tests.support.amqp_peer import PERSISTENT, ChannelClosedError, ChannelPeer, Message, Peer, SocketLink
+from tests.support.amqp_frames import PERSISTENT, SocketLink
+from tests.support.amqp_peer import ChannelClosedError, ChannelPeer, Message, Peer
 from tests.support.broker_process import BrokerProcess
 from warren.wire.errors import AmqpError
 from warren.wire.methods import (

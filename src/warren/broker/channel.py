@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from librt.strings import read_i16_be, read_i32_be, read_i64_be
+from librt.strings import BytesWriter, read_i16_be, read_i32_be, read_i64_be
 from mypy_extensions import i64
 
 from warren.broker.publish_properties import PublishProperties, inspect_properties, with_reply_to
@@ -60,6 +60,8 @@ EXPECT_BODY: Final = 2
 
 # Kept frames of a suspended channel (bytes) before its connection is not read further.
 BACKLOG_BYTES_MAX: Final = 1048576
+# Pieces of a body below this size are gathered in one buffer.
+SMALL_PIECE_BYTES: Final = 1024
 # Gathered output (bytes) above which a connection's consumers wait until it is written.
 OUTPUT_BYTES_MAX: Final = 262144
 
@@ -132,6 +134,8 @@ class Channel(ConfirmWaiter):
         self._body_size: i64 = 0
         self._body_received: i64 = 0
         self._body_parts: list[bytes] = []
+        # Small pieces behind the parts: a body in frames of a few octets must not cost an object for each.
+        self._body_tail: BytesWriter = BytesWriter()
         # The publish method it belongs to; kept for comparison with the next one.
         self._publish_raw: bytes = b""
         self._route_version: i64 = -1
@@ -228,16 +232,27 @@ class Channel(ConfirmWaiter):
             )
         self._body_received = received
         if received < self._body_size:
-            # Empty pieces are legal and would cost memory without end.
-            if end > start:
-                self._body_parts.append(piece)
+            self._keep_piece(piece)
             return
-        if len(self._body_parts) > 0:
+        if len(self._body_parts) > 0 or len(self._body_tail) > 0:
+            self._flush_tail()
             self._body_parts.append(piece)
             piece = b"".join(self._body_parts)
             self._body_parts.clear()
         self._stage = EXPECT_METHOD
         self._on_publish(piece)
+
+    def _keep_piece(self, piece: bytes) -> None:
+        if len(piece) < SMALL_PIECE_BYTES:
+            self._body_tail.write(piece)
+        else:
+            self._flush_tail()
+            self._body_parts.append(piece)
+
+    def _flush_tail(self) -> None:
+        if len(self._body_tail) > 0:
+            self._body_parts.append(self._body_tail.getvalue())
+            self._body_tail = BytesWriter()
 
     def _unexpected(self, text: str) -> ConnectionException:
         return ConnectionException(UNEXPECTED_FRAME, text, 60, 40)
@@ -555,6 +570,7 @@ class Channel(ConfirmWaiter):
         self.vhost.reply_channels.pop(self.reply_name, None)
         self._backlog = []
         self._body_parts = []
+        self._body_tail = BytesWriter()
         entries = self.unacked.take_all()
         if self.transaction is not None:
             entries.extend(self.transaction.take_entries())
@@ -574,4 +590,5 @@ class Channel(ConfirmWaiter):
         """A channel error struck: whatever content was arriving is swallowed."""
         self._stage = EXPECT_METHOD
         self._body_parts = []
+        self._body_tail = BytesWriter()
         self._publish_raw = b""

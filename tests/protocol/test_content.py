@@ -1,6 +1,9 @@
 """Bodies and properties of every shape come back bit by bit (protocol 1, 3, 11)."""
 
+import gc
+import random
 import struct
+import sys
 
 import pytest
 
@@ -96,6 +99,35 @@ def test_one_byte_frames_and_empty_frames(amqp: Amqp) -> None:
     message = channel.get(queue)
     assert message.body == body
     assert message.pieces == [200]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_pieces_of_any_size(amqp: Amqp, seed: int) -> None:
+    chance = random.Random(seed)
+    channel = amqp.channel()
+    queue = channel.declare(exclusive=True).queue
+    for _ in range(20):
+        pieces = [chance.randbytes(chance.choice([0, 1, 2, 1023, 1024, 1025, 3000])) for _ in range(40)]
+        body = b"".join(pieces)
+        frames = [frame(BODY, 1, piece) for piece in pieces]
+        while pieces and not pieces[-1]:
+            # What comes behind the last octet would be a frame too many.
+            pieces.pop()
+            frames.pop()
+        channel.peer.send(method_frame(1, BasicPublish(b"", queue)), header_frame(1, len(body)), *frames)
+        assert channel.get(queue, no_ack=True).body == body
+
+
+def test_a_body_in_tiny_frames_costs_no_object_for_each(amqp: Amqp) -> None:
+    amqp.engine()
+    channel = amqp.channel()
+    channel.peer.send(method_frame(1, BasicPublish(b"", b"q")), header_frame(1, 1_000_000))
+    data = frame(BODY, 1, b"ab") * 10_000
+    gc.collect()
+    before = sys.getallocatedblocks()
+    for _ in range(20):
+        channel.peer.send(data)
+    assert sys.getallocatedblocks() - before < 10_000
 
 
 def test_all_properties_and_all_field_types(amqp: Amqp) -> None:

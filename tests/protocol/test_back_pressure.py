@@ -1,0 +1,143 @@
+"""Those who do not read what they get cost bounded memory and slow nobody else; those who send too fast are not read."""
+
+import pytest
+
+from tests.support.amqp_frames import PERSISTENT, method_frame
+from tests.support.amqp_peer import Message
+from tests.support.broker_fixtures import Amqp
+from tests.support.memory_broker import EngineLink
+from warren.broker.channel import BACKLOG_BYTES_MAX, OUTPUT_BYTES_MAX
+from warren.wire.methods import BasicConsume, BasicGet, QueueDeclare, TxCommit, TxCommitOk, TxSelect
+
+BODY = b"x" * 10_000
+
+
+def test_deliveries_stop_while_the_socket_is_full(amqp: Amqp) -> None:
+    amqp.engine()
+    slow = amqp.channel()
+    queue = slow.declare(amqp.name()).queue
+    slow.consume(queue, no_ack=True)
+    link = slow.peer.link
+    assert isinstance(link, EngineLink)
+    assert link.connection is not None
+    link.connection.is_writable = False
+    publisher = amqp.channel()
+    for _ in range(100):
+        publisher.publish(queue, BODY)
+    assert len(link.arrived) <= OUTPUT_BYTES_MAX
+    assert publisher.count(queue) >= 100 - OUTPUT_BYTES_MAX // len(BODY)
+    # The socket takes more: everything is served.
+    link.connection.is_writable = True
+    link.connection.on_written(amqp.engine().now_ms)
+    assert slow.bodies(100) == [BODY] * 100
+
+
+def test_a_slow_consumer_leaves_the_messages_to_the_others(amqp: Amqp) -> None:
+    amqp.engine()
+    slow, fast = amqp.channel(), amqp.channel()
+    queue = slow.declare(amqp.name()).queue
+    for channel in (slow, fast):
+        channel.consume(queue, no_ack=True)
+    link = slow.peer.link
+    assert isinstance(link, EngineLink)
+    assert link.connection is not None
+    link.connection.is_writable = False
+    publisher = amqp.channel()
+    for _ in range(200):
+        publisher.publish(queue, BODY)
+    assert publisher.count(queue) == 0
+    assert len(fast.bodies(150)) == 150
+
+
+def test_a_consumer_that_does_not_read(amqp: Amqp) -> None:
+    if not amqp.uri:
+        pytest.skip("needs a socket")
+    peer = amqp.connect()
+    slow = peer.channel()
+    queue = slow.declare(amqp.name()).queue
+    slow.consume(queue, no_ack=True)
+    fast, publisher = amqp.channel(), amqp.channel()
+    body = b"x" * 100_000
+    fast.qos(50)
+    fast.consume(queue)
+    publisher.confirm_select()
+    for _ in range(400):
+        publisher.publish(queue, body)
+    publisher.confirms(400)
+    # 40 MB: more than sockets hold. What the one does not read, the other gets.
+    for number in range(200):
+        tag = fast.message().deliver.delivery_tag
+        if number % 10 == 9:
+            fast.ack(tag, multiple=True)
+    peer.drop()
+    fast.close()
+    publisher.delete(queue)
+
+
+def test_replies_that_are_not_read(amqp: Amqp) -> None:
+    if not amqp.uri:
+        pytest.skip("needs a socket")
+    amqp.departure("how much RabbitMQ takes is not ours to test")
+    greedy = amqp.connect().channel()
+    other = amqp.channel()
+    queue = other.declare(amqp.name()).queue
+    for _ in range(400):
+        other.publish(queue, b"x" * 100_000)
+    assert other.count(queue) == 400
+    # All answers together are far more than sockets hold; the broker goes on with others meanwhile.
+    greedy.send(BasicGet(queue, True))
+    for _ in range(399):
+        greedy.peer.link.send(method_frame(1, BasicGet(queue, True)))
+    other.declare(exclusive=True)
+    for _ in range(400):
+        item = greedy.reply()
+        assert isinstance(item, Message)
+        assert len(item.body) == 100_000
+    assert other.count(queue) == 0
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_a_suspended_channel_stops_the_reading_when_much_has_gathered(amqp: Amqp, persistent: bool) -> None:
+    engine = amqp.engine()
+    channel = amqp.channel()
+    queue = channel.declare(amqp.name(), durable=True).queue
+    channel.call(TxSelect())
+    link = channel.peer.link
+    assert isinstance(link, EngineLink)
+    assert link.connection is not None
+    engine.holds_commits = True
+    channel.publish(queue, b"first", PERSISTENT)
+    channel.send(TxCommit())
+    count = BACKLOG_BYTES_MAX // len(BODY) + 10
+    for _ in range(count):
+        channel.publish(queue, BODY, PERSISTENT if persistent else b"\0\0")
+    assert link.connection.is_reading is False
+    engine.holds_commits = False
+    engine.pump()
+    assert link.connection.is_reading is True
+    channel.expect(TxCommitOk)
+    channel.send(TxCommit())
+    channel.expect(TxCommitOk)
+    assert channel.count(queue) == count + 1
+
+
+def test_consuming_a_deep_queue_is_cut_into_turns(amqp: Amqp) -> None:
+    amqp.engine()
+    channel = amqp.channel()
+    queue = channel.declare(amqp.name()).queue
+    for _ in range(500):
+        channel.publish(queue, BODY)
+    channel.send(BasicConsume(queue, b"", False, True))
+    channel.reply()
+    assert len(channel.bodies(500)) == 500
+
+
+def test_many_declarations_in_one_packet(amqp: Amqp) -> None:
+    channel = amqp.channel()
+    names = [amqp.name() for _ in range(50)]
+    channel.peer.send(*(method_frame(1, QueueDeclare(name, False, True)) for name in names))
+    for name in names:
+        reply = channel.reply()
+        assert getattr(reply, "queue", None) == name
+    for name in names:
+        channel.delete(name)

@@ -276,6 +276,11 @@ class Channel(ConfirmWaiter):
         if was_full and self._backlog_bytes <= BACKLOG_BYTES_MAX:
             self.connection.resume_reading()
 
+    def keep(self, frames: list[tuple[i64, bytes]]) -> None:
+        """Keep frames for later."""
+        for kind, payload in frames:
+            self._keep(kind, payload)
+
     def _keep(self, kind: i64, payload: bytes) -> None:
         self._backlog.append((kind, payload))
         self._backlog_bytes += len(payload) + 64
@@ -379,7 +384,7 @@ class Channel(ConfirmWaiter):
 
     def _publish_reply(self, raw: bytes, body: bytes) -> None:
         receiver = self.vhost.reply_channels.get(self._routing_key)
-        if receiver is not None:
+        if receiver is not None and receiver.connection.has_room_for_reply(len(body)):
             receiver.deliver_reply(self._address, raw, body)
         if self._mandatory:
             # As the original does: no queue was involved, so it is returned although it was delivered (P23).

@@ -155,6 +155,7 @@ def _get(channel: Channel, method: BasicGet) -> None:
         BasicGetOk(tag, entry.redelivered, message.exchange(), message.routing_key(), queue.ready.count),
     )
     connection.out.content(channel.number, message.properties, message.body)
+    connection.wait_for_room(channel)
 
 
 def _consume(channel: Channel, method: BasicConsume) -> None:

@@ -82,6 +82,8 @@ _STATE_NAMES: Final = ("starting", "tuning", "opening", "running", "closing", "c
 GRACE_MS: Final = 3000
 CLOSE_TIMEOUT_MS: Final = 30000
 HANDSHAKE_TIMEOUT_MS: Final = 10000
+# Direct replies that a peer does not read, in bytes, above which further ones are lost.
+REPLY_BYTES_MAX: Final = 33554432
 NEVER: Final = -1
 
 
@@ -110,6 +112,9 @@ class Connection:
         self.close_at_ms: i64 = now_ms + HANDSHAKE_TIMEOUT_MS
         # A consumer was refused for want of room in `out`; it is served again after the next write.
         self._has_stalled: bool = False
+        # Channels that wait until what they answered is written, and direct replies since the socket took anything.
+        self._awaiting_room: list[Channel] = []
+        self._reply_bytes: i64 = 0
         self._confirm_later: list[Channel] = []
         self._frames: FrameBuffer = FrameBuffer(FRAME_MIN_SIZE)
         self._wants_login_failure: bool = False
@@ -173,9 +178,16 @@ class Connection:
     def replay(self, channel: Channel, backlog: list[tuple[i64, bytes]]) -> None:
         """Handle frames that a suspended channel had kept."""
         try:
-            for kind, payload in backlog:
+            count: i64 = len(backlog)
+            index: i64 = 0
+            while index < count:
                 if self.state != RUNNING or channel.is_closed:
                     break
+                if channel.is_suspended:
+                    channel.keep(backlog[index:])
+                    break
+                kind, payload = backlog[index]
+                index += 1
                 if channel.is_closing:
                     self._on_closing_channel(channel, kind, payload, 0, len(payload))
                     continue
@@ -512,6 +524,22 @@ class Connection:
         self._has_stalled = True
         return False
 
+    def wait_for_room(self, channel: Channel) -> None:
+        """`channel` has answered with content: it goes on when that is written, if it is much or nobody reads it.
+
+        Otherwise a client that gets and returns one message over and over, and never reads, fills our memory.
+        """
+        if not self.is_writable or self.out.size_bytes >= OUTPUT_BYTES_MAX:
+            channel.suspend()
+            self._awaiting_room.append(channel)
+
+    def has_room_for_reply(self, size: i64) -> bool:
+        """May a direct reply of `size` bytes be added? What is not read is bounded; replies beyond that are lost."""
+        if self.is_writable:
+            self._reply_bytes = 0
+        self._reply_bytes += size
+        return self._reply_bytes <= REPLY_BYTES_MAX
+
     def touch(self) -> None:
         """There is something for the shell to do."""
         if not self.is_dirty:
@@ -554,7 +582,13 @@ class Connection:
         return parts
 
     def on_written(self, now_ms: i64) -> None:
-        """Output was taken and the socket accepts more: serve consumers that had to wait."""
+        """Output was taken and the socket accepts more: serve consumers and channels that had to wait."""
+        if len(self._awaiting_room) > 0 and self.is_writable:
+            waiting = self._awaiting_room
+            self._awaiting_room = []
+            self.now_ms = now_ms
+            for channel in waiting:
+                channel.resume()
         if self._has_stalled and self.is_writable:
             self._has_stalled = False
             self.now_ms = now_ms

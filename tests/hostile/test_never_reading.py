@@ -1,0 +1,221 @@
+"""Clients that send and never read: each costs the broker bounded memory, and nobody else's time."""
+
+import socket
+import time
+
+import pytest
+
+from tests.support.amqp_frames import BODY, SocketLink, frame, header_frame, method_frame
+from tests.support.amqp_peer import ChannelPeer, Message, Peer
+from tests.support.watched_broker import MIB, WatchedBroker, WellBehaved
+from warren.wire.methods import (
+    BasicAck,
+    BasicConsume,
+    BasicConsumeOk,
+    BasicGet,
+    BasicPublish,
+    BasicQos,
+    BasicQosOk,
+    BasicReject,
+    QueueDeclare,
+)
+from warren.wire.properties import Properties
+
+pytestmark = pytest.mark.slow
+# What one client may cost: the transport's buffer, gathered output, what the kernel refuses, one large message.
+COST = 40 * MIB
+
+
+class Mute:
+    """A client that has logged in, opened channel 1, and reads no more."""
+
+    def __init__(self, broker: WatchedBroker) -> None:
+        link = SocketLink(broker.node.host, broker.node.port)
+        link.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        self.peer = Peer(link).open()
+        self.channel = self.peer.channel()
+        self.socket = link.socket
+
+    def push(self, data: bytes, seconds: float) -> int:
+        """Send it again and again for a while, as fast as it is taken; returns how often."""
+        self.socket.setblocking(False)
+        deadline = time.monotonic() + seconds
+        sent = 0
+        while time.monotonic() < deadline:
+            try:
+                sent += self.socket.send(memoryview(data)[sent % len(data) :])
+            except BlockingIOError:
+                time.sleep(0.01)
+        return sent // len(data)
+
+
+@pytest.fixture
+def well_behaved(broker: WatchedBroker) -> WellBehaved:
+    client = WellBehaved(broker)
+    client.start()
+    return client
+
+
+def with_message(broker: WatchedBroker, queue: bytes, body: bytes, count: int = 1) -> ChannelPeer:
+    """A queue with messages."""
+    channel = broker.connect().channel()
+    channel.declare(queue)
+    for _ in range(count):
+        channel.publish(queue, body)
+    assert channel.count(queue) == count
+    return channel
+
+
+def check(broker: WatchedBroker, client: WellBehaved, before: int, cost: int = COST) -> None:
+    client.stop()
+    assert client.peak - before < cost, f"{(client.peak - before) / MIB:.0f} MiB"
+    assert client.slowest < 1.0
+    broker.check_service()
+
+
+def test_a_message_got_and_returned_for_ever(broker: WatchedBroker, well_behaved: WellBehaved) -> None:
+    with_message(broker, b"q", bytes(MIB))
+    before = broker.rss()
+    mute = Mute(broker)
+    pairs = b"".join(
+        method_frame(1, BasicGet(b"q")) + method_frame(1, BasicReject(tag, True)) for tag in range(1, 20_000)
+    )
+    mute.push(pairs, 1.5)
+    check(broker, well_behaved, before)
+
+
+def test_a_message_recovered_for_ever(broker: WatchedBroker, well_behaved: WellBehaved) -> None:
+    with_message(broker, b"q", bytes(MIB))
+    before = broker.rss()
+    mute = Mute(broker)
+    mute.peer.send(method_frame(1, BasicConsume(b"q", b"c")))
+    rejects = b"".join(method_frame(1, BasicReject(tag, True)) for tag in range(1, 20_000))
+    time.sleep(0.2)
+    mute.push(rejects, 1.5)
+    check(broker, well_behaved, before)
+
+
+def test_replies_nobody_reads(broker: WatchedBroker, well_behaved: WellBehaved) -> None:
+    before = broker.rss()
+    mute = Mute(broker)
+    mute.push(method_frame(1, QueueDeclare(b"a" * 255, exclusive=True)) * 1000, 3)
+    check(broker, well_behaved, before)
+
+
+def test_returns_nobody_reads(broker: WatchedBroker, well_behaved: WellBehaved) -> None:
+    before = broker.rss()
+    mute = Mute(broker)
+    size = 100_000
+    publish = method_frame(1, BasicPublish(b"", b"nowhere", True))
+    publish += header_frame(1, size) + frame(BODY, 1, bytes(size))
+    assert mute.push(publish, 3) > 20
+    check(broker, well_behaved, before)
+
+
+@pytest.mark.parametrize("no_ack", [True, False])
+def test_a_consumer_that_never_reads_slows_nobody(
+    broker: WatchedBroker, well_behaved: WellBehaved, no_ack: bool
+) -> None:
+    channel = with_message(broker, b"q", b"", 0)
+    mute = Mute(broker)
+    mute.peer.method(1, BasicConsume(b"q", b"mute", False, no_ack))
+    reader = broker.connect().channel()
+    reader.send(BasicQos(0, 100))
+    reader.expect(BasicQosOk)
+    reader.send(BasicConsume(b"q", b"reader"))
+    reader.expect(BasicConsumeOk)
+    before = broker.rss()
+    size, count = 50_000, 4000
+    received = 0
+    for number in range(count):
+        channel.publish(b"q", bytes(size))
+        if number % 20 == 19:
+            while reader.peer.read(0.0001):
+                pass
+            for item in list(reader.events):
+                assert isinstance(item, Message)
+                reader.send(BasicAck(item.deliver.delivery_tag))
+                received += 1
+            reader.events.clear()
+    # 200 MB went through, all but what the mute one was given.
+    deadline = time.monotonic() + 20
+    while received * size < (count * size) - 8 * MIB:
+        message = reader.message()
+        reader.send(BasicAck(message.deliver.delivery_tag))
+        received += 1
+        assert time.monotonic() < deadline
+    check(broker, well_behaved, before)
+    # What it was given and did not ack comes back when it goes.
+    mute.socket.close()
+    if not no_ack:
+        while received < count:
+            message = reader.message()
+            reader.send(BasicAck(message.deliver.delivery_tag))
+            received += 1
+
+
+def test_many_mute_consumers(broker: WatchedBroker, well_behaved: WellBehaved) -> None:
+    with_message(broker, b"q", bytes(20_000), 200)
+    before = broker.rss()
+    mutes = [Mute(broker) for _ in range(60)]
+    for mute in mutes:
+        mute.peer.method(1, BasicConsume(b"q", b"mute"))
+    time.sleep(1)
+    check(broker, well_behaved, before, 60 * MIB)
+    for mute in mutes:
+        mute.socket.close()
+    channel = broker.connect().channel()
+    deadline = time.monotonic() + 10
+    while channel.count(b"q") < 200:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_an_announced_body_that_never_comes(broker: WatchedBroker, well_behaved: WellBehaved) -> None:
+    before = broker.rss()
+    mutes = [Mute(broker) for _ in range(30)]
+    for mute in mutes:
+        mute.peer.send(method_frame(1, BasicPublish(b"", b"q")), header_frame(1, 128 * MIB))
+        mute.peer.send(frame(BODY, 1, bytes(100_000)))
+    time.sleep(0.5)
+    check(broker, well_behaved, before)
+
+
+@pytest.mark.parametrize("size", [1, 2, 9])
+def test_a_body_in_crumbs(broker: WatchedBroker, well_behaved: WellBehaved, size: int) -> None:
+    mute = Mute(broker)
+    before = broker.rss()
+    mute.peer.send(method_frame(1, BasicPublish(b"", b"q")), header_frame(1, 64 * MIB))
+    mute.push(frame(BODY, 1, bytes(size)) * 5000, 2)
+    # What has arrived of the body is a few megabytes.
+    check(broker, well_behaved, before, 30 * MIB)
+
+
+def test_the_crumbs_are_the_body(broker: WatchedBroker) -> None:
+    channel = broker.connect().channel()
+    channel.declare(b"q")
+    body = bytes(range(256)) * 100
+    crumbs = [frame(BODY, 1, body[at : at + 3]) for at in range(0, len(body), 3)]
+    for _ in range(2):
+        channel.peer.send(method_frame(1, BasicPublish(b"", b"q")), header_frame(1, len(body)), *crumbs)
+        assert channel.get(b"q").body == body
+
+
+def test_direct_replies_to_one_who_does_not_read(broker: WatchedBroker, well_behaved: WellBehaved) -> None:
+    mute = Mute(broker)
+    mute.peer.method(1, BasicConsume(b"amq.rabbitmq.reply-to", b"r", False, True))
+    mute.channel.expect(BasicConsumeOk)
+    server = broker.connect().channel()
+    server.declare(b"rpc")
+    mute.channel.publish(b"rpc", b"?", Properties(reply_to=b"amq.rabbitmq.reply-to").encode())
+    while server.count(b"rpc") == 0:
+        time.sleep(0.01)
+    reply_to = server.get(b"rpc").properties.reply_to
+    assert reply_to is not None
+    before = broker.rss()
+    for _ in range(200):
+        server.publish(reply_to, bytes(MIB))
+    # All of them are handled when this is answered.
+    assert server.count(b"rpc") == 0
+    # The bound, and the copies of what is being written.
+    check(broker, well_behaved, before, 120 * MIB)

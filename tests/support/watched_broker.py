@@ -1,0 +1,98 @@
+"""A broker process seen from outside: its memory, its descriptors, and whether it serves a client that behaves."""
+
+import os
+import threading
+import time
+from pathlib import Path
+
+from tests.support.amqp_frames import SocketLink
+from tests.support.amqp_peer import Peer
+from tests.support.broker_process import BrokerProcess
+
+MIB = 1 << 20
+
+
+class WatchedBroker:
+    """A running node."""
+
+    def __init__(self, node: BrokerProcess) -> None:
+        self.node = node
+
+    @property
+    def _pid(self) -> int:
+        assert self.node.process is not None
+        return self.node.process.pid
+
+    def rss(self) -> int:
+        """Resident memory in bytes."""
+        pages = int(Path(f"/proc/{self._pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def descriptors(self) -> int:
+        """Open file descriptors."""
+        return len(os.listdir(f"/proc/{self._pid}/fd"))
+
+    def settled_rss(self, descriptors: int, timeout_s: float = 20) -> int:
+        """Resident memory when no more than so many descriptors are left open."""
+        deadline = time.monotonic() + timeout_s
+        while self.descriptors() > descriptors:
+            assert time.monotonic() < deadline, f"{self.descriptors()} descriptors stay open"
+            time.sleep(0.05)
+        time.sleep(0.1)
+        return self.rss()
+
+    def connect(self) -> Peer:
+        """An open connection."""
+        return Peer(SocketLink(self.node.host, self.node.port)).open()
+
+    def check_service(self) -> float:
+        """One message there and back for a new client; returns how long it took."""
+        started = time.monotonic()
+        peer = self.connect()
+        channel = peer.channel()
+        queue = channel.declare(exclusive=True).queue
+        channel.publish(queue, b"well behaved")
+        assert channel.get(queue, True).body == b"well behaved"
+        peer.close()
+        return time.monotonic() - started
+
+
+class WellBehaved(threading.Thread):
+    """Publishes and gets in turn until stopped; `slowest` round trip, and `peak` of the broker's memory meanwhile."""
+
+    def __init__(self, broker: WatchedBroker) -> None:
+        super().__init__(daemon=True)
+        self.broker = broker
+        self.slowest = 0.0
+        self.peak = 0
+        self.rounds = 0
+        self.failure: BaseException | None = None
+        self._is_over = threading.Event()
+
+    def run(self) -> None:
+        try:
+            self._work()
+        except Exception as error:
+            self.failure = error
+
+    def _work(self) -> None:
+        peer = self.broker.connect()
+        channel = peer.channel()
+        queue = channel.declare(exclusive=True).queue
+        while not self._is_over.wait(0.005):
+            started = time.monotonic()
+            body = b"%d" % self.rounds
+            channel.publish(queue, body)
+            assert channel.get(queue, True).body == body
+            self.slowest = max(self.slowest, time.monotonic() - started)
+            self.peak = max(self.peak, self.broker.rss())
+            self.rounds += 1
+        peer.close()
+
+    def stop(self) -> None:
+        """Raises what went wrong."""
+        self._is_over.set()
+        self.join(30)
+        if self.failure is not None:
+            raise self.failure
+        assert self.rounds > 0

@@ -1,5 +1,6 @@
 """The broker as its users run it: `warren server` on a free port of the loopback, with its data in one directory."""
 
+import os
 import signal
 import subprocess
 import threading
@@ -17,7 +18,7 @@ HOST = "127.0.0.1"
 
 
 class Broker:
-    """One node; started again after `kill`, it finds the data of before, and takes another free port."""
+    """One node; started again after `end`, it finds the data of before, and takes another free port."""
 
     def __init__(self, processes: Processes) -> None:
         self._processes = processes
@@ -55,23 +56,24 @@ class Broker:
         self.port = int(line.removeprefix(READY).split()[0].rpartition(":")[2])
         return time.monotonic() - started
 
-    def kill(self) -> int:
-        """SIGKILL; returns the exit status, which is minus the signal's number."""
-        process = self._take()
+    def kill(self) -> None:
+        """SIGKILL, now; `end` says what became of it."""
+        assert self._process is not None
+        os.kill(self._process.pid, signal.SIGKILL)
+
+    def end(self) -> int:
+        """SIGKILL if it still runs; returns the exit status, for a signal minus its number."""
+        assert self._process is not None
+        process, self._process = self._process, None
         self._processes.kill(process)
         return process.returncode
 
     def stop(self) -> int:
         """SIGTERM, and SIGKILL when that is not enough; returns the exit status."""
-        process = self._take()
-        process.send_signal(signal.SIGTERM)
+        assert self._process is not None
+        process = self._process
+        os.kill(process.pid, signal.SIGTERM)
         deadline = time.monotonic() + STOP_TIMEOUT_S
         while not has_ended(process) and time.monotonic() < deadline:
             time.sleep(0.01)
-        self._processes.kill(process)
-        return process.returncode
-
-    def _take(self) -> subprocess.Popen[str]:
-        assert self._process is not None
-        process, self._process = self._process, None
-        return process
+        return self.end()

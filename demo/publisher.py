@@ -42,7 +42,7 @@ def declare(parameters: pika.ConnectionParameters, corpus: Corpus) -> None:
 
 
 class Publisher:
-    """Publishes files in order, once; `kill_at` confirms later, `kill` is called, and the connection breaks."""
+    """Publishes files in order, once; `kill_at` confirms later, `kill` is called. It goes on until the connection breaks."""
 
     def __init__(
         self,
@@ -134,8 +134,7 @@ class Publisher:
 
     def _fill(self) -> None:
         while (
-            not self._is_killed
-            and self._next < len(self._files)
+            self._next < len(self._files)
             and len(self._in_flight) < self._in_flight_max
             and self._in_flight_bytes < IN_FLIGHT_BYTES_MAX
         ):

@@ -48,6 +48,7 @@ from warren.wire.methods import (
     BasicReturn,
     decode_method,
 )
+from warren.wire.primitives import unsigned64
 
 if TYPE_CHECKING:
     from warren.broker.connection import Connection
@@ -205,7 +206,7 @@ class Channel(ConfirmWaiter):
         size = read_i64_be(data, start + 4)
         limit = self.connection.max_message_size
         if size < 0 or size > limit:
-            shown = size if size >= 0 else size + (1 << 64)
+            shown = unsigned64(size)
             raise ChannelException(
                 PRECONDITION_FAILED, f"message size {shown} is larger than configured max size {limit}"
             )
@@ -551,8 +552,7 @@ class Channel(ConfirmWaiter):
         return [entry]
 
     def _unknown_tag(self, tag: i64) -> ChannelException:
-        shown = tag if tag >= 0 else tag + (1 << 64)
-        return ChannelException(PRECONDITION_FAILED, f"unknown delivery tag {shown}")
+        return ChannelException(PRECONDITION_FAILED, f"unknown delivery tag {unsigned64(tag)}")
 
     # -- end -----------------------------------------------------------------------------------------------------
 

@@ -140,6 +140,7 @@ class Connection:
             return
         frames = self._frames
         frames.feed(data)
+        # Three names for three types: compiled, a variable has one type, also as the target of `except`.
         try:
             while self.state != CLOSED:
                 kind = frames.next_frame()
@@ -154,13 +155,13 @@ class Connection:
                     raise self._bad_frame(kind)
                 try:
                     channel.on_frame(kind, frames.data, frames.start, frames.end)
-                except ChannelException as error:
-                    self.close_channel(channel, error)
-        except ConnectionException as error:
-            self.fail(error)
+                except ChannelException as refusal:
+                    self.close_channel(channel, refusal)
+        except ConnectionException as fault:
+            self.fail(fault)
             self._read_closing()
-        except Exception as error:  # A bug of ours costs this connection, not the node (protocol: 541).
-            self.broker.log_crash(self.peer, error)
+        except Exception as crash:  # A bug of ours costs this connection, not the node (protocol: 541).
+            self.broker.log_crash(self.peer, crash)
             self.fail(ConnectionException(INTERNAL_ERROR, ""))
         self._finish_turn()
 
@@ -193,12 +194,12 @@ class Connection:
                     continue
                 try:
                     channel.on_frame(kind, payload, 0, len(payload))
-                except ChannelException as error:
-                    self.close_channel(channel, error)
-        except ConnectionException as error:
-            self.fail(error)
-        except Exception as error:  # As in `receive`.
-            self.broker.log_crash(self.peer, error)
+                except ChannelException as refusal:
+                    self.close_channel(channel, refusal)
+        except ConnectionException as fault:
+            self.fail(fault)
+        except Exception as crash:  # As in `receive`.
+            self.broker.log_crash(self.peer, crash)
             self.fail(ConnectionException(INTERNAL_ERROR, ""))
         if self._is_close_due and self.state < CLOSING:
             self._on_close()

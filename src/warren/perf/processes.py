@@ -221,8 +221,8 @@ def run_worker(
         obey(loop, commands, answers)
     except PerfError as error:
         _answer(answers, json.dumps(str(error)))
-    except Exception as error:  # whatever it is, only the parent can show it
-        _answer(answers, json.dumps(f"a process of the load generator failed: {error!r}"))
+    except Exception as crash:  # whatever it is, only the parent can show it
+        _answer(answers, json.dumps(f"a process of the load generator failed: {crash!r}"))
     finally:
         if loop is not None:
             loop.abort()

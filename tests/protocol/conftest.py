@@ -1,4 +1,7 @@
-"""Protocol tests run against the engine in memory and against a broker process; see `tests/support/broker_fixtures.py`."""
+"""Protocol tests run against the engine in memory and against a broker process; see `tests/support/broker_fixtures.py`.
+
+`python -m tests.support.against_rabbitmq` runs them against RabbitMQ.
+"""
 
 from tests.support.broker_fixtures import amqp, broker_uri
 

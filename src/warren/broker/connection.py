@@ -19,6 +19,7 @@ from mypy_extensions import i64
 from warren.broker.authentication import plain_credentials
 from warren.broker.channel import OUTPUT_BYTES_MAX, Channel
 from warren.broker.channel_methods import handle_channel_method
+from warren.broker.heartbeat import Heartbeats
 from warren.broker.output import Output
 from warren.broker.server_properties import server_properties
 from warren.wire.errors import (
@@ -122,12 +123,7 @@ class Connection:
         self._is_close_due: bool = False
         self._last_channel: Channel | None = None
         self._channel_max: i64 = broker.settings.channel_max
-        self._heartbeat_ms: i64 = 0
-        self._received_since_look: bool = True
-        self._idle_looks: i64 = 0
-        self._next_look_ms: i64 = 0
-        self._sent_since_look: bool = False
-        self._next_heartbeat_ms: i64 = 0
+        self._heartbeats: Heartbeats = Heartbeats()
         self._send_start()
 
     # -- bytes in ------------------------------------------------------------------------------------------------
@@ -135,7 +131,7 @@ class Connection:
     def receive(self, data: bytes, now_ms: i64) -> None:
         """Handle the next bytes of the stream. Never raises."""
         self.now_ms = now_ms
-        self._received_since_look = True
+        self._heartbeats.has_received = True
         if self.state == CLOSED:
             return
         frames = self._frames
@@ -410,9 +406,7 @@ class Connection:
         self._channel_max = method.channel_max
         self._frames.frame_max = method.frame_max
         self.out.frame_max = method.frame_max
-        self._heartbeat_ms = method.heartbeat * 1000
-        self._next_look_ms = self.now_ms + self._heartbeat_ms
-        self._next_heartbeat_ms = self.now_ms + self._heartbeat_ms // 2
+        self._heartbeats.start(method.heartbeat * 1000, self.now_ms)
         self.state = OPENING
 
     def _check_tuned(self, name: str, value: i64, limit: i64) -> None:
@@ -512,9 +506,8 @@ class Connection:
         self.close_at_ms = self.now_ms + GRACE_MS
 
     def _close_timeout_ms(self) -> i64:
-        if self._heartbeat_ms == 0 or self._heartbeat_ms > CLOSE_TIMEOUT_MS:
-            return CLOSE_TIMEOUT_MS
-        return self._heartbeat_ms
+        interval_ms = self._heartbeats.interval_ms
+        return CLOSE_TIMEOUT_MS if interval_ms == 0 or interval_ms > CLOSE_TIMEOUT_MS else interval_ms
 
     # -- for channels ------------------------------------------------------------------------------------------------
 
@@ -579,7 +572,7 @@ class Connection:
         self.is_dirty = False
         parts = self.out.take()
         if len(parts) > 0:
-            self._sent_since_look = True
+            self._heartbeats.has_sent = True
         return parts
 
     def on_written(self, now_ms: i64) -> None:
@@ -599,21 +592,14 @@ class Connection:
     def tick(self, now_ms: i64) -> None:
         """Heartbeats, about once a second."""
         self.now_ms = now_ms
-        if self._heartbeat_ms == 0 or self.state != RUNNING:
+        if self.state != RUNNING:
             return
-        if now_ms >= self._next_heartbeat_ms:
-            if not self._sent_since_look:
-                self.out.heartbeat()
-                self.touch()
-            self._sent_since_look = False
-            self._next_heartbeat_ms = now_ms + self._heartbeat_ms // 2
-        if now_ms >= self._next_look_ms:
-            self._idle_looks = 0 if self._received_since_look or not self.is_reading else self._idle_looks + 1
-            self._received_since_look = False
-            self._next_look_ms = now_ms + self._heartbeat_ms
-            if self._idle_looks >= 2:
-                self.broker.log_connection_error(self.peer, "missed heartbeats from client")
-                self._release()
-                self.state = CLOSED
-                self.close_at_ms = now_ms
-                self.touch()
+        if self._heartbeats.is_beat_due(now_ms):
+            self.out.heartbeat()
+            self.touch()
+        if self._heartbeats.is_peer_dead(self.is_reading, now_ms):
+            self.broker.log_connection_error(self.peer, "missed heartbeats from client")
+            self._release()
+            self.state = CLOSED
+            self.close_at_ms = now_ms
+            self.touch()

@@ -1,0 +1,45 @@
+"""Heartbeats of one connection, both ways (protocol section 1).
+
+We send one when nothing else was sent for half an interval; the peer is dead when two looks in a row, an interval
+apart, found that nothing came in. Any byte counts as life, not only heartbeat frames.
+"""
+
+from mypy_extensions import i64
+
+IDLE_LOOKS_MAX = 2
+
+
+class Heartbeat:
+    """Times in ms; an interval of 0 switches both directions off."""
+
+    def __init__(self) -> None:
+        self.interval_ms: i64 = 0
+        self.has_received: bool = True
+        self.has_sent: bool = False
+        self._idle_looks: i64 = 0
+        self._next_look_ms: i64 = 0
+        self._next_beat_ms: i64 = 0
+
+    def start(self, interval_ms: i64, now_ms: i64) -> None:
+        """The interval is negotiated."""
+        self.interval_ms = interval_ms
+        self._next_look_ms = now_ms + interval_ms
+        self._next_beat_ms = now_ms + interval_ms // 2
+
+    def must_beat(self, now_ms: i64) -> bool:
+        """Is a heartbeat frame due? Asked about once a second."""
+        if self.interval_ms == 0 or now_ms < self._next_beat_ms:
+            return False
+        is_due = not self.has_sent
+        self.has_sent = False
+        self._next_beat_ms = now_ms + self.interval_ms // 2
+        return is_due
+
+    def is_dead(self, now_ms: i64, is_reading: bool) -> bool:
+        """Has the peer been silent for too long? Not while it is we who do not read."""
+        if self.interval_ms == 0 or now_ms < self._next_look_ms:
+            return False
+        self._idle_looks = 0 if self.has_received or not is_reading else self._idle_looks + 1
+        self.has_received = False
+        self._next_look_ms = now_ms + self.interval_ms
+        return self._idle_looks >= IDLE_LOOKS_MAX

@@ -22,6 +22,7 @@ from warren.broker.channel_methods import handle_channel_method
 from warren.broker.heartbeat import Heartbeats
 from warren.broker.output import Output
 from warren.broker.server_properties import server_properties
+from warren.broker.tuning import check_tuned
 from warren.wire.errors import (
     ACCESS_REFUSED,
     CHANNEL_ERROR,
@@ -392,33 +393,12 @@ class Connection:
                     self._wants_login_failure = True
 
     def _on_tune_ok(self, method: ConnectionTuneOk) -> None:
-        settings = self.broker.settings
-        self._check_tuned("channel_max", method.channel_max, settings.channel_max)
-        self._check_tuned("frame_max", method.frame_max, settings.frame_max)
-        if 0 < method.frame_max < FRAME_MIN_SIZE:
-            raise ConnectionException(
-                NOT_ALLOWED,
-                f"failed to negotiate connection parameters: negotiated frame_max = {method.frame_max} is lower "
-                f"than the minimum allowed value ({FRAME_MIN_SIZE})",
-                10,
-                30,
-            )
+        check_tuned(method, self.broker.settings)
         self._channel_max = method.channel_max
         self._frames.frame_max = method.frame_max
         self.out.frame_max = method.frame_max
         self._heartbeats.start(method.heartbeat * 1000, self.now_ms)
         self.state = OPENING
-
-    def _check_tuned(self, name: str, value: i64, limit: i64) -> None:
-        if limit != 0 and (value == 0 or value > limit):
-            shown = f"{value} (no limit)" if name == "channel_max" and value == 0 else f"{value}"
-            raise ConnectionException(
-                NOT_ALLOWED,
-                f"failed to negotiate connection parameters: negotiated {name} = {shown} is higher than the "
-                f"maximum allowed value ({limit})",
-                10,
-                30,
-            )
 
     def _on_open(self, method: ConnectionOpen) -> None:
         vhost = self.broker.vhosts.get(method.virtual_host)

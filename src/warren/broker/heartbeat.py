@@ -9,7 +9,7 @@ from mypy_extensions import i64
 IDLE_LOOKS_MAX = 2
 
 
-class Heartbeat:
+class Heartbeats:
     """Times in ms; an interval of 0 switches both directions off."""
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Heartbeat:
         self._next_look_ms = now_ms + interval_ms
         self._next_beat_ms = now_ms + interval_ms // 2
 
-    def must_beat(self, now_ms: i64) -> bool:
+    def is_beat_due(self, now_ms: i64) -> bool:
         """Is a heartbeat frame due? Asked about once a second."""
         if self.interval_ms == 0 or now_ms < self._next_beat_ms:
             return False
@@ -35,7 +35,7 @@ class Heartbeat:
         self._next_beat_ms = now_ms + self.interval_ms // 2
         return is_due
 
-    def is_dead(self, now_ms: i64, is_reading: bool) -> bool:
+    def is_peer_dead(self, is_reading: bool, now_ms: i64) -> bool:
         """Has the peer been silent for too long? Not while it is we who do not read."""
         if self.interval_ms == 0 or now_ms < self._next_look_ms:
             return False

@@ -10,9 +10,15 @@ from tests.support.watched_broker import WatchedBroker
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[WatchedBroker]:
+def node_settings() -> tuple[str, ...]:
+    """What the broker is started with; a module may have its own."""
+    return ()
+
+
+@pytest.fixture
+def broker(tmp_path: Path, node_settings: tuple[str, ...]) -> Iterator[WatchedBroker]:
     """A running broker; no bug of its own may show in its log."""
-    node = BrokerProcess(tmp_path)
+    node = BrokerProcess(tmp_path, *node_settings)
     node.start()
     watched = WatchedBroker(node)
     yield watched

@@ -1,11 +1,15 @@
 """Ten thousand hostile connections: the broker goes on serving, and its memory is flat."""
 
 import asyncio
+import resource
+import socket
 import time
 
 import pytest
 
 from tests.hostile.strangers import MANNERS, visit
+from tests.support.amqp_frames import PERSISTENT
+from tests.support.kill_ledger import Confirms
 from tests.support.watched_broker import MIB, WatchedBroker, WellBehaved
 
 WARM_UP = 1_500
@@ -13,6 +17,12 @@ COUNT = 10_000
 AT_ONCE = 300
 # What is left over from a wave of strangers when it has gone: the allocator's fragments.
 FLAT = 8 * MIB
+
+
+@pytest.fixture
+def node_settings() -> tuple[str, ...]:
+    """Journal files that are full soon."""
+    return ("journal_file_size_limit=1MiB",)
 
 
 @pytest.mark.slow
@@ -40,3 +50,26 @@ def test_ten_thousand_strangers(broker: WatchedBroker) -> None:
     assert client.peak - before < 100 * MIB
     assert client.rounds > 100
     assert client.slowest < 3
+
+
+def test_more_connections_than_descriptors(broker: WatchedBroker) -> None:
+    node = broker.node
+    assert node.process is not None
+    channel = broker.connect().channel()
+    channel.declare(b"q", durable=True)
+    soft, hard = resource.prlimit(node.process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(node.process.pid, resource.RLIMIT_NOFILE, (150, hard))
+    sockets = [socket.create_connection((node.host, node.port)) for _ in range(400)]
+    time.sleep(0.5)
+    # Those who are in are served, and the disk has what it needs.
+    confirms = Confirms(channel)
+    for _ in range(30):
+        confirms.publish(b"q", bytes(100_000), PERSISTENT, b"", lambda: None)
+    confirms.drain()
+    assert broker.descriptors() < 150
+    for one in sockets:
+        one.close()
+    resource.prlimit(node.process.pid, resource.RLIMIT_NOFILE, (soft, hard))
+    time.sleep(0.3)
+    broker.check_service()
+    assert node.log_path.read_text().count("refusing connections") == 1

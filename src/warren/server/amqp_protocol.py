@@ -55,6 +55,9 @@ class ClientProtocol(asyncio.BufferedProtocol):
         # uvloop's transports are not registered as asyncio's.
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(_WRITE_BUFFER_HIGH, _WRITE_BUFFER_LOW)
+        if not self._node.has_room_for_socket():
+            self._transport.abort()
+            return
         self._node.protocols.add(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:

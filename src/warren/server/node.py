@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import resource
 import secrets
 import signal
 import socket
@@ -39,6 +40,8 @@ _LISTEN_BACKLOG = 4096
 # How long a stopping node waits for clients to answer connection.close.
 _STOP_GRACE_S = 2.0
 _START_FAILED_EXIT = 1
+# File descriptors that sockets may not take: journals, definitions and what is opened for a moment.
+_RESERVED_DESCRIPTORS = 64
 
 
 class Clock:
@@ -79,6 +82,7 @@ class Node:
         self.sockets_read = 0
         # Sockets that had their share of reading in this turn.
         self.read_on: list[ClientProtocol] = []
+        self._is_full = False
         self.is_stopping = False
         self._data: OpenedData | None = None
         self._flusher: Flusher | None = None
@@ -157,6 +161,21 @@ class Node:
         # Not for the success of what failed: a node must stop, and start, on a full disk too.
         while vhost.journal.in_flight:
             await asyncio.sleep(0.001)
+
+    # -- sockets ---------------------------------------------------------------------------------------------------
+
+    def has_room_for_socket(self) -> bool:
+        """May one more client come in? The disk needs descriptors too: without one no journal file can be started."""
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        is_full = limit != resource.RLIM_INFINITY and len(self.protocols) + _RESERVED_DESCRIPTORS >= limit
+        if is_full and not self._is_full:
+            logger.error(
+                "refusing connections: %d of at most %d open files are in use by clients",
+                len(self.protocols),
+                limit,
+            )
+        self._is_full = is_full
+        return not is_full
 
     # -- turns -----------------------------------------------------------------------------------------------------
 
@@ -282,8 +301,16 @@ def _address(listener: socket.socket) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def _raise_descriptor_limit() -> None:
+    # As many as the administrator allows; the usual soft limit of 1024 is there for programs that use select.
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 async def _run(config: Config) -> int:
     loop = asyncio.get_running_loop()
+    _raise_descriptor_limit()
     node = Node(config, loop)
     try:
         address = await node.start()

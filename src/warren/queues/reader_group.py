@@ -227,6 +227,9 @@ class ReaderGroup:
         """The queue is there: hold what is alive of [acked, reserved) (recovery, before anything is delivered)."""
         self.queue = queue
         reserved = self.reserved
+        # Transient messages were numbered, too, but no journal knows: what comes next must not lie behind the group.
+        if queue.log.next_seq < reserved:
+            queue.log.next_seq = reserved
         next_seq = self.acked
         while next_seq < reserved:
             ready = queue.peek(next_seq, SLICE_MESSAGES, EVERYTHING)

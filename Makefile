@@ -57,8 +57,9 @@ test-compiled: setup ## the tests against the compiled build in .venv
 		echo "test-compiled: skipped, nothing is compiled here ($$(sed -n 's/.*interpreted build, //p' build/setup.log | head -n 1))"; \
 	else $(PYTEST) --build=compiled $(PYTEST_ARGS); fi
 
-test-pure: setup ## the same tests against the sources, interpreted
-	@PYTHONPATH=src $(PYTEST) --build=interpreted $(PYTEST_ARGS)
+# Nothing of what a JVM looks at is compiled, so it looks once.
+test-pure: setup ## the same tests against the sources, interpreted; those that start a JVM run compiled only
+	@PYTHONPATH=src $(PYTEST) --build=interpreted -m "not spark" $(PYTEST_ARGS)
 
 lint: setup ## ruff, mypy --strict, import-linter
 	@$(BIN)/ruff check .

@@ -34,8 +34,11 @@ def bucket_middle(index: i64) -> float:
     if index < 2 * SUB_BUCKETS:
         return float(index)
     shift: i64 = (index >> SUB_BUCKET_BITS) - 1
-    lowest: i64 = (index - (shift << SUB_BUCKET_BITS)) << shift
-    return float(lowest) + float((1 << shift) - 1) / 2
+    place: i64 = index - (shift << SUB_BUCKET_BITS)
+    lowest: i64 = place << shift
+    # Not `1 << shift`: compiled, a literal on the left is shifted as a 32-bit number.
+    highest: i64 = ((place + 1) << shift) - 1
+    return (float(lowest) + float(highest)) / 2
 
 
 @final

@@ -219,19 +219,13 @@ class Node:
             return
         assert self._flusher is not None and self._data is not None
         job = FlushJob(journal, batch, self._data.journal_directories[vhost.id], self._data.apply_changes)
+        self._flushing.add(vhost)
         is_plain = not batch.changes and not batch.delete_files and not batch.starts_file
-        if (
-            is_plain
-            and not self._flushing
-            and self._inline_sync.allows(sum(map(len, batch.parts)), self.sockets_read, now_ms)
-        ):
-            started = time.perf_counter()
+        is_alone = is_plain and len(self._flushing) == 1
+        if is_alone and self._inline_sync.allows(batch.size_bytes, self.sockets_read):
             self._flusher.run(job)
-            self._inline_sync.took((time.perf_counter() - started) * 1000, now_ms)
-            self._flushing.add(vhost)
             self._finish(job)
         else:
-            self._flushing.add(vhost)
             self._flusher.submit(job)
 
     def _on_flush_timer(self) -> None:
@@ -246,6 +240,7 @@ class Node:
         self._end_turn()
 
     def _finish(self, job: FlushJob) -> None:
+        self._inline_sync.took(job.batch.size_bytes, job.duration_ms)
         for vhost in self.broker.vhosts.values():
             if vhost.journal is job.journal:
                 name = vhost.name.decode("utf-8", "replace")

@@ -14,6 +14,7 @@ import logging
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -32,7 +33,7 @@ _IOV_MAX: Final = 1024
 class FlushJob:
     """One batch of one journal on its way to the disk; `error` is set when it failed."""
 
-    __slots__ = ("apply_changes", "batch", "directory", "error", "journal")
+    __slots__ = ("apply_changes", "batch", "directory", "duration_ms", "error", "journal")
 
     def __init__(
         self, journal: Journal, batch: Batch, directory: Path, apply_changes: Callable[[list[object]], None]
@@ -42,6 +43,7 @@ class FlushJob:
         self.directory = directory
         self.apply_changes = apply_changes
         self.error: Exception | None = None
+        self.duration_ms = 0.0
 
 
 class _OpenFile:
@@ -103,11 +105,13 @@ class Flusher:
 
     def run(self, job: FlushJob) -> None:
         """Do a job on the caller's thread; only while no submitted job is unfinished."""
+        started = time.perf_counter()
         try:
             self._flush(job)
         except Exception as error:  # Any failure (disk, SQLite) fails this batch only; the journal nacks it.
             job.error = error
             self._abandon(job)
+        job.duration_ms = (time.perf_counter() - started) * 1000
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:

@@ -5,9 +5,7 @@ WARREN_URI. The demo kills the first run in the middle of the drain and starts i
 state. Prints a line for each phase it enters and writes its results to DIRECTORY/results.json.
 """
 
-import os
 import sys
-import tempfile
 from pathlib import Path
 
 import msgspec
@@ -19,15 +17,13 @@ from demo.spark_records import Kind, Row, SparkResults
 from warren.spark import session
 
 GROUP = "stdlib-to-parquet"
-# The name of a socket has at most 107 bytes; Spark's own part of it is "/.<uuid>.sock".
-SOCKET_DIRECTORY_BYTES_MAX = 64
 
 
 def main(arguments: list[str]) -> int:
     directory = Path(arguments[0])
     streamed_queue, reported_queue = arguments[1], arguments[2]
     messages_per_batch = int(arguments[3])
-    spark = session("warren-demo", settings=socket_settings())
+    spark = session("warren-demo")
     enter("drain")
     drain(spark, directory, streamed_queue, messages_per_batch)
     enter("verify")
@@ -40,13 +36,6 @@ def main(arguments: list[str]) -> int:
     (directory / "results.json").write_bytes(msgspec.json.encode(results))
     spark.stop()
     return 0
-
-
-def socket_settings() -> dict[str, str]:
-    """TCP between Spark's processes where the temporary directory's name is too long for a socket in it."""
-    if len(os.fsencode(tempfile.gettempdir())) <= SOCKET_DIRECTORY_BYTES_MAX:
-        return {}
-    return {"spark.python.unix.domain.socket.enabled": "false"}
 
 
 def enter(phase: str) -> None:

@@ -11,6 +11,9 @@ from warren.spark.java import require_spark
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# The name of a socket has at most 107 bytes; Spark's own part of it is "/.<uuid>.sock".
+SOCKET_DIRECTORY_BYTES_MAX = 64
+
 
 def session(
     app_name: str = "warren", master: str = "local[2,4]", settings: Mapping[str, str] | None = None
@@ -32,11 +35,14 @@ def session(
 
 
 def _settings() -> dict[str, str]:
+    scratch = tempfile.gettempdir()
     return {
-        # Nothing listens on other interfaces, and workers use sockets in the file system.
+        # Nothing listens on other interfaces, and workers use sockets in the file system where their names fit.
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.enabled": (
+            "true" if len(os.fsencode(scratch)) <= SOCKET_DIRECTORY_BYTES_MAX else "false"
+        ),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
@@ -46,9 +52,7 @@ def _settings() -> dict[str, str]:
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.parquet.compression.codec": "zstd",
-        "spark.sql.warehouse.dir": os.path.join(
-            tempfile.gettempdir(), f"warren-spark-warehouse-{os.getuid()}"
-        ),
+        "spark.sql.warehouse.dir": os.path.join(scratch, f"warren-spark-warehouse-{os.getuid()}"),
         # Saves a fifth of a small batch's time on a local disk.
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"

@@ -66,7 +66,6 @@ class ClientProtocol(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         data = bytes(self._node.read_buffer[:nbytes])
-        self._node.sockets_read += 1
         if nbytes == READ_BYTES and self._transport is not None:
             self._transport.pause_reading()
             self._node.read_on.append(self)

@@ -23,7 +23,6 @@ from warren.broker.settings import Settings
 from warren.broker.vhost import Vhost
 from warren.server.amqp_protocol import READ_BYTES, ClientProtocol
 from warren.server.config import Config
-from warren.server.inline_sync import InlineSync
 from warren.server.startup import DataDirectoryError, OpenedData, open_data_directory
 from warren.store.disk.flusher import Flusher, FlushJob
 from warren.store.journal import FLUSH_INTERVAL_MS
@@ -78,8 +77,6 @@ class Node:
         self.admin = AdminNode(self.broker)
         self.protocols: set[ClientProtocol] = set()
         self.read_buffer = memoryview(bytearray(READ_BYTES))
-        # Reads in this turn.
-        self.sockets_read = 0
         # Sockets that had their share of reading in this turn.
         self.read_on: list[ClientProtocol] = []
         self._is_full = False
@@ -89,7 +86,6 @@ class Node:
         self._flushing: set[Vhost] = set()
         # Their last commit failed.
         self._failing: set[Vhost] = set()
-        self._inline_sync = InlineSync()
         self._flush_timer: asyncio.TimerHandle | None = None
         self._server: asyncio.Server | None = None
         self._stopped = asyncio.Event()
@@ -202,7 +198,6 @@ class Node:
                     self.loop.call_later(_YIELD_S, reader.read_on)
                 else:
                     reader.read_on()
-        self.sockets_read = 0
 
     def _commit(self, vhost: Vhost, is_forced: bool) -> None:
         journal = vhost.journal
@@ -220,13 +215,7 @@ class Node:
         assert self._flusher is not None and self._data is not None
         job = FlushJob(journal, batch, self._data.journal_directories[vhost.id], self._data.apply_changes)
         self._flushing.add(vhost)
-        is_plain = not batch.changes and not batch.delete_files and not batch.starts_file
-        is_alone = is_plain and len(self._flushing) == 1
-        if is_alone and self._inline_sync.allows(batch.size_bytes, self.sockets_read):
-            self._flusher.run(job)
-            self._finish(job)
-        else:
-            self._flusher.submit(job)
+        self._flusher.submit(job)
 
     def _on_flush_timer(self) -> None:
         self._flush_timer = None
@@ -240,7 +229,6 @@ class Node:
         self._end_turn()
 
     def _finish(self, job: FlushJob) -> None:
-        self._inline_sync.took(job.batch.size_bytes, job.duration_ms)
         for vhost in self.broker.vhosts.values():
             if vhost.journal is job.journal:
                 name = vhost.name.decode("utf-8", "replace")

@@ -77,7 +77,6 @@ class Batch:
         self.relocated: list[tuple[Message, JournalFile, i64]] = []
         # For the flusher: what to write where, and which files to delete afterwards.
         self.parts: list[bytes] = []
-        self.size_bytes: i64 = 0
         self.file_number: i64 = 0
         self.starts_file: bool = False
         self.delete_files: list[int] = []
@@ -228,7 +227,6 @@ class Journal:
         if current is not None:
             batch.file_number = current.number
             current.size_bytes += writer.size_bytes
-        batch.size_bytes = writer.size_bytes
         batch.parts = writer.take()
         batch.delete_files = self._dead_files()
         self.in_flight.append(batch)

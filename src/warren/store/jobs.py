@@ -1,0 +1,146 @@
+"""What the engine asks of the disk, as plain data.
+
+The engine never waits: it hands a job out, a thread of the shell runs it (`store/disk/job_runner.py`), and `finished`
+is called on the loop afterwards, also when it failed (`error` is set then). Paths are relative to the vhost's
+directory. Jobs of one lane run in the order in which they were handed out; lanes do not wait for each other:
+
+    WRITE     appends to segments and contents that nobody waits for, checkpoints, deletions, rewritten segments
+    READ      loads
+    COMPACT   copies of many megabytes: compaction of content files, backups
+"""
+
+from typing import Final
+
+from mypy_extensions import i64, mypyc_attr
+
+WRITE: Final = 0
+READ: Final = 1
+COMPACT: Final = 2
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class StoreJob:
+    """One piece of disk work."""
+
+    lane: Final = WRITE
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+
+    def finished(self) -> None:
+        """The job has run or failed; called once, on the loop."""
+        raise RuntimeError("abstract")
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class AppendFile(StoreJob):
+    """Write `parts` at `offset` of the file `path`. It is not synced.
+
+    What lies behind `offset` is cut off first: the rest of an append that failed, or of a life before a crash. With
+    `is_new` the file, and its directories, are made. A retry after a failure is the same job again.
+    """
+
+    def __init__(self, path: str, offset: i64, parts: list[bytes], is_new: bool) -> None:
+        super().__init__()
+        self.path: str = path
+        self.offset: i64 = offset
+        self.parts: list[bytes] = parts
+        self.is_new: bool = is_new
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class WriteCheckpoint(StoreJob):
+    """Sync `sync_paths` (those that are gone are skipped) and the directories of `new_paths`, then put `content` in
+    place of `checkpoint`, whose old content becomes `checkpoint.previous`; then delete `delete_paths`.
+
+    A failure of the deletions alone is no failure: what could not be deleted is left in `undeleted`.
+    """
+
+    def __init__(
+        self, content: bytes, sync_paths: list[str], new_paths: list[str], delete_paths: list[str]
+    ) -> None:
+        super().__init__()
+        self.content: bytes = content
+        self.sync_paths: list[str] = sync_paths
+        self.new_paths: list[str] = new_paths
+        self.delete_paths: list[str] = delete_paths
+        self.undeleted: list[str] = []
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class RewriteSegment(StoreJob):
+    """Copy the records of segment `path` (its first `size` bytes) whose seq ids are in none of the inclusive
+    `settled` runs to a new file, sync it and put it in the place of the old one.
+
+    `new_size` is set to the new file's size in bytes. Records keep their bytes: the file number, and so every CRC, is
+    the same. A damaged stretch is copied as it is, since what it was cannot be told.
+    """
+
+    def __init__(self, path: str, size: i64, settled: list[tuple[i64, i64]]) -> None:
+        super().__init__()
+        self.path: str = path
+        self.size: i64 = size
+        self.settled: list[tuple[i64, i64]] = settled
+        self.new_size: i64 = 0
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class ReadRanges(StoreJob):
+    """Read (path, offset, size in bytes) ranges; `results` gets the bytes of each, shorter at the end of a file, and
+    None for a range that cannot be read (gone, EIO)."""
+
+    lane: Final = READ
+
+    def __init__(self, ranges: list[tuple[str, i64, i64]]) -> None:
+        super().__init__()
+        self.ranges: list[tuple[str, i64, i64]] = ranges
+        self.results: list[bytes | None] = []
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class FindContents(StoreJob):
+    """Look for the content ids `wanted` in content file `path`; `found` maps an id to (offset, the record's bytes).
+
+    For locations that turned out to be out of date; reads the whole file.
+    """
+
+    lane: Final = READ
+
+    def __init__(self, path: str, wanted: list[i64]) -> None:
+        super().__init__()
+        self.path: str = path
+        self.wanted: list[i64] = wanted
+        self.found: dict[int, tuple[int, bytes]] = {}
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class CompactContents(StoreJob):
+    """Copy the contents `live_ids` (ascending) of the files `source_paths` (in order of their ids) to the new file
+    `target_path` with file number `target_number`, and sync it.
+
+    `copied` gets (id, offset in the target, record bytes) of each; ids whose record is damaged are left out and listed
+    in `damaged`. The sources stay as they are.
+    """
+
+    lane: Final = COMPACT
+
+    def __init__(
+        self, source_paths: list[str], target_path: str, target_number: i64, live_ids: list[i64]
+    ) -> None:
+        super().__init__()
+        self.source_paths: list[str] = source_paths
+        self.target_path: str = target_path
+        self.target_number: i64 = target_number
+        self.live_ids: list[i64] = live_ids
+        self.copied: list[tuple[i64, i64, i64]] = []
+        self.damaged: list[i64] = []
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class KeepDamage(StoreJob):
+    """Put a copy of damaged bytes into lost+found, under `name`; not twice, and no stretch of zeros."""
+
+    def __init__(self, name: str, data: bytes) -> None:
+        super().__init__()
+        self.name: str = name
+        self.data: bytes = data

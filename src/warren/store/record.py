@@ -15,6 +15,7 @@ PUBLISH      position count u32 · per position: queue id u32, seq u64, expiry m
 ACK          queue id u32 · run count u32 · per run: first seq u64, last seq u64 (inclusive)
 QUEUE_STATE  queue id u32 · next seq u64 · delivered-up-to seq u64
 CLEAN_STOP   empty; the last record of a journal that was closed in order
+PUBLISH_REF, CONTENT, RELEASE   see `content_records.py`
 
 A record names the queues and sequences it belongs to, so any file can be read without the others.
 """
@@ -36,6 +37,9 @@ from mypy_extensions import i16, i32, i64
 from warren.store.message import WRITTEN, Message, Position, QueueLog
 
 FILE_MAGIC: Final = b"WARRENWL"
+CONTENT_MAGIC: Final = b"WARRENRD"
+INDEX_MAGIC: Final = b"WARRENIX"
+CHECKPOINT_MAGIC: Final = b"WARRENCP"
 FORMAT_VERSION: Final = 1
 FILE_HEADER_BYTES: Final = 40
 STORE_ID_BYTES: Final = 16
@@ -47,6 +51,9 @@ PUBLISH: Final = 1
 ACK: Final = 2
 QUEUE_STATE: Final = 3
 CLEAN_STOP: Final = 4
+PUBLISH_REF: Final = 5
+CONTENT: Final = 6
+RELEASE: Final = 7
 
 POSITION_BYTES: Final = 21
 RUN_BYTES: Final = 16
@@ -62,58 +69,57 @@ class RecordWriter:
 
     def __init__(self, store_id: bytes) -> None:
         self.parts: list[bytes] = []
+        self.store_id: bytes = store_id
         self._seed: int = 0
         self.size_bytes: i64 = 0
         self._buffer: BytesWriter = BytesWriter()
         self._scratch: BytesWriter = BytesWriter()
 
     def file_header(self, store_id: bytes, file_number: i64) -> None:
-        """Start a file; what follows belongs to it."""
-        self._seed = crc_seed(store_id, file_number)
+        """Start a journal file of the store `store_id`; what follows belongs to it."""
+        self.store_id = store_id
+        self.start_file(FILE_MAGIC, file_number)
+
+    def start_file(self, magic: bytes, file_number: i64) -> None:
+        """Write the header of a file of the kind `magic`; what follows belongs to it."""
+        self.continue_file(file_number)
         header = self._scratch
-        header.write(FILE_MAGIC)
+        header.write(magic)
         write_i32_be(header, i32(FORMAT_VERSION))
-        header.write(store_id)
+        header.write(self.store_id)
         write_i64_be(header, file_number)
         raw = self._take_scratch()
         self._buffer.write(raw)
         write_i32_be(self._buffer, i32(_signed(crc32c(raw))))
         self.size_bytes += FILE_HEADER_BYTES
 
+    def continue_file(self, file_number: i64) -> None:
+        """What follows is appended to a file that has its header."""
+        self._seed = crc_seed(self.store_id, file_number)
+
     def publish(self, message: Message, positions: list[Position], first: i64, last: i64) -> i64:
         """Write `message` with `positions[first:last]`; all of them belong to it. Returns the record's size in bytes.
 
         Positions not PENDING any more must have been left out by the caller.
         """
-        properties = message.properties
-        body = message.body
-        head = self._scratch
-        write_i32_be(head, i32(last - first))
+        write_publish_head(self._scratch, message, positions, first, last)
         index = first
         while index < last:
-            position = positions[index]
-            write_i32_be(head, i32(position.log.queue_id))
-            write_i64_be(head, position.seq)
-            write_i64_be(head, position.expiry_ms)
-            head.append(FLAG_REDELIVERED if position.redelivered else 0)
-            position.journal_state = WRITTEN
+            positions[index].journal_state = WRITTEN
             index += 1
-        write_i64_be(head, message.timestamp_ms)
-        head.append(FLAG_PERSISTENT if message.persistent else 0)
-        head.write(message.address)
-        write_i32_be(head, i32(len(properties)))
-        head.write(properties)
-        write_i32_be(head, i32(len(body)))
-        fixed = self._take_scratch()
-        length: i64 = len(fixed) + len(body)
-        header = _record_header(head, PUBLISH, length)
+        return self.raw_record(PUBLISH, self._take_scratch(), message.body)
+
+    def raw_record(self, kind: i64, head: bytes, body: bytes) -> i64:
+        """Write a record whose body is `head` and `body`; a large `body` is not copied. Returns its size in bytes."""
+        length: i64 = len(head) + len(body)
+        header = _record_header(self._scratch, kind, length)
         header_crc: int = crc32c(header, self._seed)
-        crc: int = crc32c(body, crc32c(fixed, header_crc))
+        crc: int = crc32c(body, crc32c(head, header_crc))
         buffer = self._buffer
         buffer.write(header)
         write_i32_be(buffer, i32(_signed(header_crc)))
         write_i32_be(buffer, i32(_signed(crc)))
-        buffer.write(fixed)
+        buffer.write(head)
         if len(body) >= _BODY_BY_REFERENCE_BYTES:
             self._flush_buffer()
             self.parts.append(body)
@@ -173,6 +179,28 @@ class RecordWriter:
             self._buffer.truncate(0)
 
 
+def write_publish_head(
+    out: BytesWriter, message: Message, positions: list[Position], first: i64, last: i64
+) -> None:
+    """Append the body of a PUBLISH record, all but the message's own body."""
+    properties = message.properties
+    write_i32_be(out, i32(last - first))
+    index = first
+    while index < last:
+        position = positions[index]
+        write_i32_be(out, i32(position.log.queue_id))
+        write_i64_be(out, position.seq)
+        write_i64_be(out, position.expiry_ms)
+        out.append(FLAG_REDELIVERED if position.redelivered else 0)
+        index += 1
+    write_i64_be(out, message.timestamp_ms)
+    out.append(FLAG_PERSISTENT if message.persistent else 0)
+    out.write(message.address)
+    write_i32_be(out, i32(len(properties)))
+    out.write(properties)
+    write_i32_be(out, i32(len(message.body)))
+
+
 def _record_header(scratch: BytesWriter, kind: i64, length: i64) -> bytes:
     write_i16_be(scratch, i16(RECORD_MAGIC))
     scratch.append(kind)
@@ -188,9 +216,9 @@ def _signed(crc: int) -> int:
     return crc - 0x100000000 if crc >= 0x80000000 else crc
 
 
-def file_header_is_valid(data: bytes, store_id: bytes) -> bool:
-    """Is `data` the beginning of a journal file of this store? An empty `store_id` accepts any."""
-    if len(data) < FILE_HEADER_BYTES or data[:8] != FILE_MAGIC or read_i32_be(data, 8) != FORMAT_VERSION:
+def file_header_is_valid(data: bytes, magic: bytes, store_id: bytes) -> bool:
+    """Is `data` the beginning of a file of the kind `magic` of this store? An empty `store_id` accepts any."""
+    if len(data) < FILE_HEADER_BYTES or data[:8] != magic or read_i32_be(data, 8) != FORMAT_VERSION:
         return False
     if (i64(read_i32_be(data, 36)) & 0xFFFFFFFF) != crc32c(data[:36]):
         return False

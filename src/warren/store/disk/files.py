@@ -10,6 +10,7 @@ from pathlib import Path
 
 from warren.store.record import (
     FILE_HEADER_BYTES,
+    FILE_MAGIC,
     STORE_ID_BYTES,
     RecordWriter,
     file_header_is_valid,
@@ -84,7 +85,7 @@ def _store_id_of_journal(directory: Path) -> bytes:
     for path in sorted(directory.glob("*.wal")):
         with open(path, "rb") as file:
             header = file.read(FILE_HEADER_BYTES)
-        if file_header_is_valid(header, b""):
+        if file_header_is_valid(header, FILE_MAGIC, b""):
             return header[12:28]
     return b""
 
@@ -111,7 +112,7 @@ def read_journal(
         path = journal_path(directory, number)
         data = path.read_bytes()
         report.bytes_read += len(data)
-        if not file_header_is_valid(data, store_id) or file_header_number(data) != number:
+        if not file_header_is_valid(data, FILE_MAGIC, store_id) or file_header_number(data) != number:
             _quarantine(path, lost_and_found, report)
             continue
         known, known_torn = len(replay.damage), len(replay.torn)

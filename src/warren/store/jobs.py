@@ -22,9 +22,8 @@ COMPACT: Final = 2
 class StoreJob:
     """One piece of disk work."""
 
-    lane: Final = WRITE
-
-    def __init__(self) -> None:
+    def __init__(self, lane: i64) -> None:
+        self.lane: i64 = lane
         self.error: Exception | None = None
 
     def finished(self) -> None:
@@ -41,7 +40,7 @@ class AppendFile(StoreJob):
     """
 
     def __init__(self, path: str, offset: i64, parts: list[bytes], is_new: bool) -> None:
-        super().__init__()
+        super().__init__(WRITE)
         self.path: str = path
         self.offset: i64 = offset
         self.parts: list[bytes] = parts
@@ -59,12 +58,14 @@ class WriteCheckpoint(StoreJob):
     def __init__(
         self, content: bytes, sync_paths: list[str], new_paths: list[str], delete_paths: list[str]
     ) -> None:
-        super().__init__()
+        super().__init__(WRITE)
         self.content: bytes = content
         self.sync_paths: list[str] = sync_paths
         self.new_paths: list[str] = new_paths
         self.delete_paths: list[str] = delete_paths
         self.undeleted: list[str] = []
+        # Those of `sync_paths` whose sync failed: what was written to them since the last one may be lost (W27).
+        self.unsynced: list[str] = []
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -77,7 +78,7 @@ class RewriteSegment(StoreJob):
     """
 
     def __init__(self, path: str, size: i64, settled: list[tuple[i64, i64]]) -> None:
-        super().__init__()
+        super().__init__(WRITE)
         self.path: str = path
         self.size: i64 = size
         self.settled: list[tuple[i64, i64]] = settled
@@ -89,10 +90,8 @@ class ReadRanges(StoreJob):
     """Read (path, offset, size in bytes) ranges; `results` gets the bytes of each, shorter at the end of a file, and
     None for a range that cannot be read (gone, EIO)."""
 
-    lane: Final = READ
-
     def __init__(self, ranges: list[tuple[str, i64, i64]]) -> None:
-        super().__init__()
+        super().__init__(READ)
         self.ranges: list[tuple[str, i64, i64]] = ranges
         self.results: list[bytes | None] = []
 
@@ -104,10 +103,8 @@ class FindContents(StoreJob):
     For locations that turned out to be out of date; reads the whole file.
     """
 
-    lane: Final = READ
-
     def __init__(self, path: str, wanted: list[i64]) -> None:
-        super().__init__()
+        super().__init__(READ)
         self.path: str = path
         self.wanted: list[i64] = wanted
         self.found: dict[int, tuple[int, bytes]] = {}
@@ -122,12 +119,10 @@ class CompactContents(StoreJob):
     in `damaged`. The sources stay as they are.
     """
 
-    lane: Final = COMPACT
-
     def __init__(
         self, source_paths: list[str], target_path: str, target_number: i64, live_ids: list[i64]
     ) -> None:
-        super().__init__()
+        super().__init__(COMPACT)
         self.source_paths: list[str] = source_paths
         self.target_path: str = target_path
         self.target_number: i64 = target_number
@@ -141,6 +136,6 @@ class KeepDamage(StoreJob):
     """Put a copy of damaged bytes into lost+found, under `name`; not twice, and no stretch of zeros."""
 
     def __init__(self, name: str, data: bytes) -> None:
-        super().__init__()
+        super().__init__(WRITE)
         self.name: str = name
         self.data: bytes = data

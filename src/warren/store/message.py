@@ -6,18 +6,23 @@ Nothing is decoded to be stored or delivered. A message routed to several queues
 positions, and its content is written once (S37).
 """
 
+from __future__ import annotations
+
 from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
+
+from warren.store.queue_index import QueueIndex
+from warren.store.runs import Runs, merge_runs
 
 # Life of a position in the journal.
 NOT_JOURNALED: Final = 0  # transient, or its batch failed: lives in memory only
 PENDING: Final = 1  # in the batch that gathers; settled now, it never costs a write
 WRITTEN: Final = 2  # in a sealed batch; settling it takes an ack record
 SETTLED: Final = 3  # settled while still pending
+INDEXED: Final = 4  # in its queue's index; settling it takes an ack record, no account of the journal
 
 
-@mypyc_attr(acyclic=True)
 class JournalFile:
     """One `<number>.wal`: how large it is and how much of it is still wanted (bytes)."""
 
@@ -25,6 +30,26 @@ class JournalFile:
         self.number: i64 = number
         self.size_bytes: i64 = 0
         self.live_bytes: i64 = 0
+        # The queues it has positions of and, once it is closed, the seq id each had reached.
+        self.logs: list[QueueLog] = []
+        self.ends: list[int] = []
+
+
+@mypyc_attr(acyclic=True)
+class ContentRef:
+    """Where the content of a large message is: its id in a content store, and the place that was right when it was
+    written (compaction moves content; the id stays)."""
+
+    def __init__(
+        self, content_id: i64, file: i64, offset: i64, stored_bytes: i64, references: i64, transient: bool
+    ) -> None:
+        self.id: i64 = content_id
+        self.file: i64 = file
+        self.offset: i64 = offset
+        # Size of its record, and how many positions share it.
+        self.stored_bytes: i64 = stored_bytes
+        self.references: i64 = references
+        self.transient: bool = transient
 
 
 @mypyc_attr(acyclic=True)
@@ -43,6 +68,13 @@ class Message:
         self.file: JournalFile | None = None
         self.stored_bytes: i64 = 0
         self.journal_refs: i64 = 0
+        # Set when the content went to a content store.
+        self.content: ContentRef | None = None
+
+    @property
+    def content_bytes(self) -> i64:
+        """Size of everything that is stored: address, properties and body."""
+        return len(self.address) + len(self.properties) + len(self.body)
 
     def exchange(self) -> bytes:
         """Name of the exchange it was published to."""
@@ -54,7 +86,7 @@ class Message:
 
 
 class QueueLog:
-    """The journal's side of one durable queue: its numbering and the acks the next batch will carry.
+    """The store's side of one queue: its numbering, and the acks the next batch will carry.
 
     Acks gather as inclusive runs of seq ids, so a queue that is consumed in order costs one pair of integers a batch.
     """
@@ -64,49 +96,60 @@ class QueueLog:
         self.next_seq: i64 = 1
         # Highest seq id ever handed to a consumer; written at a clean stop (redelivered flag after a restart, W29).
         self.delivered_upto: i64 = 0
-        self.run_first: i64 = 0
-        self.run_last: i64 = -1
-        self.runs: list[tuple[i64, i64]] = []
+        # Every live position below is in the queue's index, and none from here on.
+        self.indexed_upto: i64 = 1
+        # Unacked positions from `indexed_upto` on.
+        self.unindexed_out: i64 = 0
+        # Number of the journal file that names this log among those it has positions of.
+        self.journal_file: i64 = -1
+        # Settled since the last seal: positions that are in the journal only, and those that are in the index.
+        self.journaled: RunGatherer = RunGatherer()
+        self.indexed: RunGatherer = RunGatherer()
         self.is_dirty: bool = False
+        # None: it has none yet.
+        self.index: QueueIndex | None = None
+
+    @property
+    def runs(self) -> Runs:
+        """Of the journal as it was; goes with it."""
+        return self.journaled.runs
 
     def add_ack(self, seq: i64) -> None:
-        """Take note that `seq` is settled."""
-        if seq == self.run_last + 1 and self.run_last >= 0:
-            self.run_last = seq
-            return
-        if self.run_last >= 0:
-            self.runs.append((self.run_first, self.run_last))
-        self.run_first = seq
-        self.run_last = seq
+        """Of the journal as it was; goes with it."""
+        self.journaled.add(seq)
 
-    def take_runs(self) -> list[tuple[i64, i64]]:
-        """The gathered runs, merged and in order; the log starts over."""
-        if self.run_last >= 0:
-            self.runs.append((self.run_first, self.run_last))
-        self.run_last = -1
+    def take_runs(self) -> Runs:
+        """Of the journal as it was; goes with it."""
+        self.is_dirty = False
+        return self.journaled.take()
+
+
+class RunGatherer:
+    """Seq ids that were settled, as inclusive runs."""
+
+    def __init__(self) -> None:
+        self._first: i64 = 0
+        self._last: i64 = -1
+        self.runs: Runs = []
+
+    def add(self, seq: i64) -> None:
+        """Take note of `seq`."""
+        if seq == self._last + 1 and self._last >= 0:
+            self._last = seq
+            return
+        if self._last >= 0:
+            self.runs.append((self._first, self._last))
+        self._first = seq
+        self._last = seq
+
+    def take(self) -> Runs:
+        """The gathered runs, merged and in order; gathering starts over."""
+        if self._last >= 0:
+            self.runs.append((self._first, self._last))
+        self._last = -1
         runs = self.runs
         self.runs = []
-        self.is_dirty = False
         return merge_runs(runs)
-
-
-def merge_runs(runs: list[tuple[i64, i64]]) -> list[tuple[i64, i64]]:
-    """Sort inclusive runs and join those that touch."""
-    if len(runs) < 2:
-        return runs
-    runs.sort()
-    merged: list[tuple[i64, i64]] = []
-    first, last = runs[0]
-    for next_first, next_last in runs[1:]:
-        if next_first <= last + 1:
-            if next_last > last:
-                last = next_last
-        else:
-            merged.append((first, last))
-            first = next_first
-            last = next_last
-    merged.append((first, last))
-    return merged
 
 
 @mypyc_attr(acyclic=True)
@@ -114,10 +157,25 @@ class Position:
     """One message's place in one queue."""
 
     def __init__(self, message: Message, log: QueueLog, seq: i64, expiry_ms: i64) -> None:
+        # ABSENT when it is in the index and its content is not in memory.
         self.message: Message = message
         self.log: QueueLog = log
         self.seq: i64 = seq
+        self.persistent: bool = message.persistent
+        self.body_bytes: i64 = len(message.body)
+        # Address, properties and body.
+        self.content_bytes: i64 = self.body_bytes + len(message.address) + len(message.properties)
         # Absolute milliseconds since 1970; 0 = never.
         self.expiry_ms: i64 = expiry_ms
         self.redelivered: bool = False
         self.journal_state: i64 = NOT_JOURNALED
+        # Is the body in memory?
+        self.has_content: bool = True
+        # Set when the content is in a content store and may not be in memory.
+        self.content: ContentRef | None = None
+        # Offset of its record in its segment of the index; -1: not there.
+        self.place: i64 = -1
+
+
+# What a position points to whose content is on disk only.
+ABSENT: Final = Message(b"\x00\x00", b"\x00\x00", b"", False, 0)

@@ -1,0 +1,225 @@
+"""The checkpoint: what a start needs to know beside the journal files that follow it.
+
+One file, written whole and put in place by a rename, with a generation that counts up; the one before it stays as
+`checkpoint.previous`, and the journal keeps what that one needs as well. Records as in every other file
+(`record.py`), in this order:
+
+CHECKPOINT_HEAD     generation u64 · first journal file u64 · next content id u64 · release serial u64 ·
+                    next content file u64 · queue count u32 · content file count u32
+CHECKPOINT_QUEUE    queue id u32 · next seq u64 · delivered-up-to u64 · indexed-up-to u64 · flags u8 (1 = deleted, its
+                    contents are being released) · run count u32, per run: first u64, last u64 · segment count u32,
+                    per segment: number u32, bytes u64, entries u32, live persistent entries u32, flags u8 (1 = references)
+CHECKPOINT_CONTENT  see `content_store.py`
+CHECKPOINT_END      count of the records before it u32
+
+A checkpoint is believed when every record is whole and the last one says so; nothing in it is used otherwise.
+"""
+
+from typing import Final
+
+from librt.strings import BytesWriter, write_i32_be, write_i64_be
+from mypy_extensions import i32, i64
+
+from warren.store.message import QueueLog
+from warren.store.queue_index import QueueIndex, Segment
+from warren.store.record import (
+    CHECKPOINT_MAGIC,
+    FILE_HEADER_BYTES,
+    RECORD_HEADER_BYTES,
+    RecordWriter,
+    body_is_valid,
+    crc_seed,
+    file_header_is_valid,
+    file_header_number,
+    read_u32,
+    read_u64,
+    record_length,
+)
+from warren.store.runs import Runs
+
+CHECKPOINT_HEAD: Final = 8
+CHECKPOINT_QUEUE: Final = 9
+CHECKPOINT_CONTENT: Final = 10
+CHECKPOINT_END: Final = 11
+
+CHECKPOINT_NAME: Final = "checkpoint"
+PREVIOUS_NAME: Final = "checkpoint.previous"
+
+_HEAD_BYTES: Final = 48
+_QUEUE_FIXED_BYTES: Final = 33
+_RUN_BYTES: Final = 16
+_SEGMENT_BYTES: Final = 21
+_FLAG_DELETED: Final = 1
+_FLAG_REFERENCES: Final = 1
+
+
+class CheckpointHead:
+    """What a checkpoint says of the vhost as a whole."""
+
+    def __init__(
+        self,
+        generation: i64,
+        first_journal_file: i64,
+        next_content_id: i64,
+        release_serial: i64,
+        next_content_file: i64,
+    ) -> None:
+        self.generation: i64 = generation
+        self.first_journal_file: i64 = first_journal_file
+        self.next_content_id: i64 = next_content_id
+        self.release_serial: i64 = release_serial
+        self.next_content_file: i64 = next_content_file
+
+
+class CheckpointQueue:
+    """What a checkpoint says of one queue."""
+
+    def __init__(
+        self, queue_id: i64, next_seq: i64, delivered_upto: i64, indexed_upto: i64, is_deleted: bool
+    ) -> None:
+        self.queue_id: i64 = queue_id
+        self.next_seq: i64 = next_seq
+        self.delivered_upto: i64 = delivered_upto
+        self.indexed_upto: i64 = indexed_upto
+        self.is_deleted: bool = is_deleted
+        self.settled: Runs = []
+        self.segments: list[Segment] = []
+
+
+class Checkpoint:
+    """A decoded checkpoint. `content_rows` are bodies of CHECKPOINT_CONTENT records."""
+
+    def __init__(self, head: CheckpointHead) -> None:
+        self.head: CheckpointHead = head
+        self.queues: list[CheckpointQueue] = []
+        self.content_rows: list[bytes] = []
+
+
+def encode_queue(log: QueueLog, is_deleted: bool) -> bytes:
+    """The body of a CHECKPOINT_QUEUE record."""
+    index = log.index
+    row = BytesWriter()
+    write_i32_be(row, i32(log.queue_id))
+    write_i64_be(row, log.next_seq)
+    write_i64_be(row, log.delivered_upto)
+    write_i64_be(row, log.indexed_upto)
+    row.append(_FLAG_DELETED if is_deleted else 0)
+    _write_index(row, index)
+    return row.getvalue()
+
+
+def _write_index(row: BytesWriter, index: QueueIndex | None) -> None:
+    if index is None:
+        write_i32_be(row, 0)
+        write_i32_be(row, 0)
+        return
+    write_i32_be(row, i32(len(index.settled)))
+    for first, last in index.settled:
+        write_i64_be(row, first)
+        write_i64_be(row, last)
+    write_i32_be(row, i32(len(index.segments)))
+    for segment in index.segments:
+        write_i32_be(row, i32(segment.number))
+        write_i64_be(row, segment.size_bytes)
+        write_i32_be(row, i32(segment.entries))
+        write_i32_be(row, i32(segment.live_persistent))
+        row.append(_FLAG_REFERENCES if segment.has_references else 0)
+
+
+def encode_checkpoint(
+    store_id: bytes, head: CheckpointHead, queue_rows: list[bytes], content_rows: list[bytes]
+) -> bytes:
+    """The content of a checkpoint file."""
+    writer = RecordWriter(store_id)
+    writer.start_file(CHECKPOINT_MAGIC, head.generation)
+    row = BytesWriter()
+    write_i64_be(row, head.generation)
+    write_i64_be(row, head.first_journal_file)
+    write_i64_be(row, head.next_content_id)
+    write_i64_be(row, head.release_serial)
+    write_i64_be(row, head.next_content_file)
+    write_i32_be(row, i32(len(queue_rows)))
+    write_i32_be(row, i32(len(content_rows)))
+    writer.raw_record(CHECKPOINT_HEAD, row.getvalue(), b"")
+    for queue_row in queue_rows:
+        writer.raw_record(CHECKPOINT_QUEUE, queue_row, b"")
+    for content_row in content_rows:
+        writer.raw_record(CHECKPOINT_CONTENT, content_row, b"")
+    count: int = 1 + len(queue_rows) + len(content_rows)
+    writer.raw_record(CHECKPOINT_END, count.to_bytes(4, "big"), b"")
+    return b"".join(writer.take())
+
+
+def decode_checkpoint(data: bytes, store_id: bytes) -> Checkpoint | None:
+    """The checkpoint in `data`, or None when it is not a whole one of this store."""
+    if not file_header_is_valid(data, store_id, CHECKPOINT_MAGIC):
+        return None
+    seed = crc_seed(store_id, file_header_number(data))
+    found: Checkpoint | None = None
+    count: i64 = 0
+    at: i64 = FILE_HEADER_BYTES
+    while at < len(data):
+        length = record_length(data, at, seed)
+        if length < 0 or not body_is_valid(data, at, length):
+            return None
+        kind: i64 = i64(data[at + 2])
+        body = data[at + RECORD_HEADER_BYTES : at + length]
+        if kind == CHECKPOINT_HEAD and found is None and len(body) == _HEAD_BYTES:
+            found = Checkpoint(
+                CheckpointHead(
+                    read_u64(body, 0),
+                    read_u64(body, 8),
+                    read_u64(body, 16),
+                    read_u64(body, 24),
+                    read_u64(body, 32),
+                )
+            )
+        elif found is None:
+            return None
+        elif kind == CHECKPOINT_QUEUE:
+            queue = _decode_queue(body)
+            if queue is None:
+                return None
+            found.queues.append(queue)
+        elif kind == CHECKPOINT_CONTENT:
+            found.content_rows.append(body)
+        elif kind == CHECKPOINT_END and len(body) == 4 and read_u32(body, 0) == count:
+            return found
+        else:
+            return None
+        count += 1
+        at += length
+    return None
+
+
+def _decode_queue(body: bytes) -> CheckpointQueue | None:
+    if len(body) < _QUEUE_FIXED_BYTES:
+        return None
+    queue = CheckpointQueue(
+        read_u32(body, 0),
+        read_u64(body, 4),
+        read_u64(body, 12),
+        read_u64(body, 20),
+        (body[28] & _FLAG_DELETED) != 0,
+    )
+    run_count = read_u32(body, 29)
+    at: i64 = _QUEUE_FIXED_BYTES
+    if len(body) < at + run_count * _RUN_BYTES + 4:
+        return None
+    for _ in range(run_count):
+        queue.settled.append((read_u64(body, at), read_u64(body, at + 8)))
+        at += _RUN_BYTES
+    segment_count = read_u32(body, at)
+    at += 4
+    if len(body) != at + segment_count * _SEGMENT_BYTES:
+        return None
+    for _ in range(segment_count):
+        segment = Segment(read_u32(body, at))
+        segment.size_bytes = read_u64(body, at + 4)
+        segment.written_bytes = segment.size_bytes
+        segment.entries = read_u32(body, at + 12)
+        segment.live_persistent = read_u32(body, at + 16)
+        segment.has_references = (body[at + 20] & _FLAG_REFERENCES) != 0
+        queue.segments.append(segment)
+        at += _SEGMENT_BYTES
+    return queue

@@ -1,0 +1,194 @@
+"""The index of one queue: which segments it has, how much in them is alive, and what of them is settled.
+
+Segment k holds the records of the seq ids [k * segment_entries, (k + 1) * segment_entries) (S40), in ascending order.
+Per segment a few numbers are in memory (S42), whatever the number of messages; settled seq ids are kept as runs, which
+are few when a queue is consumed more or less in order. The accounts are kept from the runs at each seal of the
+journal's batch, so that a checkpoint and the journal behind it fit together.
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from warren.store.runs import Runs, add_run, subtract
+
+SEGMENT_ENTRIES: Final = 16384
+# A segment is rewritten when at most a quarter of its entries is alive and it has at least this many bytes (W24).
+REWRITE_MIN_BYTES: Final = 1048576
+
+
+class Segment:
+    """One `<number>.idx`."""
+
+    def __init__(self, number: i64) -> None:
+        self.number: i64 = number
+        # Bytes appended, and those of them that have been written (what may be read).
+        self.size_bytes: i64 = 0
+        self.written_bytes: i64 = 0
+        self.entries: i64 = 0
+        self.live_persistent: i64 = 0
+        self.live_transient: i64 = 0
+        # Does, or did, it hold positions whose content is in a content store?
+        self.has_references: bool = False
+        # Appended to since the last checkpoint, made since then, being rewritten.
+        self.is_dirty: bool = False
+        self.is_new: bool = False
+        self.is_rewriting: bool = False
+
+    @property
+    def live(self) -> i64:
+        """Entries that are not settled."""
+        return self.live_persistent + self.live_transient
+
+
+class QueueIndex:
+    """Segments and settled seq ids of one queue. `path` is its directory, relative to the vhost's."""
+
+    def __init__(self, queue_id: i64, path: str, segment_entries: i64) -> None:
+        self.queue_id: i64 = queue_id
+        self.path: str = path
+        self.segment_entries: i64 = segment_entries
+        self.segments: list[Segment] = []
+        self.settled: Runs = []
+        # Length of `settled` after it was last put in order by somebody who knows what is alive.
+        self.known_runs: i64 = 0
+        # Where the next load goes on: a seq id and the offset of its record.
+        self.cursor_seq: i64 = -1
+        self.cursor_offset: i64 = 0
+        # Paths of segments without live entries, to be deleted after the next checkpoint.
+        self.dead_paths: list[str] = []
+        self.dead_bytes: i64 = 0
+        # Positions that could not be read.
+        self.damaged_count: i64 = 0
+
+    def path_of(self, segment: Segment) -> str:
+        """Its path, relative to the vhost's directory."""
+        return f"{self.path}/{segment.number}.idx"
+
+    def file_number(self, segment_number: i64) -> i64:
+        """What a segment's header says: unique in the vhost."""
+        return (self.queue_id << 32) | segment_number
+
+    def find(self, number: i64) -> Segment | None:
+        """Segment `number`, if it is there."""
+        place = self._place_of(number)
+        if place < len(self.segments) and self.segments[place].number == number:
+            return self.segments[place]
+        return None
+
+    def segment_for_append(self, seq: i64) -> Segment:
+        """The segment of `seq`, made when it is the first of its segment. Seq ids only ascend."""
+        number = seq // self.segment_entries
+        if len(self.segments) > 0 and self.segments[-1].number == number:
+            return self.segments[-1]
+        segment = Segment(number)
+        segment.is_new = True
+        self.segments.append(segment)
+        return segment
+
+    def first_live(self, from_seq: i64) -> Segment | None:
+        """The first segment at or behind that of `from_seq` with something alive in it."""
+        place = self._place_of(from_seq // self.segment_entries)
+        while place < len(self.segments):
+            if self.segments[place].live > 0:
+                return self.segments[place]
+            place += 1
+        return None
+
+    def settle(self, runs: Runs) -> None:
+        """Indexed positions in `runs` (persistent ones) are settled; what was settled before does not count again."""
+        for first, last in runs:
+            for new_first, new_last in subtract(first, last, self.settled):
+                self._count_settled(new_first, new_last)
+            add_run(self.settled, first, last)
+
+    def settle_unindexed(self, runs: Runs) -> None:
+        """The same for positions that never were in the index: known as settled, not counted."""
+        for first, last in runs:
+            add_run(self.settled, first, last)
+
+    def settle_transient(self, seq: i64) -> None:
+        """A transient position is settled. Nobody asks for it after a crash, so it is counted only."""
+        segment = self.find(seq // self.segment_entries)
+        if segment is not None:
+            segment.live_transient -= 1
+
+    def drop_dead_segments(self, indexed_upto: i64) -> None:
+        """Forget the segments in which nothing is alive and to which nothing will be appended."""
+        kept: list[Segment] = []
+        for segment in self.segments:
+            is_full = (segment.number + 1) * self.segment_entries <= indexed_upto
+            if segment.live == 0 and is_full and not segment.is_rewriting:
+                self.dead_paths.append(self.path_of(segment))
+                self.dead_bytes += segment.size_bytes
+            else:
+                kept.append(segment)
+        if len(kept) < len(self.segments):
+            self.segments = kept
+            self._forget_settled_below(indexed_upto)
+
+    def segment_to_rewrite(self, indexed_upto: i64) -> Segment | None:
+        """A full segment in which few entries hold many bytes (W24)."""
+        for segment in self.segments:
+            if (
+                segment.size_bytes >= REWRITE_MIN_BYTES
+                and segment.live * 4 <= segment.entries
+                and (segment.number + 1) * self.segment_entries <= indexed_upto
+                and segment.written_bytes == segment.size_bytes
+                and not segment.is_rewriting
+            ):
+                return segment
+        return None
+
+    def live_count(self, first: i64, end: i64) -> i64:
+        """Live entries of all segments that overlap [first, end)."""
+        count: i64 = 0
+        place = self._place_of(first // self.segment_entries)
+        while place < len(self.segments) and self.segments[place].number * self.segment_entries < end:
+            count += self.segments[place].live
+            place += 1
+        return count
+
+    def has_references(self, first: i64, end: i64) -> bool:
+        """Could a position of [first, end) have its content in a content store?"""
+        place = self._place_of(first // self.segment_entries)
+        while place < len(self.segments) and self.segments[place].number * self.segment_entries < end:
+            if self.segments[place].has_references and self.segments[place].live > 0:
+                return True
+            place += 1
+        return False
+
+    def size_bytes(self) -> i64:
+        """Bytes of all segments."""
+        total: i64 = 0
+        for segment in self.segments:
+            total += segment.size_bytes
+        return total
+
+    def _count_settled(self, first: i64, last: i64) -> None:
+        while first <= last:
+            number = first // self.segment_entries
+            end: i64 = min(last, (number + 1) * self.segment_entries - 1)
+            segment = self.find(number)
+            if segment is not None:
+                segment.live_persistent -= end - first + 1
+            first = end + 1
+
+    def _forget_settled_below(self, indexed_upto: i64) -> None:
+        # What lies before the first segment is settled or was never there; one run says so.
+        first = indexed_upto
+        if len(self.segments) > 0:
+            first = self.segments[0].number * self.segment_entries
+        if first > 0 and len(self.settled) > 1:
+            add_run(self.settled, 0, first - 1)
+
+    def _place_of(self, number: i64) -> i64:
+        low: i64 = 0
+        high: i64 = len(self.segments)
+        while low < high:
+            middle = (low + high) >> 1
+            if self.segments[middle].number < number:
+                low = middle + 1
+            else:
+                high = middle
+        return low

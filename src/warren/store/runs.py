@@ -1,0 +1,73 @@
+"""Sets of seq ids as inclusive runs `(first, last)`, ascending and with gaps between them."""
+
+from mypy_extensions import i64
+
+Runs = list[tuple[i64, i64]]
+
+
+def merge_runs(runs: Runs) -> Runs:
+    """Sort inclusive runs and join those that overlap or touch."""
+    if len(runs) < 2:
+        return runs
+    runs.sort()
+    merged: Runs = []
+    first, last = runs[0]
+    for next_first, next_last in runs[1:]:
+        if next_first <= last + 1:
+            if next_last > last:
+                last = next_last
+        else:
+            merged.append((first, last))
+            first = next_first
+            last = next_last
+    merged.append((first, last))
+    return merged
+
+
+def index_of_run(runs: Runs, seq: i64) -> i64:
+    """Index of the first run that ends at or behind `seq`; the number of runs when there is none."""
+    low: i64 = 0
+    high: i64 = len(runs)
+    while low < high:
+        middle = (low + high) >> 1
+        if runs[middle][1] < seq:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def contains(runs: Runs, seq: i64) -> bool:
+    """Is `seq` in one of `runs`?"""
+    place = index_of_run(runs, seq)
+    return place < len(runs) and runs[place][0] <= seq
+
+
+def subtract(first: i64, last: i64, runs: Runs) -> Runs:
+    """What of [first, last] is in none of `runs`."""
+    left: Runs = []
+    place = index_of_run(runs, first)
+    while first <= last:
+        if place >= len(runs) or runs[place][0] > last:
+            left.append((first, last))
+            return left
+        run_first, run_last = runs[place]
+        if run_first > first:
+            left.append((first, run_first - 1))
+        first = run_last + 1
+        place += 1
+    return left
+
+
+def add_run(runs: Runs, first: i64, last: i64) -> None:
+    """Add [first, last] in place. At the young end, where acks come in, this takes constant time."""
+    # The runs that it overlaps or touches become one with it.
+    start = index_of_run(runs, first - 1)
+    end = start
+    while end < len(runs) and runs[end][0] <= last + 1:
+        if runs[end][0] < first:
+            first = runs[end][0]
+        if runs[end][1] > last:
+            last = runs[end][1]
+        end += 1
+    runs[start:end] = [(first, last)]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 COMPILED_PACKAGES: Final = ("broker", "perf", "queues", "routing", "store", "wire")
-INTERPRETED: Final = ("store/disk/", "broker/metadata_sqlite.py")
+INTERPRETED: Final = ("store/disk/", "store/file_system.py", "broker/metadata_sqlite.py")
 
 
 def compiled_module_paths(root: Path) -> list[str]:

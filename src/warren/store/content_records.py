@@ -1,0 +1,259 @@
+"""Records about large messages, whose content lies in a content store (`.rdq`) and not with their position.
+
+Bodies, behind the record header of `record.py`; all integers are big-endian:
+
+PUBLISH_REF  content id u64 · .rdq file u32 · offset u32 · size of its record u32 · size of the message's body u32 ·
+             references u16 · flags u8 (1 = persistent, 2 = in the transient store) · timestamp ms u64 ·
+             position count u32 · positions as in PUBLISH
+CONTENT      content id u64 · references u16 · the body of a PUBLISH record with as many positions as references
+RELEASE      serial u64 · count u32 · per content: id u64, references u16, size of its record u32
+
+A PUBLISH_REF stands in the journal and in the index. File and offset are where the content was when the record was
+written; compaction moves it, the id stays. A CONTENT names the positions that shared it from the start, so a `.rdq` file
+can be read, and messages be saved from it, without anything else. A RELEASE gives up one reference to each content it
+lists; its serial keeps it from being counted twice.
+"""
+
+from typing import Final
+
+from librt.strings import BytesWriter, read_i16_be, write_i16_be, write_i32_be, write_i64_be
+from mypy_extensions import i16, i32, i64
+
+from warren.store.message import WRITTEN, ContentRef, Message, Position
+from warren.store.record import (
+    CONTENT,
+    FLAG_PERSISTENT,
+    FLAG_REDELIVERED,
+    POSITION_BYTES,
+    PUBLISH_REF,
+    RECORD_HEADER_BYTES,
+    RELEASE,
+    RecordWriter,
+    read_u32,
+    read_u64,
+    write_publish_head,
+)
+
+# Positions that may share a content. A message routed to more queues has to be stored more than once.
+REFERENCES_MAX: Final = 65535
+FLAG_IN_TRANSIENT_STORE: Final = 2
+
+_PUBLISH_REF_HEAD_BYTES: Final = 39
+_RELEASE_ENTRY_BYTES: Final = 14
+_CONTENT_HEAD_BYTES: Final = 10
+# The smallest CONTENT record there can be.
+CONTENT_RECORD_MIN_BYTES: Final = RECORD_HEADER_BYTES + _CONTENT_HEAD_BYTES + 4 + POSITION_BYTES + 9 + 2 + 8
+
+
+class PublishRef:
+    """A decoded PUBLISH_REF; its positions begin at `positions_start`."""
+
+    def __init__(
+        self,
+        content: ContentRef,
+        body_bytes: i64,
+        persistent: bool,
+        timestamp_ms: i64,
+        position_count: i64,
+        positions_start: i64,
+    ) -> None:
+        self.content: ContentRef = content
+        self.body_bytes: i64 = body_bytes
+        self.persistent: bool = persistent
+        self.timestamp_ms: i64 = timestamp_ms
+        self.position_count: i64 = position_count
+        self.positions_start: i64 = positions_start
+
+
+class StoredMessage:
+    """A decoded PUBLISH or CONTENT; its positions begin at `positions_start`."""
+
+    def __init__(self, message: Message, position_count: i64, positions_start: i64) -> None:
+        self.message: Message = message
+        self.position_count: i64 = position_count
+        self.positions_start: i64 = positions_start
+
+
+class Release:
+    """A decoded RELEASE; of each content the id, the references and the size are known, but not the place."""
+
+    def __init__(self, serial: i64, contents: list[ContentRef]) -> None:
+        self.serial: i64 = serial
+        self.contents: list[ContentRef] = contents
+
+
+# -- writing -------------------------------------------------------------------------------------------------------
+
+
+def write_content(
+    writer: RecordWriter, content_id: i64, message: Message, positions: list[Position], first: i64, last: i64
+) -> i64:
+    """Write a CONTENT record for `message` and its `positions[first:last]`; returns the record's size in bytes."""
+    head = BytesWriter()
+    write_i64_be(head, content_id)
+    _write_u16(head, last - first)
+    write_publish_head(head, message, positions, first, last)
+    return writer.raw_record(CONTENT, head.getvalue(), message.body)
+
+
+def write_publish_ref(
+    writer: RecordWriter, message: Message, positions: list[Position], first: i64, last: i64
+) -> i64:
+    """Write a PUBLISH_REF record for `positions[first:last]`, which share one content; returns its size in bytes.
+
+    The positions are WRITTEN afterwards. `message` may be ABSENT when the position knows where its content is.
+    """
+    position = positions[first]
+    content = message.content
+    if content is None:
+        content = position.content
+    assert content is not None
+    flags: i64 = FLAG_PERSISTENT if position.persistent else 0
+    if content.transient:
+        flags |= FLAG_IN_TRANSIENT_STORE
+    body = BytesWriter()
+    write_i64_be(body, content.id)
+    _write_u32(body, content.file)
+    _write_u32(body, content.offset)
+    _write_u32(body, content.stored_bytes)
+    _write_u32(body, position.body_bytes)
+    _write_u16(body, content.references)
+    body.append(flags)
+    write_i64_be(body, message.timestamp_ms)
+    _write_u32(body, last - first)
+    index = first
+    while index < last:
+        position = positions[index]
+        _write_u32(body, position.log.queue_id)
+        write_i64_be(body, position.seq)
+        write_i64_be(body, position.expiry_ms)
+        body.append(FLAG_REDELIVERED if position.redelivered else 0)
+        position.journal_state = WRITTEN
+        index += 1
+    return writer.raw_record(PUBLISH_REF, body.getvalue(), b"")
+
+
+def write_release(writer: RecordWriter, serial: i64, contents: list[ContentRef]) -> i64:
+    """Write that one reference to each of `contents` was given up; returns the record's size in bytes."""
+    body = BytesWriter()
+    write_i64_be(body, serial)
+    _write_u32(body, len(contents))
+    for content in contents:
+        write_i64_be(body, content.id)
+        _write_u16(body, content.references)
+        _write_u32(body, content.stored_bytes)
+    return writer.raw_record(RELEASE, body.getvalue(), b"")
+
+
+def _write_u16(out: BytesWriter, value: i64) -> None:
+    # The writers take signed integers.
+    if value >= 0x8000:
+        value -= 0x10000
+    write_i16_be(out, i16(value))
+
+
+def _write_u32(out: BytesWriter, value: i64) -> None:
+    if value >= 0x80000000:
+        value -= 0x100000000
+    write_i32_be(out, i32(value))
+
+
+# -- reading -------------------------------------------------------------------------------------------------------
+# `start` and `end` bound a record's body in `data`; None says that it does not have the form it should have.
+
+
+def read_publish_ref(data: bytes, start: i64, end: i64) -> PublishRef | None:
+    """Decode the body of a PUBLISH_REF record."""
+    positions_start = start + _PUBLISH_REF_HEAD_BYTES
+    if positions_start > end:
+        return None
+    references = _read_u16(data, start + 24)
+    flags: i64 = i64(data[start + 26])
+    count = read_u32(data, start + 35)
+    if positions_start + count * POSITION_BYTES != end or references == 0:
+        return None
+    content = ContentRef(
+        read_u64(data, start),
+        read_u32(data, start + 8),
+        read_u32(data, start + 12),
+        read_u32(data, start + 16),
+        references,
+        (flags & FLAG_IN_TRANSIENT_STORE) != 0,
+    )
+    return PublishRef(
+        content,
+        read_u32(data, start + 20),
+        (flags & FLAG_PERSISTENT) != 0,
+        read_u64(data, start + 27),
+        count,
+        positions_start,
+    )
+
+
+def content_bytes_of(content: ContentRef) -> i64:
+    """Size of a stored message's address, properties and body together."""
+    fixed: i64 = RECORD_HEADER_BYTES + _CONTENT_HEAD_BYTES + 4 + 9 + 8
+    return content.stored_bytes - fixed - content.references * POSITION_BYTES
+
+
+def read_content_id(data: bytes, start: i64, end: i64) -> i64:
+    """The content id at the head of a CONTENT record's body, or -1."""
+    if start + _CONTENT_HEAD_BYTES > end:
+        return -1
+    return read_u64(data, start)
+
+
+def read_content(data: bytes, start: i64, end: i64) -> StoredMessage | None:
+    """Decode the body of a CONTENT record."""
+    return read_publish(data, start + _CONTENT_HEAD_BYTES, end)
+
+
+def read_publish(data: bytes, start: i64, end: i64) -> StoredMessage | None:
+    """Decode the body of a PUBLISH record."""
+    if end - start < 4:
+        return None
+    count = read_u32(data, start)
+    at = start + 4 + count * POSITION_BYTES
+    # Behind the positions: timestamp 8, flags 1, two short strings of at least 1 each.
+    if end - at < 11:
+        return None
+    timestamp_ms = read_u64(data, at)
+    persistent = (data[at + 8] & FLAG_PERSISTENT) != 0
+    address_start = at + 9
+    key_start = address_start + 1 + i64(data[address_start])
+    if key_start >= end:
+        return None
+    properties_start = key_start + 1 + i64(data[key_start])
+    if properties_start + 4 > end:
+        return None
+    body_start = properties_start + 4 + read_u32(data, properties_start)
+    if body_start + 4 > end or body_start + 4 + read_u32(data, body_start) != end:
+        return None
+    message = Message(
+        data[address_start:properties_start],
+        data[properties_start + 4 : body_start],
+        data[body_start + 4 : end],
+        persistent,
+        timestamp_ms,
+    )
+    return StoredMessage(message, count, start + 4)
+
+
+def read_release(data: bytes, start: i64, end: i64) -> Release | None:
+    """Decode the body of a RELEASE record."""
+    if end - start < 12:
+        return None
+    count = read_u32(data, start + 8)
+    at = start + 12
+    if at + count * _RELEASE_ENTRY_BYTES != end:
+        return None
+    contents: list[ContentRef] = []
+    while at < end:
+        references = _read_u16(data, at + 8)
+        contents.append(ContentRef(read_u64(data, at), -1, -1, read_u32(data, at + 10), references, False))
+        at += _RELEASE_ENTRY_BYTES
+    return Release(read_u64(data, start), contents)
+
+
+def _read_u16(data: bytes, start: i64) -> i64:
+    return i64(read_i16_be(data, start)) & 0xFFFF

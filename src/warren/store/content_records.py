@@ -20,6 +20,7 @@ from librt.strings import BytesWriter, read_i16_be, write_i16_be, write_i32_be, 
 from mypy_extensions import i16, i32, i64
 
 from warren.store.message import WRITTEN, ContentRef, Message, Position
+from warren.store.publish_body import decode_message
 from warren.store.record import (
     CONTENT,
     FLAG_PERSISTENT,
@@ -65,12 +66,13 @@ class PublishRef:
         self.positions_start: i64 = positions_start
 
 
-class StoredMessage:
-    """A decoded PUBLISH or CONTENT; its positions begin at `positions_start`."""
+class StoredContent:
+    """A decoded CONTENT; the positions that shared it from the start begin at `positions_start`."""
 
-    def __init__(self, message: Message, position_count: i64, positions_start: i64) -> None:
+    def __init__(self, content_id: i64, references: i64, message: Message, positions_start: i64) -> None:
+        self.id: i64 = content_id
+        self.references: i64 = references
         self.message: Message = message
-        self.position_count: i64 = position_count
         self.positions_start: i64 = positions_start
 
 
@@ -97,17 +99,18 @@ def write_content(
 
 
 def write_publish_ref(
-    writer: RecordWriter, message: Message, positions: list[Position], first: i64, last: i64
+    writer: RecordWriter,
+    content: ContentRef,
+    message: Message,
+    positions: list[Position],
+    first: i64,
+    last: i64,
 ) -> i64:
-    """Write a PUBLISH_REF record for `positions[first:last]`, which share one content; returns its size in bytes.
+    """Write a PUBLISH_REF record for `positions[first:last]`, which share `content`; returns its size in bytes.
 
-    The positions are WRITTEN afterwards. `message` may be ABSENT when the position knows where its content is.
+    The positions are WRITTEN afterwards. Of `message` only the timestamp is asked for; it may be ABSENT.
     """
     position = positions[first]
-    content = message.content
-    if content is None:
-        content = position.content
-    assert content is not None
     flags: i64 = FLAG_PERSISTENT if position.persistent else 0
     if content.transient:
         flags |= FLAG_IN_TRANSIENT_STORE
@@ -162,7 +165,7 @@ def _write_u32(out: BytesWriter, value: i64) -> None:
 # `start` and `end` bound a record's body in `data`; None says that it does not have the form it should have.
 
 
-def read_publish_ref(data: bytes, start: i64, end: i64) -> PublishRef | None:
+def decode_publish_ref(data: bytes, start: i64, end: i64) -> PublishRef | None:
     """Decode the body of a PUBLISH_REF record."""
     positions_start = start + _PUBLISH_REF_HEAD_BYTES
     if positions_start > end:
@@ -196,50 +199,26 @@ def content_bytes_of(content: ContentRef) -> i64:
     return content.stored_bytes - fixed - content.references * POSITION_BYTES
 
 
-def read_content_id(data: bytes, start: i64, end: i64) -> i64:
+def content_id_of(data: bytes, start: i64, end: i64) -> i64:
     """The content id at the head of a CONTENT record's body, or -1."""
     if start + _CONTENT_HEAD_BYTES > end:
         return -1
     return read_u64(data, start)
 
 
-def read_content(data: bytes, start: i64, end: i64) -> StoredMessage | None:
+def decode_content(data: bytes, start: i64, end: i64) -> StoredContent | None:
     """Decode the body of a CONTENT record."""
-    return read_publish(data, start + _CONTENT_HEAD_BYTES, end)
+    positions_start = start + _CONTENT_HEAD_BYTES + 4
+    if positions_start > end:
+        return None
+    references = _read_u16(data, start + 8)
+    message = decode_message(data, start + _CONTENT_HEAD_BYTES, end)
+    if message is None or references == 0 or read_u32(data, positions_start - 4) != references:
+        return None
+    return StoredContent(read_u64(data, start), references, message, positions_start)
 
 
-def read_publish(data: bytes, start: i64, end: i64) -> StoredMessage | None:
-    """Decode the body of a PUBLISH record."""
-    if end - start < 4:
-        return None
-    count = read_u32(data, start)
-    at = start + 4 + count * POSITION_BYTES
-    # Behind the positions: timestamp 8, flags 1, two short strings of at least 1 each.
-    if end - at < 11:
-        return None
-    timestamp_ms = read_u64(data, at)
-    persistent = (data[at + 8] & FLAG_PERSISTENT) != 0
-    address_start = at + 9
-    key_start = address_start + 1 + i64(data[address_start])
-    if key_start >= end:
-        return None
-    properties_start = key_start + 1 + i64(data[key_start])
-    if properties_start + 4 > end:
-        return None
-    body_start = properties_start + 4 + read_u32(data, properties_start)
-    if body_start + 4 > end or body_start + 4 + read_u32(data, body_start) != end:
-        return None
-    message = Message(
-        data[address_start:properties_start],
-        data[properties_start + 4 : body_start],
-        data[body_start + 4 : end],
-        persistent,
-        timestamp_ms,
-    )
-    return StoredMessage(message, count, start + 4)
-
-
-def read_release(data: bytes, start: i64, end: i64) -> Release | None:
+def decode_release(data: bytes, start: i64, end: i64) -> Release | None:
     """Decode the body of a RELEASE record."""
     if end - start < 12:
         return None

@@ -259,6 +259,21 @@ def body_is_valid(data: bytes, start: i64, length: i64) -> bool:
     return read_u32(data, start + 12) == crc32c(body, header_crc)
 
 
+def next_header(data: bytes, start: i64, seed: int) -> i64:
+    """Where the next valid record header begins, from `start` on; the end of `data` when there is none."""
+    position: i64 = data.find(b"\x57\x52", start)
+    while position >= 0:
+        if record_length(data, position, seed) >= 0:
+            return position
+        position = data.find(b"\x57\x52", position + 1)
+    return len(data)
+
+
+def moved_header(header: bytes, header_crc: int, body_crc: int) -> bytes:
+    """The record header `header` for another file: its first 8 bytes and these CRCs (see the top of this module)."""
+    return header[:8] + header_crc.to_bytes(4, "big") + body_crc.to_bytes(4, "big")
+
+
 def read_u32(data: bytes, start: i64) -> i64:
     """Unsigned 32-bit integer at `start`; the caller has checked the length."""
     return i64(read_i32_be(data, start)) & 0xFFFFFFFF

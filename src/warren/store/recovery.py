@@ -23,6 +23,7 @@ from warren.store.record import (
     RUN_BYTES,
     body_is_valid,
     crc_seed,
+    next_header,
     read_u32,
     read_u64,
     record_length,
@@ -95,7 +96,7 @@ class JournalReplay:
                 or following > size
                 or (following < size and record_length(data, following, seed) < 0)
             ):
-                following = _next_header(data, position + 1, seed)
+                following = next_header(data, position + 1, seed)
             position = following
         if bad_from >= 0:
             self.torn.append(Damage(number, bad_from, size, "unfinished write"))
@@ -201,13 +202,3 @@ class JournalReplay:
             queue = RecoveredQueue(queue_id)
             self.queues[queue_id] = queue
         return queue
-
-
-def _next_header(data: bytes, start: i64, seed: int) -> i64:
-    """Where the next good record header begins, from `start` on; the end of `data` when there is none."""
-    position: i64 = data.find(b"\x57\x52", start)
-    while position >= 0:
-        if record_length(data, position, seed) >= 0:
-            return position
-        position = data.find(b"\x57\x52", position + 1)
-    return len(data)

@@ -6,7 +6,8 @@ from tests.support.amqp_frames import PERSISTENT, method_frame
 from tests.support.amqp_peer import Message
 from tests.support.broker_fixtures import Amqp
 from tests.support.memory_broker import EngineLink
-from warren.broker.channel import BACKLOG_BYTES_MAX, OUTPUT_BYTES_MAX
+from warren.broker.channel import OUTPUT_BYTES_MAX
+from warren.broker.throttle import WINDOW_BYTES
 from warren.wire.methods import BasicConsume, BasicGet, QueueDeclare, TxCommit, TxCommitOk, TxSelect
 
 BODY = b"x" * 10_000
@@ -113,7 +114,7 @@ def test_a_suspended_channel_stops_the_reading_when_much_has_gathered(amqp: Amqp
     engine.holds_commits = True
     channel.publish(queue, b"first", PERSISTENT)
     channel.send(TxCommit())
-    count = BACKLOG_BYTES_MAX // len(BODY) + 10
+    count = WINDOW_BYTES // len(BODY) + 10
     for _ in range(count):
         channel.publish(queue, BODY, PERSISTENT if persistent else b"\0\0")
     assert not is_reading()

@@ -62,6 +62,7 @@ class MemoryBroker:
                     is_failing = self.failing_commits > 0
                     self.failing_commits -= is_failing
                     journal.on_done(journal.seal(), not is_failing)
+            self.broker.end_turn(self.now_ms)
             dirty = self.broker.take_dirty()
             if not dirty:
                 return

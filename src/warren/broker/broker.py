@@ -13,7 +13,9 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from warren.broker.alarms import Alarms
 from warren.broker.connection import Connection
+from warren.broker.disk_flow import DiskFlow
 from warren.broker.metadata import Definitions, PutUser
 from warren.broker.passwords import is_password
 from warren.broker.settings import Settings
@@ -42,6 +44,8 @@ class Broker:
         self.permissions: set[tuple[bytes, bytes]] = set()
         self.connections: list[Connection] = []
         self.dirty_connections: list[Connection] = []
+        self.alarms: Alarms = Alarms(self.connections, settings.total_memory_bytes)
+        self.disk_flow: DiskFlow = DiskFlow()
         # Queues whose messages or that themselves expire.
         self.timed_queues: set[Queue] = set()
         self.wake: Callable[[], None] = wake
@@ -105,6 +109,22 @@ class Broker:
         dirty = self.dirty_connections
         self.dirty_connections = []
         return dirty
+
+    def end_turn(self, now_ms: i64) -> None:
+        """Let publishers go on that an alarm or the disk had stopped; called once a turn, before `take_dirty`."""
+        self.alarms.release_some(now_ms)
+        self.disk_flow.look(now_ms)
+
+    # -- limits ----------------------------------------------------------------------------------------------------
+
+    def set_limits(self, now_ms: i64) -> None:
+        """Memory and disk limits as the settings have them."""
+        settings = self.settings
+        alarms = self.alarms
+        alarms.set_memory_limit(
+            settings.vm_memory_high_watermark_absolute, settings.vm_memory_high_watermark_relative, now_ms
+        )
+        alarms.set_disk_limit(settings.disk_free_limit_absolute, settings.disk_free_limit_relative, now_ms)
 
     # -- time ------------------------------------------------------------------------------------------------------
 

@@ -8,8 +8,8 @@ The hot path decodes nothing twice. Clients publish the same exchange and routin
 and over: when the raw bytes of a publish method equal those of the one before and no binding has changed, the route is
 the one before; when a property block equals the one before, so does all that is known of it.
 
-A channel may be suspended while something it asked for becomes durable (a declared queue, a commit); frames that
-arrive meanwhile are kept in order, and the connection is not read further when they become many.
+A channel may be suspended while something it asked for becomes durable (a declared queue, a commit), or because an alarm
+holds its publishes; frames that arrive meanwhile are kept in order (`backlog.py`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter, read_i16_be, read_i32_be, read_i64_be
 from mypy_extensions import i64
 
+from warren.broker.backlog import Backlog
 from warren.broker.publish_properties import PublishProperties, inspect_properties, with_reply_to
 from warren.broker.transaction import Transaction, TransactionPublish, TransactionSettle
 from warren.broker.unacked import UnackedWindow
@@ -59,8 +60,6 @@ EXPECT_METHOD: Final = 0
 EXPECT_HEADER: Final = 1
 EXPECT_BODY: Final = 2
 
-# Kept frames of a suspended channel (bytes) before its connection is not read further.
-BACKLOG_BYTES_MAX: Final = 1048576
 # Pieces of a body below this size are gathered in one buffer.
 SMALL_PIECE_BYTES: Final = 1024
 # Gathered output (bytes) above which a connection's consumers wait until it is written.
@@ -126,10 +125,9 @@ class Channel(ConfirmWaiter):
         # Direct reply-to: tag of the pseudo consumer, and the name that replies are sent to.
         self.reply_tag_field: bytes = b""
         self.reply_name: bytes = b""
-        # Frames kept while suspended: kind, payload.
+        # Frames are kept, not handled.
         self.is_suspended: bool = False
-        self._backlog: list[tuple[i64, bytes]] = []
-        self._backlog_bytes: i64 = 0
+        self._backlog: Backlog = Backlog()
         # The content that is arriving.
         self._stage: i64 = EXPECT_METHOD
         self._body_size: i64 = 0
@@ -155,7 +153,7 @@ class Channel(ConfirmWaiter):
     def on_frame(self, kind: i64, data: bytes, start: i64, end: i64) -> None:
         """Take a frame of this channel; its payload is `data[start:end]`."""
         if self.is_suspended:
-            self._keep(kind, data[start:end])
+            self._backlog.add(self, kind, data[start:end])
             return
         if kind == FRAME_METHOD:
             self._on_method(data, start, end)
@@ -175,6 +173,9 @@ class Channel(ConfirmWaiter):
         self.current_method = method_id
         if method_id == BASIC_PUBLISH:
             raw = data[start:end]
+            if self.connection.throttle.is_alarmed:
+                self._backlog.hold(self, raw)
+                return
             if raw != self._publish_raw or self._route_version != self.vhost.router.version:
                 self._resolve_publish(raw)
             self._stage = EXPECT_HEADER
@@ -267,26 +268,13 @@ class Channel(ConfirmWaiter):
     def resume(self) -> None:
         """What was waited for has happened: go on with the kept frames."""
         self.is_suspended = False
-        if self.is_closed:
-            return
-        backlog = self._backlog
-        self._backlog = []
-        was_full = self._backlog_bytes > BACKLOG_BYTES_MAX
-        self._backlog_bytes = 0
-        self.connection.replay(self, backlog)
-        if was_full and self._backlog_bytes <= BACKLOG_BYTES_MAX:
-            self.connection.resume_reading()
+        if not self.is_closed:
+            self.connection.replay(self, self._backlog.take(self))
 
     def keep(self, frames: list[tuple[i64, bytes]]) -> None:
         """Keep frames for later."""
         for kind, payload in frames:
-            self._keep(kind, payload)
-
-    def _keep(self, kind: i64, payload: bytes) -> None:
-        self._backlog.append((kind, payload))
-        self._backlog_bytes += len(payload) + 64
-        if self._backlog_bytes > BACKLOG_BYTES_MAX:
-            self.connection.pause_reading()
+            self._backlog.add(self, kind, payload)
 
     # -- publish -------------------------------------------------------------------------------------------------
 
@@ -346,9 +334,12 @@ class Channel(ConfirmWaiter):
         else:
             for queue in queues:
                 queue.publish(message, properties.expiration_ms, now_ms)
+        is_for_disk = properties.persistent and self._any_durable
+        if is_for_disk:
+            connection.has_published = True
         if self.is_confirming:
             self.publish_seq += 1
-            if properties.persistent and self._any_durable:
+            if is_for_disk:
                 self.vhost.journal.confirm_with_batch(self)
             connection.confirm_later(self)
 
@@ -573,7 +564,7 @@ class Channel(ConfirmWaiter):
         self.is_closed = True
         self.is_confirming = False
         self.vhost.reply_channels.pop(self.reply_name, None)
-        self._backlog = []
+        self._backlog.take(self)
         self._body_parts = []
         self._body_tail = BytesWriter()
         entries = self.unacked.take_all()

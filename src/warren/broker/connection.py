@@ -22,6 +22,7 @@ from warren.broker.channel_methods import handle_channel_method
 from warren.broker.heartbeat import Heartbeats
 from warren.broker.output import Output
 from warren.broker.server_properties import server_properties
+from warren.broker.throttle import Throttle
 from warren.broker.tuning import check_tuned
 from warren.wire.errors import (
     ACCESS_REFUSED,
@@ -111,6 +112,9 @@ class Connection:
         self.is_dirty: bool = False
         self.is_reading: bool = True
         self.is_writable: bool = True
+        self.throttle: Throttle = Throttle(broker.alarms.is_on)
+        # Something that must be written was published since the end of the last turn.
+        self.has_published: bool = False
         self.close_at_ms: i64 = now_ms + HANDSHAKE_TIMEOUT_MS
         # A consumer was refused for want of room in `out`; it is served again after the next write.
         self._has_stalled: bool = False
@@ -206,6 +210,10 @@ class Connection:
         for channel in self._confirm_later:
             channel.confirm_finished()
         self._confirm_later.clear()
+        if self.has_published:
+            self.has_published = False
+            if self.vhost is not None:
+                self.broker.disk_flow.published(self, self.vhost)
         self.touch()
 
     def _bad_frame(self, kind: i64) -> ConnectionException:
@@ -391,6 +399,8 @@ class Connection:
                     self.wants_cancel_notify = True
                 elif key == "authentication_failure_close":
                     self._wants_login_failure = True
+                elif key == "connection.blocked":
+                    self.throttle.wants_notice = True
 
     def _on_tune_ok(self, method: ConnectionTuneOk) -> None:
         check_tuned(method, self.broker.settings)
@@ -469,6 +479,7 @@ class Connection:
         """Channels, then exclusive queues, are gone before any close or close-ok is sent (P33)."""
         self._last_channel = None
         self._confirm_later.clear()
+        self.throttle.end()
         channels = list(self.channels.values())
         self.channels.clear()
         for channel in channels:
@@ -526,16 +537,6 @@ class Connection:
         waiting = self._confirm_later
         if len(waiting) == 0 or waiting[-1] is not channel:
             waiting.append(channel)
-
-    def pause_reading(self) -> None:
-        """Read no further for now."""
-        self.is_reading = False
-        self.touch()
-
-    def resume_reading(self) -> None:
-        """Read on."""
-        self.is_reading = True
-        self.touch()
 
     # -- for the shell -----------------------------------------------------------------------------------------------
 

@@ -12,6 +12,16 @@ class Settings:
         max_message_size: int = 134217728,
         cluster_name: str = "warren@localhost",
         loopback_users: frozenset[bytes] = frozenset([b"guest"]),
+        total_memory_bytes: int = 1 << 40,
+        vm_memory_high_watermark_absolute: int = -1,
+        vm_memory_high_watermark_relative: float = 0.4,
+        vm_memory_high_watermark_paging_ratio: float = 0.5,
+        memory_monitor_interval_ms: int = 2500,
+        disk_free_limit_absolute: int = 50000000,
+        disk_free_limit_relative: float = 0.0,
+        queue_index_embed_msgs_below: int = 4096,
+        msg_store_file_size_limit: int = 16777216,
+        msg_store_io_batch_size: int = 2048,
     ) -> None:
         self.channel_max = channel_max
         self.frame_max = frame_max
@@ -19,3 +29,16 @@ class Settings:
         self.max_message_size = max_message_size
         self.cluster_name = cluster_name
         self.loopback_users = loopback_users
+        # Memory and disk: an absolute limit in bytes, or -1 and a share of all memory.
+        self.total_memory_bytes = total_memory_bytes
+        self.vm_memory_high_watermark_absolute = vm_memory_high_watermark_absolute
+        self.vm_memory_high_watermark_relative = vm_memory_high_watermark_relative
+        self.vm_memory_high_watermark_paging_ratio = vm_memory_high_watermark_paging_ratio
+        self.memory_monitor_interval_ms = memory_monitor_interval_ms
+        self.disk_free_limit_absolute = disk_free_limit_absolute
+        self.disk_free_limit_relative = disk_free_limit_relative
+        # The store. Messages smaller than this (address, properties and body) lie in journal and index; 0 = none.
+        self.queue_index_embed_msgs_below = queue_index_embed_msgs_below
+        self.msg_store_file_size_limit = msg_store_file_size_limit
+        # Messages that go from RAM to disk, or come back, in one step.
+        self.msg_store_io_batch_size = msg_store_io_batch_size

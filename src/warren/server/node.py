@@ -186,6 +186,7 @@ class Node:
         for vhost in self.broker.vhosts.values():
             if vhost not in self._flushing:
                 self._commit(vhost, is_forced=False)
+        self.broker.end_turn(self.clock.now_ms())
         for connection in self.broker.take_dirty():
             protocol = connection.shell
             if isinstance(protocol, ClientProtocol):

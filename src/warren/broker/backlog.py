@@ -1,0 +1,94 @@
+"""Frames that a channel has received and may not handle yet.
+
+There are two reasons, and a channel has one of them at a time:
+
+suspended   it waits until something it asked for is durable or written: every frame behind that waits
+held        an alarm is on and the first frame kept is a publish (`alarms.py`): what follows waits too, but settles
+            (basic.ack, nack, reject) are handled at once, so that an alarm does not stop the very consumers
+            that would end it. Settles wait like everything else where handling them early could be noticed: in
+            a transaction, and behind a kept method that changes what a settle means.
+
+Frames are kept in the order of their arrival and handled in that order when the reason is gone. `Throttle` counts
+their bytes for the whole connection and stops the reading when they become many.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from librt.strings import read_i32_be
+from mypy_extensions import i64
+
+from warren.wire.errors import ChannelException, ConnectionException
+from warren.wire.frames import FRAME_METHOD
+from warren.wire.methods import (
+    BASIC_ACK,
+    BASIC_NACK,
+    BASIC_RECOVER,
+    BASIC_RECOVER_ASYNC,
+    BASIC_REJECT,
+    CHANNEL_CLOSE,
+    TX_SELECT,
+    decode_method,
+)
+
+if TYPE_CHECKING:
+    from warren.broker.channel import Channel
+
+# What a kept frame costs beside its payload (bytes).
+_FRAME_COST_BYTES: Final = 64
+
+
+class Backlog:
+    """The kept frames of one channel, which is an argument everywhere: a cycle would outlive the channel."""
+
+    def __init__(self) -> None:
+        self._frames: list[tuple[i64, bytes]] = []
+        self._size_bytes: i64 = 0
+        self._is_held: bool = False
+        self._settles_pass: bool = False
+
+    def hold(self, channel: Channel, publish: bytes) -> None:
+        """Keep this publish method and what follows it, until the alarms are over."""
+        channel.is_suspended = True
+        self._is_held = True
+        self._settles_pass = channel.transaction is None
+        self._keep(channel, FRAME_METHOD, publish)
+        channel.connection.throttle.hold(channel.connection, channel)
+
+    def add(self, channel: Channel, kind: i64, payload: bytes) -> None:
+        """A frame came while the channel is suspended or held."""
+        may_pass = self._is_held and kind == FRAME_METHOD and self._settles_pass
+        if may_pass and self._is_settled(channel, payload):
+            return
+        self._keep(channel, kind, payload)
+
+    def take(self, channel: Channel) -> list[tuple[i64, bytes]]:
+        """All kept frames; the channel goes on."""
+        frames = self._frames
+        self._frames = []
+        self._is_held = False
+        size = self._size_bytes
+        self._size_bytes = 0
+        channel.connection.throttle.uncount(channel.connection, size)
+        return frames
+
+    def _keep(self, channel: Channel, kind: i64, payload: bytes) -> None:
+        self._frames.append((kind, payload))
+        size: i64 = len(payload) + _FRAME_COST_BYTES
+        self._size_bytes += size
+        channel.connection.throttle.count(channel.connection, size)
+
+    def _is_settled(self, channel: Channel, payload: bytes) -> bool:
+        """Handle a settle now. False for all other methods, and for a settle whose fault must be found in its turn."""
+        method_id: i64 = i64(read_i32_be(payload, 0)) if len(payload) >= 4 else 0
+        if method_id in (BASIC_ACK, BASIC_NACK, BASIC_REJECT):
+            try:
+                channel.connection.channel_method(channel, decode_method(payload, 0, len(payload)))
+            except (ChannelException, ConnectionException):
+                self._settles_pass = False
+                return False
+            return True
+        if method_id in (TX_SELECT, BASIC_RECOVER, BASIC_RECOVER_ASYNC, CHANNEL_CLOSE):
+            self._settles_pass = False
+        return False

@@ -51,6 +51,16 @@ def test_every_key_of_a_file_arrives(tmp_path: Path) -> None:
         loopback_users.guest = false
         loopback_users.a\\.b = true
         journal_file_size_limit = 2MB
+        vm_memory_high_watermark.absolute = 2GiB
+        vm_memory_high_watermark_paging_ratio = 0.75
+        vm_memory_calculation_strategy = rss
+        memory_monitor_interval = 1000
+        total_memory_available_override_value = 8GB
+        disk_free_limit.absolute = 1TB
+        queue_index_embed_msgs_below = 4kB
+        queue_index_segment_entry_count = 16384
+        msg_store_file_size_limit = 32MiB
+        msg_store_io_batch_size = 4096
         log.console.level = debug
         """,
     )
@@ -61,7 +71,25 @@ def test_every_key_of_a_file_arrives(tmp_path: Path) -> None:
     assert (loaded.default_user, loaded.default_pass) == ("alice", "se#cret")
     assert loaded.loopback_users == {"a.b"}
     assert loaded.journal_file_size_limit == 2_000_000
+    assert loaded.vm_memory_high_watermark_absolute == 2 << 30
+    assert loaded.vm_memory_high_watermark_paging_ratio == 0.75
+    assert loaded.memory_monitor_interval_ms == 1000
+    assert loaded.total_memory_available_override_value == 8_000_000_000
+    assert loaded.disk_free_limit_absolute == 10**12
+    assert loaded.queue_index_embed_msgs_below == 4000
+    assert (loaded.msg_store_file_size_limit, loaded.msg_store_io_batch_size) == (32 << 20, 4096)
     assert loaded.log_level == "debug"
+
+
+def test_of_an_absolute_and_a_relative_limit_the_later_counts() -> None:
+    loaded = load(None, {}, ["disk_free_limit.absolute=1GB", "disk_free_limit.relative=1.5"])
+    assert (loaded.disk_free_limit_absolute, loaded.disk_free_limit_relative) == (-1, 1.5)
+    loaded = load(None, {}, ["vm_memory_high_watermark.relative=0.6"])
+    assert (loaded.vm_memory_high_watermark_absolute, loaded.vm_memory_high_watermark_relative) == (-1, 0.6)
+    loaded = load(
+        None, {}, ["vm_memory_high_watermark.relative=0.6", "vm_memory_high_watermark.absolute=1000"]
+    )
+    assert loaded.vm_memory_high_watermark_absolute == 1000
 
 
 def test_a_quoted_value_keeps_its_comment_sign(tmp_path: Path) -> None:
@@ -143,7 +171,42 @@ def test_all_users_may_be_let_in_from_everywhere() -> None:
         ("hartbeat = 10", "unknown key 'hartbeat'; did you mean heartbeat?"),
         ("zzz = 10", "unknown key 'zzz'"),
         ("loopback_users. = true", "unknown key 'loopback_users.'; did you mean loopback_users?"),
-        ("vm_memory_high_watermark.relative = 0.4", "vm_memory_high_watermark.relative is not supported yet"),
+        ("auth_backends.1 = ldap", "auth_backends.1 is not supported yet"),
+        (
+            "vm_memory_high_watermark.relative = 40%",
+            "vm_memory_high_watermark.relative: expected a number such as 0.4, got '40%'",
+        ),
+        (
+            "vm_memory_high_watermark.relative = 1.1",
+            "vm_memory_high_watermark.relative: 1.1 is not between 0 and 1",
+        ),
+        (
+            "vm_memory_high_watermark = 0.4",
+            "unknown key 'vm_memory_high_watermark'; did you mean vm_memory_high_watermark.relative?",
+        ),
+        (
+            "vm_memory_calculation_strategy = erlang",
+            "vm_memory_calculation_strategy: only rss is available (what the system counts before it kills), got 'erlang'",
+        ),
+        ("memory_monitor_interval = 1", "memory_monitor_interval: 1 is not between 100 and 3600000"),
+        (
+            "disk_free_limit.absolute = much",
+            "disk_free_limit.absolute: expected a size such as 1048576, 16MiB or 100MB, got 'much'",
+        ),
+        (
+            "queue_index_segment_entry_count = 2048",
+            "queue_index_segment_entry_count: a segment of the index has 16384 entries, got '2048'",
+        ),
+        (
+            "msg_store_credit_disc_bound = 4000",
+            "msg_store_credit_disc_bound: not available: flow control counts the bytes that wait for the disk, not credits",
+        ),
+        (
+            "credit_flow_default_credit = 400",
+            "credit_flow_default_credit: not available: flow control counts the bytes that wait for the disk, not credits",
+        ),
+        ("msg_store_index_module = x", "msg_store_index_module is not supported yet"),
+        ("queue_index_max_journal_entries = 1", "queue_index_max_journal_entries is not supported yet"),
         ("listeners.ssl.default = 5671", "listeners.ssl.default is not supported yet"),
         ("heartbeat", "expected KEY = VALUE, got 'heartbeat'"),
         ("= 5", "expected KEY = VALUE, got '= 5'"),
@@ -206,10 +269,21 @@ def test_every_setter_sets_fields_that_exist() -> None:
         "loopback_users": ("", "none"),
         "loopback_users.": ("x", "true"),
         "log.console.level": ("", "info"),
+        "vm_memory_high_watermark.relative": ("", "0.5"),
+        "vm_memory_high_watermark_paging_ratio": ("", "0.5"),
+        "vm_memory_calculation_strategy": ("", "rss"),
+        "total_memory_available_override_value": ("", "1GiB"),
+        "disk_free_limit.relative": ("", "1.5"),
+        "queue_index_segment_entry_count": ("", "16384"),
     }
     names = {field.name for field in fields(Config)}
     for key, setter in config.KEYS.items():
-        rest, value = samples.get(key, ("", "2000000" if "size" in key else "5000"))
+        if "credit" in key:
+            # Known, to be refused with a reason.
+            continue
+        rest, value = samples.get(
+            key, ("", "2000000" if "size_limit" in key or "message_size" in key else "5000")
+        )
         assert setter(rest, value, Config()).keys() <= names
 
 

@@ -118,13 +118,30 @@ class Broker:
     # -- limits ----------------------------------------------------------------------------------------------------
 
     def set_limits(self, now_ms: i64) -> None:
-        """Memory and disk limits as the settings have them."""
+        """Memory and disk limits as the settings have them; called at the start."""
         settings = self.settings
-        alarms = self.alarms
-        alarms.set_memory_limit(
+        self.alarms.set_memory_limit(
             settings.vm_memory_high_watermark_absolute, settings.vm_memory_high_watermark_relative, now_ms
         )
-        alarms.set_disk_limit(settings.disk_free_limit_absolute, settings.disk_free_limit_relative, now_ms)
+        self.alarms.set_disk_limit(
+            settings.disk_free_limit_absolute, settings.disk_free_limit_relative, now_ms
+        )
+
+    def set_vm_memory_high_watermark(self, absolute_bytes: i64, relative: float, now_ms: i64) -> None:
+        """Another memory limit: in bytes, or when `absolute_bytes` is negative a share of all memory."""
+        self.alarms.set_memory_limit(absolute_bytes, relative, now_ms)
+
+    def set_disk_free_limit(self, absolute_bytes: i64, relative: float, now_ms: i64) -> None:
+        """Another disk limit: in bytes, or when `absolute_bytes` is negative a multiple of all memory."""
+        self.alarms.set_disk_limit(absolute_bytes, relative, now_ms)
+
+    def memory_used(self, used_bytes: i64, now_ms: i64) -> None:
+        """The node's memory was measured."""
+        self.alarms.memory_used(used_bytes, now_ms)
+
+    def disk_free(self, free_bytes: i64, now_ms: i64) -> None:
+        """The free space below the data directory was measured."""
+        self.alarms.disk_free(free_bytes, now_ms)
 
     # -- time ------------------------------------------------------------------------------------------------------
 

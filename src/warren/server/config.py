@@ -23,6 +23,14 @@ MAX_MESSAGE_SIZE_LIMIT: Final = 536870912
 FRAME_MIN_SIZE: Final = 4096
 # A journal file holds at least one full group-commit buffer (1 MiB).
 JOURNAL_FILE_SIZE_MIN: Final = 1048576
+# A file of the message store; smaller ones would be mostly names and headers.
+CONTENT_FILE_SIZE_MIN: Final = 65536
+# Larger messages gain nothing from lying in the index.
+EMBED_MAX: Final = 1048576
+# Entries of a segment of a queue's index; files that exist depend on it.
+SEGMENT_ENTRIES: Final = 16384
+# Sizes that are limits, not of anything that must fit somewhere.
+SIZE_MAX: Final = 2**60
 LOG_LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 SYSTEM_DATA_DIR: Final = "/var/lib/warren"
 LOCAL_DATA_DIR: Final = "warren-data"
@@ -65,6 +73,17 @@ class Config:
     # Users that may log in from this machine only.
     loopback_users: frozenset[str] = frozenset({"guest"})
     journal_file_size_limit: int = 67108864
+    # An absolute limit in bytes, or -1: then it is a share of all memory. 0 as total: what the machine has.
+    vm_memory_high_watermark_absolute: int = -1
+    vm_memory_high_watermark_relative: float = 0.4
+    vm_memory_high_watermark_paging_ratio: float = 0.5
+    memory_monitor_interval_ms: int = 2500
+    total_memory_available_override_value: int = 0
+    disk_free_limit_absolute: int = 50000000
+    disk_free_limit_relative: float = 0.0
+    queue_index_embed_msgs_below: int = 4096
+    msg_store_file_size_limit: int = 16777216
+    msg_store_io_batch_size: int = 2048
     log_level: str = "info"
 
 
@@ -91,6 +110,8 @@ _UNITS: Final = {
     "kb": 1000,
     "mb": 1000**2,
     "gb": 1000**3,
+    **dict.fromkeys(("t", "tib"), 1024**4),
+    "tb": 1000**4,
 }
 
 
@@ -102,6 +123,43 @@ def _size(name: str, low: int, high: int) -> Setter:
         return {name: _within(int(match[1]) * _UNITS[match[2]], low, high)}
 
     return parse
+
+
+def _number(name: str, low: float, high: float) -> Setter:
+    def parse(_rest: str, value: str, _config: Config) -> Changes:
+        if not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", value):
+            raise ConfigError(f"expected a number such as 0.4, got {value!r}")
+        number = float(value)
+        if not low <= number <= high:
+            raise ConfigError(f"{value} is not between {low:g} and {high:g}")
+        return {name: number}
+
+    return parse
+
+
+def _relative(key: str, high: float) -> Setter:
+    """A share of all memory; takes the place of an absolute limit, as any later setting does of an earlier one."""
+
+    def parse(_rest: str, value: str, config: Config) -> Changes:
+        return _number(f"{key}_relative", 0, high)("", value, config) | {f"{key}_absolute": -1}
+
+    return parse
+
+
+def _calculation_strategy(_rest: str, value: str, _config: Config) -> Changes:
+    if value != "rss":
+        raise ConfigError(f"only rss is available (what the system counts before it kills), got {value!r}")
+    return {}
+
+
+def _segment_entry_count(_rest: str, value: str, _config: Config) -> Changes:
+    if value != str(SEGMENT_ENTRIES):
+        raise ConfigError(f"a segment of the index has {SEGMENT_ENTRIES} entries, got {value!r}")
+    return {}
+
+
+def _no_credit(_rest: str, _value: str, _config: Config) -> Changes:
+    raise ConfigError("not available: flow control counts the bytes that wait for the disk, not credits")
 
 
 def _within(number: int, low: int, high: int) -> int:
@@ -169,18 +227,33 @@ KEYS: Final[dict[str, Setter]] = {
     "loopback_users": _loopback_users,
     "loopback_users.": _loopback_user,
     "journal_file_size_limit": _size("journal_file_size_limit", JOURNAL_FILE_SIZE_MIN, 2**31 - 1),
+    "vm_memory_high_watermark.absolute": _size("vm_memory_high_watermark_absolute", 0, SIZE_MAX),
+    "vm_memory_high_watermark.relative": _relative("vm_memory_high_watermark", 1),
+    "vm_memory_high_watermark_paging_ratio": _number("vm_memory_high_watermark_paging_ratio", 0, 1000),
+    "vm_memory_calculation_strategy": _calculation_strategy,
+    "memory_monitor_interval": _integer("memory_monitor_interval_ms", 100, 3600000),
+    "total_memory_available_override_value": _size(
+        "total_memory_available_override_value", 1048576, SIZE_MAX
+    ),
+    "disk_free_limit.absolute": _size("disk_free_limit_absolute", 0, SIZE_MAX),
+    "disk_free_limit.relative": _relative("disk_free_limit", 1000),
+    "queue_index_embed_msgs_below": _size("queue_index_embed_msgs_below", 0, EMBED_MAX),
+    "queue_index_segment_entry_count": _segment_entry_count,
+    "msg_store_file_size_limit": _size("msg_store_file_size_limit", CONTENT_FILE_SIZE_MIN, 2**31 - 1),
+    "msg_store_io_batch_size": _integer("msg_store_io_batch_size", 1, 65536),
+    "msg_store_credit_disc_bound": _no_credit,
+    "credit_flow_default_credit": _no_credit,
     "log.console.level": _log_level,
 }
 
 # What rabbitmq.conf may hold and warren cannot honour yet; the error then says so instead of "unknown".
 NOT_YET: Final = (
     "auth_backends", "auth_mechanisms", "channel_operation_timeout", "cluster_", "collect_statistics_interval",
-    "connection_max", "consumer_timeout", "credential_validator", "credit_flow_default_credit", "default_consumer_prefetch",
-    "default_permissions", "default_user_tags", "definitions", "disk_free_limit", "handshake_timeout", "initial_frame_max",
-    "listeners.ssl", "load_definitions", "log.", "management", "memory_monitor_interval", "message_store_shutdown_timeout",
-    "mirroring_sync_batch_size", "msg_store_", "net_ticktime", "num_acceptors", "password_hashing_module", "prometheus",
-    "proxy_protocol", "queue_index_", "queue_master_locator", "raft", "reverse_dns_lookups", "ssl_", "tcp_listen_options",
-    "total_memory_available_override_value", "vhost_restart_strategy", "vm_memory_",
+    "connection_max", "consumer_timeout", "credential_validator", "default_consumer_prefetch", "default_permissions",
+    "default_user_tags", "definitions", "handshake_timeout", "initial_frame_max", "listeners.ssl", "load_definitions",
+    "log.", "management", "message_store_shutdown_timeout", "mirroring_sync_batch_size", "msg_store_", "net_ticktime",
+    "num_acceptors", "password_hashing_module", "prometheus", "proxy_protocol", "queue_index_", "queue_master_locator",
+    "raft", "reverse_dns_lookups", "ssl_", "tcp_listen_options", "vhost_restart_strategy",
 )  # fmt: skip
 
 # WARREN_CONF__loopback_users__guest=false sets loopback_users.guest.

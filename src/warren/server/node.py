@@ -23,6 +23,8 @@ from warren.broker.settings import Settings
 from warren.broker.vhost import Vhost
 from warren.server.amqp_protocol import READ_BYTES, ClientProtocol
 from warren.server.config import Config
+from warren.server.disk_monitor import DiskMonitor, free_bytes
+from warren.server.memory_watch import MemoryWatch, ResidentMemory, find_malloc_trim, total_memory_bytes
 from warren.server.startup import DataDirectoryError, OpenedData, open_data_directory
 from warren.store.disk.flusher import Flusher, FlushJob
 from warren.store.journal import FLUSH_INTERVAL_MS
@@ -63,18 +65,18 @@ class Node:
         self.clock = Clock()
         self._is_turn_scheduled = False
         self.broker = Broker(
-            Settings(
-                channel_max=config.channel_max,
-                frame_max=config.frame_max,
-                heartbeat=config.heartbeat,
-                max_message_size=config.max_message_size,
-                cluster_name=config.node_name,
-                loopback_users=frozenset(name.encode() for name in config.loopback_users),
-            ),
+            _settings(config),
             secrets.token_bytes,
             self.schedule_turn,
         )
         self.admin = AdminNode(self.broker)
+        self._memory = ResidentMemory()
+        self._memory_watch = MemoryWatch(
+            loop, self.broker, self.clock.now_ms, self._memory.used_bytes, find_malloc_trim()
+        )
+        self._disk_monitor = DiskMonitor(
+            loop, self.broker, self.clock.now_ms, lambda: free_bytes(config.data_dir)
+        )
         self.protocols: set[ClientProtocol] = set()
         self.read_buffer = memoryview(bytearray(READ_BYTES))
         # Sockets that had their share of reading in this turn.
@@ -100,6 +102,9 @@ class Node:
         self._data = open_data_directory(self.config, self.broker, self.clock.now_ms())
         self.admin.recover(self._data.definitions.reader_groups)
         self._flusher = Flusher(self._on_flushed_in_thread)
+        self.broker.set_limits(self.clock.now_ms())
+        await self._disk_monitor.start()
+        self._memory_watch.start()
         # Before anything is delivered, the mark of the last clean stop must not be the journal's last word any more.
         for vhost in self.broker.vhosts.values():
             vhost.journal.request_file()
@@ -130,6 +135,8 @@ class Node:
         logger.info("stopping")
         assert self._server is not None and self._flusher is not None and self._data is not None
         self._server.close()
+        self._disk_monitor.stop()
+        self._memory_watch.stop()
         for protocol in list(self.protocols):
             protocol.shut_down()
         self._end_turn()
@@ -143,6 +150,7 @@ class Node:
         await self._drain_journals(clean_stop=True)
         self._flusher.stop()
         self._data.close()
+        self._memory.close()
         self._stopped.set()
 
     async def _drain_journals(self, clean_stop: bool) -> None:
@@ -266,6 +274,27 @@ class Node:
         for protocol in list(self.protocols):
             protocol.close_if_due(now_ms)
         self.loop.call_later(_CONNECTION_TICK_S, self._tick_connections)
+
+
+def _settings(config: Config) -> Settings:
+    return Settings(
+        channel_max=config.channel_max,
+        frame_max=config.frame_max,
+        heartbeat=config.heartbeat,
+        max_message_size=config.max_message_size,
+        cluster_name=config.node_name,
+        loopback_users=frozenset(name.encode() for name in config.loopback_users),
+        total_memory_bytes=config.total_memory_available_override_value or total_memory_bytes(),
+        vm_memory_high_watermark_absolute=config.vm_memory_high_watermark_absolute,
+        vm_memory_high_watermark_relative=config.vm_memory_high_watermark_relative,
+        vm_memory_high_watermark_paging_ratio=config.vm_memory_high_watermark_paging_ratio,
+        memory_monitor_interval_ms=config.memory_monitor_interval_ms,
+        disk_free_limit_absolute=config.disk_free_limit_absolute,
+        disk_free_limit_relative=config.disk_free_limit_relative,
+        queue_index_embed_msgs_below=config.queue_index_embed_msgs_below,
+        msg_store_file_size_limit=config.msg_store_file_size_limit,
+        msg_store_io_batch_size=config.msg_store_io_batch_size,
+    )
 
 
 def _listen(host: str, port: int) -> socket.socket:

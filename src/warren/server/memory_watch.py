@@ -1,0 +1,144 @@
+"""How much memory there is, how much of it this process uses, and telling the broker.
+
+All memory is what the machine has, or the limit of the control group (version 2 or 1) the process is in when that is
+lower: beyond it the system kills. Used is the resident set: what counts when the system decides whom to kill.
+
+Freed memory stays resident until the allocator gives it back, so a node that was full once may look full for ever. When
+the limit is reached the allocator is told to give back (at most every 10 s, and beside the loop since it takes long on
+a large heap), and only then is it decided whether there is an alarm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from warren.broker.broker import Broker
+
+# Time between two measurements (s): at leisure, and when less than a fifth of the limit is left.
+LOOK_S: Final = 1.0
+LOOK_CLOSELY_S: Final = 0.1
+TRIM_INTERVAL_MS: Final = 10000
+# Where neither the system nor the configuration says how much memory there is (RabbitMQ assumes the same).
+UNKNOWN_TOTAL_BYTES: Final = 1 << 30
+# A control group without a limit shows a number close to 2**63.
+_NO_LIMIT_BYTES: Final = 1 << 60
+
+
+def total_memory_bytes(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> int:
+    """All memory this process may use."""
+    limits = [limit for limit in _group_limits(proc, groups) if limit < _NO_LIMIT_BYTES]
+    for line in _lines(proc / "meminfo"):
+        name, _, value = line.partition(":")
+        if name == "MemTotal":
+            limits.append(int(value.split()[0]) * 1024)
+    return min(limits, default=UNKNOWN_TOTAL_BYTES)
+
+
+def _group_limits(proc: Path, groups: Path) -> list[int]:
+    """The limits of the process's control groups, their parents included."""
+    found: list[int] = []
+    for line in _lines(proc / "self" / "cgroup"):
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            root, name = groups, "memory.max"
+        elif "memory" in controllers.split(","):
+            root, name = groups / "memory", "memory.limit_in_bytes"
+        else:
+            continue
+        # Inside a container the path is the host's and not there; the root is then the container's own group.
+        directory = root / path.strip("/")
+        while True:
+            found += [int(text) for text in _lines(directory / name) if text.strip().isdigit()]
+            if directory == root:
+                break
+            directory = directory.parent
+    return found
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text().splitlines()
+    except OSError:
+        return []
+
+
+class ResidentMemory:
+    """This process's resident set. Without /proc it is unknown, and there are no memory alarms."""
+
+    def __init__(self) -> None:
+        self._page_bytes = os.sysconf("SC_PAGE_SIZE")
+        try:
+            self._descriptor = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._descriptor = -1
+
+    def used_bytes(self) -> int:
+        """Resident bytes now; 0 when unknown."""
+        if self._descriptor < 0:
+            return 0
+        return int(os.pread(self._descriptor, 128, 0).split()[1]) * self._page_bytes
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def find_malloc_trim() -> Callable[[], object]:
+    """glibc's malloc_trim; elsewhere nothing."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    return (lambda: trim(0)) if trim is not None else (lambda: None)
+
+
+class MemoryWatch:
+    """Measures while the node runs. `now_ms` is the node's clock."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        broker: Broker,
+        now_ms: Callable[[], int],
+        used_bytes: Callable[[], int],
+        trim: Callable[[], object],
+    ) -> None:
+        self._loop = loop
+        self._broker = broker
+        self._now_ms = now_ms
+        self._used_bytes = used_bytes
+        self._trim = trim
+        self._trimmed_ms = now_ms() - TRIM_INTERVAL_MS
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_stopped = False
+
+    def start(self) -> None:
+        """Measure at once, and from now on."""
+        self._judge()
+
+    def stop(self) -> None:
+        """Measure no more."""
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        now_ms = self._now_ms()
+        is_over = self._used_bytes() > self._broker.alarms.memory_limit_bytes
+        if is_over and now_ms - self._trimmed_ms >= TRIM_INTERVAL_MS:
+            self._trimmed_ms = now_ms
+            self._loop.run_in_executor(None, self._trim).add_done_callback(lambda _done: self._judge())
+        else:
+            self._judge()
+
+    def _judge(self) -> None:
+        if self._is_stopped:
+            return
+        used = self._used_bytes()
+        limit = self._broker.alarms.memory_limit_bytes
+        self._broker.memory_used(used, self._now_ms())
+        self._timer = self._loop.call_later(LOOK_CLOSELY_S if used > limit * 4 // 5 else LOOK_S, self._look)

@@ -106,16 +106,14 @@ class ContentRecovery:
             return True
         file = self._find(content.id)
         # A content of the tail is where it was written: copies do not count yet.
-        if (
-            file is None
-            or file.number != content.file
-            or content.offset + content.stored_bytes > file.size_bytes
-        ):
+        if file is None or file.number != content.file or len(file.ids) > 0:
+            return False
+        if content.offset + content.stored_bytes > file.size_bytes:
             return False
         if content.id >= file.end_id:
             file.append_gone(content.id + 1)
         place = file.place_of(content.id)
-        if place >= 0 and file.released_at(place) == GONE:
+        if file.released_at(place) == GONE:
             file.set_released(place, max(content.references - live_references, 0))
             file.valid_bytes += content.stored_bytes
         self._next_id = max(self._next_id, content.id + 1)
@@ -136,12 +134,13 @@ class ContentRecovery:
         """Hand the files over to the store."""
         files: list[ContentFile] = []
         for file in self._files:
-            if file.number not in self._seen:
-                self.missing_paths.append(file.path)
+            if file.number in self._seen:
+                if file.valid_bytes > 0:
+                    files.append(file)
+                else:
+                    self._dead_paths.append(file.path)
             elif file.valid_bytes > 0:
-                files.append(file)
-            else:
-                self._dead_paths.append(file.path)
+                self.missing_paths.append(file.path)
         for copy in self._copies:
             source = self._find(copy.first_id)
             if source is not None and source.number in self._seen:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import select
 from typing import TYPE_CHECKING, Final, cast
 
 from warren.admin.node import LoopClock
@@ -181,14 +182,22 @@ class ClientProtocol(asyncio.BufferedProtocol):
                 self._transport.pause_reading()
 
     def close_if_due(self, now_ms: int) -> None:
-        """Drop the socket when the time the connection had is over."""
+        """Drop the socket when the time the connection had is over, or when a blocked client has hung up."""
         connection = self._connection
         if connection is not None:
             due = connection.close_at_ms != NEVER and connection.close_at_ms <= now_ms
+            due = due or (connection.throttle.is_blocked and not self._is_reading and self._has_hung_up())
         else:
             due = self._close_at_ms != NEVER and self._close_at_ms <= now_ms
         if due:
             self.abort()
+
+    def _has_hung_up(self) -> bool:
+        # A socket that is not read does not tell by itself.
+        assert self._transport is not None
+        poll = select.poll()
+        poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
+        return bool(poll.poll(0))
 
     def shut_down(self) -> None:
         """The node stops: tell the client."""

@@ -1,0 +1,113 @@
+"""Clients that know connection.blocked: pika's callbacks and timeout, aio-pika's waiting publishers."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import aio_pika
+import pika
+import pytest
+from pika.exceptions import ConnectionBlockedTimeout
+
+from tests.support.node_thread import NodeThread
+
+pytestmark = pytest.mark.interop
+ENORMOUS = 1 << 59
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[NodeThread]:
+    node = NodeThread(tmp_path)
+    yield node
+    node.stop()
+
+
+def set_low(node: NodeThread, is_low: bool) -> None:
+    now_ms = node.node.clock.now_ms()
+    node.call(lambda: node.node.broker.set_disk_free_limit(ENORMOUS if is_low else 0, 0, now_ms))
+
+
+def test_pika_calls_back(node: NodeThread) -> None:
+    connection = pika.BlockingConnection(pika.URLParameters(node.uri))
+    channel = connection.channel()
+    channel.queue_declare("q")
+    seen: list[str] = []
+    connection.add_on_connection_blocked_callback(lambda _connection, frame: seen.append(frame.method.reason))
+    connection.add_on_connection_unblocked_callback(lambda _connection, _frame: seen.append("unblocked"))
+    set_low(node, True)
+    channel.basic_publish("", "q", b"kept")
+    connection.process_data_events(time_limit=0.3)
+    assert seen == ["low on disk"]
+    set_low(node, False)
+    deadline = time.monotonic() + 5
+    while len(seen) < 2 and time.monotonic() < deadline:
+        connection.process_data_events(time_limit=0.1)
+    assert seen == ["low on disk", "unblocked"]
+    assert channel.basic_get("q", auto_ack=True)[2] == b"kept"
+    connection.close()
+
+
+def test_pika_gives_up_when_it_is_blocked_for_too_long(node: NodeThread) -> None:
+    parameters = pika.URLParameters(node.uri)
+    parameters.blocked_connection_timeout = 0.5
+    connection = pika.BlockingConnection(parameters)
+    channel = connection.channel()
+    channel.queue_declare("q")
+    set_low(node, True)
+    with pytest.raises(ConnectionBlockedTimeout):
+        channel.basic_publish("", "q", b"never taken")
+        connection.process_data_events(time_limit=5)
+    set_low(node, False)
+    again = pika.BlockingConnection(pika.URLParameters(node.uri))
+    assert again.channel().queue_declare("q", passive=True).method.message_count == 0
+    again.close()
+
+
+def test_pika_waits_for_its_confirm(node: NodeThread) -> None:
+    connection = pika.BlockingConnection(pika.URLParameters(node.uri))
+    channel = connection.channel()
+    channel.queue_declare("q")
+    channel.confirm_delivery()
+    set_low(node, True)
+    timer = threading.Timer(0.5, set_low, (node, False))
+    timer.start()
+    started = time.monotonic()
+    channel.basic_publish("", "q", b"late")
+    assert time.monotonic() - started > 0.4
+    timer.join()
+    assert channel.basic_get("q", auto_ack=True)[2] == b"late"
+    connection.close()
+
+
+def test_aio_pika_waits_and_consumes_meanwhile(node: NodeThread) -> None:
+    async def scenario() -> None:
+        connection = await aio_pika.connect(node.uri)
+        async with connection:
+            channel = await connection.channel()
+            queue = await channel.declare_queue("q")
+            for number in range(10):
+                await channel.default_exchange.publish(aio_pika.Message(b"%d" % number), "q")
+            await asyncio.to_thread(set_low, node, True)
+            late = asyncio.create_task(channel.default_exchange.publish(aio_pika.Message(b"late"), "q"))
+            consuming = await connection.channel()
+            await consuming.set_qos(1)
+            same = await consuming.get_queue("q")
+            bodies = []
+            async with same.iterator() as messages:
+                async for message in messages:
+                    await message.ack()
+                    bodies.append(message.body)
+                    if len(bodies) == 10:
+                        break
+            assert bodies == [b"%d" % number for number in range(10)]
+            assert not late.done()
+            await asyncio.to_thread(set_low, node, False)
+            await asyncio.wait_for(late, 5)
+            got = await queue.get(timeout=5)
+            assert got is not None
+            await got.ack()
+            assert got.body == b"late"
+
+    asyncio.run(scenario())

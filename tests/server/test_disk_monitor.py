@@ -1,0 +1,85 @@
+"""The disk monitor: how often it looks, what it tells, and a disk that fails to answer."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.memory_broker import MemoryBroker
+from warren.server import disk_monitor
+from warren.server.disk_monitor import DiskMonitor, free_bytes, interval_ms
+
+GB = 10**9
+
+
+@pytest.mark.parametrize(
+    ("free", "limit", "expected"),
+    [
+        (0, 1, 10_000),  # alarmed: at leisure
+        (50_000_000, 50_000_000, 100),
+        (60_000_000, 50_000_000, 100),
+        (2 * GB, 1 * GB, 8_000),
+        (500_000_000, 0, 4_000),
+        (1000 * GB, 50_000_000, 10_000),
+    ],
+)
+def test_the_less_is_free_the_sooner_it_looks_again(free: int, limit: int, expected: int) -> None:
+    assert interval_ms(free, limit) == expected
+
+
+def test_free_space_is_that_of_the_file_system(tmp_path: Path) -> None:
+    assert free_bytes(tmp_path) > 0
+    with pytest.raises(FileNotFoundError):
+        free_bytes(tmp_path / "missing")
+
+
+class Measured:
+    """A disk with so much free, or an error."""
+
+    def __init__(self, *results: int | OSError) -> None:
+        self.results = list(results)
+
+    def __call__(self) -> int:
+        result = self.results.pop(0)
+        if isinstance(result, OSError):
+            raise result
+        return result
+
+
+def run(measure: Callable[[], int], times: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """What the broker knows after each look."""
+    broker = MemoryBroker().broker
+    broker.set_disk_free_limit(100, 0, 0)
+    monkeypatch.setattr(disk_monitor, "INTERVAL_MIN_MS", 1)
+    monkeypatch.setattr(disk_monitor, "INTERVAL_MAX_MS", 1)
+    known: list[int] = []
+
+    async def look() -> None:
+        monitor = DiskMonitor(asyncio.get_running_loop(), broker, lambda: 7, measure)
+        await monitor.start()
+        known.append(broker.alarms.disk_free_bytes)
+        for _ in range(times - 1):
+            await asyncio.sleep(0.05)
+            known.append(broker.alarms.disk_free_bytes)
+        monitor.stop()
+        await asyncio.sleep(0.01)
+
+    asyncio.run(look())
+    return known
+
+
+def test_the_first_look_is_before_the_start_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(Measured(5, *[7] * 500), 2, monkeypatch) == [5, 7]
+
+
+def test_a_disk_that_does_not_answer_leaves_what_was_known(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    results: list[int | OSError] = [5]
+    results += [OSError(5, "Input/output error")] * 500
+    assert run(Measured(*results), 3, monkeypatch) == [5, 5, 5]
+    # Said once.
+    assert [record.getMessage() for record in caplog.records if record.name == "warren.disk"] == [
+        "free disk space cannot be determined: [Errno 5] Input/output error"
+    ]

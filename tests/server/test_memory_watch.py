@@ -1,0 +1,146 @@
+"""How much memory there is and is used; what the watch does at the limit."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.memory_broker import MemoryBroker
+from warren.broker.alarms import OFF
+from warren.broker.broker import Broker
+from warren.server import memory_watch
+from warren.server.memory_watch import (
+    UNKNOWN_TOTAL_BYTES,
+    MemoryWatch,
+    ResidentMemory,
+    find_malloc_trim,
+    total_memory_bytes,
+)
+
+MIB = 1 << 20
+
+
+def machine(tmp_path: Path, group: str, limits: dict[str, str], total_kb: int = 8_000_000) -> int:
+    """All memory, with these control groups."""
+    proc, groups = tmp_path / "proc", tmp_path / "groups"
+    (proc / "self").mkdir(parents=True)
+    groups.mkdir()
+    (proc / "meminfo").write_text(f"MemTotal:       {total_kb} kB\nMemFree:        1 kB\n")
+    (proc / "self" / "cgroup").write_text(group)
+    for name, text in limits.items():
+        (groups / name).parent.mkdir(parents=True, exist_ok=True)
+        (groups / name).write_text(text + "\n")
+    return total_memory_bytes(proc, groups)
+
+
+TOTAL = 8_000_000 * 1024
+
+
+@pytest.mark.parametrize(
+    ("group", "limits", "expected"),
+    [
+        ("0::/\n", {}, TOTAL),
+        ("0::/a/b\n", {"a/b/memory.max": "1000000000"}, 1_000_000_000),
+        ("0::/a/b\n", {"a/b/memory.max": "max", "a/memory.max": "2000000000"}, 2_000_000_000),
+        # A container: the path is the host's, the root is its own group.
+        ("0::/docker/xyz\n", {"memory.max": "3000000000"}, 3_000_000_000),
+        ("0::/a\n", {"a/memory.max": "99000000000"}, TOTAL),
+        (
+            "3:cpu,cpuacct:/x\n4:memory:/y\n0::/\n",
+            {
+                "memory/y/memory.limit_in_bytes": "4000000000",
+                "memory/memory.limit_in_bytes": "9223372036854771712",
+            },
+            4_000_000_000,
+        ),
+        ("4:memory:/gone\n", {"memory/memory.limit_in_bytes": "9223372036854771712"}, TOTAL),
+    ],
+)
+def test_all_memory_is_that_of_the_machine_or_of_the_control_group(
+    tmp_path: Path, group: str, limits: dict[str, str], expected: int
+) -> None:
+    assert machine(tmp_path, group, limits) == expected
+
+
+def test_nothing_known(tmp_path: Path) -> None:
+    assert total_memory_bytes(tmp_path, tmp_path) == UNKNOWN_TOTAL_BYTES
+
+
+def test_used_memory_is_the_resident_set() -> None:
+    memory = ResidentMemory()
+    before = memory.used_bytes()
+    held = bytearray(64 * MIB)
+    held[::4096] = b"x" * len(held[::4096])
+    assert 60 * MIB < memory.used_bytes() - before < 70 * MIB
+    memory.close()
+
+
+def test_the_allocator_can_be_told_to_give_back() -> None:
+    find_malloc_trim()()
+
+
+class Process:
+    """A process whose memory is what the test says; trimming gives back what was freed."""
+
+    def __init__(self, used: int, freed: int) -> None:
+        self.used = used
+        self.freed = freed
+        self.trims = 0
+        self.looks = 0
+
+    def used_bytes(self) -> int:
+        self.looks += 1
+        return self.used
+
+    def trim(self) -> None:
+        self.trims += 1
+        self.used -= self.freed
+        self.freed = 0
+
+
+def watch(process: Process, script: Callable[[Broker], None], monkeypatch: pytest.MonkeyPatch) -> Broker:
+    """A node's watch with a limit of 1000 bytes; `script` runs when it has looked once."""
+    broker = MemoryBroker().broker
+    broker.set_vm_memory_high_watermark(1000, 0, 0)
+    monkeypatch.setattr(memory_watch, "LOOK_S", 0.01)
+    monkeypatch.setattr(memory_watch, "LOOK_CLOSELY_S", 0.001)
+
+    async def look() -> None:
+        watch = MemoryWatch(asyncio.get_running_loop(), broker, lambda: 5, process.used_bytes, process.trim)
+        watch.start()
+        script(broker)
+        await asyncio.sleep(0.2)
+        watch.stop()
+
+    asyncio.run(look())
+    return broker
+
+
+def test_at_the_limit_freed_memory_is_given_back_before_there_is_an_alarm(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    process = Process(100, 0)
+
+    def grow(_broker: Broker) -> None:
+        process.used, process.freed = 1200, 500
+
+    broker = watch(process, grow, monkeypatch)
+    assert broker.alarms.memory_used_bytes == 700
+    assert broker.alarms.memory_since_ms == OFF
+    assert process.trims == 1
+
+
+def test_over_the_limit_it_trims_once_in_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = Process(1200, 0)
+    broker = watch(process, lambda _broker: None, monkeypatch)
+    assert broker.alarms.memory_since_ms == 5
+    assert process.trims == 1
+    # Closely.
+    assert process.looks > 50
+
+
+def test_far_from_the_limit_it_looks_at_leisure(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = Process(799, 0)
+    watch(process, lambda _broker: None, monkeypatch)
+    assert process.looks < 50

@@ -209,3 +209,16 @@ class ContentFile:
 def number_in_row(row: bytes) -> i64:
     """The file number at the head of a row; -1 when the row is too short."""
     return read_u64(row, 0) if len(row) >= 8 else -1
+
+
+def index_of(files: list[ContentFile], content_id: i64) -> i64:
+    """Index of the last of `files`, which are in order of their ids, that begins at or before `content_id`; -1: none."""
+    low: i64 = 0
+    high: i64 = len(files)
+    while low < high:
+        middle = (low + high) >> 1
+        if files[middle].first_id <= content_id:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1

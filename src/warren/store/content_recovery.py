@@ -1,22 +1,18 @@
 """What a start makes of the files of a persistent content store: the checkpoint, the directory and the journal's tail.
 
-In this order: `restore` the checkpoint's rows; `restore_file` for each file of the directory, by ascending number; then
-for the journal's tail `add_recovered` for each content added since the checkpoint that a live position needs, and
-`release` for each reference that a RELEASE behind the checkpoint gives up; then `finish`.
+In this order: `restore` the checkpoint's rows; `restore_file` for each file of the directory; then for the journal's
+tail `add_recovered` for each content added since the checkpoint that a live position needs, and `release` for each
+reference that a RELEASE behind the checkpoint gives up; then `finish`. Contents are not read.
 
-A content added since the checkpoint has as many references as there are live positions that share it; whatever else the
-new files hold is garbage: a batch that did not become durable, or one that was settled since. Of older contents the
-checkpoint has the counts, and the RELEASE records say what has changed.
-
-Files are written one after the other, so both numbers and first ids ascend. A file the checkpoint does not know and
-whose first id is not above everything before it is the copy that a compaction made: its sources are deleted only after a
-checkpoint that knows the copy, so they are still there, and the copy is not needed. Should they not be there, the copy
-is all there is: it is left alone and reported (G10).
+A content added since the checkpoint has as many references as there are live positions that share it, and it is where
+the journal says: a copy by compaction that the checkpoint does not know does not count, since its sources are deleted
+only after one that does. Whatever else is in the directory is garbage: such copies, batches that did not become durable
+or were settled since. But when a file that should be there is not, nothing is taken for garbage (G10).
 """
 
 from mypy_extensions import i64
 
-from warren.store.content_file import GONE, ContentFile, number_in_row
+from warren.store.content_file import GONE, ContentFile, index_of, number_in_row
 from warren.store.content_records import CONTENT_RECORD_MIN_BYTES
 from warren.store.content_store import ContentStore
 from warren.store.message import ContentRef
@@ -28,139 +24,133 @@ class ContentRecovery:
 
     def __init__(self, store: ContentStore) -> None:
         self.store: ContentStore = store
-        # Files the checkpoint knows that are not there: what they held is lost.
+        # Files that are gone although something in them is still wanted: that is lost.
         self.missing_paths: list[str] = []
-        # Files that belong to nothing known; for lost+found.
+        # Files that nothing refers to, while others are missing; for lost+found.
         self.strange_paths: list[str] = []
         self.unknown_releases: i64 = 0
-        # In order of their ids.
         self._files: list[ContentFile] = []
-        self._listed: dict[int, ContentFile] = {}
-        self._seen: set[int] = set()
         self._next_id: i64 = 1
         self._next_file_number: i64 = 0
         # Ids below this one were given out before the checkpoint.
         self._tail_id: i64 = 1
-        self._copies: list[ContentFile] = []
-        self._dead_paths: list[str] = []
+        # Size by number, of the files that are there.
+        self._sizes: dict[int, int] = {}
+        # Contents added since the checkpoint with their live references, by the number of their file.
+        self._tail: dict[int, list[tuple[i64, ContentRef, i64]]] = {}
 
     def restore(self, rows: list[bytes], next_id: i64, next_file_number: i64) -> bool:
         """Start from a checkpoint; False when it contradicts itself, then nothing was taken over."""
         files: list[ContentFile] = []
-        listed: dict[int, ContentFile] = {}
+        numbers: set[int] = set()
         end: i64 = 1
         for row in rows:
             number = number_in_row(row)
             file = ContentFile(number, self.store.path_of(number), 0)
-            if number < 0 or number >= next_file_number or number in listed or not file.restore(row):
+            if number < 0 or number >= next_file_number or number in numbers or not file.restore(row):
                 return False
             if file.first_id < end or file.end_id < file.first_id or file.end_id > next_id:
                 return False
             end = file.end_id
             files.append(file)
-            listed[number] = file
+            numbers.add(number)
         self._files = files
-        self._listed = listed
         self._next_id = next_id
         self._tail_id = next_id
         self._next_file_number = next_file_number
         return True
 
-    def is_listed(self, number: i64) -> bool:
-        """Does the checkpoint know file `number`? If so, `restore_file` needs no first id."""
-        return number in self._listed
-
-    def restore_file(self, number: i64, first_id: i64, size_bytes: i64) -> None:
-        """File `number` is there, with a header of this store, and the first valid content in it is `first_id` (-1: none)."""
-        self._seen.add(number)
+    def restore_file(self, number: i64, size_bytes: i64) -> None:
+        """File `number` is there, with the header it should have."""
+        self._sizes[number] = size_bytes
         self._next_file_number = max(self._next_file_number, number + 1)
-        known = self._listed.get(number)
-        if known is not None:
-            if size_bytes > known.size_bytes:
-                # Ids of contents that nobody refers to must not be given out again: their records are still there.
-                self._skip_ids(known.end_id, size_bytes - known.size_bytes)
-            # Bytes that are missing at its end were valid, for all we know; whoever needs them will notice.
-            known.size_bytes = max(size_bytes, known.valid_bytes + FILE_HEADER_BYTES)
-            return
-        path = self.store.path_of(number)
-        if first_id < 0:
-            if size_bytes > FILE_HEADER_BYTES:
-                self.strange_paths.append(path)
-            else:
-                self._dead_paths.append(path)
-            return
-        file = ContentFile(number, path, first_id)
-        file.size_bytes = size_bytes
-        if first_id < self._tail_id or (len(self._files) > 0 and first_id <= self._files[-1].first_id):
-            self._copies.append(file)
-            return
-        self._files.append(file)
-        self._skip_ids(first_id, size_bytes - FILE_HEADER_BYTES)
 
     def add_recovered(self, content: ContentRef, live_references: i64) -> bool:
         """The journal's tail has a content that `live_references` live positions share; False: it is not there.
 
         Contents that the checkpoint knows are left as they are. A second call for the same content changes nothing.
         """
-        if content.id < self._tail_id:
+        if content.id < self._tail_id or live_references <= 0:
             return True
-        file = self._find(content.id)
-        # A content of the tail is where it was written: copies do not count yet.
-        if file is None or file.number != content.file or len(file.ids) > 0:
+        size: i64 = self._sizes.get(content.file, 0)
+        left = size - content.offset - content.stored_bytes
+        if left < 0:
             return False
-        if content.offset + content.stored_bytes > file.size_bytes:
-            return False
-        if content.id >= file.end_id:
-            file.append_gone(content.id + 1)
-        place = file.place_of(content.id)
-        if file.released_at(place) == GONE:
-            file.set_released(place, max(content.references - live_references, 0))
-            file.valid_bytes += content.stored_bytes
-        self._next_id = max(self._next_id, content.id + 1)
+        # Ids of contents that follow it, if any, must not be given out again: their records are still there.
+        self._skip_ids(content.id + 1, left)
+        self._tail.setdefault(content.file, []).append((content.id, content, live_references))
         return True
 
     def release(self, content_id: i64, references: i64, stored_bytes: i64) -> None:
         """A RELEASE behind the checkpoint gives up one reference. Not for contents of the tail: theirs are counted."""
         if content_id >= self._tail_id:
             return
-        file = self._find(content_id)
-        place: i64 = file.place_of(content_id) if file is not None else -1
-        if file is None or place < 0:
+        index = index_of(self._files, content_id)
+        place: i64 = self._files[index].place_of(content_id) if index >= 0 else -1
+        if place < 0:
             self.unknown_releases += 1
         else:
-            file.release(place, references, stored_bytes)
+            self._files[index].release(place, references, stored_bytes)
 
     def finish(self) -> None:
         """Hand the files over to the store."""
-        files: list[ContentFile] = []
+        self._add_tail()
+        kept: list[ContentFile] = []
+        unused: set[int] = set(self._sizes)
+        unused.difference_update(self._tail)
         for file in self._files:
-            if file.number in self._seen:
-                if file.valid_bytes > 0:
-                    files.append(file)
-                else:
-                    self._dead_paths.append(file.path)
-            elif file.valid_bytes > 0:
-                self.missing_paths.append(file.path)
-        for copy in self._copies:
-            source = self._find(copy.first_id)
-            if source is not None and source.number in self._seen:
-                self._dead_paths.append(copy.path)
+            if file.valid_bytes == 0:
+                continue
+            if file.number in self._sizes:
+                unused.discard(file.number)
+                kept.append(file)
             else:
-                self.strange_paths.append(copy.path)
-        self.store.adopt(files, self._next_id, self._next_file_number, self._dead_paths)
+                self.missing_paths.append(file.path)
+        paths: list[str] = []
+        for number in sorted(unused):
+            paths.append(self.store.path_of(number))
+        if len(self.missing_paths) > 0:
+            self.strange_paths.extend(paths)
+            paths = []
+        self.store.adopt(kept, self._next_id, self._next_file_number, paths)
+
+    def _add_tail(self) -> None:
+        last: ContentFile | None = None
+        listed: set[int] = set()
+        for file in self._files:
+            last = file
+            listed.add(file.number)
+            size: i64 = self._sizes.get(file.number, 0)
+            if size > file.size_bytes:
+                self._skip_ids(self._tail_id, size - file.size_bytes)
+            # Bytes that are missing at its end were valid, for all we know; whoever needs them will notice.
+            file.size_bytes = max(size, file.valid_bytes + FILE_HEADER_BYTES)
+        for number in sorted(self._tail):
+            contents = self._tail[number]
+            contents.sort(key=_id_of)
+            if last is None or last.number != number or len(last.ids) > 0:
+                if number in listed or (last is not None and contents[0][0] < last.end_id):
+                    # This contradicts the checkpoint; the file is not touched.
+                    self.strange_paths.append(self.store.path_of(number))
+                    continue
+                last = ContentFile(number, self.store.path_of(number), contents[0][0])
+                last.size_bytes = self._sizes[number]
+                self._files.append(last)
+            for content_id, content, live_references in contents:
+                _add(last, content_id, content, live_references)
 
     def _skip_ids(self, first_id: i64, size_bytes: i64) -> None:
-        self._next_id = max(self._next_id, first_id + size_bytes // CONTENT_RECORD_MIN_BYTES + 1)
+        self._next_id = max(self._next_id, first_id + size_bytes // CONTENT_RECORD_MIN_BYTES)
 
-    def _find(self, content_id: i64) -> ContentFile | None:
-        """The last file that begins at or before `content_id`."""
-        files = self._files
-        low: i64 = 0
-        high: i64 = len(files)
-        while low < high:
-            middle = (low + high) >> 1
-            if files[middle].first_id <= content_id:
-                low = middle + 1
-            else:
-                high = middle
-        return files[low - 1] if low > 0 else None
+
+def _id_of(entry: tuple[i64, ContentRef, i64]) -> i64:
+    return entry[0]
+
+
+def _add(file: ContentFile, content_id: i64, content: ContentRef, live_references: i64) -> None:
+    if content_id >= file.end_id:
+        file.append_gone(content_id + 1)
+    place = file.place_of(content_id)
+    if file.released_at(place) == GONE:
+        file.set_released(place, max(content.references - live_references, 0))
+        file.valid_bytes += content.stored_bytes

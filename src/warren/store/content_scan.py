@@ -166,15 +166,6 @@ def scan_contents(read: Read, size: i64, seed: int) -> list[tuple[i64, i64, i64,
     return found
 
 
-def first_content_id(read: Read, size: i64, seed: int) -> i64:
-    """The id of the first content of a file that is valid; -1 when there is none."""
-    scan = ContentScan(read, size, seed)
-    while scan.advance():
-        if scan.is_valid:
-            return scan.content_id
-    return -1
-
-
 def find_contents(read: Read, size: i64, seed: int, wanted: list[i64]) -> dict[int, tuple[int, bytes]]:
     """Look for the contents `wanted` in one file: (offset, the record's bytes) by id, of those that are there and valid."""
     missing: set[int] = set(wanted)

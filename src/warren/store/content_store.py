@@ -29,7 +29,7 @@ from typing import Final
 from librt.strings import BytesWriter, write_i64_be
 from mypy_extensions import i64
 
-from warren.store.content_file import GONE, WAS_GONE, WAS_LAST, ContentFile
+from warren.store.content_file import GONE, WAS_GONE, WAS_LAST, ContentFile, index_of
 from warren.store.content_records import REFERENCES_MAX, write_content
 from warren.store.jobs import CompactContents
 from warren.store.message import ContentRef, Message, Position
@@ -88,7 +88,7 @@ class ContentStore:
         self.next_file_number: i64 = 0
         self.total_bytes: i64 = 0
         self.valid_bytes: i64 = 0
-        # Releases of contents that are not here, or not any more.
+        # Releases of contents that are not here, or have no references left.
         self.unknown_releases: i64 = 0
         # The one that is under way.
         self.compaction: Compaction | None = None
@@ -248,26 +248,14 @@ class ContentStore:
         file = self._last_used
         if file is not None and content_id >= file.first_id and content_id < file.end_id:
             return file
-        files = self.files
-        index = self._index_of(content_id)
-        if index < 0 or content_id >= files[index].end_id:
+        index = index_of(self.files, content_id)
+        if index < 0:
             return None
-        file = files[index]
+        file = self.files[index]
+        if content_id >= file.end_id:
+            return None
         self._last_used = file
         return file
-
-    def _index_of(self, content_id: i64) -> i64:
-        """Index of the last file that begins at or before `content_id`; -1: there is none."""
-        files = self.files
-        low: i64 = 0
-        high: i64 = len(files)
-        while low < high:
-            middle = (low + high) >> 1
-            if files[middle].first_id <= content_id:
-                low = middle + 1
-            else:
-                high = middle
-        return low - 1
 
     # -- files that go ---------------------------------------------------------------------------------------
 
@@ -281,7 +269,7 @@ class ContentStore:
     def _drop_if_dead(self, file: ContentFile) -> None:
         if file.valid_bytes > 0 or file.writes_under_way > 0 or file.is_compacting or file is self._current:
             return
-        index = self._index_of(file.first_id)
+        index = index_of(self.files, file.first_id)
         assert self.files[index] is file
         self.files.pop(index)
         self._retire(file)
@@ -426,7 +414,7 @@ class ContentStore:
                 self._damaged.append(content_id)
 
     def _replace(self, sources: list[ContentFile], target: ContentFile) -> None:
-        index = self._index_of(sources[0].first_id)
+        index = index_of(self.files, sources[0].first_id)
         assert self.files[index] is sources[0] and self.files[index + len(sources) - 1] is sources[-1]
         for file in sources:
             self.files.pop(index)

@@ -66,7 +66,7 @@ def declared(node: BrokerProcess) -> Peer:
 
 @pytest.mark.parametrize(
     ("call", "number"),
-    [("writev", errno.ENOSPC), ("fdatasync", errno.EIO), ("open", errno.EMFILE), ("writev", errno.EIO)],
+    [("pwritev", errno.ENOSPC), ("fdatasync", errno.EIO), ("open", errno.EMFILE), ("pwritev", errno.EIO)],
 )
 def test_publishes_are_nacked_and_the_node_serves_on(
     node: BrokerProcess, disk: FailingDisk, call: str, number: int
@@ -219,7 +219,7 @@ def test_started_on_a_disk_that_is_full(node: BrokerProcess, disk: FailingDisk) 
     channel.publish(b"q", b"there", PERSISTENT)
     assert outcome(channel, 1)
     assert node.stop() == 0
-    disk.fail("writev", errno.ENOSPC)
+    disk.fail("pwritev", errno.ENOSPC)
     node.start()
     channel = confirming(connect(node))
     assert channel.get(b"q").body == b"there"

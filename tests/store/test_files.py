@@ -2,13 +2,20 @@
 
 import os
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.store.test_recovery import bodies_of, record_file
 from tests.support.journal_driver import STORE_ID, content_of
-from warren.store.disk.files import keep_orphans, load_store_id, make_directories, read_journal
+from warren.store.disk.files import (
+    keep_orphans,
+    load_store_id,
+    make_directories,
+    read_journal,
+)
+from warren.store.disk.local_file_system import LocalFileSystem
 from warren.store.recovery import JournalReplay
 
 
@@ -20,6 +27,7 @@ class Directory:
         self.journal = path / "journal"
         self.lost = path / "lost+found"
         self.journal.mkdir()
+        self.files = LocalFileSystem(path)
 
     def put(self, number: int, *bodies: bytes, store_id: bytes = STORE_ID) -> Path:
         """A good journal file."""
@@ -29,7 +37,7 @@ class Directory:
 
     def read(self) -> tuple[JournalReplay, list[str]]:
         """Replay; returns also where quarantined files went."""
-        replay, report = read_journal(self.journal, self.lost, STORE_ID)
+        replay, report = read_journal(self.files, STORE_ID)
         return replay, [line.split(" -> ")[1] for line in report.quarantined]
 
     def kept(self) -> list[bytes]:
@@ -38,8 +46,10 @@ class Directory:
 
 
 @pytest.fixture
-def directory(tmp_path: Path) -> Directory:
-    return Directory(tmp_path)
+def directory(tmp_path: Path) -> Iterator[Directory]:
+    directory = Directory(tmp_path)
+    yield directory
+    directory.files.release()
 
 
 def test_files_are_read_in_the_order_of_their_numbers(directory: Directory) -> None:
@@ -143,7 +153,7 @@ def test_no_journal_at_all(directory: Directory) -> None:
 def test_orphans_are_a_journal_file_of_their_own(directory: Directory) -> None:
     directory.put(1, b"one", b"two")
     replay, _ = directory.read()
-    name = keep_orphans(replay.queues[1], directory.lost, STORE_ID)
+    name = keep_orphans(directory.files, replay.queues[1], STORE_ID)
     again = JournalReplay(STORE_ID)
     again.feed_file(0, (directory.lost / name).read_bytes())
     again.finish()
@@ -156,9 +166,9 @@ def test_orphans_are_a_journal_file_of_their_own(directory: Directory) -> None:
 
 
 def test_a_store_id_is_made_once(directory: Directory) -> None:
-    store_id = load_store_id(directory.path)
+    store_id = load_store_id(directory.files)
     assert len(store_id) == 16
-    assert load_store_id(directory.path) == store_id
+    assert load_store_id(directory.files) == store_id
     assert sorted(path.name for path in directory.path.iterdir()) == ["journal", "store_id"]
 
 
@@ -167,14 +177,14 @@ def test_a_lost_store_id_is_found_in_the_journal(directory: Directory, content: 
     directory.put(7, b"mine")
     if content is not None:
         (directory.path / "store_id").write_bytes(content)
-    assert load_store_id(directory.path) == STORE_ID
+    assert load_store_id(directory.files) == STORE_ID
     assert (directory.path / "store_id").read_text().strip() == STORE_ID.hex()
 
 
 def test_a_lost_store_id_with_a_torn_first_file(directory: Directory) -> None:
     (directory.journal / "1.wal").write_bytes(b"")
     directory.put(2, b"mine")
-    assert load_store_id(directory.path) == STORE_ID
+    assert load_store_id(directory.files) == STORE_ID
 
 
 def test_directories_are_made_with_their_parents(tmp_path: Path) -> None:

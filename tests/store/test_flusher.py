@@ -1,46 +1,32 @@
-"""The flusher on real files, with a disk that fails when told to: the calls it makes are replaced one at a time."""
+"""The flusher on real files, with a disk that fails when told to, one call at a time."""
 
 import errno
-import os
 import queue
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.support.failing_files import DONE, IN_PART, FailingFiles
 from tests.support.journal_driver import JournalDriver
-from warren.store.disk import flusher as flusher_module
-from warren.store.disk.files import journal_path
-from warren.store.disk.flusher import Flusher, FlushJob
-
-
-class FailingOs:
-    """`os` as the flusher sees it; `faults` by name of call, each used once."""
-
-    def __init__(self) -> None:
-        self.faults: dict[str, list[Callable[..., Any]]] = {}
-
-    def __getattr__(self, name: str) -> Any:
-        if self.faults.get(name):
-            return self.faults[name].pop(0)
-        return getattr(os, name)
-
-    def fail(self, name: str, number: int) -> None:
-        def raise_it(*_arguments: object) -> None:
-            raise OSError(number, os.strerror(number))
-
-        self.faults.setdefault(name, []).append(raise_it)
-
-    def replace(self, name: str, call: Callable[..., Any]) -> None:
-        self.faults.setdefault(name, []).append(call)
+from warren.store.content_file import ContentFile
+from warren.store.content_store import ContentWrite
+from warren.store.disk.files import JOURNAL_DIRECTORY
+from warren.store.disk.flusher import BatchFlusher, Flusher, FlushJob
+from warren.store.disk.local_file_system import LocalFileSystem
 
 
 class Disk:
     """A journal whose batches go through a flusher to files."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path = path / JOURNAL_DIRECTORY
+        self.path.mkdir()
+        self.contents = path / "contents"
+        self.contents.mkdir()
+        self.local = LocalFileSystem(path)
+        self.faults = FailingFiles(self.local)
+        self.batch_flusher = BatchFlusher(self.faults)
         self.done: queue.SimpleQueue[FlushJob] = queue.SimpleQueue()
         self.flusher = Flusher(self.done.put)
         self.driver = JournalDriver(2000)
@@ -52,13 +38,14 @@ class Disk:
             raise self.apply_error
         self.applied += changes
 
-    def commit(self) -> Exception | None:
+    def commit(self, *content_writes: ContentWrite) -> Exception | None:
         """A group commit; returns what it failed with. The oracle is told."""
         driver = self.driver
         driver.seal()
         flight = driver.in_flight
         assert flight is not None
-        self.flusher.submit(FlushJob(driver.journal, flight.batch, self.path, self.apply))
+        flight.batch.content_writes = list(content_writes)
+        self.flusher.submit(FlushJob(driver.journal, flight.batch, self.batch_flusher, self.apply))
         job = self.done.get(timeout=20)
         driver.in_flight = None
         driver.journal.on_done(flight.batch, job.error is None)
@@ -84,12 +71,16 @@ class Disk:
         """Journal files there are."""
         return sorted(int(path.stem) for path in self.path.iterdir())
 
+    def content_files(self) -> dict[str, bytes]:
+        """Content files there are."""
+        return {path.name: path.read_bytes() for path in sorted(self.contents.iterdir())}
 
-@pytest.fixture
-def fake_os(monkeypatch: pytest.MonkeyPatch) -> FailingOs:
-    fake = FailingOs()
-    monkeypatch.setattr(flusher_module, "os", fake)
-    return fake
+
+def content_write(number: int, offset: int, parts: list[bytes], is_new: bool) -> ContentWrite:
+    """Bytes for `contents/<number>.rdq`."""
+    write = ContentWrite(ContentFile(number, f"contents/{number}.rdq", 0), offset, is_new)
+    write.parts = parts
+    return write
 
 
 @pytest.fixture
@@ -97,6 +88,9 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
     disk = Disk(tmp_path)
     yield disk
     disk.flusher.stop()
+    disk.batch_flusher.close()
+    assert disk.faults.open_handles == set()
+    disk.local.release()
 
 
 def test_what_is_written_is_what_was_sealed(disk: Disk) -> None:
@@ -107,36 +101,17 @@ def test_what_is_written_is_what_was_sealed(disk: Disk) -> None:
     disk.crash()
 
 
-def test_thousands_of_parts_and_short_writes(disk: Disk, fake_os: FailingOs) -> None:
-    for _ in range(1500):
-        disk.driver.publish(4096, [1])
-    taken: list[int] = []
-
-    def write_little(descriptor: int, parts: Sequence[bytes]) -> int:
-        # Ends in the middle of a part, of a record, of nothing at all.
-        share = b"".join(parts)[: 1 + len(taken) * 997]
-        taken.append(os.write(descriptor, share))
-        return taken[-1]
-
-    for _ in range(40):
-        fake_os.replace("writev", write_little)
-    assert disk.commit() is None
-    assert len(taken) == 40
-
-
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG])
-@pytest.mark.parametrize("call", ["open", "writev", "fdatasync"])
-def test_a_failing_call_fails_the_batch_and_the_next_one_succeeds(
-    disk: Disk, fake_os: FailingOs, call: str, number: int
-) -> None:
+@pytest.mark.parametrize("call", ["create", "write", "sync"])
+def test_a_failing_call_fails_the_batch_and_the_next_one_succeeds(disk: Disk, call: str, number: int) -> None:
     for _ in range(3):
         disk.driver.publish(300, [1, 2])
-    if call != "open":
+    if call != "create":
         # Not the first batch of a file.
         assert disk.commit() is None
     before = disk.numbers()
     lost = disk.driver.publish(300, [1, 3])
-    fake_os.fail(call, number)
+    disk.faults.fail(call, number)
     error = disk.commit()
     assert isinstance(error, OSError)
     assert error.errno == number
@@ -145,22 +120,17 @@ def test_a_failing_call_fails_the_batch_and_the_next_one_succeeds(
     assert disk.numbers() == before
     disk.driver.publish(300, [2])
     assert disk.commit() is None
-    assert disk.numbers()[-1] == (before[-1] if before else 0) + (1 if call != "open" else 2)
+    assert disk.numbers()[-1] == (before[-1] if before else 0) + (1 if call != "create" else 2)
     disk.crash()
 
 
-def test_a_write_that_fails_half_way(disk: Disk, fake_os: FailingOs) -> None:
+def test_a_write_that_fails_half_way(disk: Disk) -> None:
     disk.driver.publish(100, [1])
     assert disk.commit() is None
     for _ in range(5):
         disk.driver.publish(1000, [1, 2])
 
-    def write_half(descriptor: int, parts: Sequence[bytes]) -> int:
-        data = b"".join(parts)
-        os.write(descriptor, data[: len(data) // 2])
-        raise OSError(errno.ENOSPC, "full")
-
-    fake_os.replace("writev", write_half)
+    disk.faults.fail("write", errno.ENOSPC, IN_PART)
     assert disk.commit() is not None
     # Whole records of the failed batch are on disk; a consumer takes them, the ack is synced: they stay away.
     for key in list(disk.driver.live):
@@ -170,12 +140,12 @@ def test_a_write_that_fails_half_way(disk: Disk, fake_os: FailingOs) -> None:
     assert disk.driver.live == {}
 
 
-def test_failures_do_not_leave_files_behind(disk: Disk, fake_os: FailingOs) -> None:
+def test_failures_do_not_leave_files_behind(disk: Disk) -> None:
     disk.driver.publish(10, [1])
     assert disk.commit() is None
     for _ in range(30):
         disk.driver.publish(10, [1])
-        fake_os.fail("fdatasync", errno.EIO)
+        disk.faults.fail("sync", errno.EIO)
         assert disk.commit() is not None
     assert disk.numbers() == [1]
     assert len(disk.driver.journal.files) == 1
@@ -186,25 +156,21 @@ def test_failures_do_not_leave_files_behind(disk: Disk, fake_os: FailingOs) -> N
 
 def test_a_file_that_is_in_the_way_is_not_touched(disk: Disk) -> None:
     for number in (1, 2):
-        journal_path(disk.path, number).write_bytes(b"somebody's")
+        (disk.path / f"{number}.wal").write_bytes(b"somebody's")
     for _ in range(2):
         disk.driver.publish(10, [1])
         assert isinstance(disk.commit(), FileExistsError)
     disk.driver.publish(10, [1])
     assert disk.commit() is None
     for number in (1, 2):
-        assert journal_path(disk.path, number).read_bytes() == b"somebody's"
+        assert (disk.path / f"{number}.wal").read_bytes() == b"somebody's"
 
 
-def test_an_error_of_close_is_survived(disk: Disk, fake_os: FailingOs) -> None:
-    def close_and_fail(descriptor: int) -> None:
-        os.close(descriptor)
-        raise OSError(errno.EIO, "late")
-
-    for call in ("writev", "fdatasync"):
+def test_an_error_of_close_is_survived(disk: Disk) -> None:
+    for call in ("write", "sync"):
         disk.driver.publish(10, [1])
-        fake_os.replace("close", close_and_fail)
-        fake_os.fail(call, errno.EIO)
+        disk.faults.fail("close", errno.EIO)
+        disk.faults.fail(call, errno.EIO)
         assert disk.commit() is not None
         disk.driver.publish(10, [1])
         assert disk.commit() is None
@@ -227,16 +193,8 @@ def test_definitions_come_first_and_are_tried_again(disk: Disk) -> None:
     assert disk.applied == ["put queue", "delete queue"]
 
 
-def test_a_file_that_cannot_be_deleted_costs_no_confirm(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
-    stuck = {1}
-    real_unlink = Path.unlink
-
-    def unlink(path: Path, missing_ok: bool = False) -> None:
-        if int(path.stem) in stuck:
-            raise PermissionError(errno.EPERM, "immutable")
-        real_unlink(path, missing_ok)
-
-    monkeypatch.setattr(Path, "unlink", unlink)
+def test_a_file_that_cannot_be_deleted_costs_no_confirm(disk: Disk) -> None:
+    disk.faults.fail("unlink", errno.EPERM, times=1000)
     for _ in range(20):
         keys = disk.driver.publish(900, [1])
         assert disk.commit() is None
@@ -245,7 +203,79 @@ def test_a_file_that_cannot_be_deleted_costs_no_confirm(disk: Disk, monkeypatch:
         assert disk.commit() is None
     # Nothing younger was deleted before it: its acks are there.
     assert disk.numbers()[:2] == [1, 2]
-    stuck.clear()
+    disk.faults.heal()
     disk.driver.publish(10, [1])
     assert disk.commit() is None
     assert disk.numbers()[0] > 10
+
+
+# -- large contents --------------------------------------------------------------------------------------------------
+
+
+def test_contents_are_durable_before_the_journal_is_written(disk: Disk) -> None:
+    disk.driver.publish(10, [1])
+    assert disk.commit(content_write(0, 0, [b"head", b"first"], True)) is None
+    calls = disk.faults.calls
+    content = ["create", "write", "sync", "sync_directory"]
+    journal = ["create", "allocate", "write", "sync", "sync_directory"]
+    assert calls == content + journal
+    calls.clear()
+    # The file stays open; several writes to it are synced together.
+    disk.driver.publish(10, [1])
+    assert disk.commit(content_write(0, 9, [b"second"], False), content_write(0, 15, [b"!"], False)) is None
+    assert calls == ["write", "write", "sync", "write", "sync"]
+    calls.clear()
+    # The next file: the one before it is synced and closed.
+    disk.driver.publish(10, [1])
+    assert disk.commit(content_write(0, 16, [b"third"], False), content_write(1, 0, [b"new"], True)) is None
+    assert calls == ["write", "sync", "close", "create", "write", "sync", "sync_directory", "write", "sync"]
+    assert disk.content_files() == {"0.rdq": b"headfirstsecond!third", "1.rdq": b"new"}
+
+
+def test_contents_alone_are_a_batch(disk: Disk) -> None:
+    assert disk.commit(content_write(3, 0, [b"content"], True)) is None
+    assert disk.content_files() == {"3.rdq": b"content"}
+    assert disk.numbers() == []
+
+
+@pytest.mark.parametrize("how", [IN_PART, DONE])
+def test_any_call_of_a_batch_fails(disk: Disk, how: str) -> None:
+    """A failed batch leaves no file that it made, and of an older one what was durable before, at least."""
+    old = b"durable"
+    disk.driver.publish(10, [1])
+    assert disk.commit(content_write(0, 0, [old], True)) is None
+    number = 1
+    index = 0
+    while True:
+        # Ends the journal file under way, so that each batch makes one.
+        disk.faults.fail("sync", errno.EIO)
+        disk.driver.publish(10, [1])
+        assert disk.commit() is not None
+        disk.faults.heal()
+        disk.driver.publish(10, [1, 2])
+        disk.faults.fail_at(index, errno.EIO, how)
+        error = disk.commit(
+            content_write(0, len(old), [b"more"], False), content_write(number, 0, [b"new"], True)
+        )
+        if disk.faults.heal():
+            assert error is None
+            break
+        if error is not None:
+            found = disk.content_files()
+            assert found["0.rdq"][: len(old)] == old
+            if how == DONE and disk.faults.calls[-1] == "create":
+                # Made, but who could know that it was this call.
+                assert found.pop(f"{number}.rdq") == b""
+            assert set(found) <= {"0.rdq", *[f"{other}.rdq" for other in range(1, number)]}
+        number += 1
+        index += 1
+    assert index > 10
+    disk.crash()
+
+
+def test_a_content_file_goes_on_behind_a_failure(disk: Disk) -> None:
+    assert disk.commit(content_write(0, 0, [b"durable"], True)) is None
+    disk.faults.fail("write", errno.ENOSPC, IN_PART)
+    assert disk.commit(content_write(0, 7, [b"a long content that fails"], False)) is not None
+    assert disk.commit(content_write(0, 7, [b"next"], False)) is None
+    assert disk.content_files() == {"0.rdq": b"durablenext"}

@@ -1,4 +1,4 @@
-"""A broker process whose disk fails on command: `sitecustomize` puts itself between the flusher and the system calls.
+"""A broker process whose disk fails on command: `sitecustomize` puts itself between the store and the system calls.
 
 A file named like the call, in the directory of faults, makes each such call fail with the error number in it, or, when it
 starts with `sleep`, take that many seconds.
@@ -11,16 +11,18 @@ import pytest
 
 _SITECUSTOMIZE = """
 import os, time
-from warren.store.disk import files, flusher
+from warren.store.disk import local_file_system
 
 FAULTS = {faults!r}
 
 class FailingOs:
     def __getattr__(self, name):
         real = getattr(os, name)
-        if name not in ("writev", "fdatasync", "open"):
+        if name not in ("pwritev", "fdatasync", "open"):
             return real
         def call(*arguments):
+            if name == "open" and not arguments[1] & os.O_CREAT:
+                return real(*arguments)
             try:
                 with open(FAULTS + "/" + name) as file:
                     fault = file.read()
@@ -32,7 +34,7 @@ class FailingOs:
             raise OSError(int(fault), os.strerror(int(fault)))
         return call
 
-flusher.os = FailingOs()
+local_file_system.os = FailingOs()
 """
 
 

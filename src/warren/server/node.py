@@ -222,7 +222,7 @@ class Node:
             journal.on_done(batch, True)
             return
         assert self._flusher is not None and self._data is not None
-        job = FlushJob(journal, batch, self._data.journal_directories[vhost.id], self._data.apply_changes)
+        job = FlushJob(journal, batch, self._data.flushers[vhost.id], self._data.apply_changes)
         self._flushing.add(vhost)
         self._flusher.submit(job)
 

@@ -27,7 +27,15 @@ from warren.broker.metadata_sqlite import SqliteMetadata
 from warren.broker.passwords import SHA256, hash_password
 from warren.broker.vhost import Vhost
 from warren.server.config import Config
-from warren.store.disk.files import keep_orphans, load_store_id, make_directories, read_journal
+from warren.store.disk.files import (
+    JOURNAL_DIRECTORY,
+    keep_orphans,
+    load_store_id,
+    make_directories,
+    read_journal,
+)
+from warren.store.disk.flusher import BatchFlusher
+from warren.store.disk.local_file_system import LocalFileSystem
 from warren.store.journal import Journal
 from warren.wire.errors import AmqpError
 
@@ -44,7 +52,9 @@ class OpenedData:
 
     metadata: Metadata
     lock_descriptor: int
-    journal_directories: dict[int, Path]
+    # By vhost id.
+    file_systems: dict[int, LocalFileSystem]
+    flushers: dict[int, BatchFlusher]
     definitions: Definitions
 
     def apply_changes(self, changes: list[object]) -> None:
@@ -52,7 +62,11 @@ class OpenedData:
         self.metadata.apply(cast(list[Change], changes))
 
     def close(self) -> None:
-        """Release database and lock."""
+        """Release files, database and lock; the flusher's thread has ended."""
+        for flusher in self.flushers.values():
+            flusher.close()
+        for files in self.file_systems.values():
+            files.release()
         self.metadata.close()
         os.close(self.lock_descriptor)
 
@@ -70,18 +84,21 @@ def open_data_directory(config: Config, broker: Broker, now_ms: int) -> OpenedDa
         if not definitions.users and not definitions.vhosts:
             definitions = _first_start(metadata, config)
         broker.load_users(definitions)
-        journal_directories: dict[int, Path] = {}
+        file_systems: dict[int, LocalFileSystem] = {}
         for put_vhost in definitions.vhosts:
             path = directory / "msg_stores" / "vhosts" / str(put_vhost.id)
-            journal_directories[put_vhost.id] = path / "journal"
-            _open_vhost(broker, put_vhost, path, definitions, config, now_ms)
+            make_directories(path)
+            files = LocalFileSystem(path)
+            file_systems[put_vhost.id] = files
+            _open_vhost(broker, put_vhost, files, definitions, config, now_ms)
     except MetadataError as error:
         os.close(lock_descriptor)
         raise DataDirectoryError(str(error)) from None
     except OSError as error:
         os.close(lock_descriptor)
         raise DataDirectoryError(f"data directory {directory}: {error}") from None
-    return OpenedData(metadata, lock_descriptor, journal_directories, definitions)
+    flushers = {vhost_id: BatchFlusher(files) for vhost_id, files in file_systems.items()}
+    return OpenedData(metadata, lock_descriptor, file_systems, flushers, definitions)
 
 
 def _lock(directory: Path) -> int:
@@ -125,18 +142,21 @@ def _first_start(metadata: Metadata, config: Config) -> Definitions:
 
 
 def _open_vhost(
-    broker: Broker, put_vhost: PutVhost, path: Path, definitions: Definitions, config: Config, now_ms: int
+    broker: Broker,
+    put_vhost: PutVhost,
+    files: LocalFileSystem,
+    definitions: Definitions,
+    config: Config,
+    now_ms: int,
 ) -> None:
-    journal_directory = path / "journal"
-    make_directories(journal_directory)
-    store_id = load_store_id(path)
+    files.make_directories(JOURNAL_DIRECTORY)
+    store_id = load_store_id(files)
     vhost = Vhost(broker, put_vhost.name, put_vhost.id, Journal(store_id, config.journal_file_size_limit))
     broker.vhosts[put_vhost.name] = vhost
     unusable_ids = _restore_definitions(vhost, definitions, now_ms)
 
     started = time.monotonic()
-    lost_and_found = path / "lost+found"
-    replay, report = read_journal(journal_directory, lost_and_found, store_id)
+    replay, report = read_journal(files, store_id)
     broker.reserve_queue_ids(max(replay.queues, default=0))
     orphans = vhost.restore_messages(replay, definitions.next_queue_id, unusable_ids)
 
@@ -169,7 +189,7 @@ def _open_vhost(
             torn.end - torn.start,
         )
     for orphan in orphans:
-        file_name = keep_orphans(orphan, lost_and_found, store_id)
+        file_name = keep_orphans(files, orphan, store_id)
         logger.error(
             "vhost '%s': %d messages of queue id %d, which no usable definition names, are in lost+found: %s",
             name,

@@ -25,6 +25,7 @@ from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
+from warren.store.content_store import ContentWrite
 from warren.store.message import (
     NOT_JOURNALED,
     PENDING,
@@ -75,6 +76,8 @@ class Batch:
         self.acks: list[tuple[QueueLog, list[tuple[i64, i64]]]] = []
         # (positions, the file they left) of relocated messages.
         self.relocated: list[tuple[Message, JournalFile, i64]] = []
+        # For the flusher: large contents, made durable before the journal bytes that refer to them.
+        self.content_writes: list[ContentWrite] = []
         # For the flusher: what to write where, and which files to delete afterwards.
         self.parts: list[bytes] = []
         self.file_number: i64 = 0

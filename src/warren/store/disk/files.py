@@ -1,13 +1,18 @@
-"""Names and directories of the store; reading a journal directory back."""
+"""Names and directories of a vhost's store; reading a journal directory back.
+
+The functions take the vhost's directory as a `FileSystem`; those for a `Path` are for what lies above it.
+"""
 
 import contextlib
 import os
 import re
 import secrets
-import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
+from warren.store.file_system import FileSystem
 from warren.store.record import (
     FILE_HEADER_BYTES,
     FILE_MAGIC,
@@ -18,17 +23,21 @@ from warren.store.record import (
 )
 from warren.store.recovery import Damage, JournalReplay, RecoveredQueue
 
+JOURNAL_DIRECTORY: Final = "journal"
+LOST_AND_FOUND: Final = "lost+found"
+STORE_ID_NAME: Final = "store_id"
+
 _JOURNAL_NAME = re.compile(r"(0|[1-9][0-9]{0,17})\.wal")
 
 
-def journal_path(directory: Path, number: int) -> Path:
-    """Path of a journal file."""
-    return directory / f"{number}.wal"
+def journal_path(number: int) -> str:
+    """Path of a journal file, relative to the vhost's directory."""
+    return f"{JOURNAL_DIRECTORY}/{number}.wal"
 
 
 def sync_directory(directory: Path) -> None:
     """Make created and renamed names in `directory` durable."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:
@@ -59,103 +68,153 @@ class JournalReport:
     bytes_read: int = 0
 
 
-def load_store_id(directory: Path) -> bytes:
-    """The store id of a vhost directory; made and synced at first use."""
-    path = directory / "store_id"
+def read_whole(files: FileSystem, path: str) -> bytes:
+    """The content of a file."""
+    return files.read(path, 0, files.size(path))
+
+
+def put_whole(files: FileSystem, path: str, data: bytes) -> None:
+    """Put a file with the content `data` at `path`, durably and in one step: whatever happens, what was there before is
+    there whole, or this is."""
+    new_path = write_new(files, path, [data])
     try:
-        store_id = bytes.fromhex(path.read_text().strip())
+        files.rename(new_path, path)
+    except OSError:
+        remove_if_there(files, new_path)
+        raise
+    files.sync_directory(path.rpartition("/")[0])
+
+
+def write_new(files: FileSystem, path: str, parts: list[bytes]) -> str:
+    """Write and sync `parts` to a file beside `path`; returns its path. Nothing is left of it when that fails."""
+    new_path = path + ".new"
+    with contextlib.suppress(FileNotFoundError):
+        # From a life before a crash.
+        files.unlink(new_path)
+    handle = files.create(new_path)
+    try:
+        try:
+            handle.write(0, parts)
+            handle.sync()
+        finally:
+            handle.close()
+    except OSError:
+        remove_if_there(files, new_path)
+        raise
+    return new_path
+
+
+def remove_if_there(files: FileSystem, path: str) -> None:
+    """Delete a file that nobody needs; it may stay if it must."""
+    with contextlib.suppress(OSError):
+        files.unlink(path)
+
+
+def load_store_id(files: FileSystem, make_bytes: Callable[[int], bytes] = secrets.token_bytes) -> bytes:
+    """The store id of a vhost directory; made of random bytes and synced at first use."""
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        store_id = bytes.fromhex(read_whole(files, STORE_ID_NAME).decode("ascii").strip())
         if len(store_id) == STORE_ID_BYTES:
             return store_id
-    except (FileNotFoundError, ValueError):
-        pass
-    found = _store_id_of_journal(directory / "journal")
-    store_id = found or secrets.token_bytes(STORE_ID_BYTES)
-    temporary = path.with_suffix(".new")
-    with open(temporary, "w", encoding="ascii") as file:
-        file.write(store_id.hex() + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.rename(path)
-    sync_directory(directory)
+    store_id = _store_id_of_journal(files) or make_bytes(STORE_ID_BYTES)
+    put_whole(files, STORE_ID_NAME, (store_id.hex() + "\n").encode("ascii"))
     return store_id
 
 
-def _store_id_of_journal(directory: Path) -> bytes:
+def _store_id_of_journal(files: FileSystem) -> bytes:
     # The id file is lost but the journal is there: every journal file carries the id.
-    for path in sorted(directory.glob("*.wal")):
-        with open(path, "rb") as file:
-            header = file.read(FILE_HEADER_BYTES)
-        if file_header_is_valid(header, FILE_MAGIC, b""):
-            return header[12:28]
+    for name in files.list_names(JOURNAL_DIRECTORY):
+        path = f"{JOURNAL_DIRECTORY}/{name}"
+        if name.endswith(".wal") and files.is_file(path):
+            header = files.read(path, 0, FILE_HEADER_BYTES)
+            if file_header_is_valid(header, FILE_MAGIC, b""):
+                return header[12:28]
     return b""
 
 
-def read_journal(
-    directory: Path, lost_and_found: Path, store_id: bytes
-) -> tuple[JournalReplay, JournalReport]:
-    """Replay every journal file in `directory`.
+def journal_numbers(files: FileSystem) -> tuple[list[int], list[str]]:
+    """Numbers of the journal files, ascending, and the paths of what else lies in their directory."""
+    numbers: list[int] = []
+    strange: list[str] = []
+    for name in files.list_names(JOURNAL_DIRECTORY):
+        path = f"{JOURNAL_DIRECTORY}/{name}"
+        match = _JOURNAL_NAME.fullmatch(name)
+        if match and files.is_file(path):
+            numbers.append(int(match.group(1)))
+        else:
+            strange.append(path)
+    return sorted(numbers), strange
+
+
+def read_journal(files: FileSystem, store_id: bytes) -> tuple[JournalReplay, JournalReport]:
+    """Replay every journal file.
 
     Files that are not journal files of this store, or a copy under another number (its acks would be missing), are moved
-    to `lost_and_found`; damaged stretches of good files are copied there, and so are unfinished writes, from which a
+    to `lost+found`; damaged stretches of good files are copied there, and so are unfinished writes, from which a
     damaged last record cannot be told. Nothing is erased (G10, W23).
     """
     replay = JournalReplay(store_id)
     report = JournalReport()
-    numbers: list[int] = []
-    for path in sorted(directory.iterdir()):
-        match = _JOURNAL_NAME.fullmatch(path.name)
-        if match and path.is_file():
-            numbers.append(int(match.group(1)))
-        else:
-            _quarantine(path, lost_and_found, report)
-    for number in sorted(numbers):
-        path = journal_path(directory, number)
-        data = path.read_bytes()
+    numbers, strange = journal_numbers(files)
+    for path in strange:
+        report.quarantined.append(quarantine(files, path))
+    for number in numbers:
+        path = journal_path(number)
+        data = read_whole(files, path)
         report.bytes_read += len(data)
         if not file_header_is_valid(data, FILE_MAGIC, store_id) or file_header_number(data) != number:
-            _quarantine(path, lost_and_found, report)
+            report.quarantined.append(quarantine(files, path))
             continue
         known, known_torn = len(replay.damage), len(replay.torn)
         replay.feed_file(number, data)
         for damage in replay.damage[known:] + replay.torn[known_torn:]:
-            _keep_damage(data, damage, lost_and_found)
+            name = f"{number}.wal.{damage.start}-{damage.end}.damaged"
+            keep_damage(files, name, data[damage.start : damage.end])
     replay.finish()
     report.damage = replay.damage
     report.torn = replay.torn
     return replay, report
 
 
-def keep_orphans(queue: RecoveredQueue, lost_and_found: Path, store_id: bytes) -> str:
+def keep_orphans(files: FileSystem, queue: RecoveredQueue, store_id: bytes) -> str:
     """Write the messages of a queue that no definition names into a journal file of their own; returns its name."""
-    target = lost_and_found / f"queue-{queue.log.queue_id}-{time.time_ns()}.wal"
     writer = RecordWriter(store_id)
     writer.file_header(store_id, 0)
     for position in queue.in_order():
         writer.publish(position.message, [position], 0, 1)
-    _keep(target, b"".join(writer.take()))
-    return target.name
+    files.make_directories(LOST_AND_FOUND)
+    name = _free_name(files, f"queue-{queue.log.queue_id}.wal")
+    put_whole(files, f"{LOST_AND_FOUND}/{name}", b"".join(writer.take()))
+    return name
 
 
-def _quarantine(path: Path, lost_and_found: Path, report: JournalReport) -> None:
-    make_directories(lost_and_found)
-    target = lost_and_found / f"{time.time_ns()}-{path.name}"
-    path.rename(target)
-    report.quarantined.append(f"{path.name} -> {target.name}")
+def quarantine(files: FileSystem, path: str) -> str:
+    """Move a file or directory that is not ours to `lost+found`; returns `name -> new name`.
+
+    The move need not be durable: after a power failure the file is strange again.
+    """
+    files.make_directories(LOST_AND_FOUND)
+    name = path.rpartition("/")[2]
+    target = _free_name(files, name)
+    files.rename(path, f"{LOST_AND_FOUND}/{target}")
+    return f"{name} -> {target}"
 
 
-def _keep_damage(data: bytes, damage: Damage, lost_and_found: Path) -> None:
-    damaged = data[damage.start : damage.end]
-    target = lost_and_found / f"{damage.file_number}.wal.{damage.start}-{damage.end}.damaged"
-    # The zeros of a file that grew, and then the power failed, are nothing worth keeping.
-    if damaged.strip(b"\0") and not target.exists():
-        _keep(target, damaged)
+def keep_damage(files: FileSystem, name: str, data: bytes) -> None:
+    """Put a copy of damaged bytes into `lost+found`, durably, since the store deletes its own as soon as it needs nothing
+    else of the file. Not twice; and the zeros of a file that grew, and then the power failed, are nothing worth keeping.
+    """
+    path = f"{LOST_AND_FOUND}/{name}"
+    if data.strip(b"\0") and not files.exists(path):
+        files.make_directories(LOST_AND_FOUND)
+        put_whole(files, path, data)
 
 
-def _keep(target: Path, data: bytes) -> None:
-    # Synced: the journal deletes its own copy as soon as it needs nothing else of the file.
-    make_directories(target.parent)
-    with open(target, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    sync_directory(target.parent)
+def _free_name(files: FileSystem, name: str) -> str:
+    # Numbered, not stamped with the time: files keep their own, and a start on a simulated disk can be repeated.
+    number = 1
+    target = name
+    while files.exists(f"{LOST_AND_FOUND}/{target}"):
+        number += 1
+        target = f"{name}.{number}"
+    return target

@@ -1,9 +1,10 @@
-"""The flusher: one thread that makes batches durable, in the order in which they were sealed.
+"""The flusher: makes the batches of a journal durable, in the order in which they were sealed.
 
-A batch's metadata changes are committed first (a queue must exist before its messages), then its bytes are written
-and synced, then dead files are deleted, oldest first: an ack must not be gone while its publish is there. A step that
-fails before the deletions fails the batch and closes the file; the journal answers by starting a new one (W27). The
-thread holds the interpreter lock only between system calls.
+A batch's metadata changes are committed first (a queue must exist before its messages), then the large contents that it
+refers to are written and synced, then its own bytes, then dead files are deleted, oldest first: an ack must not be gone
+while its publish is there. A step that fails before the deletions fails the batch and closes the files; the journal
+answers by starting a new one (W27). `BatchFlusher` does the work, one batch at a time, wherever it is called;
+`Flusher` is the thread of a node that calls it, and holds the interpreter lock only between system calls.
 
 Space is allocated ahead of the writing, since a sync that must also make a new file size durable takes almost twice as
 long (medians of 242 against 168 us for 200 bytes on ext4). Nothing depends on it: where a file ends is found by its records (W26).
@@ -11,59 +12,60 @@ long (medians of 242 against 168 us for 200 bytes on ext4). Nothing depends on i
 
 import contextlib
 import logging
-import os
 import queue
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
-from warren.store.disk.files import journal_path, sync_directory
+from warren.store.content_store import ContentWrite
+from warren.store.disk.files import JOURNAL_DIRECTORY, journal_path
+from warren.store.disk.space_reserve import SpaceReserve
+from warren.store.file_system import FileHandle, FileSystem
 from warren.store.journal import Batch, Journal
 
 logger = logging.getLogger("warren.flusher")
 
 # Bytes allocated ahead.
 _ALLOCATE_BYTES: Final = 8388608
-# Longest list one writev takes (POSIX guarantees 16, Linux has 1024).
-_IOV_MAX: Final = 1024
 
 
 class FlushJob:
     """One batch of one journal on its way to the disk; `error` is set when it failed."""
 
-    __slots__ = ("apply_changes", "batch", "directory", "error", "journal")
+    __slots__ = ("apply_changes", "batch", "error", "flusher", "journal")
 
     def __init__(
-        self, journal: Journal, batch: Batch, directory: Path, apply_changes: Callable[[list[object]], None]
+        self,
+        journal: Journal,
+        batch: Batch,
+        flusher: "BatchFlusher",
+        apply_changes: Callable[[list[object]], None],
     ) -> None:
         self.journal = journal
         self.batch = batch
-        self.directory = directory
+        self.flusher = flusher
         self.apply_changes = apply_changes
         self.error: Exception | None = None
 
 
-class _OpenFile:
+class _JournalFile:
     """The journal file being written: its durable bytes so far, and up to where there is space for it."""
 
-    __slots__ = ("allocated", "descriptor", "synced")
+    __slots__ = ("_allocated", "_handle", "_synced")
 
-    def __init__(self, path: Path) -> None:
-        # Never over an existing file: what is there is somebody's data.
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        self.descriptor = os.open(path, flags, 0o640)
-        self.synced = 0
-        self.allocated = 0
+    def __init__(self, handle: FileHandle) -> None:
+        self._handle = handle
+        self._synced = 0
+        self._allocated = 0
 
     def append(self, parts: list[bytes]) -> None:
         """Write `parts` and make them durable."""
         size = sum(map(len, parts))
-        if self.synced + size > self.allocated:
-            self._allocate(self.synced + size + _ALLOCATE_BYTES)
-        _write_all(self.descriptor, parts)
-        os.fdatasync(self.descriptor)
-        self.synced += size
+        if self._synced + size > self._allocated:
+            self._allocate(self._synced + size + _ALLOCATE_BYTES)
+        self._handle.write(self._synced, parts)
+        self._handle.sync()
+        self._synced += size
 
     def close(self) -> None:
         """Cut off what was allocated in vain or is left of a failed batch, and close.
@@ -71,24 +73,161 @@ class _OpenFile:
         A failure leaves that at the end; the journal does not rely on it. It is no news: what counts is synced.
         """
         with contextlib.suppress(OSError):
-            os.ftruncate(self.descriptor, self.synced)
+            self._handle.truncate(self._synced)
         with contextlib.suppress(OSError):
-            os.close(self.descriptor)
+            self._handle.close()
 
     def _allocate(self, upto: int) -> None:
         # Without the space, or on a file system that cannot, writing shows what is possible.
         with contextlib.suppress(OSError):
-            os.posix_fallocate(self.descriptor, self.allocated, upto - self.allocated)
-        self.allocated = upto
+            self._handle.allocate(self._allocated, upto - self._allocated)
+        self._allocated = upto
+
+
+class _ContentFile:
+    """The content file being written. It stays open from batch to batch, until another one is written."""
+
+    def __init__(self, files: FileSystem) -> None:
+        self._files = files
+        self._path = ""
+        self._handle: FileHandle | None = None
+        self._is_dirty = False
+
+    def begin(self, path: str) -> None:
+        """Make the file that is written from now on; the one before it is synced."""
+        self.sync()
+        self.close()
+        self._handle = self._files.create(path)
+        self._path = path
+
+    def resume(self, path: str, size: int) -> None:
+        """Go on behind the first `size` bytes of a file."""
+        if self._handle is not None and self._path == path:
+            return
+        self.sync()
+        self.close()
+        self._handle = self._files.open(path)
+        self._path = path
+        # The rest of a failed batch, or of a life before a crash.
+        self._handle.truncate(size)
+
+    def write(self, offset: int, parts: list[bytes]) -> None:
+        """Written, not synced."""
+        assert self._handle is not None
+        self._is_dirty = True
+        self._handle.write(offset, parts)
+
+    def sync(self) -> None:
+        """Everything written so far is durable."""
+        if self._handle is not None and self._is_dirty:
+            self._handle.sync()
+            self._is_dirty = False
+
+    def close(self) -> None:
+        """Nobody writes to it any more for now."""
+        handle, self._handle = self._handle, None
+        self._is_dirty = False
+        if handle is not None:
+            with contextlib.suppress(OSError):
+                handle.close()
+
+
+class BatchFlusher:
+    """Makes the batches of one vhost durable. `files` is its directory; paths in a batch are relative to it."""
+
+    def __init__(self, files: FileSystem, reserve: SpaceReserve | None = None) -> None:
+        self._files = files
+        self._reserve = reserve
+        self._journal_file: _JournalFile | None = None
+        self._content_file = _ContentFile(files)
+        # Files that the batch under way has made.
+        self._made: list[str] = []
+
+    def flush(self, job: FlushJob) -> None:
+        """Make the job's batch durable; `job.error` says why not."""
+        batch = job.batch
+        self._made = []
+        try:
+            if batch.changes:
+                job.apply_changes(batch.changes)
+            if batch.content_writes:
+                self._write_contents(batch.content_writes)
+            if batch.parts:
+                self._write_journal(batch)
+        except Exception as error:  # Any failure (disk, SQLite) fails this batch only; the journal nacks it.
+            job.error = error
+            self._abandon()
+            if self._reserve is not None:
+                self._reserve.on_error(error)
+            return
+        if batch.delete_files:
+            self._delete(batch)
+
+    def close(self) -> None:
+        """Close the files; a later batch must start new ones."""
+        self._content_file.close()
+        file, self._journal_file = self._journal_file, None
+        if file is not None:
+            file.close()
+
+    def _write_contents(self, writes: list[ContentWrite]) -> None:
+        file = self._content_file
+        for write in writes:
+            if write.is_new:
+                file.begin(write.path)
+                self._made.append(write.path)
+            else:
+                file.resume(write.path, write.offset)
+            file.write(write.offset, write.parts)
+        file.sync()
+        for directory in sorted({path.rpartition("/")[0] for path in self._made}):
+            # The new name must survive a power loss as well as its content does (W28).
+            self._files.sync_directory(directory)
+
+    def _write_journal(self, batch: Batch) -> None:
+        if batch.starts_file:
+            if self._journal_file is not None:
+                self._journal_file.close()
+                self._journal_file = None
+            # Never over an existing file: what is there is somebody's data.
+            path = journal_path(batch.file_number)
+            self._journal_file = _JournalFile(self._files.create(path))
+            self._made.append(path)
+            batch.created_file = True
+        if self._journal_file is None:
+            raise OSError("no journal file is open")
+        self._journal_file.append(batch.parts)
+        if batch.starts_file:
+            self._files.sync_directory(JOURNAL_DIRECTORY)
+
+    def _abandon(self) -> None:
+        # What the failed batch left is not worth keeping, and a full disk must not fill with empty files.
+        self.close()
+        for path in self._made:
+            with contextlib.suppress(OSError):
+                self._files.unlink(path)
+
+    def _delete(self, batch: Batch) -> None:
+        """Delete the batch's dead files. The batch is durable already, so a failure here only delays the deletion."""
+        remaining = list(batch.delete_files)
+        try:
+            while remaining:
+                with contextlib.suppress(FileNotFoundError):
+                    self._files.unlink(journal_path(remaining[0]))
+                remaining.pop(0)
+            # Before a later batch deletes files that acknowledge what was in these.
+            self._files.sync_directory(JOURNAL_DIRECTORY)
+        except OSError as error:
+            logger.warning("journal files cannot be deleted, it is tried again later: %s", error)
+            batch.undeleted = remaining
 
 
 class Flusher:
-    """Owns the thread and the open journal files. `notify(job)` is called on the thread when a job is finished."""
+    """The thread. `notify(job)` is called on it when a job is finished."""
 
     def __init__(self, notify: Callable[[FlushJob], None]) -> None:
         self._notify = notify
         self._jobs: queue.SimpleQueue[FlushJob | None] = queue.SimpleQueue()
-        self._open_files: dict[Path, _OpenFile] = {}
         self._thread = threading.Thread(target=self._run, name="warren-flusher", daemon=True)
         self._thread.start()
 
@@ -97,79 +236,11 @@ class Flusher:
         self._jobs.put(job)
 
     def stop(self) -> None:
-        """Finish what was submitted, close the files and end the thread."""
+        """Finish what was submitted and end the thread. The batch flushers stay open."""
         self._jobs.put(None)
         self._thread.join()
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
-            try:
-                self._flush(job)
-            except (
-                Exception
-            ) as error:  # Any failure (disk, SQLite) fails this batch only; the journal nacks it.
-                job.error = error
-                self._abandon(job)
+            job.flusher.flush(job)
             self._notify(job)
-        for directory in list(self._open_files):
-            self._close(directory)
-
-    def _flush(self, job: FlushJob) -> None:
-        batch = job.batch
-        if batch.changes:
-            job.apply_changes(batch.changes)
-        if batch.parts:
-            self._file_for(job).append(batch.parts)
-            if batch.starts_file:
-                # The new name must survive a power loss as well as its content does (W28).
-                sync_directory(job.directory)
-        if batch.delete_files:
-            _delete(job.directory, batch)
-
-    def _file_for(self, job: FlushJob) -> _OpenFile:
-        if job.batch.starts_file:
-            self._close(job.directory)
-            self._open_files[job.directory] = _OpenFile(journal_path(job.directory, job.batch.file_number))
-            job.batch.created_file = True
-        return self._open_files[job.directory]
-
-    def _abandon(self, job: FlushJob) -> None:
-        # What the failed batch left is not worth keeping, and a full disk must not fill with empty files.
-        self._close(job.directory)
-        if job.batch.created_file:
-            with contextlib.suppress(OSError):
-                journal_path(job.directory, job.batch.file_number).unlink(missing_ok=True)
-
-    def _close(self, directory: Path) -> None:
-        file = self._open_files.pop(directory, None)
-        if file is not None:
-            file.close()
-
-
-def _delete(directory: Path, batch: Batch) -> None:
-    """Delete the batch's dead files. The batch is durable already, so a failure here only delays the deletion."""
-    remaining = list(batch.delete_files)
-    try:
-        while remaining:
-            journal_path(directory, remaining[0]).unlink(missing_ok=True)
-            remaining.pop(0)
-        # Before a later batch deletes files that acknowledge what was in these.
-        sync_directory(directory)
-    except OSError as error:
-        logger.warning("journal files cannot be deleted, it is tried again later: %s", error)
-        batch.undeleted = remaining
-
-
-def _write_all(descriptor: int, parts: list[bytes]) -> None:
-    """Write all of `parts`; a short write is continued where it stopped."""
-    pending: list[bytes | memoryview] = list(parts)
-    start = 0
-    while start < len(pending):
-        window = pending[start : start + _IOV_MAX]
-        written = os.writev(descriptor, window)
-        for part in window:
-            if written < len(part):
-                pending[start] = memoryview(part)[written:]
-                break
-            written -= len(part)
-            start += 1

@@ -152,7 +152,7 @@ def encode_checkpoint(
 
 def decode_checkpoint(data: bytes, store_id: bytes) -> Checkpoint | None:
     """The checkpoint in `data`, or None when it is not a whole one of this store."""
-    if not file_header_is_valid(data, store_id, CHECKPOINT_MAGIC):
+    if not file_header_is_valid(data, CHECKPOINT_MAGIC, store_id):
         return None
     seed = crc_seed(store_id, file_header_number(data))
     found: Checkpoint | None = None

@@ -13,6 +13,8 @@ from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
+from warren.store.message import Position
+
 WRITE: Final = 0
 READ: Final = 1
 COMPACT: Final = 2
@@ -44,6 +46,9 @@ class AppendFile(StoreJob):
         self.path: str = path
         self.offset: i64 = offset
         self.parts: list[bytes] = parts
+        self.size_bytes: i64 = 0
+        for part in parts:
+            self.size_bytes += len(part)
         self.is_new: bool = is_new
 
 
@@ -139,3 +144,19 @@ class KeepDamage(StoreJob):
         super().__init__(WRITE)
         self.name: str = name
         self.data: bytes = data
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class LoadDone:
+    """Someone who has asked for messages from the disk."""
+
+    def on_loaded(self, positions: list[Position], next_seq: i64, damaged: i64) -> None:
+        """The live positions found, with content, in order; the next load goes on at `next_seq`.
+
+        `damaged` positions in between could not be read; the store has counted and reported them.
+        """
+        raise RuntimeError("abstract")
+
+    def on_contents(self, positions: list[Position], lost: list[Position]) -> None:
+        """`positions` have their content; that of `lost` cannot be had any more."""
+        raise RuntimeError("abstract")

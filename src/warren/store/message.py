@@ -85,6 +85,7 @@ class Message:
         return self.address[2 + self.address[0] :]
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class QueueLog:
     """The store's side of one queue: its numbering, and the acks the next batch will carry.
 
@@ -98,6 +99,8 @@ class QueueLog:
         self.delivered_upto: i64 = 0
         # Every live position below is in the queue's index, and none from here on.
         self.indexed_upto: i64 = 1
+        # Transient positions below were there before the last start: they are gone.
+        self.transient_floor: i64 = 0
         # Unacked positions from `indexed_upto` on.
         self.unindexed_out: i64 = 0
         # Number of the journal file that names this log among those it has positions of.
@@ -108,6 +111,10 @@ class QueueLog:
         self.is_dirty: bool = False
         # None: it has none yet.
         self.index: QueueIndex | None = None
+
+    def make_position(self, message: Message, seq: i64, expiry_ms: i64) -> Position:
+        """A position of this queue, as what its owner keeps."""
+        return Position(message, self, seq, expiry_ms)
 
     @property
     def runs(self) -> Runs:

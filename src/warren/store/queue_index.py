@@ -34,6 +34,8 @@ class Segment:
         self.is_dirty: bool = False
         self.is_new: bool = False
         self.is_rewriting: bool = False
+        # A stretch of it was found to be no record, and its entries are to be counted anew.
+        self.is_damaged: bool = False
 
     @property
     def live(self) -> i64:
@@ -50,16 +52,24 @@ class QueueIndex:
         self.segment_entries: i64 = segment_entries
         self.segments: list[Segment] = []
         self.settled: Runs = []
-        # Length of `settled` after it was last put in order by somebody who knows what is alive.
-        self.known_runs: i64 = 0
-        # Where the next load goes on: a seq id and the offset of its record.
-        self.cursor_seq: i64 = -1
+        # Counts up with every change that a checkpoint must see.
+        self.version: i64 = 0
+        # Where the next load goes on: a segment, a seq id in it and the offset of its record.
+        self.cursor_segment: i64 = -1
+        self.cursor_seq: i64 = 0
         self.cursor_offset: i64 = 0
         # Paths of segments without live entries, to be deleted after the next checkpoint.
         self.dead_paths: list[str] = []
         self.dead_bytes: i64 = 0
-        # Positions that could not be read.
-        self.damaged_count: i64 = 0
+        # Has a segment been appended to since the last checkpoint?
+        self.has_dirty: bool = False
+        # A full segment in which few entries hold many bytes (W24).
+        self.straggler: Segment | None = None
+        # `indexed_upto` in the checkpoint that is under way, in the last one and in the one before: what lies below is
+        # never appended again after a crash.
+        self.snapshot_upto: i64 = 0
+        self.checkpointed_upto: i64 = 0
+        self.previous_upto: i64 = 0
 
     def path_of(self, segment: Segment) -> str:
         """Its path, relative to the vhost's directory."""
@@ -95,23 +105,32 @@ class QueueIndex:
             place += 1
         return None
 
-    def settle(self, runs: Runs) -> None:
-        """Indexed positions in `runs` (persistent ones) are settled; what was settled before does not count again."""
-        for first, last in runs:
-            for new_first, new_last in subtract(first, last, self.settled):
-                self._count_settled(new_first, new_last)
-            add_run(self.settled, first, last)
+    def settle(self, runs: Runs, indexed_upto: i64) -> None:
+        """Indexed positions in `runs` (persistent ones) are settled; what was settled before does not count again.
 
-    def settle_unindexed(self, runs: Runs) -> None:
-        """The same for positions that never were in the index: known as settled, not counted."""
+        When a segment is settled from its beginning to its end or `indexed_upto`, nothing in it is alive, however many
+        of its seq ids ever were in the index.
+        """
+        self.version += 1
         for first, last in runs:
+            new_runs = subtract(first, last, self.settled)
             add_run(self.settled, first, last)
+            for new_first, new_last in new_runs:
+                self._count_settled(new_first, new_last, indexed_upto)
 
-    def settle_transient(self, seq: i64) -> None:
+    def settle_transient(self, seq: i64, indexed_upto: i64) -> None:
         """A transient position is settled. Nobody asks for it after a crash, so it is counted only."""
         segment = self.find(seq // self.segment_entries)
         if segment is not None:
             segment.live_transient -= 1
+            if segment.live == 0:
+                self.drop_dead_segments(indexed_upto)
+
+    def forget_transients(self, first: i64, end: i64) -> None:
+        """All transient positions of the segments that begin in [first, end) are settled."""
+        for segment in self.segments:
+            if first <= segment.number * self.segment_entries < end:
+                segment.live_transient = 0
 
     def drop_dead_segments(self, indexed_upto: i64) -> None:
         """Forget the segments in which nothing is alive and to which nothing will be appended."""
@@ -123,22 +142,38 @@ class QueueIndex:
                 self.dead_bytes += segment.size_bytes
             else:
                 kept.append(segment)
+                if (
+                    is_full
+                    and segment.live * 4 <= segment.entries
+                    and segment.size_bytes >= REWRITE_MIN_BYTES
+                ):
+                    self.straggler = segment
         if len(kept) < len(self.segments):
             self.segments = kept
             self._forget_settled_below(indexed_upto)
 
-    def segment_to_rewrite(self, indexed_upto: i64) -> Segment | None:
-        """A full segment in which few entries hold many bytes (W24)."""
-        for segment in self.segments:
-            if (
-                segment.size_bytes >= REWRITE_MIN_BYTES
-                and segment.live * 4 <= segment.entries
-                and (segment.number + 1) * self.segment_entries <= indexed_upto
-                and segment.written_bytes == segment.size_bytes
-                and not segment.is_rewriting
-            ):
-                return segment
-        return None
+    def segment_to_rewrite(self) -> Segment | None:
+        """A segment that should be written anew without what is settled in it, when that is safe by now."""
+        segment = self.straggler
+        self.straggler = None
+        if (
+            segment is None
+            or segment.live == 0
+            or (segment.number + 1) * self.segment_entries > self.previous_upto
+            or segment.written_bytes < segment.size_bytes
+            or segment.is_rewriting
+        ):
+            return None
+        return segment
+
+    def on_checkpoint(self) -> None:
+        """The checkpoint that was under way is on disk."""
+        self.previous_upto = self.checkpointed_upto
+        self.checkpointed_upto = self.snapshot_upto
+
+    def forget_cursor(self) -> None:
+        """Offsets in a segment have changed."""
+        self.cursor_segment = -1
 
     def live_count(self, first: i64, end: i64) -> i64:
         """Live entries of all segments that overlap [first, end)."""
@@ -165,13 +200,17 @@ class QueueIndex:
             total += segment.size_bytes
         return total
 
-    def _count_settled(self, first: i64, last: i64) -> None:
+    def _count_settled(self, first: i64, last: i64, indexed_upto: i64) -> None:
         while first <= last:
-            number = first // self.segment_entries
-            end: i64 = min(last, (number + 1) * self.segment_entries - 1)
-            segment = self.find(number)
+            start = first // self.segment_entries * self.segment_entries
+            end: i64 = min(last, start + self.segment_entries - 1)
+            segment = self.find(first // self.segment_entries)
             if segment is not None:
-                segment.live_persistent -= end - first + 1
+                last_entry: i64 = min(start + self.segment_entries, indexed_upto) - 1
+                if len(subtract(start, last_entry, self.settled)) == 0:
+                    segment.live_persistent = 0
+                else:
+                    segment.live_persistent -= end - first + 1
             first = end + 1
 
     def _forget_settled_below(self, indexed_upto: i64) -> None:

@@ -1,0 +1,202 @@
+"""Opening the store of a vhost: the checkpoint, the files behind it, and a report of what was strange about them.
+
+A total function of whatever the directory holds (G9, G10): what cannot be used is moved or copied to `lost+found` and
+reported; nothing makes a start fail but a file system that does not answer.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from warren.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME, Checkpoint, decode_checkpoint
+from warren.store.content_recovery import ContentRecovery
+from warren.store.disk.files import (
+    JOURNAL_DIRECTORY,
+    journal_numbers,
+    journal_path,
+    keep_damage,
+    quarantine,
+    read_whole,
+)
+from warren.store.disk.index_rebuild import RebuiltIndex, rebuild_index
+from warren.store.file_system import FileSystem
+from warren.store.record import (
+    CONTENT_MAGIC,
+    FILE_HEADER_BYTES,
+    FILE_MAGIC,
+    file_header_is_valid,
+    file_header_number,
+)
+from warren.store.recovery import Damage, JournalReplay
+from warren.store.vhost_store import PERSISTENT_NAME, QUEUES_NAME, TRANSIENT_NAME, StoreSettings, VhostStore
+
+_CONTENT_NAME: Final = re.compile(r"(0|[1-9][0-9]{0,9})\.rdq")
+_QUEUE_NAME: Final = re.compile(r"[1-9][0-9]{0,9}")
+
+
+@dataclass
+class StoreReport:
+    """What a start found, beside the live messages."""
+
+    # Which checkpoint was used: its name, or "" when there was none that could be.
+    checkpoint: str = ""
+    generation: int = 0
+    bytes_read: int = 0
+    journal_files: int = 0
+    # `name -> name in lost+found`.
+    quarantined: list[str] = field(default_factory=list)
+    damage: list[Damage] = field(default_factory=list)
+    # Unfinished writes at the ends of journal files.
+    torn: list[Damage] = field(default_factory=list)
+    # Content files that should be there, positions whose content is not, releases of contents nobody knows.
+    missing: list[str] = field(default_factory=list)
+    missing_contents: int = 0
+    # Was the index rebuilt from its segments? Damaged stretches found in doing so.
+    is_rebuilt: bool = False
+    index_damage: int = 0
+
+
+def read_store(
+    files: FileSystem, store_id: bytes, settings: StoreSettings
+) -> tuple[VhostStore, JournalReplay, StoreReport]:
+    """The store as it was, without its queues: those are adopted when the definitions are known (`VhostStore.adopt`)."""
+    report = StoreReport()
+    store = VhostStore(store_id, settings)
+    for directory in (JOURNAL_DIRECTORY, QUEUES_NAME, PERSISTENT_NAME):
+        files.make_directories(directory)
+    if files.exists(TRANSIENT_NAME):
+        files.remove_tree(TRANSIENT_NAME)
+    files.make_directories(TRANSIENT_NAME)
+    checkpoint = _read_checkpoint(files, store_id, report)
+    rebuilt: RebuiltIndex | None = None
+    if checkpoint is None and files.list_names(QUEUES_NAME):
+        rebuilt = rebuild_index(files, store_id, settings.segment_entries)
+        checkpoint = rebuilt.checkpoint
+        report.is_rebuilt = True
+        report.index_damage = rebuilt.damaged_count
+        report.quarantined.extend(rebuilt.quarantined)
+    replay = _read_journal(files, store_id, settings, checkpoint, store, report)
+    _read_contents(files, store, checkpoint, rebuilt, replay, report)
+    store.restore(checkpoint, replay)
+    return store, replay, report
+
+
+def keep_strange_queues(
+    files: FileSystem, known: set[int], next_queue_id: int, report: StoreReport
+) -> list[str]:
+    """Directories of queues that are in `queues` but neither defined nor in the store's care (`known`).
+
+    Those of deleted queues (ids below `next_queue_id`) are returned, to be removed; others go to lost+found (W23).
+    """
+    deleted: list[str] = []
+    for name in files.list_names(QUEUES_NAME):
+        path = f"{QUEUES_NAME}/{name}"
+        if _QUEUE_NAME.fullmatch(name) and int(name) in known:
+            continue
+        if _QUEUE_NAME.fullmatch(name) and int(name) < next_queue_id:
+            deleted.append(path)
+        else:
+            report.quarantined.append(quarantine(files, path))
+    return deleted
+
+
+def _read_checkpoint(files: FileSystem, store_id: bytes, report: StoreReport) -> Checkpoint | None:
+    for name in (CHECKPOINT_NAME, PREVIOUS_NAME):
+        if not files.exists(name):
+            continue
+        data = read_whole(files, name)
+        report.bytes_read += len(data)
+        checkpoint = decode_checkpoint(data, store_id)
+        if checkpoint is not None:
+            report.checkpoint = name
+            report.generation = checkpoint.head.generation
+            return checkpoint
+        report.quarantined.append(quarantine(files, name))
+    return None
+
+
+def _read_journal(
+    files: FileSystem,
+    store_id: bytes,
+    settings: StoreSettings,
+    checkpoint: Checkpoint | None,
+    store: VhostStore,
+    report: StoreReport,
+) -> JournalReplay:
+    """Replay the journal files that the checkpoint needs; older ones are left to be deleted.
+
+    Files that are not journal files of this store, or a copy under another number (its acks would be missing), are moved
+    to `lost+found`; damaged stretches of good files are copied there, and so are unfinished writes, from which a
+    damaged last record cannot be told.
+    """
+    replay = JournalReplay(store_id, checkpoint, settings.segment_entries)
+    numbers, strange = journal_numbers(files)
+    for path in strange:
+        report.quarantined.append(quarantine(files, path))
+    for number in numbers:
+        path = journal_path(number)
+        if checkpoint is not None and number < checkpoint.head.first_journal_file:
+            store.delete_later(path)
+            continue
+        data = read_whole(files, path)
+        report.bytes_read += len(data)
+        if not file_header_is_valid(data, FILE_MAGIC, store_id) or file_header_number(data) != number:
+            report.quarantined.append(quarantine(files, path))
+            continue
+        report.journal_files += 1
+        known, known_torn = len(replay.damage), len(replay.torn)
+        replay.feed_file(number, data)
+        for damage in replay.damage[known:] + replay.torn[known_torn:]:
+            name = f"{number}.wal.{damage.start}-{damage.end}.damaged"
+            keep_damage(files, name, data[damage.start : damage.end])
+    replay.finish()
+    report.damage = replay.damage
+    report.torn = replay.torn
+    return replay
+
+
+def _read_contents(
+    files: FileSystem,
+    store: VhostStore,
+    checkpoint: Checkpoint | None,
+    rebuilt: RebuiltIndex | None,
+    replay: JournalReplay,
+    report: StoreReport,
+) -> None:
+    recovery = ContentRecovery(store.contents)
+    if checkpoint is not None and rebuilt is None:
+        head = checkpoint.head
+        if not recovery.restore(checkpoint.content_rows, head.next_content_id, head.next_content_file):
+            report.missing.append("the checkpoint's list of content files contradicts itself")
+    numbers: list[int] = []
+    for name in files.list_names(PERSISTENT_NAME):
+        match = _CONTENT_NAME.fullmatch(name)
+        if match:
+            numbers.append(int(match.group(1)))
+        elif name.endswith(".rdq.new"):
+            # A copy that was never finished.
+            store.delete_later(f"{PERSISTENT_NAME}/{name}")
+        else:
+            report.quarantined.append(quarantine(files, f"{PERSISTENT_NAME}/{name}"))
+    for number in sorted(numbers):
+        path = store.contents.path_of(number)
+        header = files.read(path, 0, FILE_HEADER_BYTES)
+        if (
+            not file_header_is_valid(header, CONTENT_MAGIC, store.store_id)
+            or file_header_number(header) != number
+        ):
+            report.quarantined.append(quarantine(files, path))
+            continue
+        recovery.restore_file(number, files.size(path))
+    contents = list(replay.new_contents)
+    if rebuilt is not None:
+        contents = rebuilt.with_references_of(contents)
+    for content, live in contents:
+        if not recovery.add_recovered(content, live):
+            report.missing_contents += live
+    for content in replay.releases:
+        recovery.release(content.id, content.references, content.stored_bytes)
+    recovery.finish()
+    report.missing.extend(recovery.missing_paths)
+    for path in recovery.strange_paths:
+        report.quarantined.append(quarantine(files, path))

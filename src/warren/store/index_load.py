@@ -1,0 +1,384 @@
+"""Loading messages back: positions from a queue's index, then the contents that are elsewhere.
+
+A load is a few reads one after another, each a job of the READ lane, with decisions in between on the loop. It never
+reads what has not been written yet: such a load waits in the store until the append is done. Places are hints, as a
+segment may have been rewritten and a content moved by compaction; what was read is checked against what was wanted,
+and looked for when it is not that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import i64
+
+from warren.store.content_records import decode_content
+from warren.store.index_records import IndexScan
+from warren.store.index_repair import lose_position, lose_segment, report_damage
+from warren.store.jobs import FindContents, LoadDone, ReadRanges
+from warren.store.message import ABSENT, Message, Position
+from warren.store.queue_index import Segment
+from warren.store.record import (
+    CONTENT,
+    FILE_HEADER_BYTES,
+    RECORD_HEADER_BYTES,
+    body_is_valid,
+    crc_seed,
+    record_length,
+)
+
+if TYPE_CHECKING:
+    from warren.store.queue_store import QueueStore
+
+# Bytes of an index record beside its content; see `record.py`.
+RECORD_OVERHEAD_BYTES: Final = 64
+# What is read at least, so that small messages come in batches.
+READ_BYTES_MIN: Final = 65536
+
+
+class _Read(ReadRanges):
+    def __init__(self, owner: IndexLoad | ContentLoad, ranges: list[tuple[str, i64, i64]]) -> None:
+        super().__init__(ranges)
+        self.owner: IndexLoad | ContentLoad = owner
+
+    def finished(self) -> None:
+        self.owner.on_read(self)
+
+
+class _Find(FindContents):
+    def __init__(self, owner: ContentLoad, path: str, wanted: list[i64]) -> None:
+        super().__init__(path, wanted)
+        self.owner: ContentLoad = owner
+
+    def finished(self) -> None:
+        self.owner.on_searched(self)
+
+
+class IndexLoad:
+    """One load of a range of positions."""
+
+    def __init__(
+        self,
+        queue: QueueStore,
+        from_seq: i64,
+        end_seq: i64,
+        max_messages: i64,
+        max_bytes: i64,
+        with_contents: bool,
+        done: LoadDone,
+    ) -> None:
+        self.queue: QueueStore = queue
+        self.next_seq: i64 = from_seq
+        self.end_seq: i64 = end_seq
+        self.max_messages: i64 = max_messages
+        self.max_bytes: i64 = max_bytes
+        self.with_contents: bool = with_contents
+        self.done: LoadDone = done
+        self.damaged_count: i64 = 0
+        self._segment: Segment | None = None
+        self._scan: IndexScan | None = None
+        self._read_bytes: i64 = max(max_bytes, READ_BYTES_MIN)
+
+    def start(self) -> None:
+        """Go on with the segment of `next_seq`; called again when a segment is behind us."""
+        index = self.queue.log.index
+        segment = index.first_live(self.next_seq) if index is not None else None
+        if index is None or segment is None or segment.number * index.segment_entries >= self.end_seq:
+            self.next_seq = self.end_seq
+            self._deliver([])
+            return
+        first_of_segment: i64 = segment.number * index.segment_entries
+        if self.next_seq < first_of_segment:
+            self.next_seq = first_of_segment
+        offset: i64 = FILE_HEADER_BYTES
+        if index.cursor_segment == segment.number and index.cursor_seq <= self.next_seq:
+            offset = index.cursor_offset
+        seed = crc_seed(self.queue.store.store_id, index.file_number(segment.number))
+        self._segment = segment
+        self._scan = IndexScan(self.queue.log, seed, offset, self.next_seq, self.end_seq)
+        self.read_on()
+
+    def read_on(self) -> None:
+        """Read the next piece of the segment, when it is there; else wait for it."""
+        segment = self._segment
+        scan = self._scan
+        index = self.queue.log.index
+        assert segment is not None and scan is not None and index is not None
+        if scan.offset >= segment.size_bytes and not segment.is_rewriting:
+            self._leave_segment()
+            return
+        available = segment.written_bytes - scan.offset
+        if segment.is_rewriting or available <= 0 or available < scan.wanted_bytes:
+            self.queue.store.wait_for_append(self)
+            return
+        size: i64 = min(max(self._read_bytes, scan.wanted_bytes), available)
+        self.queue.store.submit(_Read(self, [(index.path_of(segment), scan.offset, size)]))
+
+    def on_read(self, job: ReadRanges) -> None:
+        """A piece of the segment is here."""
+        segment = self._segment
+        scan = self._scan
+        assert segment is not None and scan is not None
+        result = job.results[0] if job.error is None and len(job.results) == 1 else None
+        wanted = job.ranges[0][2]
+        if result is None:
+            # Gone or unreadable: what is in it cannot be had.
+            self._lose_segment(segment)
+            return
+        at_end = len(result) < wanted or scan.offset + len(result) >= segment.size_bytes
+        scan.feed(result, at_end, self.max_messages, self.max_bytes)
+        self._report_damage(segment, scan)
+        if len(scan.found) > 0 or scan.is_over:
+            self._finish_scan()
+        elif at_end:
+            self._leave_segment()
+        else:
+            self.read_on()
+
+    def _finish_scan(self) -> None:
+        scan = self._scan
+        index = self.queue.log.index
+        assert scan is not None and index is not None
+        self.next_seq = self.end_seq if scan.is_over else scan.next_seq
+        if self._segment is not None:
+            index.cursor_segment = self._segment.number
+        index.cursor_seq = scan.next_seq
+        index.cursor_offset = scan.offset
+        self._deliver(scan.found)
+
+    def _leave_segment(self) -> None:
+        segment = self._segment
+        index = self.queue.log.index
+        assert segment is not None and index is not None
+        if segment.number == index.segments[-1].number:
+            self.next_seq = self.end_seq
+        else:
+            self.next_seq = (segment.number + 1) * index.segment_entries
+        if self.next_seq >= self.end_seq:
+            self.next_seq = self.end_seq
+            self._deliver([])
+        else:
+            self.start()
+
+    def _lose_segment(self, segment: Segment) -> None:
+        lost = segment.live
+        self.damaged_count += lost
+        lose_segment(self.queue, segment, lost)
+        self._leave_segment()
+
+    def _report_damage(self, segment: Segment, scan: IndexScan) -> None:
+        for offset, data in scan.damaged:
+            self.damaged_count += 1
+            report_damage(self.queue, segment, offset, data)
+        scan.damaged = []
+
+    def _deliver(self, positions: list[Position]) -> None:
+        absent = [position for position in positions if not position.has_content]
+        if len(absent) == 0 or not self.with_contents:
+            self.done.on_loaded(positions, self.next_seq, self.damaged_count)
+        else:
+            ContentLoad(self.queue, absent, _Contents(self, positions)).start()
+
+    def on_contents(self, positions: list[Position], lost: list[Position]) -> None:
+        """The contents of what was found are here, but for those of `lost`."""
+        for position in lost:
+            self.damaged_count += 1
+            lose_position(self.queue, position)
+        kept = [position for position in positions if position.has_content]
+        if len(kept) == 0 and self.next_seq < self.end_seq:
+            self.start()
+        else:
+            self.done.on_loaded(kept, self.next_seq, self.damaged_count)
+
+
+class _Contents(LoadDone):
+    """Between the two halves of a load: the contents of what was found."""
+
+    def __init__(self, load: IndexLoad, positions: list[Position]) -> None:
+        self.load: IndexLoad = load
+        self.positions: list[Position] = positions
+
+    def on_contents(self, positions: list[Position], lost: list[Position]) -> None:
+        self.load.on_contents(self.positions, lost)
+
+
+class ContentLoad:
+    """Fills in the contents of positions that are in the index or in a content store."""
+
+    def __init__(self, queue: QueueStore, positions: list[Position], done: LoadDone) -> None:
+        self.queue: QueueStore = queue
+        self.positions: list[Position] = positions
+        self.done: LoadDone = done
+        # Those the read under way is for, then those whose place was out of date.
+        self._asked: list[Position] = []
+        self._misplaced: list[Position] = []
+        self._lost: list[Position] = []
+        self._is_searching: bool = False
+
+    def start(self) -> None:
+        """Read everything from where it should be; wait first for what is not written yet."""
+        self.read_on()
+
+    def read_on(self) -> None:
+        """The same, once the append that was waited for is done."""
+        for position in self.positions:
+            if not self._is_written(position):
+                self.queue.store.wait_for_append(self)
+                return
+        ranges: list[tuple[str, i64, i64]] = []
+        self._asked = []
+        for position in self.positions:
+            content = position.content
+            if content is None:
+                segment = self._segment_of(position)
+                if segment is None:
+                    self._lost.append(position)
+                    continue
+                size: i64 = position.content_bytes + RECORD_OVERHEAD_BYTES
+                size = min(size, segment.written_bytes - position.place)
+                ranges.append((self._path_of(segment), position.place, size))
+            else:
+                contents = self.queue.store.contents_of(content)
+                if not contents.is_current_location(content):
+                    self._misplaced.append(position)
+                    continue
+                ranges.append((contents.path_of(content.file), content.offset, content.stored_bytes))
+            self._asked.append(position)
+        if len(ranges) > 0:
+            self.queue.store.submit(_Read(self, ranges))
+        else:
+            self._search()
+
+    def on_read(self, job: ReadRanges) -> None:
+        """What should be the records is here."""
+        if self._is_searching:
+            self._on_segment_read(job)
+            return
+        for place in range(len(self._asked)):
+            position = self._asked[place]
+            data = job.results[place] if place < len(job.results) else None
+            if data is None or not self._take(position, data):
+                self._misplaced.append(position)
+        self._search()
+
+    def on_searched(self, job: FindContents) -> None:
+        """A content file was searched."""
+        for position in self._asked:
+            content = position.content
+            assert content is not None
+            found = job.found.get(content.id)
+            message = None if found is None else _content_in(found[1], content.id)
+            if message is None:
+                self._lost.append(position)
+            else:
+                self._fill(position, message)
+        self._search()
+
+    def _on_segment_read(self, job: ReadRanges) -> None:
+        data = job.results[0] if len(job.results) == 1 else None
+        for position in self._asked:
+            if data is None or not self._scan(position, data, FILE_HEADER_BYTES, len(data)):
+                self._lost.append(position)
+        self._search()
+
+    def _search(self) -> None:
+        """Look for what was not in its place, one file after the other; the end when nothing is left to look for."""
+        self._is_searching = True
+        while len(self._misplaced) > 0:
+            position = self._misplaced.pop(0)
+            content = position.content
+            if content is None:
+                segment = self._segment_of(position)
+                if segment is not None:
+                    self._asked = [position]
+                    self.queue.store.submit(_Read(self, [(self._path_of(segment), 0, segment.written_bytes)]))
+                    return
+            else:
+                located = self.queue.store.contents_of(content).locate(content.id)
+                if located is not None:
+                    self._ask_together(position, located[0])
+                    return
+            self._lost.append(position)
+        self.done.on_contents(self.positions, self._lost)
+
+    def _ask_together(self, position: Position, path: str) -> None:
+        self._asked = [position]
+        rest: list[Position] = []
+        for other in self._misplaced:
+            content = other.content
+            located = (
+                self.queue.store.contents_of(content).locate(content.id) if content is not None else None
+            )
+            if located is not None and located[0] == path:
+                self._asked.append(other)
+            else:
+                rest.append(other)
+        self._misplaced = rest
+        wanted: list[i64] = []
+        for asked in self._asked:
+            assert asked.content is not None
+            wanted.append(asked.content.id)
+        self.queue.store.submit(_Find(self, path, wanted))
+
+    def _take(self, position: Position, data: bytes) -> bool:
+        content = position.content
+        if content is None:
+            return self._scan(position, data, 0, len(data))
+        seed = crc_seed(self.queue.store.store_id, content.file)
+        length = record_length(data, 0, seed)
+        if length < 0 or not body_is_valid(data, 0, length):
+            return False
+        message = _content_in(data, content.id)
+        if message is None:
+            return False
+        self._fill(position, message)
+        return True
+
+    def _scan(self, position: Position, data: bytes, start: i64, end: i64) -> bool:
+        index = self.queue.log.index
+        assert index is not None
+        seed = crc_seed(self.queue.store.store_id, index.file_number(position.seq // index.segment_entries))
+        scan = IndexScan(self.queue.log, seed, position.place, position.seq, position.seq + 1)
+        scan.feed(data[start:end], True, 1, 1 << 62)
+        if len(scan.found) == 0:
+            return False
+        self._fill(position, scan.found[0].message)
+        return True
+
+    def _fill(self, position: Position, message: Message) -> None:
+        if position.message is ABSENT:
+            position.message = message
+        else:
+            # Its record in the journal still counts with this one.
+            position.message.address = message.address
+            position.message.properties = message.properties
+            position.message.body = message.body
+        position.has_content = True
+
+    def _is_written(self, position: Position) -> bool:
+        content = position.content
+        if content is not None:
+            return self.queue.store.is_content_written(content)
+        segment = self._segment_of(position)
+        return segment is None or (
+            not segment.is_rewriting and position.place + RECORD_HEADER_BYTES <= segment.written_bytes
+        )
+
+    def _segment_of(self, position: Position) -> Segment | None:
+        index = self.queue.log.index
+        if index is None or position.place < 0:
+            return None
+        return index.find(position.seq // index.segment_entries)
+
+    def _path_of(self, segment: Segment) -> str:
+        index = self.queue.log.index
+        assert index is not None
+        return index.path_of(segment)
+
+
+def _content_in(record: bytes, content_id: i64) -> Message | None:
+    """The message of a checked CONTENT record, when it is that of `content_id`."""
+    if len(record) < RECORD_HEADER_BYTES or record[2] != CONTENT:
+        return None
+    stored = decode_content(record, RECORD_HEADER_BYTES, len(record))
+    return stored.message if stored is not None and stored.id == content_id else None

@@ -1,0 +1,162 @@
+"""The records of an index segment: one position each, with its content (PUBLISH) or a reference to it (PUBLISH_REF)."""
+
+from mypy_extensions import i64
+
+from warren.store.content_records import decode_publish_ref
+from warren.store.message import ABSENT, INDEXED, Position, QueueLog
+from warren.store.publish_body import decode_message
+from warren.store.record import (
+    FILE_HEADER_BYTES,
+    FLAG_REDELIVERED,
+    PUBLISH,
+    PUBLISH_REF,
+    RECORD_HEADER_BYTES,
+    body_is_valid,
+    next_header,
+    read_u32,
+    read_u64,
+    record_length,
+)
+from warren.store.runs import Runs, index_of_run
+
+
+class IndexScan:
+    """Reads positions from successive pieces of one segment.
+
+    Give it the bytes from `offset` on; it takes whole records as long as it may and leaves `offset` behind the last
+    one. `wanted_bytes` is set when the next record is longer than what it was given.
+    """
+
+    def __init__(self, log: QueueLog, seed: int, offset: i64, from_seq: i64, end_seq: i64) -> None:
+        self.log: QueueLog = log
+        self.seed: int = seed
+        self.offset: i64 = offset
+        # Positions below are passed over; at `end_seq` the scan is over.
+        self.next_seq: i64 = from_seq
+        self.end_seq: i64 = end_seq
+        self.is_over: bool = False
+        self.found: list[Position] = []
+        self.found_bytes: i64 = 0
+        self.wanted_bytes: i64 = 0
+        # (offset, bytes) of stretches that are no valid records.
+        self.damaged: list[tuple[int, bytes]] = []
+        self._settled: Runs = log.index.settled if log.index is not None else []
+
+    def feed(self, data: bytes, is_last: bool, max_messages: i64, max_bytes: i64) -> None:
+        """Take the records in `data`, the bytes from `offset` on, up to a total of `max_messages` or `max_bytes` found.
+
+        `is_last`: nothing follows `data`, so an unfinished record at its end is damage.
+        """
+        at: i64 = 0
+        size: i64 = len(data)
+        self.wanted_bytes = 0
+        while at < size and not self.is_over:
+            if len(self.found) >= max_messages or self.found_bytes >= max_bytes:
+                break
+            length = record_length(data, at, self.seed)
+            if length >= 0 and at + length > size and not is_last:
+                self.wanted_bytes = length
+                break
+            if length >= 0 and body_is_valid(data, at, length):
+                if not self._take(data, at, length):
+                    break
+                at += length
+                continue
+            if length < 0 and size - at < RECORD_HEADER_BYTES and not is_last:
+                self.wanted_bytes = RECORD_HEADER_BYTES
+                break
+            following = _behind_damage(data, at, length, self.seed)
+            self.damaged.append((self.offset + at, data[at:following]))
+            at = following
+        self.offset += at
+
+    def _take(self, data: bytes, start: i64, length: i64) -> bool:
+        """Take note of a record; False when the scan is over before it."""
+        kind: i64 = i64(data[start + 2])
+        body = start + RECORD_HEADER_BYTES
+        end = start + length
+        place: i64 = 0
+        if kind == PUBLISH and read_u32(data, body) == 1:
+            place = body + 4
+        elif kind == PUBLISH_REF:
+            place = end - 21
+        else:
+            self.damaged.append((self.offset + start, data[start:end]))
+            return True
+        seq = read_u64(data, place + 4)
+        if seq >= self.end_seq:
+            self.is_over = True
+            return False
+        if seq < self.next_seq or read_u32(data, place) != self.log.queue_id:
+            return True
+        settled = self._settled
+        run = index_of_run(settled, seq)
+        if run < len(settled) and settled[run][0] <= seq:
+            self.next_seq = seq + 1
+            return True
+        position = self._position(data, kind, body, end, seq, read_u64(data, place + 12))
+        if position is None:
+            self.damaged.append((self.offset + start, data[start:end]))
+            return True
+        self.next_seq = seq + 1
+        if not position.persistent and seq < self.log.transient_floor:
+            return True
+        position.redelivered = (data[place + 20] & FLAG_REDELIVERED) != 0
+        position.journal_state = INDEXED
+        position.place = self.offset + start
+        self.found.append(position)
+        self.found_bytes += position.content_bytes
+        return True
+
+    def _position(
+        self, data: bytes, kind: i64, body: i64, end: i64, seq: i64, expiry_ms: i64
+    ) -> Position | None:
+        if kind == PUBLISH:
+            message = decode_message(data, body, end)
+            if message is None:
+                return None
+            return self.log.make_position(message, seq, expiry_ms)
+        ref = decode_publish_ref(data, body, end)
+        if ref is None:
+            return None
+        position = self.log.make_position(ABSENT, seq, expiry_ms)
+        position.has_content = False
+        position.content = ref.content
+        position.persistent = ref.persistent
+        position.body_bytes = ref.body_bytes
+        position.content_bytes = ref.content.stored_bytes
+        return position
+
+
+def _behind_damage(data: bytes, start: i64, length: i64, seed: int) -> i64:
+    # As in recovery: a good header leads to the next record, else the next good header is searched for.
+    following = start + length
+    if length >= 0 and following <= len(data):
+        if following == len(data) or record_length(data, following, seed) >= 0:
+            return following
+    return next_header(data, start + 1, seed)
+
+
+def live_ranges(data: bytes, seed: int, settled: Runs) -> list[tuple[i64, i64]]:
+    """(offset, length) of what to keep of segment `data`: its header, records of seq ids that are in none of
+    `settled`, and stretches that are no records."""
+    ranges: list[tuple[i64, i64]] = []
+    kept_from: i64 = 0
+    at: i64 = FILE_HEADER_BYTES
+    while at < len(data):
+        length = record_length(data, at, seed)
+        if length < 0 or not body_is_valid(data, at, length):
+            at = _behind_damage(data, at, length, seed)
+            continue
+        kind: i64 = i64(data[at + 2])
+        place: i64 = at + length - 21 if kind == PUBLISH_REF else at + RECORD_HEADER_BYTES + 4
+        seq = read_u64(data, place + 4)
+        run = index_of_run(settled, seq)
+        if run < len(settled) and settled[run][0] <= seq:
+            if at > kept_from:
+                ranges.append((kept_from, at - kept_from))
+            kept_from = at + length
+        at += length
+    if len(data) > kept_from:
+        ranges.append((kept_from, len(data) - kept_from))
+    return ranges

@@ -1,0 +1,100 @@
+"""What the store does about damage in a queue's index, and about messages that cannot be had any more.
+
+One damaged record costs its own message only: it is stepped over, a copy of its bytes goes to lost+found, it is counted
+and reported, and the segment is read once as a whole to know how much in it is alive, so that it is still deleted when
+the rest is settled.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mypy_extensions import i64
+
+from warren.store.index_records import IndexScan
+from warren.store.jobs import KeepDamage, ReadRanges
+from warren.store.message import Position
+from warren.store.queue_index import Segment
+from warren.store.record import FILE_HEADER_BYTES, crc_seed
+
+if TYPE_CHECKING:
+    from warren.store.queue_store import QueueStore
+
+
+class _Recount(ReadRanges):
+    def __init__(self, queue: QueueStore, segment: Segment, path: str) -> None:
+        super().__init__([(path, 0, segment.written_bytes)])
+        self.queue: QueueStore = queue
+        self.segment: Segment = segment
+
+    def finished(self) -> None:
+        _recount(self)
+
+
+class _Keep(KeepDamage):
+    def finished(self) -> None:
+        """Keeping a copy is all that could be done."""
+
+
+def report_damage(queue: QueueStore, segment: Segment, offset: i64, data: bytes) -> None:
+    """A stretch of a segment is no record: kept in lost+found, reported, and the segment counted anew."""
+    store = queue.store
+    index = queue.log.index
+    if index is None:
+        return
+    store.damaged_count += 1
+    path = index.path_of(segment)
+    name = path.replace("/", "-")
+    store.submit(_Keep(f"{name}.{offset}-{offset + len(data)}.damaged", data))
+    if store.owner is not None:
+        store.owner.on_damage(queue.log.queue_id, path, offset, len(data))
+    if not segment.is_damaged:
+        segment.is_damaged = True
+        store.submit(_Recount(queue, segment, path))
+
+
+def _recount(job: _Recount) -> None:
+    """All that is left of a damaged segment was read: what is alive in it is what is there and not settled."""
+    store = job.queue.store
+    segment = job.segment
+    index = job.queue.log.index
+    data = job.results[0] if len(job.results) == 1 else None
+    segment.is_damaged = False
+    if index is None or data is None:
+        return
+    start: i64 = segment.number * index.segment_entries
+    seed = crc_seed(store.store_id, index.file_number(segment.number))
+    scan = IndexScan(job.queue.log, seed, FILE_HEADER_BYTES, start, start + index.segment_entries)
+    scan.feed(data[FILE_HEADER_BYTES:], True, index.segment_entries, 1 << 62)
+    transient: i64 = 0
+    for position in scan.found:
+        if not position.persistent or (position.content is not None and position.content.transient):
+            transient += 1
+    live = segment.live
+    segment.live_transient = transient
+    segment.live_persistent = len(scan.found) - transient
+    if store.owner is not None and live > segment.live:
+        store.lost_count += live - segment.live
+        store.owner.on_lost(job.queue.log.queue_id, live - segment.live, "their records are damaged")
+    index.version += 1
+    index.drop_dead_segments(job.queue.log.indexed_upto)
+    store.take_dead_segments(index)
+
+
+def lose_segment(queue: QueueStore, segment: Segment, count: i64) -> None:
+    """A segment cannot be read at all; `count` messages are gone with it."""
+    store = queue.store
+    store.lost_count += count
+    segment.live_persistent = 0
+    segment.live_transient = 0
+    if store.owner is not None:
+        store.owner.on_lost(queue.log.queue_id, count, f"segment {segment.number} cannot be read")
+
+
+def lose_position(queue: QueueStore, position: Position) -> None:
+    """The content of a position cannot be had any more."""
+    store = queue.store
+    store.lost_count += 1
+    if store.owner is not None:
+        store.owner.on_lost(queue.log.queue_id, 1, "its content cannot be read")
+    queue.settle(position, store.now_ms)

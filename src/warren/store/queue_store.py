@@ -1,0 +1,198 @@
+"""A queue's door to the store: publish, settle, move to the index, load from it.
+
+The queue decides what is in memory; this says what that means on disk. Nothing here waits: a load ends with a call of
+`LoadDone` on the loop, later.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mypy_extensions import i64
+
+from warren.store.content_records import write_publish_ref
+from warren.store.index_load import ContentLoad, IndexLoad
+from warren.store.jobs import LoadDone
+from warren.store.message import INDEXED, NOT_JOURNALED, ContentRef, Position, QueueLog
+from warren.store.queue_index import QueueIndex, Segment
+from warren.store.record import INDEX_MAGIC, RecordWriter
+
+if TYPE_CHECKING:
+    from warren.store.vhost_store import VhostStore
+
+
+class QueueStore:
+    """The store of one queue. A queue that is not `is_durable` has its index in a place that is wiped at start."""
+
+    def __init__(self, store: VhostStore, log: QueueLog, is_durable: bool) -> None:
+        self.store: VhostStore = store
+        self.log: QueueLog = log
+        self.is_durable: bool = is_durable
+        # Its queue is deleted; the references it holds are being given up.
+        self.is_deleted: bool = False
+        # The row of the last checkpoint, and what it was made from.
+        self.row: bytes = b""
+        self.row_version: i64 = -1
+
+    @property
+    def is_behind(self) -> bool:
+        """Is so much waiting to be written that the queue should move no more to the index for now?"""
+        return self.store.is_behind
+
+    def publish(self, position: Position, now_ms: i64) -> None:
+        """Journal a position of a durable queue; positions of one message must follow each other."""
+        self.store.journal.publish(position, now_ms)
+
+    def settle(self, position: Position, now_ms: i64) -> None:
+        """The position is acked, dropped or expired."""
+        state = position.journal_state
+        if state == INDEXED:
+            position.journal_state = NOT_JOURNALED
+            if self._is_lasting(position):
+                self.store.journal.settle_indexed(self.log, position.seq, position.content, now_ms)
+            else:
+                self._settle_transient(position)
+        elif state != NOT_JOURNALED:
+            self.store.journal.settle(position, now_ms)
+        elif position.content is not None:
+            self._release_transient(position.content)
+            position.content = None
+
+    # -- index -----------------------------------------------------------------------------------------------
+
+    def index(self, positions: list[Position]) -> None:
+        """Move positions to the index: all live ones from `log.indexed_upto` on up to the last of `positions`,
+        ascending, none of them PENDING. They are on disk before anybody is able to load them."""
+        if len(positions) == 0:
+            return
+        log = self.log
+        index = self._index()
+        writer = self.store.index_writer
+        segment = index.segment_for_append(positions[0].seq)
+        self._start_append(index, segment, writer)
+        segment_end: i64 = (segment.number + 1) * index.segment_entries
+        for position in positions:
+            if position.seq >= segment_end:
+                self._finish_append(index, segment, writer)
+                segment = index.segment_for_append(position.seq)
+                self._start_append(index, segment, writer)
+                segment_end = (segment.number + 1) * index.segment_entries
+            self._append(position, segment, writer)
+        self._finish_append(index, segment, writer)
+        log.indexed_upto = positions[-1].seq + 1
+        index.version += 1
+
+    def index_range_done(self, upto: i64) -> None:
+        """Nothing is alive between `log.indexed_upto` and `upto`."""
+        if upto > self.log.indexed_upto:
+            self.log.indexed_upto = upto
+            if self.log.index is not None:
+                self.log.index.drop_dead_segments(upto)
+                self.store.take_dead_segments(self.log.index)
+
+    def content_to_transient(self, position: Position) -> None:
+        """Give the large content of a message that is not journaled a place in the transient content store."""
+        self._to_transient(position)
+
+    def _append(self, position: Position, segment: Segment, writer: RecordWriter) -> None:
+        message = position.message
+        one = [position]
+        position.place = segment.size_bytes + writer.size_bytes
+        if position.content is None:
+            position.content = message.content
+        if (
+            position.content is None
+            and position.journal_state == NOT_JOURNALED
+            and position.content_bytes >= self.store.journal.embed_below
+        ):
+            self._to_transient(position)
+        self.store.journal.on_indexed(position)
+        if position.content is None:
+            writer.publish(message, one, 0, 1)
+        else:
+            write_publish_ref(writer, position.content, message, one, 0, 1)
+            segment.has_references = True
+        position.journal_state = INDEXED
+        segment.entries += 1
+        if self._is_lasting(position):
+            segment.live_persistent += 1
+        else:
+            segment.live_transient += 1
+
+    def _start_append(self, index: QueueIndex, segment: Segment, writer: RecordWriter) -> None:
+        number = index.file_number(segment.number)
+        if segment.size_bytes == 0:
+            writer.start_file(INDEX_MAGIC, number)
+        else:
+            writer.continue_file(number)
+
+    def _finish_append(self, index: QueueIndex, segment: Segment, writer: RecordWriter) -> None:
+        size = writer.size_bytes
+        self.store.append_index(index.path_of(segment), segment, writer.take(), segment.size_bytes == 0)
+        segment.size_bytes += size
+        segment.is_dirty = True
+        index.has_dirty = True
+
+    def _index(self) -> QueueIndex:
+        index = self.log.index
+        if index is None:
+            index = self.store.new_index(self.log.queue_id, self.is_durable)
+            self.log.index = index
+        return index
+
+    def _is_lasting(self, position: Position) -> bool:
+        # Does it come back after a restart?
+        content = position.content
+        return self.is_durable and position.persistent and (content is None or not content.transient)
+
+    def _to_transient(self, position: Position) -> None:
+        position.content = self.store.transient_contents.add(position.message, [position], 0, 1)
+        self.store.write_transient()
+
+    # -- settle ----------------------------------------------------------------------------------------------
+
+    def settle_range(self, first: i64, end: i64, now_ms: i64) -> i64:
+        """Settle what is alive in the index in [first, end), as far as that goes without looking at each position.
+
+        Returns up to where the caller must load and settle one by one: `first` when all is done. `end` is the end of
+        the index or a segment's, and nothing in the range is out.
+        """
+        index = self.log.index
+        if index is None:
+            return first
+        entries = index.segment_entries
+        start: i64 = (first + entries - 1) // entries * entries
+        if start >= end or index.has_references(start, end):
+            return end if index.live_count(first, end) > 0 else first
+        index.forget_transients(start, end)
+        self.store.journal.settle_indexed_runs(self.log, [(start, end - 1)], now_ms)
+        return start if start > first else first
+
+    def _settle_transient(self, position: Position) -> None:
+        index = self.log.index
+        if index is not None:
+            index.settle_transient(position.seq, self.log.indexed_upto)
+            self.store.take_dead_segments(index)
+        if position.content is not None:
+            self._release_transient(position.content)
+
+    def _release_transient(self, content: ContentRef) -> None:
+        if content.transient:
+            self.store.transient_contents.release(content.id, content.references, content.stored_bytes)
+
+    # -- load ------------------------------------------------------------------------------------------------
+
+    def load(self, from_seq: i64, end_seq: i64, max_messages: i64, max_bytes: i64, done: LoadDone) -> None:
+        """Read live positions of [from_seq, end_seq) with their contents, at least one if there is one."""
+        IndexLoad(self, from_seq, end_seq, max_messages, max_bytes, True, done).start()
+
+    def load_contents(self, positions: list[Position], done: LoadDone) -> None:
+        """Read the contents of these positions."""
+        ContentLoad(self, positions, done).start()
+
+    # -- end -------------------------------------------------------------------------------------------------
+
+    def delete(self) -> None:
+        """The queue is deleted and has settled what it had in memory."""
+        self.is_deleted = True
+        self.store.on_queue_deleted(self)

@@ -1,0 +1,552 @@
+"""The store of one vhost: journal, queue indexes, content stores, and the checkpoints that tie them together.
+
+The shell drives it: after each seal of the journal `advance`, then `take_jobs` for its threads, and each job's
+`finished` when it is done. What is decided here:
+
+* Retirement. When the journal outgrows its window, its owner is asked to move what the oldest files hold to the
+  queues' indexes; then a checkpoint is taken and the files go, one generation later than they could, so that the
+  checkpoint before the last one is good as well.
+* A checkpoint is encoded between two turns, right behind a seal: what is settled is then in the accounts and in the
+  journal alike. It is handed out when that batch is durable, since it counts contents of that batch; the appends it
+  speaks of are before it in the lane.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mypy_extensions import i64, mypyc_attr
+
+from warren.store.checkpoint import Checkpoint, CheckpointHead, encode_checkpoint, encode_queue
+from warren.store.content_store import ContentStore
+from warren.store.index_load import ContentLoad, IndexLoad
+from warren.store.jobs import (
+    AppendFile,
+    LoadDone,
+    RewriteSegment,
+    StoreJob,
+    WriteCheckpoint,
+)
+from warren.store.journal import Batch, Journal
+from warren.store.message import ContentRef, JournalFile, Position, QueueLog
+from warren.store.queue_index import SEGMENT_ENTRIES, QueueIndex, Segment
+from warren.store.queue_store import QueueStore
+from warren.store.record import RecordWriter
+from warren.store.recovery import JournalReplay, RecoveredQueue
+from warren.store.write_lane import WriteLane
+
+PERSISTENT_NAME: Final = "msg_store_persistent"
+TRANSIENT_NAME: Final = "msg_store_transient"
+QUEUES_NAME: Final = "queues"
+# Appends that wait beyond this are a sign that the disk cannot follow.
+BEHIND_BYTES: Final = 67108864
+# A checkpoint is taken for the sake of this much space, or of less after a while.
+_DEAD_BYTES: Final = 33554432
+_DEAD_PATIENCE_MS: Final = 2000
+# References of a deleted queue that are given up at a time.
+RELEASE_BATCH: Final = 2048
+RELEASE_BYTES: Final = 1048576
+# After a failed checkpoint or compaction.
+_CHECKPOINT_RETRY_MS: Final = 250
+_COMPACTION_RETRY_MS: Final = 5000
+
+
+class StoreSettings:
+    """Sizes in bytes, but for the number of seq ids of a segment."""
+
+    def __init__(
+        self,
+        journal_file_size_limit: i64,
+        content_file_size_limit: i64 = 16777216,
+        embed_below: i64 = 4096,
+        segment_entries: i64 = SEGMENT_ENTRIES,
+    ) -> None:
+        self.journal_file_size_limit: i64 = journal_file_size_limit
+        self.content_file_size_limit: i64 = content_file_size_limit
+        self.embed_below: i64 = embed_below
+        self.segment_entries: i64 = segment_entries
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class StoreOwner:
+    """Whom the store asks about queues, and tells what went wrong."""
+
+    def retire(self, file: JournalFile) -> bool:
+        """Move what the journal file holds to the indexes, a slice at a time; True when nothing is left to move."""
+        raise RuntimeError("abstract")
+
+    def on_damage(self, queue_id: i64, path: str, offset: i64, size: i64) -> None:
+        """Bytes of a file could not be used; a copy is in lost+found."""
+        raise RuntimeError("abstract")
+
+    def on_lost(self, queue_id: i64, count: i64, reason: str) -> None:
+        """Messages of a queue cannot be had any more."""
+        raise RuntimeError("abstract")
+
+
+class _Append(AppendFile):
+    def __init__(self, store: VhostStore, path: str, offset: i64, parts: list[bytes], is_new: bool) -> None:
+        super().__init__(path, offset, parts, is_new)
+        self.store: VhostStore = store
+        self.segment: Segment | None = None
+        # Of the transient content store: up to which content id all is written then.
+        self.content_upto: i64 = 0
+
+    def finished(self) -> None:
+        self.store.on_append(self)
+
+
+class _Checkpoint(WriteCheckpoint):
+    def __init__(self, store: VhostStore, head: CheckpointHead) -> None:
+        super().__init__(b"", [], [], [])
+        self.store: VhostStore = store
+        self.head: CheckpointHead = head
+        # The batch it must not be ahead of.
+        self.batch_number: i64 = 0
+        self.dirty: list[tuple[QueueStore, Segment]] = []
+
+    def finished(self) -> None:
+        self.store.on_checkpoint(self)
+
+
+class _Rewrite(RewriteSegment):
+    def __init__(
+        self,
+        store: VhostStore,
+        queue: QueueStore,
+        segment: Segment,
+        path: str,
+        settled: list[tuple[i64, i64]],
+    ) -> None:
+        super().__init__(path, segment.size_bytes, settled)
+        self.store: VhostStore = store
+        self.queue: QueueStore = queue
+        self.segment: Segment = segment
+
+    def finished(self) -> None:
+        self.store.on_rewritten(self)
+
+
+class _Release(LoadDone):
+    """Gives up the references in the index of a deleted queue, batch by batch."""
+
+    def __init__(self, queue: QueueStore) -> None:
+        self.queue: QueueStore = queue
+
+    def go_on(self, from_seq: i64) -> None:
+        """Release what is in the index from `from_seq` on."""
+        end_seq = self.queue.log.indexed_upto
+        IndexLoad(self.queue, from_seq, end_seq, RELEASE_BATCH, RELEASE_BYTES, False, self).start()
+
+    def on_loaded(self, positions: list[Position], next_seq: i64, damaged: i64) -> None:
+        store = self.queue.store
+        for position in positions:
+            self.queue.settle(position, store.now_ms)
+        if next_seq < self.queue.log.indexed_upto:
+            self.go_on(next_seq)
+        else:
+            store.drop_queue(self.queue)
+
+
+class VhostStore:
+    """Everything one vhost stores. Times in ms."""
+
+    def __init__(self, store_id: bytes, settings: StoreSettings) -> None:
+        self.store_id: bytes = store_id
+        self.settings: StoreSettings = settings
+        self.contents: ContentStore = ContentStore(
+            store_id, PERSISTENT_NAME, False, settings.content_file_size_limit
+        )
+        self.transient_contents: ContentStore = ContentStore(
+            store_id, TRANSIENT_NAME, True, settings.content_file_size_limit
+        )
+        self.journal: Journal = Journal(
+            store_id, settings.journal_file_size_limit, settings.embed_below, self.contents
+        )
+        self.index_writer: RecordWriter = RecordWriter(store_id)
+        self.queues: dict[int, QueueStore] = {}
+        self.owner: StoreOwner | None = None
+        # Of the last checkpoint on disk, and of the one before it.
+        self.generation: i64 = 0
+        self.first_journal_file: i64 = 0
+        self.previous_first_journal_file: i64 = 0
+        # Figures for operators.
+        self.checkpoint_count: i64 = 0
+        self.checkpoint_failures: i64 = 0
+        self.lost_count: i64 = 0
+        self.damaged_count: i64 = 0
+        # Somebody wants one, whether it is due or not.
+        self.is_checkpoint_wanted: bool = False
+        # Does `advance` have more to do, without anything happening before?
+        self.has_more: bool = False
+        self.lane: WriteLane = WriteLane()
+        # The one that is being made; held back until the batch it must not be ahead of is durable.
+        self._checkpoint: _Checkpoint | None = None
+        self._is_held: bool = False
+        self._durable_batch: i64 = 0
+        self._checkpoint_at_ms: i64 = 0
+        self._jobs: list[StoreJob] = []
+        self.now_ms: i64 = 0
+        self._loads: list[IndexLoad | ContentLoad] = []
+        # To be deleted with the next checkpoint, and with the one after it: the one before the last must be good, too.
+        self._deletable_paths: list[str] = []
+        self._dead_paths: list[str] = []
+        self._dead_bytes: i64 = 0
+        self._dead_since_ms: i64 = 0
+        self._compact_at_ms: i64 = 0
+        # Contents below these ids may be read.
+        self._written_upto: i64 = 1
+        self._transient_written_upto: i64 = 1
+
+    # -- queues ----------------------------------------------------------------------------------------------
+
+    def add_queue(self, log: QueueLog, is_durable: bool) -> QueueStore:
+        """The store of a queue that is there from now on."""
+        queue = QueueStore(self, log, is_durable)
+        if is_durable:
+            self.queues[log.queue_id] = queue
+            self.journal.logs[log.queue_id] = log
+        return queue
+
+    def new_index(self, queue_id: i64, is_durable: bool) -> QueueIndex:
+        """An index without segments."""
+        path = f"{QUEUES_NAME}/{queue_id}" if is_durable else f"{TRANSIENT_NAME}/{QUEUES_NAME}/{queue_id}"
+        return QueueIndex(queue_id, path, self.settings.segment_entries)
+
+    def on_queue_deleted(self, queue: QueueStore) -> None:
+        """Its segments may go; not before the references in them are given up. See `QueueStore.delete`."""
+        index = queue.log.index
+        if index is not None and index.has_references(0, queue.log.indexed_upto):
+            _Release(queue).go_on(0)
+        else:
+            self.drop_queue(queue)
+
+    def drop_queue(self, queue: QueueStore) -> None:
+        """Nothing of the queue is needed any more."""
+        log = queue.log
+        self.queues.pop(log.queue_id, None)
+        self.journal.logs.pop(log.queue_id, None)
+        index = log.index
+        if index is not None:
+            for segment in index.segments:
+                index.dead_paths.append(index.path_of(segment))
+                index.dead_bytes += segment.size_bytes
+            index.segments = []
+            self.take_dead_segments(index)
+
+    def restore(self, checkpoint: Checkpoint | None, replay: JournalReplay) -> None:
+        """Take over what a start has found; queues take over theirs one by one (`adopt`).
+
+        The persistent content store has been filled already (`content_recovery.py`).
+        """
+        journal = self.journal
+        journal.adopt(replay.files)
+        journal.release_serial = replay.release_serial
+        if checkpoint is not None:
+            self.generation = checkpoint.head.generation
+            self.first_journal_file = checkpoint.head.first_journal_file
+        self._written_upto = self.contents.next_id
+
+    def adopt(self, queue: QueueStore, recovered: RecoveredQueue) -> None:
+        """Give a queue its numbering and its index back."""
+        log = queue.log
+        found = recovered.log
+        log.next_seq = found.next_seq
+        log.delivered_upto = found.delivered_upto
+        log.indexed_upto = found.indexed_upto
+        log.transient_floor = found.next_seq
+        log.index = found.index
+        index = found.index
+        if index is not None:
+            index.snapshot_upto = index.checkpointed_upto = found.indexed_upto
+            index.drop_dead_segments(log.indexed_upto)
+            self.take_dead_segments(index)
+
+    def adopt_deleted(self, recovered: RecoveredQueue, now_ms: i64) -> None:
+        """A queue that is gone left this behind: give up what it refers to, then its index."""
+        for position in recovered.positions.values():
+            self._forget(position, now_ms)
+        queue = self.add_queue(QueueLog(recovered.log.queue_id), True)
+        self.adopt(queue, recovered)
+        queue.delete()
+
+    def delete_later(self, path: str) -> None:
+        """A file that nothing needs; it goes with the next checkpoint."""
+        self._deletable_paths.append(path)
+
+    def _forget(self, position: Position, now_ms: i64) -> None:
+        message = position.message
+        message.journal_refs -= 1
+        if message.journal_refs == 0 and message.file is not None:
+            message.file.live_bytes -= message.stored_bytes
+            message.file = None
+        content = message.content
+        if content is not None:
+            self.journal.release(content, now_ms)
+
+    def contents_of(self, content: ContentRef) -> ContentStore:
+        """The store that holds it."""
+        return self.transient_contents if content.transient else self.contents
+
+    def is_content_written(self, content: ContentRef) -> bool:
+        """May it be read?"""
+        if content.transient:
+            return content.id < self._transient_written_upto
+        return content.id < self._written_upto
+
+    @property
+    def is_behind(self) -> bool:
+        """Is more waiting to be written than the disk can be expected to take soon?"""
+        return self.lane.waiting_bytes > BEHIND_BYTES
+
+    # -- writing ---------------------------------------------------------------------------------------------
+
+    def append_index(self, path: str, segment: Segment, parts: list[bytes], is_new: bool) -> None:
+        """Append to a segment, behind all that was appended before."""
+        job = _Append(self, path, segment.size_bytes, parts, is_new)
+        job.segment = segment
+        self.lane.push(job)
+
+    def write_transient(self) -> None:
+        """Write what has gathered in the transient content store."""
+        for write in self.transient_contents.take_writes():
+            job = _Append(self, write.path, write.offset, write.parts, write.is_new)
+            job.content_upto = self.transient_contents.next_id
+            self.lane.push(job)
+
+    def submit(self, job: StoreJob) -> None:
+        """Hand out a job that waits for no other."""
+        self._jobs.append(job)
+
+    def take_jobs(self, now_ms: i64) -> list[StoreJob]:
+        """The jobs that are to be run now."""
+        self.now_ms = now_ms
+        jobs = self._jobs
+        self._jobs = []
+        jobs.extend(self.lane.start(now_ms))
+        return jobs
+
+    def is_idle(self) -> bool:
+        """Is nothing under way or waiting?"""
+        return len(self._jobs) == 0 and self.lane.is_idle() and self._checkpoint is None
+
+    def on_append(self, job: _Append) -> None:
+        """An append is done, or has failed."""
+        for done in self.lane.on_append(job, self.now_ms):
+            if isinstance(done, _Append):
+                segment = done.segment
+                if segment is not None:
+                    segment.written_bytes += done.size_bytes
+                else:
+                    self._transient_written_upto = done.content_upto
+        self._resume_loads()
+
+    # -- loads -----------------------------------------------------------------------------------------------
+
+    def wait_for_append(self, load: IndexLoad | ContentLoad) -> None:
+        """`load` goes on when more has been written."""
+        self._loads.append(load)
+
+    def _resume_loads(self) -> None:
+        loads = self._loads
+        self._loads = []
+        for load in loads:
+            load.read_on()
+
+    # -- after a commit --------------------------------------------------------------------------------------
+
+    def on_batch_done(self, batch: Batch, ok: bool) -> None:
+        """The flusher has finished `batch`, the oldest under way."""
+        number = batch.number
+        self.journal.on_done(batch, ok)
+        self._durable_batch = number
+        if ok:
+            self._written_upto = batch.content_upto
+        checkpoint = self._checkpoint
+        if checkpoint is not None and self._is_held:
+            if not ok and checkpoint.batch_number == number:
+                # It counts contents that are not there: another one is taken.
+                self._give_up(checkpoint)
+            elif checkpoint.batch_number <= number:
+                self._is_held = False
+                self.lane.push(checkpoint)
+        self._resume_loads()
+
+    def advance(self, now_ms: i64) -> None:
+        """Retire journal files, rewrite, compact, take checkpoints: a slice of what is due. Called behind a seal."""
+        self.now_ms = now_ms
+        self.has_more = self.lane.is_retrying()
+        for index in self.journal.take_dead_indexes():
+            self.take_dead_segments(index)
+        self._compact()
+        if self._checkpoint is not None or now_ms < self._checkpoint_at_ms:
+            return
+        is_due = self.is_checkpoint_wanted or self._is_space_due()
+        for file in self.journal.files_to_retire(self.first_journal_file):
+            owner = self.owner
+            if file.live_bytes > 0 and owner is not None and not owner.retire(file):
+                # More of it in the next turn.
+                self.has_more = True
+                return
+            if file.live_bytes == 0 and self.journal.first_needed_file() > self.first_journal_file:
+                is_due = True
+        if not is_due:
+            return
+        if self.journal.has_settled():
+            # Settled since the seal: the accounts do not know yet.
+            self.journal.is_wanted = True
+            self.has_more = True
+            return
+        self._take_checkpoint()
+
+    def _is_space_due(self) -> bool:
+        dead = self._dead_bytes + self.contents.dead_bytes
+        if dead == 0 and len(self._dead_paths) == 0 and len(self._deletable_paths) == 0:
+            self._dead_since_ms = 0
+            return False
+        if self._dead_since_ms == 0:
+            self._dead_since_ms = self.now_ms
+        return dead >= _DEAD_BYTES or self.now_ms - self._dead_since_ms >= _DEAD_PATIENCE_MS
+
+    def take_dead_segments(self, index: QueueIndex) -> None:
+        """Segments without a live entry are deleted with the next checkpoint."""
+        if len(index.dead_paths) > 0:
+            self._dead_paths.extend(index.dead_paths)
+            self._dead_bytes += index.dead_bytes
+            index.dead_paths = []
+            index.dead_bytes = 0
+
+    # -- checkpoints -----------------------------------------------------------------------------------------
+
+    def _take_checkpoint(self) -> None:
+        self.is_checkpoint_wanted = False
+        contents = self.contents
+        head = CheckpointHead(
+            self.generation + 1,
+            self.journal.first_needed_file(),
+            contents.next_id,
+            self.journal.release_serial,
+            contents.next_file_number,
+        )
+        job = _Checkpoint(self, head)
+        rows: list[bytes] = []
+        for queue in self.queues.values():
+            rows.append(self._row_of(queue, job))
+        job.content = encode_checkpoint(self.store_id, head, rows, contents.checkpoint_rows())
+        job.batch_number = self.journal.last_sealed()
+        job.delete_paths = self._deletable_paths + self.transient_contents.take_dead_paths()
+        self._deletable_paths = self._dead_paths + contents.take_dead_paths()
+        self._dead_paths = []
+        self._dead_bytes = 0
+        self._dead_since_ms = 0
+        # One generation later than they could.
+        for number in self.journal.forget_files(self.first_journal_file):
+            job.delete_paths.append(f"journal/{number}.wal")
+        self._checkpoint = job
+        self._is_held = job.batch_number > self._durable_batch
+        if not self._is_held:
+            self.lane.push(job)
+
+    def _row_of(self, queue: QueueStore, job: _Checkpoint) -> bytes:
+        log = queue.log
+        index = log.index
+        version: i64 = 0
+        if index is not None:
+            version = index.version
+            index.snapshot_upto = log.indexed_upto
+            if index.has_dirty:
+                index.has_dirty = False
+                for segment in index.segments:
+                    if segment.is_dirty:
+                        path = index.path_of(segment)
+                        job.sync_paths.append(path)
+                        if segment.is_new:
+                            job.new_paths.append(path)
+                        segment.is_dirty = False
+                        job.dirty.append((queue, segment))
+        version += log.next_seq + log.delivered_upto + log.indexed_upto
+        if version != queue.row_version:
+            queue.row = encode_queue(log, queue.is_deleted)
+            queue.row_version = version
+        return queue.row
+
+    def on_checkpoint(self, job: _Checkpoint) -> None:
+        """A checkpoint is on disk, or has failed."""
+        self.lane.on_other()
+        if job.error is not None:
+            self.checkpoint_failures += 1
+            for queue, segment in job.dirty:
+                self._rewrite_unsynced(queue, segment, job.unsynced)
+            self._give_up(job)
+            self._checkpoint_at_ms = self.now_ms + _CHECKPOINT_RETRY_MS
+            return
+        for _queue, segment in job.dirty:
+            segment.is_new = False
+        self._checkpoint = None
+        self.checkpoint_count += 1
+        self.generation = job.head.generation
+        self.previous_first_journal_file = self.first_journal_file
+        self.first_journal_file = job.head.first_journal_file
+        self._deletable_paths.extend(job.undeleted)
+        for durable in self.queues.values():
+            index = durable.log.index
+            if index is not None:
+                index.on_checkpoint()
+                straggler = index.segment_to_rewrite()
+                if straggler is not None:
+                    self._rewrite(durable, straggler, index.path_of(straggler), list(index.settled))
+        self._resume_loads()
+
+    def _give_up(self, job: _Checkpoint) -> None:
+        self._checkpoint = None
+        self._deletable_paths.extend(job.delete_paths)
+        for queue, segment in job.dirty:
+            segment.is_dirty = True
+            if queue.log.index is not None:
+                queue.log.index.has_dirty = True
+        self.is_checkpoint_wanted = True
+        self.has_more = True
+
+    # -- rewriting -------------------------------------------------------------------------------------------
+
+    def _rewrite_unsynced(self, queue: QueueStore, segment: Segment, unsynced: list[str]) -> None:
+        index = queue.log.index
+        if index is None:
+            return
+        path = index.path_of(segment)
+        if path in unsynced:
+            # A sync that failed may have lost what it was about, and the next one would not say so (W27): the bytes
+            # are written again, all of them.
+            self._rewrite(queue, segment, path, [])
+
+    def _rewrite(
+        self, queue: QueueStore, segment: Segment, path: str, settled: list[tuple[i64, i64]]
+    ) -> None:
+        segment.is_rewriting = True
+        self.lane.push(_Rewrite(self, queue, segment, path, settled))
+
+    def on_rewritten(self, job: _Rewrite) -> None:
+        """A segment was written anew, or could not be."""
+        self.lane.on_other()
+        job.segment.is_rewriting = False
+        index = job.queue.log.index
+        if job.error is None and index is not None:
+            job.segment.size_bytes = job.new_size
+            job.segment.written_bytes = job.new_size
+            index.forget_cursor()
+            index.version += 1
+        self._resume_loads()
+
+    def _compact(self) -> None:
+        for contents in (self.contents, self.transient_contents):
+            for content_id in contents.take_damaged():
+                self.lost_count += 1
+                if self.owner is not None:
+                    self.owner.on_lost(-1, 1, f"content {content_id} in {contents.directory_name} is damaged")
+            failed = contents.failed_compactions
+            if failed > 0 and self.now_ms < self._compact_at_ms:
+                continue
+            self._compact_at_ms = self.now_ms + _COMPACTION_RETRY_MS
+            job = contents.pick_compaction()
+            if job is not None:
+                self._jobs.append(job)

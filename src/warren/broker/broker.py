@@ -13,7 +13,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from warren.broker.alarms import Alarms
+from warren.broker.alarms import OFF, Alarms
 from warren.broker.connection import Connection
 from warren.broker.disk_flow import DiskFlow
 from warren.broker.metadata import Definitions, PutUser
@@ -21,6 +21,8 @@ from warren.broker.passwords import is_password
 from warren.broker.settings import Settings
 from warren.broker.vhost import Vhost
 from warren.queues.arguments import NO_LIMIT
+from warren.queues.memory_account import MemoryAccount
+from warren.queues.memory_monitor import MemoryMonitor
 from warren.queues.queue import Queue
 
 logger = logging.getLogger("warren.broker")
@@ -46,6 +48,12 @@ class Broker:
         self.dirty_connections: list[Connection] = []
         self.alarms: Alarms = Alarms(self.connections, settings.total_memory_bytes)
         self.disk_flow: DiskFlow = DiskFlow()
+        self.memory_account: MemoryAccount = MemoryAccount(wake)
+        self.memory_monitor: MemoryMonitor = MemoryMonitor(
+            self.memory_account,
+            settings.vm_memory_high_watermark_paging_ratio,
+            settings.memory_monitor_interval_ms,
+        )
         # Queues whose messages or that themselves expire.
         self.timed_queues: set[Queue] = set()
         self.wake: Callable[[], None] = wake
@@ -111,42 +119,51 @@ class Broker:
         return dirty
 
     def end_turn(self, now_ms: i64) -> None:
-        """Let publishers go on that an alarm or the disk had stopped; called once a turn, before `take_dirty`."""
+        """What follows from what happened: called once a turn, before `take_dirty`.
+
+        Publishers go on that an alarm or the disk had stopped; queues page when they hold too much.
+        """
         self.alarms.release_some(now_ms)
         self.disk_flow.look(now_ms)
+        self.memory_monitor.end_turn(now_ms)
 
     # -- limits ----------------------------------------------------------------------------------------------------
 
     def set_limits(self, now_ms: i64) -> None:
         """Memory and disk limits as the settings have them; called at the start."""
         settings = self.settings
-        self.alarms.set_memory_limit(
+        self.set_vm_memory_high_watermark(
             settings.vm_memory_high_watermark_absolute, settings.vm_memory_high_watermark_relative, now_ms
         )
-        self.alarms.set_disk_limit(
-            settings.disk_free_limit_absolute, settings.disk_free_limit_relative, now_ms
-        )
+        self.set_disk_free_limit(settings.disk_free_limit_absolute, settings.disk_free_limit_relative, now_ms)
 
     def set_vm_memory_high_watermark(self, absolute_bytes: i64, relative: float, now_ms: i64) -> None:
         """Another memory limit: in bytes, or when `absolute_bytes` is negative a share of all memory."""
         self.alarms.set_memory_limit(absolute_bytes, relative, now_ms)
+        self.memory_monitor.set_limit(self.alarms.memory_limit_bytes)
 
     def set_disk_free_limit(self, absolute_bytes: i64, relative: float, now_ms: i64) -> None:
         """Another disk limit: in bytes, or when `absolute_bytes` is negative a multiple of all memory."""
         self.alarms.set_disk_limit(absolute_bytes, relative, now_ms)
+        self.memory_monitor.set_disk_low(self.alarms.disk_since_ms != OFF, now_ms)
 
     def memory_used(self, used_bytes: i64, now_ms: i64) -> None:
         """The node's memory was measured."""
         self.alarms.memory_used(used_bytes, now_ms)
+        self.memory_monitor.set_resident(used_bytes)
 
     def disk_free(self, free_bytes: i64, now_ms: i64) -> None:
         """The free space below the data directory was measured."""
         self.alarms.disk_free(free_bytes, now_ms)
+        self.memory_monitor.set_disk_low(self.alarms.disk_since_ms != OFF, now_ms)
 
     # -- time ------------------------------------------------------------------------------------------------------
 
     def tick(self, now_ms: i64) -> None:
-        """Expire messages at the heads of queues, and unused queues (protocol 7.2). Called every 50 ms or so."""
+        """Expire messages at the heads of queues, and unused queues (protocol 7.2); mind the memory.
+
+        Called every 50 ms or so.
+        """
         for queue in list(self.timed_queues):
             if queue.has_expiring:
                 queue.drop_expired_head(now_ms)
@@ -156,6 +173,7 @@ class Broker:
                     self.timed_queues.discard(queue)
             elif len(queue.consumers) == 0 and now_ms - queue.last_used_ms >= expires_ms:
                 self._vhost_of(queue).delete_queue(queue, now_ms)
+        self.memory_monitor.tick(now_ms)
 
     def tick_connections(self, now_ms: i64) -> None:
         """Heartbeats; called about once a second."""

@@ -1,0 +1,110 @@
+"""How much memory the messages of all queues take: a sum that is kept, never counted.
+
+Every queue has a `MemoryUser` and tells it, at the end of whatever it does, how many bytes it holds in RAM (`update`).
+So the account knows at any moment the total, who has been active since the monitor last looked, and whom to ask for how
+much, without a queue that does nothing being touched. When the total rises above `page_above`, the account says so at
+once (`is_over`, `wake`); what follows is the monitor's business (`memory_monitor.py`).
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from mypy_extensions import i64, mypyc_attr
+
+# What an entry in RAM costs, and what its message costs beside address, properties and body. Measured: 240 to 335 bytes
+# for both together, with bodies of 0 to 5000 bytes.
+ENTRY_BYTES: Final = 144
+MESSAGE_BYTES: Final = 160
+
+INFINITE: Final = float("inf")
+# Bytes that no account exceeds.
+NO_LIMIT_BYTES: Final = 1 << 62
+
+
+class MemoryAccount:
+    """The account of one node. `wake` is called when there is something to do."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self.ram_bytes: i64 = 0
+        self.page_above: i64 = NO_LIMIT_BYTES
+        self.is_over: bool = False
+        # Users that have been active since the monitor looked, or are asked for what they hold.
+        self.active: list[MemoryUser] = []
+        # The others that hold anything, those that have been idle for longest first, and what they hold together.
+        self.idle: dict[MemoryUser, bool] = {}
+        self.idle_bytes: i64 = 0
+        self._wake: Callable[[], None] = wake
+
+    def activate(self, user: "MemoryUser", held_bytes: i64) -> None:
+        """`user`, which held so much while it was idle, does something again, or is to do something."""
+        user.is_active = True
+        self.active.append(user)
+        if user in self.idle:
+            del self.idle[user]
+            self.idle_bytes -= held_bytes
+
+    def retire(self, user: "MemoryUser") -> None:
+        """`user` has not been active for a while; the caller takes it from the active ones."""
+        user.is_active = False
+        user.reported_s = INFINITE
+        if user.ram_bytes > 0:
+            self.idle[user] = True
+            self.idle_bytes += user.ram_bytes
+
+    def rise(self) -> None:
+        """The total is above `page_above`."""
+        self.is_over = True
+        self._wake()
+
+    def wake_again(self) -> None:
+        """There is more to do than fits in this turn."""
+        self._wake()
+
+    def end(self, user: "MemoryUser") -> None:
+        """`user` is no more and holds nothing."""
+        user.update(0)
+        self.active.remove(user)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class MemoryUser:
+    """A queue, as the monitor sees it."""
+
+    def __init__(self, account: MemoryAccount) -> None:
+        self.account: MemoryAccount = account
+        self.ram_bytes: i64 = 0
+        self.is_active: bool = False
+        # Something happened since the monitor looked.
+        self.is_touched: bool = False
+        # For the monitor: the last duration it was told and when, and the last one it told (s).
+        self.reported_s: float = INFINITE
+        self.reported_ms: i64 = 0
+        self.sent_s: float = INFINITE
+        # It is asked for all it holds, because it was idle.
+        self.is_giving: bool = False
+
+    def update(self, ram_bytes: i64) -> None:
+        """The queue has done something and now holds so much."""
+        account = self.account
+        held_bytes = self.ram_bytes
+        self.ram_bytes = ram_bytes
+        account.ram_bytes += ram_bytes - held_bytes
+        self.is_touched = True
+        if not self.is_active:
+            account.activate(self, held_bytes)
+        if account.ram_bytes > account.page_above and not account.is_over:
+            account.rise()
+
+    # -- what the queue does ---------------------------------------------------------------------------------------
+
+    def sample_rates(self, now_ms: i64) -> None:
+        """Bring the averages of the queue's rates up to date."""
+        raise RuntimeError("abstract")
+
+    def duration_s(self) -> float:
+        """How long what it holds lasts at these rates; INFINITE when next to nothing happens."""
+        raise RuntimeError("abstract")
+
+    def set_duration(self, seconds: float) -> None:
+        """Hold no more than what lasts so long; INFINITE lifts the limit."""
+        raise RuntimeError("abstract")

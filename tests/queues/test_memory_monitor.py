@@ -1,0 +1,406 @@
+"""The memory monitor: the original's algorithm by the table, and what was added to it: bytes, idle queues, disk alarm.
+
+The queues are models that do what is asked of them at once: rates as exponential averages, a target, and a disk.
+"""
+
+import math
+
+import pytest
+
+from warren.queues.memory_account import INFINITE, NO_LIMIT_BYTES, MemoryAccount, MemoryUser
+from warren.queues.memory_monitor import ASK_SLICE, GOAL, MemoryMonitor, desired_duration
+
+LIMIT = 1_000_000
+ENDLESS = 1 << 40
+
+
+@pytest.mark.parametrize(
+    ("durations", "used", "is_disk_low", "expected"),
+    [
+        # The worked example: (61 / 3) / 0.6.
+        ([10.0, 20.0, 30.0], 600_000, False, 33.888_888),
+        # Below the paging ratio, without a finite duration, with the disk alarm.
+        ([10.0], 499_999, False, INFINITE),
+        ([], 900_000, False, INFINITE),
+        ([10.0], 990_000, True, INFINITE),
+        ([10.0], 500_000, False, 22.0),
+        # All squeezed to nothing: the second lets them grow.
+        ([0.0, 0.0], 600_000, False, 0.833_333),
+        # Not where it is tight.
+        ([0.0, 0.0], 950_000, False, 0.0),
+        ([10.0], 950_000, False, 10.526_315),
+        ([10.0], 949_999, False, 11.578_959),
+        ([10.0], 2_000_000, False, 5.0),
+    ],
+)
+def test_the_desired_duration(durations: list[float], used: int, is_disk_low: bool, expected: float) -> None:
+    total = sum(durations)
+    found = desired_duration(total, len(durations), used, LIMIT, 0.5, is_disk_low)
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_limit_of_zero_leaves_nothing() -> None:
+    assert desired_duration(10.0, 1, 5, 0, 0.5, False) == 0.0
+    # The disk is the stronger argument: paging needs it.
+    assert desired_duration(10.0, 1, 5, 0, 0.5, True) == INFINITE
+
+
+class Model(MemoryUser):
+    """A queue with given rates that obeys at once, if `obeys`."""
+
+    def __init__(self, account: MemoryAccount, duration: float = INFINITE, rates: float = 0.0) -> None:
+        super().__init__(account)
+        self.duration = duration
+        self.rates = rates
+        self.told: list[float] = []
+        self.samples = 0
+        self.target = ENDLESS
+        self.message_bytes = 1
+        self.obeys = False
+
+    def sample_rates(self, now_ms: int) -> None:
+        self.samples += 1
+
+    def duration_s(self) -> float:
+        return self.duration
+
+    def set_duration(self, seconds: float) -> None:
+        self.told.append(seconds)
+        self.target = ENDLESS if seconds == INFINITE else math.trunc(seconds * self.rates)
+        if self.obeys and self.ram_bytes > self.target * self.message_bytes:
+            self.update(self.target * self.message_bytes)
+
+
+class Bench:
+    """An account and a monitor with a limit of a million bytes; paging begins at half of it."""
+
+    def __init__(self) -> None:
+        self.wakes = 0
+        self.account = MemoryAccount(self.wake)
+        self.monitor = MemoryMonitor(self.account, 0.5, 2500)
+        self.monitor.set_limit(LIMIT)
+        self.now_ms = 1_000_000
+
+    def wake(self) -> None:
+        self.wakes += 1
+
+    def model(self, ram_bytes: int, duration: float = INFINITE, rates: float = 0.0) -> Model:
+        model = Model(self.account, duration, rates)
+        model.update(ram_bytes)
+        return model
+
+    def resident(self, share: float) -> None:
+        self.monitor.set_resident(int(LIMIT * share))
+
+    def tick(self, *touched: Model) -> None:
+        """The next interval; `touched` were active in it."""
+        self.now_ms += 2500
+        for model in touched:
+            model.update(model.ram_bytes)
+        self.monitor.tick(self.now_ms)
+
+    def turns(self, count: int = 1) -> None:
+        for _ in range(count):
+            self.now_ms += 10
+            self.monitor.end_turn(self.now_ms)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_the_worked_example_to_the_target_of_a_queue(bench: Bench) -> None:
+    models = [bench.model(60_000, 10.0), bench.model(60_000, 20.0), bench.model(60_000, 30.0, 2000.0)]
+    bench.resident(0.35)
+    bench.tick(*models)
+    assert [model.told for model in models] == [[INFINITE]] * 3
+    # r = 0.6: the account 0.3, and as much beside it.
+    for model in models:
+        model.update(100_000)
+    bench.resident(0.6)
+    bench.account.page_above = NO_LIMIT_BYTES
+    bench.account.is_over = False
+    bench.tick(*models)
+    assert bench.monitor.desired_s == pytest.approx(33.888_888)
+    # It got smaller, but concerns at once only those whose own is longer; all are told at their next report.
+    assert [len(model.told) for model in models] == [1, 1, 1]
+    bench.tick(*models)
+    assert [model.told[1:] for model in models] == [[pytest.approx(33.888_888)]] * 3
+    assert models[2].target == 67_777
+
+
+def test_what_got_smaller_is_told_at_once_to_those_it_concerns(bench: Bench) -> None:
+    short, long = bench.model(150_000, 2.0), bench.model(150_000, 100.0)
+    bench.tick(short, long)
+    bench.resident(0.6)
+    bench.account.page_above = NO_LIMIT_BYTES
+    bench.account.is_over = False
+    bench.tick(short, long)
+    # D = (103 / 2) / 0.6 = 85.8
+    assert short.told == [INFINITE]
+    assert long.told == [INFINITE, pytest.approx(85.833_333)]
+    # What got larger waits for the report.
+    bench.monitor.set_limit(10 * LIMIT)
+    bench.tick(short, long)
+    assert short.told[1:] == [INFINITE]
+    assert long.told[2:] == [INFINITE]
+
+
+def test_reports_come_every_five_seconds(bench: Bench) -> None:
+    model = bench.model(10, 5.0)
+    for _ in range(8):
+        bench.tick(model)
+    assert model.samples == 4
+    # Between two intervals nothing happens.
+    bench.monitor.tick(bench.now_ms + 2499)
+    assert model.samples == 4
+
+
+@pytest.mark.parametrize("busy_bytes", [10, 600_000])
+def test_idle_queues_are_not_touched(bench: Bench, busy_bytes: int) -> None:
+    """Neither while there is room, nor when one busy queue is what fills the memory."""
+    idle = [bench.model(10, 5.0) for _ in range(10_000)]
+    active = bench.model(10, 10.0, 1000.0)
+    bench.tick(active)
+    bench.tick(active)
+    samples = [model.samples for model in idle]
+    tellings = sum(len(model.told) for model in idle)
+    assert bench.account.idle_bytes == 100_000
+    active.update(busy_bytes)
+    for _ in range(20):
+        bench.tick(active)
+        bench.turns(20)
+    assert [model.samples for model in idle] == samples
+    assert sum(len(model.told) for model in idle) == tellings
+    assert len(bench.account.active) == 1
+    assert (active.told[-1] < INFINITE) == (busy_bytes > LIMIT / 2)
+
+
+def test_an_account_that_is_over_does_not_wait_for_the_interval(bench: Bench) -> None:
+    model = bench.model(400_000, 100.0, 2000.0)
+    bench.tick(model)
+    model.obeys = True
+    assert bench.wakes == 0
+    model.update(500_001)
+    assert bench.wakes == 1
+    bench.turns()
+    # 2 x 100 s x share: what it has now, scaled to the goal.
+    share = 500_000 * GOAL / 500_001
+    assert model.told[-1] == pytest.approx(2 * 100.0 * share)
+    # Once: not again before the next reaction is due, however much it rises.
+    told = len(model.told)
+    model.target = ENDLESS
+    model.update(600_000)
+    bench.turns(5)
+    assert len(model.told) == told
+    bench.turns(6)
+    assert len(model.told) == told + 1
+
+
+def test_the_active_ones_keep_the_same_share(bench: Bench) -> None:
+    models = [bench.model(300_000, 60.0), bench.model(150_000, 10.0)]
+    crumb = bench.model(10, 50.0)
+    bench.tick(*models, crumb)
+    for model in models:
+        model.told.clear()
+    crumb.told.clear()
+    models[1].update(300_000)
+    bench.turns()
+    share = (450_000 - 10) / 600_000
+    # D = ((60 + 10 + 50 + 1) / 3) / 0.6 is 67.2 s: more than what the first has, times its share, only for itself.
+    assert models[0].told == [pytest.approx(121 / 3 / 0.60001)]
+    assert models[1].told == [pytest.approx(2 * 10.0 * share)]
+    assert crumb.told == []
+
+
+def test_those_idle_for_longest_give_first(bench: Bench) -> None:
+    models = [bench.model(100_000) for _ in range(4)]
+    active = bench.model(10_000, 50.0, 100.0)
+    bench.tick(active)
+    # They fall idle one after another, the last first.
+    for count in (3, 2, 1, 0):
+        bench.tick(active, *models[:count])
+    for model in models:
+        model.obeys = True
+        model.told.clear()
+    active.told.clear()
+    active.update(110_000)
+    bench.turns()
+    # 510 000 are held, the goal is 450 000: one gives all it has.
+    assert [model.told for model in models] == [[], [], [], [0.0]]
+    assert bench.account.ram_bytes == 410_000
+    assert active.told == []
+    active.update(260_000)
+    bench.turns(11)
+    assert [model.told for model in models] == [[], [0.0], [0.0], [0.0]]
+    assert active.told == []
+
+
+def test_what_idle_queues_do_not_have_the_active_ones_give(bench: Bench) -> None:
+    idle = bench.model(100_000)
+    active = bench.model(100_000, 50.0, 1000.0)
+    bench.tick(active)
+    bench.tick(active)
+    active.update(900_000)
+    bench.turns()
+    assert idle.told[-1] == 0.0
+    assert active.told[-1] == pytest.approx(2 * 50.0 * 450_000 / 900_000)
+
+
+def test_a_queue_that_is_active_in_name_only_gives_too(bench: Bench) -> None:
+    model = bench.model(600_000)
+    bench.turns(1)
+    assert model.told == [0.0]
+    # It is not told otherwise while it gives.
+    bench.tick(model)
+    assert model.told == [0.0]
+    # When it is done, and then works again, it may have what the others may.
+    model.update(0)
+    bench.tick()
+    bench.tick()
+    assert not model.is_active
+    model.duration = 3.0
+    bench.tick(model)
+    bench.tick(model)
+    assert model.told == [0.0, INFINITE]
+
+
+def test_many_idle_queues_are_asked_in_slices(bench: Bench) -> None:
+    idle = [bench.model(1000) for _ in range(450)]
+    bench.tick(*idle)
+    bench.tick()
+    assert bench.account.idle_bytes == 450_000
+    for model in idle:
+        model.obeys = True
+        model.told.clear()
+    active = bench.model(450_000, 50.0, 1000.0)
+    most = 0
+    asked = 0
+    for _ in range(40):
+        bench.turns()
+        told = sum(len(model.told) for model in idle)
+        most = max(most, told - asked)
+        asked = told
+    assert most == ASK_SLICE
+    # All of them, since the other half is being worked with.
+    assert asked == 450
+    assert bench.account.ram_bytes == 450_000
+    assert bench.account.idle_bytes == 0
+    assert active.told == []
+
+
+def test_crumbs_are_left_alone_while_somebody_has_more(bench: Bench) -> None:
+    crumbs = [bench.model(10) for _ in range(10_000)]
+    large = bench.model(100_000)
+    bench.tick()
+    bench.tick()
+    for model in crumbs:
+        model.told.clear()
+    active = bench.model(400_000, 50.0, 1000.0)
+    bench.turns()
+    assert large.told[-1] == 0.0
+    assert sum(len(model.told) for model in crumbs) == 0
+    # They hold 100 000 of 600 000, the one that works is cut down to what remains of 450 000.
+    assert active.told[-1] == pytest.approx(min(51 / 0.6, 2 * 50.0 * 350_000 / 400_000))
+
+
+def test_the_disk_alarm_stops_paging_at_once_and_its_end_starts_it(bench: Bench) -> None:
+    model = bench.model(600_000, 50.0, 1000.0)
+    giving = bench.model(100_000)
+    bench.tick()
+    bench.turns(12)
+    assert model.told[-1] < INFINITE
+    assert giving.told[-1] == 0.0
+    bench.monitor.set_disk_low(True, bench.now_ms)
+    assert model.told[-1] == giving.told[-1] == INFINITE
+    count = len(model.told)
+    model.update(900_000)
+    for _ in range(4):
+        bench.tick(model, giving)
+        bench.turns(20)
+    # Only the replies to its reports, which do not limit it.
+    assert set(model.told[count:]) == {INFINITE}
+    bench.monitor.set_disk_low(False, bench.now_ms)
+    bench.turns(12)
+    assert model.told[-1] == pytest.approx(2 * 50.0 * 350_000 / 900_000)
+
+
+def test_memory_that_messages_do_not_hold_does_not_make_them_page_for_ever(bench: Bench) -> None:
+    model = bench.model(100_000, 50.0, 1000.0)
+    bench.resident(0.95)
+    for _ in range(4):
+        bench.tick(model)
+        bench.turns(20)
+    assert set(model.told) == {INFINITE}
+    assert bench.monitor.used_bytes() == 200_000
+    # Messages that hold half of the threshold must not grow beyond it while the rest is in use.
+    assert bench.account.page_above == 250_000
+    bench.resident(0.2)
+    assert bench.account.page_above == 400_000
+
+
+def test_the_account_is_the_sum(bench: Bench) -> None:
+    models = [bench.model(100) for _ in range(3)]
+    models[0].update(40)
+    bench.tick(models[1])
+    bench.tick(models[1])
+    models[2].update(7)
+    assert bench.account.ram_bytes == 147
+    assert bench.account.idle_bytes == 40
+    assert list(bench.account.idle) == [models[0]]
+    for model in models:
+        bench.account.end(model)
+    assert (bench.account.ram_bytes, bench.account.idle_bytes) == (0, 0)
+    assert (bench.account.active, bench.account.idle) == ([], {})
+
+
+class Flooded(Model):
+    """A queue that is published to; rates and durations as in reference 3.10."""
+
+    def __init__(self, account: MemoryAccount) -> None:
+        super().__init__(account)
+        self.obeys = True
+        self.message_bytes = 100
+        self.arrived = 0
+        self.sampled_ms = 0
+        self.ram_before = 0
+
+    def publish(self, count: int) -> None:
+        self.arrived += count
+        self.update(min(int(self.ram_bytes) + count * 100, self.target * 100))
+
+    def sample_rates(self, now_ms: int) -> None:
+        if self.sampled_ms == 0:
+            self.sampled_ms = now_ms - 5000
+        elapsed_s = (now_ms - self.sampled_ms) / 1000
+        weight = 2 ** (-elapsed_s / 5)
+        if elapsed_s > 0:
+            self.rates = self.arrived / elapsed_s * (1 - weight) + self.rates * weight
+        self.arrived = 0
+        self.sampled_ms = now_ms
+
+    def duration_s(self) -> float:
+        messages = int(self.ram_bytes) // 100
+        total = messages + self.ram_before
+        self.ram_before = messages
+        return INFINITE if self.rates < 0.01 else total / (4 * self.rates)
+
+
+def test_a_flood_stays_at_the_threshold(bench: Bench) -> None:
+    queue = Flooded(bench.account)
+    highest = 0
+    for _ in range(3000):
+        bench.now_ms += 10
+        # 10 MB a second against a threshold of 0.5 MB.
+        queue.publish(1000)
+        highest = max(highest, bench.account.ram_bytes)
+        bench.monitor.tick(bench.now_ms)
+        bench.monitor.end_turn(bench.now_ms)
+    # Beyond it is what comes until the next reaction.
+    assert highest < 500_000 + 11 * 100_000
+    # And when it is over, memory may be used again.
+    queue.update(0)
+    for _ in range(10):
+        bench.tick(queue)
+    assert queue.told[-1] == INFINITE

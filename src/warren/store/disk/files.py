@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from warren.store.file_system import FileSystem
+from warren.store.file_system import FileHandle, FileSystem
 from warren.store.record import (
     FILE_HEADER_BYTES,
     FILE_MAGIC,
@@ -87,11 +87,7 @@ def put_whole(files: FileSystem, path: str, data: bytes) -> None:
 
 def write_new(files: FileSystem, path: str, parts: list[bytes]) -> str:
     """Write and sync `parts` to a file beside `path`; returns its path. Nothing is left of it when that fails."""
-    new_path = path + ".new"
-    with contextlib.suppress(FileNotFoundError):
-        # From a life before a crash.
-        files.unlink(new_path)
-    handle = files.create(new_path)
+    new_path, handle = begin_new(files, path)
     try:
         try:
             handle.write(0, parts)
@@ -102,6 +98,17 @@ def write_new(files: FileSystem, path: str, parts: list[bytes]) -> str:
         remove_if_there(files, new_path)
         raise
     return new_path
+
+
+def begin_new(files: FileSystem, path: str) -> tuple[str, FileHandle]:
+    """Make an empty file beside `path`, for what is to take its place; its path and a handle."""
+    new_path = path + ".new"
+    try:
+        return new_path, files.create(new_path)
+    except FileExistsError:
+        # From a life before a crash.
+        files.unlink(new_path)
+        return new_path, files.create(new_path)
 
 
 def remove_if_there(files: FileSystem, path: str) -> None:

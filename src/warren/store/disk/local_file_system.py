@@ -8,6 +8,7 @@ open when it failed, and to no others.
 import ctypes
 import errno
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Final
@@ -17,7 +18,18 @@ _IOV_MAX: Final = 1024
 _FILE_MODE: Final = 0o640
 _DIRECTORY_MODE: Final = 0o750
 
-_syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+
+def syncfs_tells_errors(release: str) -> bool:
+    """Does syncfs(2) report a failed write-back with the Linux kernel `release`? Before 5.8 it did not."""
+    match = re.match(r"(\d+)\.(\d+)", release)
+    return match is not None and (int(match.group(1)), int(match.group(2))) >= (5, 8)
+
+
+_syncfs = (
+    getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if syncfs_tells_errors(os.uname().release)
+    else None
+)
 
 
 class LocalFileHandle:

@@ -1,0 +1,112 @@
+"""Files that are appended to, kept open as long as they are in use: the segments of busy queues."""
+
+import contextlib
+import errno
+from collections import OrderedDict
+from typing import Final
+
+from warren.store.file_system import FileHandle, FileSystem
+
+# Files open at the same time.
+OPEN_MAX: Final = 64
+
+
+class _OpenFile:
+    __slots__ = ("end", "handle", "is_dirty")
+
+    def __init__(self, handle: FileHandle, end: int) -> None:
+        self.handle = handle
+        # Size in bytes.
+        self.end = end
+        self.is_dirty = False
+
+
+class AppendFiles:
+    """The open files, the one used last at the end."""
+
+    def __init__(self, files: FileSystem) -> None:
+        self._files = files
+        self._open: OrderedDict[str, _OpenFile] = OrderedDict()
+        # Was a file closed that had not been synced? A write-back of it that fails is then told to `sync_all` only.
+        self.has_closed_dirty = False
+
+    def append(self, path: str, offset: int, parts: list[bytes], is_new: bool) -> None:
+        """Write `parts` at `offset`, where the file is cut off before; `is_new`: it may have to be made."""
+        file = self._open.get(path)
+        if file is None or file.end != offset:
+            self.close(path)
+            file = _OpenFile(self._reopen(path, offset, is_new), offset)
+            self._open[path] = file
+            self._close_oldest()
+        file.is_dirty = True
+        try:
+            file.handle.write(offset, parts)
+        except OSError:
+            # How much of it was written is unknown: the next append looks.
+            self._give_up(path)
+            raise
+        file.end = offset + sum(map(len, parts))
+        self._open.move_to_end(path)
+
+    def handle_to_sync(self, path: str) -> tuple[FileHandle, bool]:
+        """A handle of the file, and whether the caller must close it. FileNotFoundError when the file is gone."""
+        file = self._open.get(path)
+        if file is not None:
+            return file.handle, False
+        return self._files.open(path), True
+
+    def on_synced(self, path: str) -> None:
+        """All of the file is synced."""
+        file = self._open.get(path)
+        if file is not None:
+            file.is_dirty = False
+
+    def on_all_synced(self) -> None:
+        """All of every file is synced."""
+        self.has_closed_dirty = False
+        for file in self._open.values():
+            file.is_dirty = False
+
+    def close(self, path: str) -> None:
+        """The file, or its name, is about to change or go."""
+        file = self._open.pop(path, None)
+        if file is not None:
+            with contextlib.suppress(OSError):
+                file.handle.close()
+
+    def close_all(self) -> None:
+        """Nobody appends any more."""
+        for path in list(self._open):
+            self._give_up(path)
+
+    def _give_up(self, path: str) -> None:
+        self.has_closed_dirty = self.has_closed_dirty or self._open[path].is_dirty
+        self.close(path)
+
+    def _close_oldest(self) -> None:
+        if len(self._open) > OPEN_MAX:
+            self._give_up(next(iter(self._open)))
+
+    def _reopen(self, path: str, offset: int, is_new: bool) -> FileHandle:
+        handle = self._create(path) if is_new else self._files.open(path)
+        try:
+            size = self._files.size(path)
+            if size < offset:
+                raise OSError(errno.EIO, f"{size} bytes are left of {offset}", path)
+            if size > offset:
+                handle.truncate(offset)
+        except OSError:
+            with contextlib.suppress(OSError):
+                handle.close()
+            raise
+        return handle
+
+    def _create(self, path: str) -> FileHandle:
+        try:
+            return self._files.create(path)
+        except FileExistsError:
+            # Begun before a failure or a crash.
+            return self._files.open(path)
+        except FileNotFoundError:
+            self._files.make_directories(path.rpartition("/")[0])
+            return self._files.create(path)

@@ -1,0 +1,314 @@
+"""Runs the jobs of `store/jobs.py` on a file system, one at a time per lane, on whichever thread calls.
+
+What a power failure or a failed call may leave is the old state or the new one, whole: everything that replaces
+something is written beside it, synced, and put in its place by a rename. Only then is anything deleted.
+
+A sync that fails has lost what it was about, and the next one would not say so (W27). So a path whose sync failed fails
+every checkpoint that names it, until the engine has had it rewritten from what can still be read of it. A directory sync
+that fails after a rename is made up for before the next checkpoint, which is the first that relies on it.
+"""
+
+import contextlib
+import errno
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from warren.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
+from warren.store.content_scan import Source, compact_contents, find_contents
+from warren.store.disk.append_files import AppendFiles
+from warren.store.disk.files import begin_new, keep_damage, remove_if_there, write_new
+from warren.store.disk.space_reserve import SpaceReserve
+from warren.store.file_system import FileSystem
+from warren.store.index_records import live_ranges
+from warren.store.jobs import (
+    AppendFile,
+    CompactContents,
+    FindContents,
+    KeepDamage,
+    ReadRanges,
+    RewriteSegment,
+    StoreJob,
+    WriteCheckpoint,
+)
+from warren.store.record import FILE_HEADER_BYTES, body_is_valid, crc_seed, record_length
+
+logger = logging.getLogger("warren.disk")
+
+# Above this many files one call syncs the whole file system.
+SYNC_EACH_MAX: Final = 64
+# Compaction writes no faster, so that the disk has time for others (W24); it rests after each of these pieces.
+COMPACT_BYTES_PER_S: Final = 67108864
+_COMPACT_PIECE_BYTES: Final = 1048576
+# A range that gives one of these is lost; any other error may be over at the next try.
+_UNREADABLE: Final = (errno.ENOENT, errno.EIO, errno.EUCLEAN, errno.EBADMSG, errno.ENODATA)
+
+
+class JobRunner:
+    """Runs the jobs of one vhost, whose directory `files` is.
+
+    `pause(seconds)` makes a compaction take its time; it may raise to end it.
+    """
+
+    def __init__(
+        self,
+        files: FileSystem,
+        store_id: bytes,
+        pause: Callable[[float], None] | None = None,
+        reserve: SpaceReserve | None = None,
+    ) -> None:
+        self._files = files
+        self._store_id = store_id
+        self._pause = pause
+        self._reserve = reserve
+        self._appends = AppendFiles(files)
+        # Paths whose sync failed, directories whose sync failed after a rename.
+        self._doubtful: set[str] = set()
+        self._unsynced_directories: set[str] = set()
+
+    def run(self, job: StoreJob) -> None:
+        """Do the job; `job.error` says why not."""
+        job.error = None
+        try:
+            self._run(job)
+        except Exception as error:  # Whatever it was, the engine decides what a failed job means.
+            job.error = error
+            if self._reserve is not None:
+                self._reserve.on_error(error)
+
+    def close(self) -> None:
+        """Close the files that are kept open."""
+        self._appends.close_all()
+
+    def _run(self, job: StoreJob) -> None:
+        if isinstance(job, AppendFile):
+            self._appends.append(job.path, job.offset, job.parts, job.is_new)
+        elif isinstance(job, ReadRanges):
+            self._read_ranges(job)
+        elif isinstance(job, WriteCheckpoint):
+            self._write_checkpoint(job)
+        elif isinstance(job, RewriteSegment):
+            self._rewrite_segment(job)
+        elif isinstance(job, FindContents):
+            read, size, seed = self._source(job.path)
+            job.found = find_contents(read, size, seed, job.wanted)
+        elif isinstance(job, CompactContents):
+            self._compact_contents(job)
+        elif isinstance(job, KeepDamage):
+            keep_damage(self._files, job.name, job.data)
+        else:
+            raise TypeError(f"no such job: {job!r}")
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def _read_ranges(self, job: ReadRanges) -> None:
+        results: list[bytes | None] = []
+        for path, offset, size in job.ranges:
+            try:
+                results.append(self._files.read(path, offset, size))
+            except OSError as error:
+                if error.errno not in _UNREADABLE:
+                    raise
+                logger.error("%s cannot be read: %s", path, error)
+                results.append(None)
+        job.results = results
+
+    def _source(self, path: str) -> Source:
+        return (
+            partial(self._files.read, path),
+            self._files.size(path),
+            crc_seed(self._store_id, _file_number(path)),
+        )
+
+    # -- checkpoints -----------------------------------------------------------------------------------------------
+
+    def _write_checkpoint(self, job: WriteCheckpoint) -> None:
+        job.undeleted = []
+        job.unsynced = []
+        self._sync_files(job)
+        for directory in sorted(self._unsynced_directories.union(map(_directory_of, job.new_paths))):
+            with contextlib.suppress(FileNotFoundError):
+                self._files.sync_directory(directory)
+        self._unsynced_directories.clear()
+        self._put_checkpoint(job.content)
+        self._delete(job)
+
+    def _sync_files(self, job: WriteCheckpoint) -> None:
+        paths = list(dict.fromkeys(job.sync_paths))
+        job.unsynced = [path for path in paths if path in self._doubtful]
+        if job.unsynced:
+            raise OSError(errno.EIO, "a sync failed before", job.unsynced[0])
+        if len(paths) > SYNC_EACH_MAX or self._appends.has_closed_dirty:
+            if self._sync_all(job, paths):
+                return
+        failure: OSError | None = None
+        for path in paths:
+            try:
+                handle, is_mine = self._appends.handle_to_sync(path)
+            except FileNotFoundError:
+                continue
+            try:
+                handle.sync()
+                self._appends.on_synced(path)
+            except OSError as error:
+                job.unsynced.append(path)
+                failure = error
+            finally:
+                if is_mine:
+                    with contextlib.suppress(OSError):
+                        handle.close()
+        if failure is not None:
+            self._doubtful.update(job.unsynced)
+            raise failure
+        self._appends.has_closed_dirty = False
+
+    def _sync_all(self, job: WriteCheckpoint, paths: list[str]) -> bool:
+        try:
+            is_done = self._files.sync_all()
+        except OSError:
+            job.unsynced = paths
+            self._doubtful.update(paths)
+            raise
+        if is_done:
+            self._appends.on_all_synced()
+        return is_done
+
+    def _put_checkpoint(self, content: bytes) -> None:
+        files = self._files
+        new_path = write_new(files, CHECKPOINT_NAME, [content])
+        try:
+            if files.exists(CHECKPOINT_NAME):
+                # From here to the next rename the old one is to be found under its second name only.
+                files.rename(CHECKPOINT_NAME, PREVIOUS_NAME)
+            files.rename(new_path, CHECKPOINT_NAME)
+        except OSError:
+            remove_if_there(files, new_path)
+            raise
+        files.sync_directory("")
+
+    def _delete(self, job: WriteCheckpoint) -> None:
+        deleted: dict[str, list[str]] = {}
+        for path in job.delete_paths:
+            self._appends.close(path)
+            self._doubtful.discard(path)
+            try:
+                self._files.unlink(path)
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                logger.warning("%s cannot be deleted, it is tried again later: %s", path, error)
+                job.undeleted.append(path)
+                continue
+            deleted.setdefault(_directory_of(path), []).append(path)
+        for directory, paths in deleted.items():
+            try:
+                self._files.sync_directory(directory)
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                logger.warning("deletions in %s are not durable: %s", directory or "/", error)
+                job.undeleted.extend(paths)
+                continue
+            self._remove_if_empty(directory)
+
+    def _remove_if_empty(self, directory: str) -> None:
+        # The directory of a queue goes with its last segment; it comes back with the next one.
+        if _directory_of(directory).rpartition("/")[2] == "queues":
+            with contextlib.suppress(OSError):
+                if not self._files.list_names(directory):
+                    self._files.remove_tree(directory)
+
+    # -- copies ----------------------------------------------------------------------------------------------------
+
+    def _rewrite_segment(self, job: RewriteSegment) -> None:
+        files = self._files
+        path = job.path
+        data = files.read(path, 0, job.size)
+        if len(data) < job.size:
+            raise OSError(errno.EIO, f"{len(data)} bytes are left of {job.size}", path)
+        seed = crc_seed(self._store_id, _file_number(path))
+        if path in self._doubtful and not _is_whole(data, seed):
+            raise OSError(errno.EIO, "what could not be synced cannot be read any more", path)
+        parts = [data[offset : offset + length] for offset, length in live_ranges(data, seed, job.settled)]
+        new_path = write_new(files, path, parts)
+        self._appends.close(path)
+        directory = _directory_of(path)
+        try:
+            files.rename(new_path, path)
+        except OSError:
+            if files.exists(new_path):
+                remove_if_there(files, new_path)
+                raise
+            # It was done, whatever was wrong: who takes the old one to be there would look in the wrong places.
+        job.new_size = sum(map(len, parts))
+        self._doubtful.discard(path)
+        try:
+            files.sync_directory(directory)
+        except OSError as error:
+            # The new file is in its place and is read from there; which of them a power failure leaves does not matter
+            # before a checkpoint speaks of the new one.
+            logger.warning("a rename in %s is not durable yet: %s", directory, error)
+            self._unsynced_directories.add(directory)
+
+    def _compact_contents(self, job: CompactContents) -> None:
+        files = self._files
+        if files.exists(job.target_path):
+            raise FileExistsError(errno.EEXIST, "the target of a compaction is in the way", job.target_path)
+        sources = [self._source(path) for path in job.source_paths]
+        new_path, handle = begin_new(files, job.target_path)
+        end = 0
+        owed = 0
+
+        def write(parts: list[bytes]) -> None:
+            nonlocal end, owed
+            size = sum(map(len, parts))
+            handle.write(end, parts)
+            end += size
+            owed += size
+            if owed >= _COMPACT_PIECE_BYTES and self._pause is not None:
+                self._pause(owed / COMPACT_BYTES_PER_S)
+                owed = 0
+
+        try:
+            try:
+                copied, damaged = compact_contents(
+                    sources, job.live_ids, self._store_id, job.target_number, write
+                )
+                handle.sync()
+            finally:
+                with contextlib.suppress(OSError):
+                    handle.close()
+            files.rename(new_path, job.target_path)
+            files.sync_directory(_directory_of(job.target_path))
+        except Exception:  # Whatever it was, half a copy is of no use to anybody.
+            remove_if_there(files, new_path)
+            remove_if_there(files, job.target_path)
+            raise
+        job.copied = copied
+        job.damaged = damaged
+
+
+def _directory_of(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _file_number(path: str) -> int:
+    """What the header of the content file or segment `path` says, which may be damaged; the name is not."""
+    directory, _, name = path.rpartition("/")
+    stem, _, kind = name.partition(".")
+    number = int(stem)
+    if kind == "idx":
+        number |= int(directory.rpartition("/")[2]) << 32
+    return number
+
+
+def _is_whole(data: bytes, seed: int) -> bool:
+    """Is every record of a file as it was written?"""
+    at = FILE_HEADER_BYTES
+    while at < len(data):
+        length = record_length(data, at, seed)
+        if length < 0 or not body_is_valid(data, at, length):
+            return False
+        at += length
+    return True

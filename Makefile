@@ -12,7 +12,7 @@ PYTEST ?= $(BIN)/python -m pytest
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-pure test-compiled serve bench lint format lock build clean
+.PHONY: help setup demo test test-pure test-compiled simulate serve bench lint format lock build clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(MAKEFILE_LIST) | awk -F': ' '{printf "make %-14s %s\n", $$1, $$2}'
@@ -60,6 +60,10 @@ test-compiled: setup ## the tests against the compiled build in .venv
 # Nothing of what a JVM looks at is compiled, so it looks once.
 test-pure: setup ## the same tests against the sources, interpreted; those that start a JVM run compiled only
 	@PYTHONPATH=src $(PYTEST) --build=interpreted -m "not spark" $(PYTEST_ARGS)
+
+SEEDS ?= 10000
+simulate: setup ## SEEDS=n crash histories of a simulated node and disk, on all cores
+	@$(BIN)/python -m warren.testing.simulate --seeds $(SEEDS) $(SIMULATE_ARGS)
 
 lint: setup ## ruff, mypy --strict, import-linter
 	@$(BIN)/ruff check .

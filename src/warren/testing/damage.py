@@ -1,0 +1,96 @@
+"""What a flipped bit may cost: which messages the record that it hit speaks of, read from the bytes before the flip.
+
+The formats are read by hand here, from their description and not with the store's own decoders, so that the two check
+each other. A flip in a file's header costs all of the file; one in a checkpoint costs nothing, since there is the one before.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import Final
+
+from crc32c import crc32c
+
+from warren.testing.oracle import number_of
+
+_FILE_HEADER_BYTES: Final = 40
+_RECORD_HEADER_BYTES: Final = 16
+_POSITION: Final = struct.Struct(">IQQB")
+
+_PUBLISH: Final = 1
+_ACK: Final = 2
+_PUBLISH_REF: Final = 5
+_CONTENT: Final = 6
+
+
+@dataclass
+class Damage:
+    """What may be missing, or may come back, after a flip: messages by number, positions by (queue id, seq)."""
+
+    numbers: set[int] = field(default_factory=set)
+    positions: set[tuple[int, int]] = field(default_factory=set)
+    # (queue id, first seq, last seq) of acks that may be forgotten.
+    acks: list[tuple[int, int, int]] = field(default_factory=list)
+
+
+def damage_of(path: str, data: bytes, offset: int) -> Damage:
+    """What a flip at `offset` of the file may cost."""
+    damage = Damage()
+    if path.rpartition("/")[2].startswith("checkpoint"):
+        return damage
+    seed = crc32c(data[28:36], crc32c(data[12:28]))
+    at = data.find(b"WR", _FILE_HEADER_BYTES)
+    while at >= 0:
+        end = _end_of_record(data, at, seed)
+        if end < 0:
+            # Torn, or hit before.
+            at = data.find(b"WR", at + 1)
+            continue
+        if offset < _FILE_HEADER_BYTES or at <= offset < end:
+            _add_record(damage, data[at + 2], data[at + _RECORD_HEADER_BYTES : end])
+        at = data.find(b"WR", end)
+    return damage
+
+
+def _end_of_record(data: bytes, at: int, seed: int) -> int:
+    """Where the record at `at` ends, if it is one; else -1."""
+    if at + _RECORD_HEADER_BYTES > len(data):
+        return -1
+    length, header_crc, crc = struct.unpack_from(">III", data, at + 4)
+    end = at + _RECORD_HEADER_BYTES + length
+    if crc32c(data[at : at + 8], seed) != header_crc or end > len(data):
+        return -1
+    return end if crc32c(data[at + _RECORD_HEADER_BYTES : end], header_crc) == crc else -1
+
+
+def _add_record(damage: Damage, kind: int, body: bytes) -> None:
+    if kind == _PUBLISH:
+        _add_publish(damage, body)
+    elif kind == _CONTENT:
+        _add_publish(damage, body[10:])
+    elif kind == _PUBLISH_REF:
+        # Before the positions: id, file, offset, record bytes, body bytes, references, flags, timestamp.
+        _add_positions(damage, body, 8 + 4 + 4 + 4 + 4 + 2 + 1 + 8)
+    elif kind == _ACK:
+        queue_id, count = struct.unpack_from(">II", body)
+        for first, last in struct.iter_unpack(">QQ", body[8 : 8 + 16 * count]):
+            damage.acks.append((queue_id, first, last))
+
+
+def _add_positions(damage: Damage, body: bytes, at: int) -> int:
+    (count,) = struct.unpack_from(">I", body, at)
+    at += 4
+    for _ in range(count):
+        queue_id, seq, _, _ = _POSITION.unpack_from(body, at)
+        damage.positions.add((queue_id, seq))
+        at += _POSITION.size
+    return at
+
+
+def _add_publish(damage: Damage, body: bytes) -> None:
+    at = _add_positions(damage, body, 0) + 9
+    at += 1 + body[at]
+    at += 1 + body[at]
+    at += 4 + int.from_bytes(body[at : at + 4], "big")
+    damage.numbers.add(number_of(body[at + 4 :]))

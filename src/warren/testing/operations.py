@@ -1,0 +1,233 @@
+"""What happens in a history: a list of operations, plain values that a seed makes and that can be left out one by one.
+
+An operation names what it is about by number (the second channel, the oldest unacked delivery but two); a number that
+means nothing when its turn comes makes the operation do nothing. So a history stays one when parts of it are dropped, which is
+what shrinking does. Each operation has a seed of its own for what is decided while it runs.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from warren.testing.simulated_file_system import KILL, ORDERED, POWER
+from warren.testing.simulated_node import LANES, Limits
+
+Value = int | str
+
+# Names of the values of each kind, in order; what is shown of a history.
+FIELDS: Final[dict[str, tuple[str, ...]]] = {
+    "declare": ("queue", "durable", "ttl_ms"),
+    "delete": ("queue",),
+    "purge": ("queue",),
+    "publish": ("channel", "target", "count", "size", "persistent", "expiration_ms"),
+    "consume": ("channel", "queue", "prefetch", "no_ack"),
+    "cancel": ("channel",),
+    "get": ("channel", "queue", "no_ack"),
+    "ack": ("channel", "delivery", "multiple"),
+    "nack": ("channel", "delivery", "multiple", "requeue"),
+    "recover": ("channel",),
+    "tx_commit": ("channel",),
+    "tx_rollback": ("channel",),
+    "close_channel": ("channel",),
+    "drop_connection": ("connection",),
+    "run": ("lane", "count"),
+    "finish": ("lane", "count"),
+    "idle": (),
+    "tick": ("ms",),
+    "crash": ("rule", "recovery_crashes", "clock_jump_ms"),
+    "crash_within": ("calls", "rule"),
+    "stop": ("clock_jump_ms",),
+    "fault": ("calls", "after", "error", "times"),
+    "disk_full": ("spare_bytes",),
+    "disk_free": (),
+    "flip": ("count",),
+}
+
+# Calls that a fault picks from; empty: all.
+FAULTY_CALLS: Final = (
+    "",
+    "sync",
+    "write",
+    "create",
+    "metadata",
+    "rename",
+    "unlink",
+    "sync_directory",
+    "read",
+    "open",
+)
+ERRORS: Final = (errno.EIO, errno.ENOSPC, errno.EMFILE)
+RULES: Final = (KILL, POWER, POWER, ORDERED)
+
+CHANNELS: Final = 5
+CONNECTIONS: Final = 3
+FANOUT: Final = -1
+HOUR_MS: Final = 3_600_000
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One step of a history."""
+
+    kind: str
+    values: tuple[Value, ...]
+    seed: int
+
+    def number(self, index: int) -> int:
+        """The value at `index`, which is a number."""
+        value = self.values[index]
+        assert isinstance(value, int)
+        return value
+
+    def text(self, index: int) -> str:
+        """The value at `index`, which is a text."""
+        value = self.values[index]
+        assert isinstance(value, str)
+        return value
+
+    def __str__(self) -> str:
+        shown = [f"{name}={value}" for name, value in zip(FIELDS[self.kind], self.values, strict=True)]
+        return " ".join([self.kind, *shown])
+
+
+@dataclass(frozen=True)
+class History:
+    """Everything that a simulation does; the same history always does the same."""
+
+    seed: int
+    limits: Limits
+    operations: tuple[Operation, ...]
+
+
+def make_history(seed: int) -> History:
+    """The history of a seed."""
+    rng = Random(seed)
+    maker = _Maker(rng)
+    operations = maker.beginning()
+    for _ in range(rng.choice((40, 100, 150, 220))):
+        operations.append(maker.operation())
+    return History(seed, _limits(rng), tuple(operations))
+
+
+def _limits(rng: Random) -> Limits:
+    return Limits(journal_file_bytes=rng.choice((600, 1500, 4096)))
+
+
+class _Maker:
+    """Draws operations. Each history has its own mixture: what never meets in one meets in another."""
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        self.queues = rng.choice((1, 2, 2, 3, 4))
+        self.body_sizes = rng.choice(((4, 40), (4, 300), (200, 300), (4, 1500), (240, 272)))
+        self.batch = rng.choice((2, 4, 10))
+        self.transient_share = rng.choice((0.0, 0.1, 0.5))
+        self.expiring_share = rng.choice((0.0, 0.0, 0.2))
+        self.channels = rng.sample(range(CHANNELS), rng.choice((2, 3, CHANNELS)))
+        self.rules = rng.choice((RULES, (KILL,), (POWER,)))
+        weights = {
+            "declare": 1.0, "delete": 0.3, "purge": 0.4, "publish": 10, "consume": 2, "cancel": 0.7, "get": 2, "ack": 8,
+            "nack": 2, "recover": 0.3, "tx_commit": 1.5, "tx_rollback": 0.5, "close_channel": 0.5, "drop_connection": 0.3,
+            "run": 8, "finish": 6, "idle": 2, "tick": 4,
+            "crash": 0.8, "crash_within": 0.8, "stop": 0.3,
+            "fault": 0.7, "disk_full": 0.2, "disk_free": 0.3, "flip": 0.0,
+        }  # fmt: skip
+        if rng.random() < 0.4:
+            weights["fault"] = weights["disk_full"] = 0.0
+        elif rng.random() < 0.15:
+            weights["flip"] = 1.0
+        for kind in weights:
+            # A kind that is left out, or drowns the others, finds what an even mixture never reaches.
+            weights[kind] *= rng.choice((0.3, 1.0, 1.0, 1.0, 3.0)) if rng.random() < 0.5 else 1.0
+        self.kinds = list(weights)
+        self.weights = list(weights.values())
+
+    def beginning(self) -> list[Operation]:
+        """Queues to work with."""
+        found = [
+            self._made("declare", queue, int(self.rng.random() < 0.9), self._ttl_ms())
+            for queue in range(self.queues)
+        ]
+        found.append(self._made("idle"))
+        return found
+
+    def operation(self) -> Operation:
+        """Any operation."""
+        kind = self.rng.choices(self.kinds, self.weights)[0]
+        return self._made(kind, *self._values(kind))
+
+    def _made(self, kind: str, *values: Value) -> Operation:
+        return Operation(kind, values, self.rng.getrandbits(30))
+
+    def _values(self, kind: str) -> tuple[Value, ...]:
+        rng = self.rng
+        channel = rng.choice(self.channels)
+        queue = rng.randrange(self.queues)
+        match kind:
+            case "declare":
+                return queue, int(rng.random() < 0.85), self._ttl_ms()
+            case "delete" | "purge":
+                return (queue,)
+            case "publish":
+                target = FANOUT if rng.random() < 0.3 else queue
+                return (
+                    channel,
+                    target,
+                    rng.randint(1, self.batch),
+                    self._size(),
+                    self._persistent(),
+                    self._expiry_ms(),
+                )
+            case "consume":
+                return channel, queue, rng.choice((0, 1, 3, 10)), int(rng.random() < 0.15)
+            case "get":
+                return channel, queue, int(rng.random() < 0.3)
+            case "ack":
+                return channel, rng.choice((0, 0, 0, 1, 5)), int(rng.random() < 0.3)
+            case "nack":
+                return channel, rng.choice((0, 0, 1, 5)), int(rng.random() < 0.3), int(rng.random() < 0.8)
+            case "cancel" | "recover" | "tx_commit" | "tx_rollback" | "close_channel":
+                return (channel,)
+            case "drop_connection":
+                return (rng.randrange(CONNECTIONS),)
+        return self._disk_values(kind)
+
+    def _disk_values(self, kind: str) -> tuple[Value, ...]:
+        rng = self.rng
+        match kind:
+            case "run" | "finish":
+                return rng.choice(LANES), rng.choice((1, 1, 2, 5))
+            case "tick":
+                return (rng.choice((1, 30, 60, 300, 3000)),)
+            case "crash":
+                return rng.choice(self.rules), rng.choice((0, 0, 0, 1, 2)), self._jump_ms()
+            case "crash_within":
+                return rng.choice((0, 1, 2, 4, 8, 16, 40)), rng.choice(self.rules)
+            case "stop":
+                return (self._jump_ms(),)
+            case "fault":
+                times = rng.choice((1, 1, 2, 6))
+                return rng.choice(FAULTY_CALLS), rng.choice((0, 1, 3)), rng.choice(ERRORS), times
+            case "disk_full":
+                return (rng.choice((0, 100, 1000)),)
+            case "flip":
+                return (rng.choice((1, 1, 3)),)
+        return ()
+
+    def _size(self) -> int:
+        return self.rng.randint(*self.body_sizes)
+
+    def _persistent(self) -> int:
+        return int(self.rng.random() >= self.transient_share)
+
+    def _expiry_ms(self) -> int:
+        return self.rng.choice((20, 200, 2000)) if self.rng.random() < self.expiring_share else 0
+
+    def _ttl_ms(self) -> int:
+        return self.rng.choice((200, 2000)) if self.rng.random() < self.expiring_share / 2 else 0
+
+    def _jump_ms(self) -> int:
+        return self.rng.choice((0, 0, 0, 0, HOUR_MS, -HOUR_MS))

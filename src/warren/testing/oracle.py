@@ -1,0 +1,324 @@
+"""The oracle: what a broker may do with the messages it was given, and what it must not.
+
+It counts messages, not seq ids, and knows nothing of files: a message is a number in its body. Of every message in every
+queue (a *copy*) it knows where it is: ready, out with a client, settled, or gone; and of what a crash may do to it:
+
+    must      confirmed, or in a batch that the disk has: there after any crash, byte for byte, in its place
+    settled   acked, dropped or expired; it may come back after a crash until a later batch is on disk, then never
+    otherwise it may be there after a crash or not; what recovery found once stays
+
+What recovery made of a disk is found out by draining a second node that starts from a copy of it (`audit` in
+`simulation.py`), so after every restart the oracle knows exactly what is there, and a difference between the two
+recoveries shows as well. All times in ms.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from warren.testing.damage import Damage
+
+READY: Final = 0
+OUT: Final = 1
+# Settled by a client, an expiry or a purge; `gone` once that is durable.
+SETTLED: Final = 2
+# Nobody can know: its time is over, or it went to a consumer without acknowledgements whose connection was gone.
+UNSURE: Final = 3
+
+
+class Violation(Exception):
+    """The broker has broken a promise. `kind` is one word, equal for failures with one cause."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(f"{kind}: {text}")
+        self.kind = kind
+
+
+class Content:
+    """A published message: what every copy of it must look like."""
+
+    __slots__ = ("body", "number", "persistent", "properties")
+
+    def __init__(self, number: int, properties: bytes, body: bytes, persistent: bool) -> None:
+        self.number = number
+        self.properties = properties
+        self.body = body
+        self.persistent = persistent
+
+
+class Copy:
+    """A message in one queue. `order` is its place in it, `seq` what the broker calls that place."""
+
+    __slots__ = (
+        "content", "expiry_ms", "is_must", "order", "queue", "seq", "state", "was_delivered",
+    )  # fmt: skip
+
+    def __init__(self, content: Content, queue: QueueModel, order: int, seq: int, expiry_ms: int) -> None:
+        self.content = content
+        self.queue = queue
+        self.order = order
+        self.seq = seq
+        self.expiry_ms = expiry_ms
+        self.state = READY
+        self.is_must = False
+        self.was_delivered = False
+
+    def is_expired(self, now_ms: int) -> bool:
+        """May the broker drop it by now?"""
+        return self.expiry_ms != 0 and self.expiry_ms <= now_ms
+
+    def survives(self) -> bool:
+        """Has it a place on disk at all?"""
+        return self.queue.durable and self.content.persistent
+
+
+class QueueModel:
+    """One incarnation of a queue; `id` is the broker's."""
+
+    def __init__(self, queue_id: int, name: str, durable: bool, ttl_ms: int) -> None:
+        self.id = queue_id
+        self.name = name
+        self.durable = durable
+        self.ttl_ms = ttl_ms
+        # Declared and bound, with an answer; deleted without an answer so far, and with one.
+        self.is_declared = False
+        self.is_bound = False
+        self.is_deleting = False
+        self.is_deleted = False
+        # Every copy that is not gone, by number; the numbers of those and the copies that must never be seen again.
+        self.copies: dict[int, Copy] = {}
+        self.gone: dict[int, Copy] = {}
+        # What a flipped bit may have taken away, or brought back.
+        self.may_be_lost: set[int] = set()
+        self.may_return: set[int] = set()
+        self.next_order = 0
+        self._ready: list[tuple[int, int]] = []
+
+    def add(self, copy: Copy) -> None:
+        """A copy is ready."""
+        copy.state = READY
+        self.copies[copy.content.number] = copy
+        heapq.heappush(self._ready, (copy.order, copy.content.number))
+
+    def first_ready(self, now_ms: int) -> Copy | None:
+        """The ready copy that must be next; expired ones step aside."""
+        ready = self._ready
+        while ready:
+            copy = self.copies.get(ready[0][1])
+            if copy is not None and copy.state == READY and copy.order == ready[0][0]:
+                if not copy.is_expired(now_ms):
+                    return copy
+                copy.state = UNSURE
+            heapq.heappop(ready)
+        return None
+
+    def count(self, state: int) -> int:
+        """Copies in that state."""
+        return sum(copy.state == state for copy in self.copies.values())
+
+
+class CommitToken:
+    """What one group commit makes durable."""
+
+    def __init__(self, published: list[Copy], settled: list[Copy]) -> None:
+        self.published = published
+        self.settled = settled
+
+
+class Oracle:
+    """The model of one vhost."""
+
+    def __init__(self) -> None:
+        self.queues: dict[int, QueueModel] = {}
+        self.contents: dict[int, Content] = {}
+        self._published: list[Copy] = []
+        self._settled: list[Copy] = []
+        # Messages that damage has taken: the broker's report must know of some damage then.
+        self.lost_count = 0
+        self.is_damaged = False
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    def enqueue(self, content: Content, queue: QueueModel, seq: int, expiry_ms: int) -> Copy:
+        """A message was put into a queue."""
+        self.contents[content.number] = content
+        copy = Copy(content, queue, queue.next_order, seq, expiry_ms)
+        queue.next_order += 1
+        queue.add(copy)
+        if copy.survives():
+            self._published.append(copy)
+        return copy
+
+    def confirmed(self, copies: list[Copy]) -> None:
+        """The publisher was told that these are safe."""
+        for copy in copies:
+            copy.is_must = copy.survives()
+
+    def deliver(
+        self, queue: QueueModel, body: bytes, properties: bytes, redelivered: bool, now_ms: int
+    ) -> Copy:
+        """A client was given a message of `queue`; which one it is, if it is one that may be given."""
+        content = self.contents.get(number_of(body))
+        if content is None or content.body != body or content.properties != properties:
+            raise Violation(
+                "corrupt", f"queue {queue.name} delivered {body[:16]!r}... which nobody published"
+            )
+        number = content.number
+        copy = queue.copies.get(number)
+        if copy is None or copy.state == SETTLED:
+            raise Violation("ghost", f"queue {queue.name} delivered message {number}, which is settled")
+        if copy.state == OUT:
+            raise Violation("twice", f"queue {queue.name} delivered message {number}, which is out already")
+        if copy.is_expired(now_ms):
+            raise Violation("expired", f"queue {queue.name} delivered message {number} after its time")
+        if copy.was_delivered and not redelivered and not self.is_damaged:
+            raise Violation("redelivered", f"message {number} came again without the redelivered flag")
+        copy.was_delivered = True
+        copy.state = OUT
+        return copy
+
+    def check_order(self, queue: QueueModel, delivered: list[Copy], now_ms: int) -> None:
+        """Of a queue `delivered` were given away in one turn; nothing older may be left."""
+        first = queue.first_ready(now_ms)
+        if first is None or not delivered:
+            return
+        last = max(delivered, key=lambda copy: copy.order)
+        if first.order < last.order:
+            raise Violation(
+                "order",
+                f"queue {queue.name} delivered message {last.content.number} before message {first.content.number}",
+            )
+
+    def settle(self, copy: Copy) -> None:
+        """A client acked or rejected it, or a purge dropped it."""
+        copy.state = SETTLED
+        self._settled.append(copy)
+
+    def requeue(self, copy: Copy) -> None:
+        """It is ready again, in its place."""
+        copy.queue.add(copy)
+
+    def delete(self, queue: QueueModel) -> None:
+        """A client deleted the queue."""
+        queue.is_deleting = True
+        for copy in queue.copies.values():
+            copy.state = SETTLED
+
+    # -- commits ---------------------------------------------------------------------------------------------------
+
+    def seal(self) -> CommitToken:
+        """A group commit was sealed: everything up to now is in it."""
+        token = CommitToken(self._published, self._settled)
+        self._published = []
+        self._settled = []
+        return token
+
+    def committed(self, token: CommitToken) -> None:
+        """It is on disk."""
+        for copy in token.published:
+            copy.is_must = True
+        for copy in token.settled:
+            if copy.state == SETTLED:
+                copy.queue.copies.pop(copy.content.number, None)
+                copy.queue.gone[copy.content.number] = copy
+
+    def commit_failed(self, token: CommitToken) -> None:
+        """It is not; what it settled is tried again."""
+        self._settled = token.settled + self._settled
+
+    def allow(self, damage: Damage) -> None:
+        """A bit was flipped: this may be missing, or may come back."""
+        self.is_damaged = True
+        for queue in self.queues.values():
+            for copies in (queue.copies, queue.gone):
+                for number, copy in copies.items():
+                    if number in damage.numbers or (queue.id, copy.seq) in damage.positions:
+                        queue.may_be_lost.add(number)
+                    for queue_id, first, last in damage.acks:
+                        if queue_id == queue.id and first <= copy.seq <= last:
+                            queue.may_return.add(number)
+
+    # -- restarts --------------------------------------------------------------------------------------------------
+
+    def restart(self, existing: set[int], now_ms: int) -> None:
+        """The node is gone; `existing` are the ids of the queues that the metadata still have.
+
+        `now_ms` is the time before the restart: what was over by then may have been dropped, wherever the clock jumps.
+        """
+        for queue in list(self.queues.values()):
+            if queue.id not in existing:
+                if queue.durable and queue.is_declared and not queue.is_deleting:
+                    raise Violation("queue", f"queue {queue.name} was declared and is not there")
+                del self.queues[queue.id]
+            elif queue.is_deleted:
+                raise Violation("queue", f"queue {queue.name} was deleted and is there")
+            else:
+                queue.is_declared = True
+                queue.is_bound = True
+                for copy in queue.copies.values():
+                    if copy.is_expired(now_ms) and copy.state != SETTLED:
+                        copy.state = UNSURE
+        self._published = []
+        self._settled = []
+
+    def found(self, queue: QueueModel, numbers: list[int], now_ms: int) -> None:
+        """Recovery of `queue` gave the messages `numbers`, in this order."""
+        if len(set(numbers)) < len(numbers):
+            raise Violation("twice", f"queue {queue.name} has messages twice after a restart: {numbers}")
+        copies: list[Copy] = []
+        for number in numbers:
+            copies.append(self._found_copy(queue, number))
+        orders = [copy.order for copy in copies]
+        if orders != sorted(orders):
+            raise Violation("order", f"queue {queue.name} has lost its order in a restart: {numbers}")
+        for number in queue.copies.keys() - set(numbers):
+            copy = queue.copies[number]
+            if copy.is_must and copy.state != SETTLED and copy.state != UNSURE and not queue.is_deleting:
+                if copy.is_expired(now_ms):
+                    continue
+                if number not in queue.may_be_lost:
+                    raise Violation("lost", f"queue {queue.name} has lost message {number} in a restart")
+                self.lost_count += 1
+        old = queue.copies
+        queue.copies = {}
+        for copy in copies:
+            copy.is_must = True
+            queue.add(copy)
+        for number, copy in old.items():
+            if number not in queue.copies:
+                self._forget(queue, copy)
+        queue.is_deleting = False
+
+    def _found_copy(self, queue: QueueModel, number: int) -> Copy:
+        copy = queue.copies.get(number)
+        if copy is None:
+            if number in queue.may_return and number in queue.gone:
+                return queue.gone.pop(number)
+            raise Violation(
+                "ghost", f"queue {queue.name} has message {number}, which was settled, after a restart"
+            )
+        if not copy.survives():
+            raise Violation("ghost", f"queue {queue.name} has the transient message {number} after a restart")
+        return copy
+
+    def _forget(self, queue: QueueModel, copy: Copy) -> None:
+        if copy.expiry_ms != 0 and copy.survives():
+            # Dropped for its age just now, which a clock that goes back may take back.
+            copy.state = UNSURE
+            queue.copies[copy.content.number] = copy
+        else:
+            queue.gone[copy.content.number] = copy
+
+
+def number_of(body: bytes) -> int:
+    """The number of a message; -1 when the body is too short to have one."""
+    return int.from_bytes(body[:4], "big") if len(body) >= 4 else -1
+
+
+def body_of(number: int, size: int) -> bytes:
+    """The body of message `number` with at least four bytes: the number, then bytes that follow from it."""
+    pattern = bytes((number * 7 + place * 13) & 255 for place in range(64))
+    filler = pattern * ((size >> 6) + 1)
+    return number.to_bytes(4, "big") + filler[: max(0, size - 4)]

@@ -1,0 +1,25 @@
+"""Where the simulated node can be made to do wrong: a simulator that finds nothing must be shown to find something.
+
+A history runs with the parts that `Seams` makes, which are the real ones. A test plants a bug by making one of them
+otherwise; `PLANTED` names the five that are kept for it.
+"""
+
+from __future__ import annotations
+
+from warren.store.disk.flusher import BatchFlusher
+from warren.store.file_system import FileSystem
+
+
+class Seams:
+    """The parts of a node that wait for the disk, as they are in a real one."""
+
+    # Does the loop learn of a group commit before it is on disk?
+    confirms_early = False
+
+    def files(self, files: FileSystem) -> FileSystem:
+        """The file system that the node sees."""
+        return files
+
+    def flusher(self, files: FileSystem) -> BatchFlusher:
+        """What makes batches durable."""
+        return BatchFlusher(files)

@@ -1,0 +1,572 @@
+"""What the clients of a history do, and what they see: the channels' side of the simulation.
+
+Each channel number stands for one way of publishing: with confirms, plain or in transactions; all of them consume. A
+channel that waits for an answer does nothing until it comes, so the order in which things happen is the order in which they
+are sent. Everything a client sees goes to the oracle.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from warren.broker.connection import RUNNING
+from warren.testing.operations import FANOUT, Operation
+from warren.testing.oracle import (
+    OUT,
+    READY,
+    SETTLED,
+    UNSURE,
+    Content,
+    Copy,
+    Oracle,
+    QueueModel,
+    Violation,
+    body_of,
+)
+from warren.testing.simulated_client import SimulatedClient, content_frames, method_frame
+from warren.testing.simulated_node import SimulatedNode
+from warren.wire.field_table import encode_table, fields_from_python
+from warren.wire.method import Method
+from warren.wire.methods import (
+    BasicAck,
+    BasicCancel,
+    BasicCancelOk,
+    BasicConsume,
+    BasicConsumeOk,
+    BasicDeliver,
+    BasicGet,
+    BasicGetEmpty,
+    BasicGetOk,
+    BasicNack,
+    BasicPublish,
+    BasicQos,
+    BasicQosOk,
+    BasicRecover,
+    BasicRecoverOk,
+    ChannelClose,
+    ChannelCloseOk,
+    ConfirmSelect,
+    ConfirmSelectOk,
+    ConnectionClose,
+    QueueBind,
+    QueueBindOk,
+    QueueDeclare,
+    QueueDeclareOk,
+    QueueDelete,
+    QueueDeleteOk,
+    QueuePurge,
+    QueuePurgeOk,
+    TxCommit,
+    TxCommitOk,
+    TxRollback,
+    TxRollbackOk,
+    TxSelect,
+    TxSelectOk,
+)
+from warren.wire.properties import Properties
+
+CONFIRM: Final = "confirm"
+TRANSACTION: Final = "tx"
+PLAIN: Final = "plain"
+# (connection, mode) of each channel of a history.
+CHANNELS: Final = ((0, CONFIRM), (0, TRANSACTION), (1, CONFIRM), (1, PLAIN), (2, PLAIN))
+EXCHANGE: Final = b"amq.fanout"
+RESOURCE_ERROR: Final = 506
+
+
+class ConsumerModel:
+    """A consumer as its client knows it."""
+
+    def __init__(self, tag: bytes, queue: QueueModel, prefetch: int, no_ack: bool) -> None:
+        self.tag = tag
+        self.queue = queue
+        self.prefetch = prefetch
+        self.no_ack = no_ack
+        self.unacked = 0
+
+
+class Delivery:
+    """An unacked delivery."""
+
+    def __init__(self, copy: Copy, consumer: ConsumerModel | None) -> None:
+        self.copy = copy
+        self.consumer = consumer
+
+
+class ChannelModel:
+    """A channel as its client knows it."""
+
+    def __init__(self, number: int, mode: str, client: SimulatedClient) -> None:
+        self.number = number
+        self.mode = mode
+        self.client = client
+        self.publish_count = 0
+        self.unconfirmed: dict[int, list[Copy]] = {}
+        self.unacked: dict[int, Delivery] = {}
+        self.consumers: dict[bytes, ConsumerModel] = {}
+        self.consumer_count = 0
+        # Answers that must come, in this order, and what they mean.
+        self.expected: deque[tuple[type[Method], Callable[[Method, bytes, bytes], None]]] = deque()
+        # What an open transaction will do.
+        self.publishes: list[tuple[Content, list[QueueModel], int]] = []
+        self.settles: list[tuple[dict[int, Delivery], bool]] = []
+        self.is_lost = False
+
+
+def _nothing(_method: Method, _properties: bytes, _body: bytes) -> None:
+    """An answer that says no more than ok."""
+
+
+class Sessions:
+    """The clients of one node, until it goes down."""
+
+    def __init__(self, node: SimulatedNode, oracle: Oracle, first_number: int) -> None:
+        self.node = node
+        self.oracle = oracle
+        self.next_number = first_number
+        self.channels: dict[int, ChannelModel] = {}
+        self._clients: dict[int, SimulatedClient] = {}
+        # Channels of connections that the broker has given up, by slot.
+        self._lost: dict[int, ChannelModel] = {}
+        # Deliveries of this turn, by queue id; queues in which the order within the turn says nothing.
+        self._delivered: dict[int, list[Copy]] = {}
+        self._is_mixed = False
+
+    # -- turns -----------------------------------------------------------------------------------------------------
+
+    def end_operation(self) -> None:
+        """Let the node answer, and look at what it delivered."""
+        self.node.turn()
+        delivered = self._delivered
+        if delivered:
+            self._delivered = {}
+            if not self._is_mixed:
+                for queue_id, copies in delivered.items():
+                    self.oracle.check_order(self.oracle.queues[queue_id], copies, self.node.now_ms)
+        self._is_mixed = False
+
+    def run(self, operation: Operation) -> bool:
+        """Do what a client does; False when it means nothing now."""
+        if operation.kind == "drop_connection":
+            return self._drop(operation.number(0))
+        if operation.kind == "declare":
+            return self._declare(operation)
+        if operation.kind in ("delete", "purge"):
+            return self._delete_or_purge(operation)
+        channel = self._channel(operation.number(0))
+        if channel is None or channel.expected:
+            return False
+        match operation.kind:
+            case "publish":
+                return self._publish(channel, operation)
+            case "consume":
+                return self._consume(channel, operation)
+            case "get":
+                return self._get(channel, operation)
+            case "ack":
+                return self._settle(channel, operation.number(1), bool(operation.number(2)), False, True)
+            case "nack":
+                return self._settle(
+                    channel, operation.number(1), bool(operation.number(2)), bool(operation.number(3)), False
+                )
+            case _:
+                return self._change_channel(channel, operation.kind)
+
+    def close_all(self) -> None:
+        """Every client goes; nothing is out any more."""
+        for number in sorted(self._clients):
+            self._drop(number)
+            # What one held may go to the next, which reads it before it goes, too.
+            self.end_operation()
+
+    # -- connections and channels ----------------------------------------------------------------------------------
+
+    def _channel(self, slot: int) -> ChannelModel | None:
+        channel = self.channels.get(slot)
+        if channel is not None:
+            return channel
+        connection, mode = CHANNELS[slot]
+        client = self._clients.get(connection)
+        if client is None:
+            client = SimulatedClient(self.node.broker, self._receiver(connection), self.node.now_ms)
+            self._clients[connection] = client
+        channel = ChannelModel(slot + 1, mode, client)
+        self.channels[slot] = channel
+        client.open_channel(channel.number, self.node.now_ms)
+        if mode == CONFIRM:
+            self._ask(channel, ConfirmSelect(False), ConfirmSelectOk)
+        elif mode == TRANSACTION:
+            self._ask(channel, TxSelect(), TxSelectOk)
+        self.end_operation()
+        return self.channels.get(slot)
+
+    def _receiver(self, connection: int) -> Callable[[int, Method, bytes, bytes], None]:
+        def receive(number: int, method: Method, properties: bytes, body: bytes) -> None:
+            if number == 0:
+                self._on_connection_method(connection, method)
+                return
+            channel = self.channels.get(number - 1)
+            if channel is not None:
+                self._on_method(channel, method, properties, body)
+            elif number - 1 in self._lost and isinstance(method, BasicDeliver):
+                self._on_late_delivery(self._lost[number - 1], method, properties, body)
+
+        return receive
+
+    def _drop(self, connection: int) -> bool:
+        client = self._clients.pop(connection, None)
+        if client is None:
+            return False
+        self._forget_channels(connection)
+        # Its channels give back what they have one after the other: the order says nothing.
+        self._is_mixed = True
+        client.engine.shell = None
+        self.node.broker.disconnect(client.engine, self.node.now_ms)
+        return True
+
+    def _forget_channels(self, connection: int) -> None:
+        for slot in sorted(self.channels):
+            if CHANNELS[slot][0] == connection:
+                self._release(self.channels[slot])
+        for slot in [slot for slot in self.channels if CHANNELS[slot][0] == connection]:
+            del self.channels[slot]
+
+    def _release(self, channel: ChannelModel) -> None:
+        # What it had out is ready again before the broker gives it to somebody else.
+        channel.is_lost = True
+        deliveries = list(channel.unacked.values())
+        for settled, _ in channel.settles:
+            deliveries.extend(settled.values())
+        for delivery in deliveries:
+            self._requeue(delivery.copy)
+            if delivery.copy.state == READY and self._has_careless_consumer(
+                channel.client, delivery.copy.queue
+            ):
+                delivery.copy.state = UNSURE
+
+    def _has_careless_consumer(self, client: SimulatedClient, queue: QueueModel) -> bool:
+        """Has this connection a consumer without acknowledgements, which may be given what another channel had?"""
+        return any(
+            consumer.no_ack and consumer.queue is queue
+            for channel in self.channels.values()
+            if channel.client is client
+            for consumer in channel.consumers.values()
+        )
+
+    def _requeue(self, copy: Copy) -> None:
+        if not copy.queue.is_deleting and copy.state == OUT:
+            self.oracle.requeue(copy)
+
+    def before_output(self) -> None:
+        """Connections that the broker has given up have lost what they held, before others are given it."""
+        for connection in sorted(self._clients):
+            client = self._clients[connection]
+            if client.engine.state > RUNNING and not client.is_lost:
+                client.is_lost = True
+                self._is_mixed = True
+                for slot, channel in self.channels.items():
+                    if CHANNELS[slot][0] == connection:
+                        self._lost[slot] = channel
+                self._forget_channels(connection)
+
+    def _on_connection_method(self, connection: int, method: Method) -> None:
+        if isinstance(method, ConnectionClose):
+            is_disk = method.reply_code == RESOURCE_ERROR and self.node.failed_commits > 0
+            if not is_disk:
+                raise Violation(
+                    "closed", f"connection closed: {method.reply_code} {method.reply_text.decode()}"
+                )
+            client = self._clients.pop(connection, None)
+            if client is not None:
+                client.engine.shell = None
+                self.node.broker.disconnect(client.engine, self.node.now_ms)
+
+    def _ask(
+        self,
+        channel: ChannelModel,
+        method: Method,
+        answer: type[Method],
+        then: Callable[[Method, bytes, bytes], None] = _nothing,
+    ) -> None:
+        channel.expected.append((answer, then))
+        self._send(channel, method_frame(channel.number, method))
+
+    def _send(self, channel: ChannelModel, frames: bytes) -> None:
+        channel.client.send(frames, self.node.now_ms)
+
+    # -- what arrives ----------------------------------------------------------------------------------------------
+
+    def _on_method(self, channel: ChannelModel, method: Method, properties: bytes, body: bytes) -> None:
+        if isinstance(method, BasicDeliver):
+            consumer = channel.consumers[method.consumer_tag]
+            copy = self._take(consumer.queue, method.redelivered, properties, body)
+            if consumer.no_ack:
+                self.oracle.settle(copy)
+            else:
+                consumer.unacked += 1
+                channel.unacked[method.delivery_tag] = Delivery(copy, consumer)
+        elif isinstance(method, BasicAck | BasicNack):
+            self._on_confirm(channel, method.delivery_tag, method.multiple, isinstance(method, BasicAck))
+        elif isinstance(method, ChannelClose):
+            raise Violation("closed", f"channel closed: {method.reply_code} {method.reply_text.decode()}")
+        else:
+            if not channel.expected or not isinstance(method, channel.expected[0][0]):
+                if not (channel.expected and isinstance(method, BasicGetEmpty)):
+                    raise Violation("answer", f"unexpected {type(method).__name__}")
+            _, then = channel.expected.popleft()
+            then(method, properties, body)
+
+    def _take(self, queue: QueueModel, redelivered: bool, properties: bytes, body: bytes) -> Copy:
+        copy = self.oracle.deliver(queue, body, properties, redelivered, self.node.now_ms)
+        self._delivered.setdefault(queue.id, []).append(copy)
+        return copy
+
+    def _on_confirm(self, channel: ChannelModel, tag: int, multiple: bool, ok: bool) -> None:
+        if tag not in channel.unconfirmed:
+            raise Violation("confirm", f"publish {tag} was confirmed twice, or never made")
+        first = min(channel.unconfirmed) if multiple else tag
+        for number in range(first, tag + 1):
+            copies = channel.unconfirmed.pop(number, None)
+            if copies is None:
+                raise Violation("confirm", f"publish {number} was confirmed twice")
+            if ok:
+                self.oracle.confirmed(copies)
+
+    def _on_late_delivery(
+        self, channel: ChannelModel, method: BasicDeliver, properties: bytes, body: bytes
+    ) -> None:
+        # On its way when the broker gave the connection up; without acknowledgements it is gone all the same.
+        consumer = channel.consumers[method.consumer_tag]
+        if consumer.no_ack:
+            self.oracle.settle(self._take(consumer.queue, method.redelivered, properties, body))
+
+    # -- queues ----------------------------------------------------------------------------------------------------
+
+    def queue(self, index: int) -> QueueModel | None:
+        """The queue of that number, while it is there and its declaration answered."""
+        engine = self.node.vhost.queues.get(b"q%d" % index)
+        if engine is None:
+            return None
+        queue = self.oracle.queues.get(engine.id)
+        return queue if queue is not None and queue.is_bound else None
+
+    def _free_channel(self) -> ChannelModel | None:
+        for slot in (0, 2, 3, 4):
+            channel = self.channels.get(slot) or self._channel(slot)
+            if channel is not None and not channel.expected:
+                return channel
+        return None
+
+    def _declare(self, operation: Operation) -> bool:
+        name = b"q%d" % operation.number(0)
+        durable, ttl_ms = bool(operation.number(1)), operation.number(2)
+        if name in self.node.vhost.queues:
+            return False
+        channel = self._free_channel()
+        if channel is None:
+            return False
+        arguments = encode_table(fields_from_python({"x-message-ttl": ttl_ms})) if ttl_ms else b""
+        declare = QueueDeclare(name, False, durable, False, False, False, arguments)
+
+        def declared(_method: Method, _properties: bytes, _body: bytes) -> None:
+            model.is_declared = True
+
+        def bound(_method: Method, _properties: bytes, _body: bytes) -> None:
+            model.is_bound = True
+
+        channel.expected.append((QueueDeclareOk, declared))
+        frames = method_frame(channel.number, declare)
+        channel.expected.append((QueueBindOk, bound))
+        frames += method_frame(channel.number, QueueBind(name, EXCHANGE, b"", False, b""))
+        self._send(channel, frames)
+        engine = self.node.vhost.queues[name]
+        model = QueueModel(engine.id, name.decode(), durable, ttl_ms)
+        self.oracle.queues[engine.id] = model
+        return True
+
+    def _delete_or_purge(self, operation: Operation) -> bool:
+        queue = self.queue(operation.number(0))
+        channel = self._free_channel()
+        if queue is None or channel is None:
+            return False
+        name = queue.name.encode()
+        if operation.kind == "purge":
+            dropped = [copy for copy in queue.copies.values() if copy.state in (READY, UNSURE)]
+            for copy in dropped:
+                copy.state = SETTLED
+
+            def purged(_method: Method, _properties: bytes, _body: bytes) -> None:
+                for copy in dropped:
+                    self.oracle.settle(copy)
+
+            self._ask(channel, QueuePurge(name, False), QueuePurgeOk, purged)
+            return True
+
+        def deleted(_method: Method, _properties: bytes, _body: bytes) -> None:
+            queue.is_deleted = True
+
+        self.oracle.delete(queue)
+        for other in self.channels.values():
+            for tag in [tag for tag, consumer in other.consumers.items() if consumer.queue is queue]:
+                del other.consumers[tag]
+        self._ask(channel, QueueDelete(name, False, False, False), QueueDeleteOk, deleted)
+        return True
+
+    # -- publish ---------------------------------------------------------------------------------------------------
+
+    def _publish(self, channel: ChannelModel, operation: Operation) -> bool:
+        _, target, count, size, persistent, expiration_ms = operation.values
+        assert isinstance(target, int) and isinstance(size, int) and isinstance(count, int)
+        exchange, key = (EXCHANGE, b"") if target == FANOUT else (b"", b"q%d" % target)
+        properties = Properties(
+            delivery_mode=2 if persistent else 1,
+            expiration=str(expiration_ms).encode() if expiration_ms else None,
+        ).encode()
+        frame = method_frame(channel.number, BasicPublish(exchange, key, False, False))
+        router = self.node.vhost.router
+        found = self.node.vhost.route(router.exchanges[exchange], [key], b"")
+        queues = [self.oracle.queues[engine.id] for engine in found]
+        for _ in range(count):
+            number = self.next_number
+            self.next_number += 1
+            body = body_of(number, size)
+            content = Content(number, properties, body, bool(persistent))
+            copies: list[Copy] = []
+            if channel.mode == TRANSACTION:
+                assert isinstance(expiration_ms, int)
+                channel.publishes.append((content, queues, expiration_ms))
+            else:
+                assert isinstance(expiration_ms, int)
+                copies = self._enqueue(content, queues, expiration_ms)
+            if channel.mode == CONFIRM:
+                channel.publish_count += 1
+                channel.unconfirmed[channel.publish_count] = copies
+            self._send(channel, frame + content_frames(channel.number, properties, body))
+        return True
+
+    def _enqueue(self, content: Content, queues: list[QueueModel], expiration_ms: int) -> list[Copy]:
+        copies: list[Copy] = []
+        for queue in queues:
+            engine = self.node.vhost.queues.get(queue.name.encode())
+            if engine is None or engine.id != queue.id:
+                continue
+            times = [time for time in (expiration_ms, queue.ttl_ms) if time]
+            expiry_ms = self.node.now_ms + min(times) if times else 0
+            copies.append(self.oracle.enqueue(content, queue, engine.next_seq, expiry_ms))
+        return copies
+
+    # -- consume and settle ----------------------------------------------------------------------------------------
+
+    def _consume(self, channel: ChannelModel, operation: Operation) -> bool:
+        _, index, prefetch, no_ack = operation.values
+        assert isinstance(index, int) and isinstance(prefetch, int)
+        queue = self.queue(index)
+        if queue is None or len(channel.consumers) >= 3:
+            return False
+        channel.consumer_count += 1
+        tag = b"c%d" % channel.consumer_count
+        channel.consumers[tag] = ConsumerModel(tag, queue, prefetch, bool(no_ack))
+        self._ask(channel, BasicQos(0, prefetch, False), BasicQosOk)
+        consume = BasicConsume(queue.name.encode(), tag, False, bool(no_ack), False, False, b"")
+        self._ask(channel, consume, BasicConsumeOk)
+        return True
+
+    def _get(self, channel: ChannelModel, operation: Operation) -> bool:
+        queue = self.queue(operation.number(1))
+        if queue is None:
+            return False
+        no_ack = bool(operation.number(2))
+
+        def got(method: Method, properties: bytes, body: bytes) -> None:
+            if isinstance(method, BasicGetOk):
+                copy = self._take(queue, method.redelivered, properties, body)
+                if no_ack:
+                    self.oracle.settle(copy)
+                else:
+                    channel.unacked[method.delivery_tag] = Delivery(copy, None)
+            else:
+                first = queue.first_ready(self.node.now_ms)
+                if first is not None and not queue.is_deleting:
+                    raise Violation(
+                        "empty", f"queue {queue.name} says it is empty; message {first.content.number} waits"
+                    )
+
+        self._ask(channel, BasicGet(queue.name.encode(), no_ack), BasicGetOk, got)
+        return True
+
+    def _settle(self, channel: ChannelModel, index: int, multiple: bool, requeue: bool, is_ack: bool) -> bool:
+        tags = sorted(channel.unacked)
+        if not tags:
+            return False
+        tag = tags[min(index, len(tags) - 1)]
+        chosen = [other for other in tags if other <= tag] if multiple else [tag]
+        settled = {other: channel.unacked.pop(other) for other in chosen}
+        if channel.mode == TRANSACTION:
+            channel.settles.append((settled, requeue))
+        else:
+            self._apply_settle(settled, requeue)
+        method = BasicAck(tag, multiple) if is_ack else BasicNack(tag, multiple, requeue)
+        self._send(channel, method_frame(channel.number, method))
+        return True
+
+    def _apply_settle(self, settled: dict[int, Delivery], requeue: bool) -> None:
+        for delivery in settled.values():
+            if delivery.consumer is not None:
+                delivery.consumer.unacked -= 1
+            if requeue:
+                self._requeue(delivery.copy)
+            else:
+                self.oracle.settle(delivery.copy)
+
+    # -- the rest of a channel -------------------------------------------------------------------------------------
+
+    def _change_channel(self, channel: ChannelModel, kind: str) -> bool:
+        match kind:
+            case "cancel" if channel.consumers:
+                self._cancel(channel)
+            case "recover" if channel.mode != TRANSACTION:
+                settled, channel.unacked = channel.unacked, {}
+                self._apply_settle(settled, True)
+                self._ask(channel, BasicRecover(True), BasicRecoverOk)
+            case "tx_commit" if channel.mode == TRANSACTION:
+                self._commit(channel)
+            case "tx_rollback" if channel.mode == TRANSACTION:
+                for settled, _ in channel.settles:
+                    channel.unacked.update(settled)
+                channel.settles = []
+                channel.publishes = []
+                self._ask(channel, TxRollback(), TxRollbackOk)
+            case "close_channel":
+                self._release(channel)
+                channel.unacked = {}
+                channel.settles = []
+
+                def closed(_method: Method, _properties: bytes, _body: bytes) -> None:
+                    del self.channels[channel.number - 1]
+
+                self._ask(channel, ChannelClose(200, b"bye", 0, 0), ChannelCloseOk, closed)
+            case _:
+                return False
+        return True
+
+    def _cancel(self, channel: ChannelModel) -> None:
+        tag = min(channel.consumers)
+
+        def cancelled(_method: Method, _properties: bytes, _body: bytes) -> None:
+            channel.consumers.pop(tag, None)
+
+        self._ask(channel, BasicCancel(tag, False), BasicCancelOk, cancelled)
+
+    def _commit(self, channel: ChannelModel) -> None:
+        # Publishes and requeues of one moment reach a consumer in an order that says nothing.
+        self._is_mixed = True
+        copies: list[Copy] = []
+        for content, queues, expiration_ms in channel.publishes:
+            copies.extend(self._enqueue(content, queues, expiration_ms))
+        for settled, requeue in channel.settles:
+            self._apply_settle(settled, requeue)
+        channel.publishes = []
+        channel.settles = []
+        self._ask(channel, TxCommit(), TxCommitOk, lambda *_: self.oracle.confirmed(copies))

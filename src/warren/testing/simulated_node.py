@@ -1,0 +1,272 @@
+"""A whole node on a simulated disk: `start` puts it together as `server/startup.py` and `server/node.py` do.
+
+What threads do in a running node is done here when the simulation says so: each lane (the flusher and those of
+`store/jobs.py`) has jobs that wait for the disk and jobs that have run and whose completion has not reached the loop yet.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from warren.broker.broker import Broker
+from warren.broker.metadata import Definitions, PutPermission, PutUser
+from warren.broker.passwords import SHA256, hash_password
+from warren.broker.settings import Settings
+from warren.broker.vhost import Vhost
+from warren.routing.exchange_types import check_exchange_type
+from warren.store.disk.files import JOURNAL_DIRECTORY, keep_orphans, load_store_id, read_journal
+from warren.store.disk.flusher import BatchFlusher, FlushJob
+from warren.store.journal import Journal
+from warren.testing.oracle import CommitToken
+from warren.testing.seams import Seams
+from warren.testing.simulated_client import SimulatedClient
+from warren.testing.simulated_file_system import SimulatedFileSystem
+from warren.testing.simulated_metadata import SimulatedMetadata
+
+VHOST: Final = b"/"
+STORE_ID: Final = bytes(range(1, 17))
+USER: Final = PutUser(b"guest", hash_password(b"guest"), SHA256, [])
+# As long as a real node waits after a failed commit.
+FAILURE_PAUSE_MS: Final = 250
+
+FLUSH: Final = "flush"
+LANES: Final = (FLUSH,)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Sizes of the store, in bytes unless named otherwise: small, so that every boundary is crossed often."""
+
+    journal_file_bytes: int = 4096
+
+
+class Commits(Protocol):
+    """Who is told of group commits: the oracle."""
+
+    def seal(self) -> CommitToken: ...
+    def committed(self, token: CommitToken) -> None: ...
+    def commit_failed(self, token: CommitToken) -> None: ...
+
+
+class SimulatedDisk:
+    """What a node leaves behind."""
+
+    def __init__(self, files: SimulatedFileSystem, metadata: SimulatedMetadata) -> None:
+        self.files = files
+        self.metadata = metadata
+
+    def fork(self) -> SimulatedDisk:
+        """An equal disk; only after a crash, when nothing is unsynced."""
+        files = self.files.fork()
+        return SimulatedDisk(files, self.metadata.fork(files))
+
+
+class Job:
+    """One piece of disk work: `run` on the disk, which may take the process with it, then `finish` on the loop."""
+
+    def __init__(self, text: str, run: Callable[[], None], finish: Callable[[], None]) -> None:
+        self.text = text
+        self.run = run
+        self.finish = finish
+
+
+class Lane:
+    """Jobs that run one after another."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[Job] = deque()
+        self.ran: deque[Job] = deque()
+
+
+class SimulatedNode:
+    """A node with vhost / and user guest. `now_ms` is moved by the simulation."""
+
+    def __init__(
+        self, disk: SimulatedDisk, limits: Limits, commits: Commits, now_ms: int, seams: Seams
+    ) -> None:
+        self.disk = disk
+        self.files = seams.files(disk.files)
+        self.limits = limits
+        self.seams = seams
+        self.commits = commits
+        self.now_ms = now_ms
+        self.lanes = {name: Lane() for name in LANES}
+        self.damage_count = 0
+        self._is_flushing = False
+        self._flush_again_ms = 0
+        self._flusher: BatchFlusher = seams.flusher(self.files)
+        self._random_calls = 0
+        self.failed_commits = 0
+        # Called in each turn before clients are given output.
+        self.before_output: Callable[[], None] | None = None
+
+    # -- start and stop --------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Recover from the disk. Crash or OSError when the disk says so."""
+        self.broker = Broker(Settings(), self._random_bytes, lambda: None)
+        definitions = self.disk.metadata.load()
+        definitions.users = [USER]
+        definitions.permissions = [PutPermission(VHOST, USER.name, ".*", ".*", ".*")]
+        self.broker.load_users(definitions)
+        self.files.make_directories(JOURNAL_DIRECTORY)
+        store_id = load_store_id(self.files, lambda size: STORE_ID[:size])
+        self.journal = Journal(store_id, self.limits.journal_file_bytes)
+        self.vhost = Vhost(self.broker, VHOST, 1, self.journal)
+        self.broker.vhosts[VHOST] = self.vhost
+        self._restore_definitions(definitions)
+        replay, report = read_journal(self.files, store_id)
+        self.damage_count += len(report.quarantined) + len(report.damage) + len(report.torn)
+        self.broker.reserve_queue_ids(max(replay.queues, default=0))
+        for orphan in self.vhost.restore_messages(replay, definitions.next_queue_id, set()):
+            keep_orphans(self.files, orphan, store_id)
+        self.journal.request_file()
+        self._commit(is_forced=True)
+        self.drain()
+
+    def stop(self) -> bool:
+        """An orderly stop, clients closed before; True when everything reached the disk."""
+        self.drain()
+        for is_clean in (False, True):
+            if is_clean:
+                self.journal.request_clean_stop()
+            self._commit(is_forced=True)
+            self.drain()
+        failed = self.journal.has_pending()
+        self._flusher.close()
+        return not failed
+
+    def _restore_definitions(self, definitions: Definitions) -> None:
+        router = self.vhost.router
+        for exchange in definitions.exchanges:
+            check_exchange_type(exchange.type)
+            router.declare_exchange(
+                exchange.name,
+                exchange.type,
+                True,
+                exchange.auto_delete,
+                exchange.internal,
+                exchange.arguments,
+            )
+        for queue in definitions.queues:
+            self.vhost.restore_queue(queue, self.now_ms)
+        for binding in definitions.bindings:
+            source = router.exchanges.get(binding.source)
+            destination = router.queues.get(binding.destination)
+            if source is not None and destination is not None:
+                router.bind(source, destination, binding.key, binding.arguments)
+
+    def _random_bytes(self, size: int) -> bytes:
+        self._random_calls += 1
+        return self._random_calls.to_bytes(size, "big")
+
+    # -- turns -----------------------------------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """What a node does when the events of a turn are handled: a commit that is due, then all output."""
+        while True:
+            if not self._is_flushing and self.now_ms >= self._flush_again_ms:
+                self._commit(is_forced=False)
+            dirty = self.broker.take_dirty()
+            if not dirty:
+                return
+            if self.before_output is not None:
+                self.before_output()
+            for connection in dirty:
+                parts = connection.take_output()
+                client = connection.shell
+                if isinstance(client, SimulatedClient):
+                    client.take(b"".join(parts))
+                connection.on_written(self.now_ms)
+
+    def tick(self) -> None:
+        """Time has passed."""
+        self.broker.tick(self.now_ms)
+        self.turn()
+
+    def _commit(self, is_forced: bool) -> None:
+        journal = self.journal
+        if not is_forced and not journal.is_due(self.now_ms):
+            return
+        self.vhost.relocate(self.now_ms)
+        batch = journal.seal()
+        token = self.commits.seal()
+        if not batch.has_work():
+            journal.on_done(batch, True)
+            self.commits.committed(token)
+            return
+        self._is_flushing = True
+        job = FlushJob(journal, batch, self._flusher, self.disk.metadata.apply)
+
+        def run() -> None:
+            self._flusher.flush(job)
+            if job.error is None:
+                self.commits.committed(token)
+
+        def finish() -> None:
+            self._is_flushing = False
+            if job.error is not None:
+                self._flush_again_ms = self.now_ms + FAILURE_PAUSE_MS
+                self.failed_commits += 1
+                self.commits.commit_failed(token)
+            journal.on_done(batch, job.error is None)
+
+        lane = self.lanes[FLUSH]
+        if self.seams.confirms_early:
+            lane.ran.append(Job("", run, finish))
+            lane.waiting.append(Job(f"flush batch {batch.number}", run, lambda: None))
+        else:
+            lane.waiting.append(Job(f"flush batch {batch.number}", run, finish))
+
+    # -- the disk --------------------------------------------------------------------------------------------------
+
+    def has_work(self) -> bool:
+        """Has any lane something to do?"""
+        return any(lane.waiting or lane.ran for lane in self.lanes.values())
+
+    def run(self, name: str) -> bool:
+        """Let a lane do its next job; False when it has none. May raise Crash."""
+        lane = self.lanes[name]
+        if not lane.waiting:
+            return False
+        job = lane.waiting.popleft()
+        job.run()
+        lane.ran.append(job)
+        return True
+
+    def finish(self, name: str) -> bool:
+        """Let the loop learn of a job that has run; False when there is none."""
+        lane = self.lanes[name]
+        if not lane.ran:
+            return False
+        lane.ran.popleft().finish()
+        self.turn()
+        return True
+
+    def drain(self) -> None:
+        """Run everything that the disk has to do, and what follows from it."""
+        for _ in range(10_000):
+            self.turn()
+            is_busy = False
+            for name in LANES:
+                is_busy |= self.run(name)
+                is_busy |= self.finish(name)
+            if not is_busy:
+                return
+        raise AssertionError("the disk never comes to rest")
+
+    def is_pausing(self) -> bool:
+        """Does the node wait for a better time after a failed commit?"""
+        return self.now_ms < self._flush_again_ms
+
+    def journal_sizes(self) -> dict[int, int]:
+        """Bytes of every journal file, by number."""
+        prefix = f"/{JOURNAL_DIRECTORY}/"
+        return {
+            int(path[len(prefix) : -4]): file.size
+            for path, file in self.disk.files.files()
+            if path.startswith(prefix)
+        }

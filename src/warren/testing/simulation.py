@@ -1,0 +1,435 @@
+"""One history, from the first declaration to an empty node: operations, crashes, restarts, and the checks in between.
+
+After every restart the disk is copied and a second node started from the copy, sometimes twice over; what it gives away
+when it is drained is what the oracle judges and what the first node, which recovered from the same bytes, must give away
+later. The second node must also end with empty stores (T34). At the end of the history all faults are lifted, everything has to
+come to rest, and the node itself is drained in the same way, after one more restart.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from random import Random
+from typing import Final
+
+from warren.queues.queue import Queue
+from warren.testing.damage import damage_of
+from warren.testing.operations import FAULTY_CALLS, History, Operation
+from warren.testing.oracle import OUT, READY, UNSURE, CommitToken, Oracle, QueueModel, Violation, number_of
+from warren.testing.seams import Seams
+from warren.testing.sessions import Sessions
+from warren.testing.simulated_client import SimulatedClient, method_frame
+from warren.testing.simulated_file_system import POWER, Crash, Fault, SimulatedFileSystem
+from warren.testing.simulated_metadata import SimulatedMetadata
+from warren.testing.simulated_node import Commits, SimulatedDisk, SimulatedNode
+from warren.wire.method import Method
+from warren.wire.methods import BasicConsume, BasicDeliver
+
+START_MS: Final = 1_700_000_000_000
+# A step takes this long.
+STEP_MS: Final = 1
+CLIENT_OPERATIONS: Final = frozenset(
+    (
+        "declare", "delete", "purge", "publish", "consume", "cancel", "get", "ack", "nack", "recover", "tx_commit",
+        "tx_rollback", "close_channel", "drop_connection",
+    )
+)  # fmt: skip
+
+
+class Unwatched:
+    """Nobody asks what the second node commits."""
+
+    def seal(self) -> CommitToken:
+        return CommitToken([], [])
+
+    def committed(self, token: CommitToken) -> None:
+        pass
+
+    def commit_failed(self, token: CommitToken) -> None:
+        pass
+
+
+class _CrashWatch(logging.Handler):
+    """The broker survives its own bugs by closing a connection; the simulation does not."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.errors: list[BaseException] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and record.exc_info[1] is not None:
+            self.errors.append(record.exc_info[1])
+
+
+_watch = _CrashWatch()
+
+
+def watch_broker() -> None:
+    """Send the broker's log to the simulation, and everybody else's nowhere. Once a process."""
+    logger = logging.getLogger("warren")
+    if _watch not in logger.handlers:
+        logger.addHandler(_watch)
+        logger.propagate = False
+        logger.setLevel(logging.ERROR)
+
+
+class Simulation:
+    """Runs a history. `run` returns the violation it ends with, or None."""
+
+    def __init__(self, history: History, story: list[str] | None = None, seams: Seams | None = None) -> None:
+        self.history = history
+        self._seams = seams or Seams()
+        self.oracle = Oracle()
+        # What happened, line by line; None when nobody reads it.
+        self.story = story
+        self.now_ms = START_MS
+        files = SimulatedFileSystem()
+        files.log = story
+        self.disk = SimulatedDisk(files, SimulatedMetadata(files))
+        self.crash_count = 0
+        self._next_number = 1
+        # Bits to flip when the node is down the next time.
+        self._flips = 0
+        # What the starts since the node went down have reported.
+        self._damage_count = 0
+        # How the planned crash goes: rule, and what is decided when it strikes.
+        self._planned_rule = POWER
+
+    # -- the whole ---------------------------------------------------------------------------------------------------
+
+    def run(self) -> Violation | None:
+        """The history, until it ends or a promise is broken."""
+        _watch.errors.clear()
+        try:
+            self._start_node()
+            for index, operation in enumerate(self.history.operations):
+                self._tell(f"{index:4}  {operation}")
+                self._run_guarded(operation)
+            self._tell("      the end: faults are lifted")
+            self._finish()
+        except Violation as violation:
+            return violation
+        except Exception as error:  # Whatever the engine raises where nothing may be raised is a finding.
+            return _exception_violation(error)
+        return None
+
+    def _tell(self, text: str) -> None:
+        if self.story is not None:
+            self.story.append(text)
+
+    def _run_guarded(self, operation: Operation) -> None:
+        rng = Random(operation.seed)
+        self.disk.files.rng = rng
+        self._move_clock(STEP_MS)
+        try:
+            self._run(operation, rng)
+            self.sessions.end_operation()
+        except Crash:
+            self._crash(rng, self._planned_rule, 0, 0)
+        self._check_broker()
+
+    def _check_broker(self) -> None:
+        if _watch.errors:
+            error = _watch.errors.pop()
+            _watch.errors.clear()
+            raise error
+
+    def _run(self, operation: Operation, rng: Random) -> None:
+        if operation.kind in CLIENT_OPERATIONS:
+            if not self.sessions.run(operation):
+                self._tell("        (nothing)")
+            return
+        match operation.kind:
+            case "run":
+                self._run_lane(operation.text(0), operation.number(1))
+            case "finish":
+                for _ in range(operation.number(1)):
+                    self.node.finish(operation.text(0))
+            case "idle":
+                self._idle()
+            case "tick":
+                self._move_clock(operation.number(0))
+                self.node.tick()
+            case "crash":
+                self._crash(rng, operation.text(0), operation.number(1), operation.number(2))
+            case "stop":
+                self._stop(rng, operation.number(0))
+            case _:
+                self._prepare_fault(operation, rng)
+
+    def _prepare_fault(self, operation: Operation, rng: Random) -> None:
+        files = self.disk.files
+        match operation.kind:
+            case "crash_within":
+                files.crash_after = operation.number(0)
+                self._planned_rule = operation.text(1)
+            case "fault":
+                assert operation.text(0) in FAULTY_CALLS
+                kinds = (operation.text(0),) if operation.text(0) else ()
+                files.faults.append(
+                    Fault(kinds, operation.number(1), operation.number(2), operation.number(3))
+                )
+            case "disk_full":
+                files.capacity = files.used_bytes() + operation.number(0)
+            case "disk_free":
+                files.capacity = 0
+            case "flip":
+                self._flips += operation.number(0)
+
+    def _move_clock(self, ms: int) -> None:
+        self.now_ms += ms
+        self.node.now_ms = self.now_ms
+
+    # -- the disk gets on --------------------------------------------------------------------------------------------
+
+    def _run_lane(self, name: str, count: int) -> None:
+        for _ in range(count):
+            lane = self.node.lanes[name]
+            if lane.waiting:
+                self._tell(f"        {lane.waiting[0].text}")
+            if not self.node.run(name):
+                return
+
+    def _idle(self) -> None:
+        """Let everything come to rest, and look for what is owed and not given."""
+        self.node.drain()
+        self.sessions.end_operation()
+        if self._is_disturbed():
+            return
+        for channel in self.sessions.channels.values():
+            for consumer in channel.consumers.values():
+                has_room = consumer.prefetch == 0 or consumer.no_ack or consumer.unacked < consumer.prefetch
+                first = consumer.queue.first_ready(self.now_ms)
+                if has_room and first is not None:
+                    raise Violation(
+                        "starved",
+                        f"a consumer of queue {consumer.queue.name} waits for message {first.content.number}, which is ready",
+                    )
+        for queue in self.oracle.queues.values():
+            self._check_counts(queue)
+
+    def _is_disturbed(self) -> bool:
+        files = self.disk.files
+        return bool(files.capacity or self.node.is_pausing() or any(fault.times for fault in files.faults))
+
+    def _check_counts(self, queue: QueueModel) -> None:
+        engine = self.node.vhost.queues.get(queue.name.encode())
+        if engine is None or engine.id != queue.id:
+            return
+        queue.first_ready(self.now_ms)
+        least = sum(
+            copy.state == READY and not copy.is_expired(self.now_ms) for copy in queue.copies.values()
+        )
+        most = queue.count(READY) + queue.count(UNSURE)
+        if not least <= engine.ready_count <= most:
+            raise Violation(
+                "count",
+                f"queue {queue.name} counts {engine.ready_count} ready messages, there are {least} to {most}",
+            )
+        if engine.unacked_count != queue.count(OUT):
+            raise Violation(
+                "count",
+                f"queue {queue.name} counts {engine.unacked_count} unacked messages, there are {queue.count(OUT)}",
+            )
+
+    # -- down and up -------------------------------------------------------------------------------------------------
+
+    def _crash(self, rng: Random, rule: str, recovery_crashes: int, jump_ms: int) -> None:
+        self.crash_count += 1
+        self._tell(f"        crash ({rule})")
+        self.disk.files.crash(rng, rule)
+        self._restart(rng, rule, recovery_crashes, jump_ms)
+
+    def _stop(self, rng: Random, jump_ms: int) -> None:
+        self.sessions.close_all()
+        is_clean = self.node.stop()
+        self._tell(f"        stopped, {'clean' if is_clean else 'with something left to write'}")
+        if is_clean and self.disk.files.open_handles:
+            raise Violation("handles", f"{self.disk.files.open_handles} files are open after a stop")
+        self.disk.files.crash(rng, POWER if rng.random() < 0.5 else "kill")
+        self._restart(rng, POWER, 0, jump_ms)
+
+    def _restart(self, rng: Random, rule: str, recovery_crashes: int, jump_ms: int) -> None:
+        self._next_number = self.sessions.next_number
+        files = self.disk.files
+        files.capacity = 0
+        self._flip_bits(rng)
+        self._damage_count = 0
+        stopped_ms = self.now_ms
+        self.now_ms += jump_ms
+        for _ in range(recovery_crashes):
+            files.crash_after = rng.randrange(12)
+            node = self._new_node(self.disk, Unwatched())
+            try:
+                node.start()
+            except Crash:
+                self._tell("        crash in recovery")
+            files.crash(rng, rule)
+            self._damage_count += node.damage_count
+        audited = self.disk.fork()
+        self.oracle.restart(self.disk.metadata.queue_ids(), stopped_ms)
+        self._audit(audited, rng)
+        self._start_node()
+
+    def _flip_bits(self, rng: Random) -> None:
+        files = self.disk.files
+        for _ in range(self._flips):
+            found = [(path, file) for path, file in files.files() if file.data and is_checked(path)]
+            if not found:
+                break
+            path, file = rng.choice(found)
+            offset, bit = rng.randrange(len(file.data)), rng.randrange(8)
+            self._tell(f"        bit {bit} of byte {offset} of {path} is flipped")
+            self.oracle.allow(damage_of(path, bytes(file.data), offset))
+            files.flip(path, offset, bit)
+        self._flips = 0
+
+    def _new_node(self, disk: SimulatedDisk, commits: Commits) -> SimulatedNode:
+        return SimulatedNode(disk, self.history.limits, commits, self.now_ms, self._seams)
+
+    def _start_node(self) -> None:
+        self.node = self._new_node(self.disk, self.oracle)
+        self.node.start()
+        self.sessions = Sessions(self.node, self.oracle, self._next_number)
+        self.node.before_output = self.sessions.before_output
+
+    # -- what is there -----------------------------------------------------------------------------------------------
+
+    def _audit(self, disk: SimulatedDisk, rng: Random) -> None:
+        """Start a node from `disk`, drain it, and tell the oracle what it gave."""
+        node = self._new_node(disk, Unwatched())
+        node.start()
+        if rng.random() < 0.3:
+            self._damage_count += node.damage_count
+            disk.files.crash(rng, POWER)
+            node = self._new_node(disk, Unwatched())
+            node.start()
+        found = drain_queues(node, self.oracle)
+        for queue in self.oracle.queues.values():
+            numbers = found.get(queue.id)
+            if numbers is None:
+                raise Violation("queue", f"queue {queue.name} is not there after a restart")
+            self._tell(f"        found in {queue.name}: {numbers}")
+            self.oracle.found(queue, numbers, self.now_ms)
+        self._damage_count += node.damage_count
+        if self.oracle.lost_count and not self._damage_count:
+            raise Violation("silent", "messages were lost to damage, and the report of the start counts none")
+        self.oracle.lost_count = 0
+        if not self.oracle.is_damaged:
+            check_rest(node)
+
+    def _finish(self) -> None:
+        files = self.disk.files
+        files.faults.clear()
+        files.capacity = 0
+        files.crash_after = -1
+        # Twice: a failed commit is tried again after a pause.
+        for _ in range(2):
+            self.node.drain()
+            self._move_clock(10_000)
+            self.node.tick()
+        self._idle()
+        self._check_answers()
+        rng = Random(self.history.seed)
+        if rng.random() < 0.5:
+            self._stop(rng, 0)
+        else:
+            self._crash(rng, POWER, 0, 0)
+        drained = drain_queues(self.node, self.oracle)
+        for queue in self.oracle.queues.values():
+            expected = sorted(queue.copies.values(), key=lambda copy: copy.order)
+            numbers = [
+                copy.content.number
+                for copy in expected
+                if copy.state != UNSURE and not copy.is_expired(self.now_ms)
+            ]
+            if [number for number in drained[queue.id] if number in numbers] != numbers:
+                raise Violation(
+                    "lost", f"queue {queue.name} gave {drained[queue.id]} at the end, not {numbers}"
+                )
+        if not self.oracle.is_damaged:
+            check_rest(self.node)
+        self._check_broker()
+
+    def _check_answers(self) -> None:
+        for channel in self.sessions.channels.values():
+            if channel.expected:
+                raise Violation(
+                    "answer", f"channel {channel.number} waits for {channel.expected[0][0].__name__}"
+                )
+            if channel.unconfirmed:
+                raise Violation("confirm", f"publishes {sorted(channel.unconfirmed)} were never confirmed")
+
+
+def is_checked(path: str) -> bool:
+    """Is the file one whose damage a start must notice and survive? Not what it has put aside."""
+    return "/lost+found/" not in path and path.endswith(
+        (".wal", ".idx", ".rdq", "checkpoint", "checkpoint.previous")
+    )
+
+
+def drain_queues(node: SimulatedNode, oracle: Oracle) -> dict[int, list[int]]:
+    """Everything in every queue, by its id: the numbers of the messages, in the order in which they come."""
+    found: dict[int, list[int]] = {}
+    queues: list[Queue] = list(node.vhost.queues.values())
+
+    def receive(_channel: int, method: Method, properties: bytes, body: bytes) -> None:
+        if not isinstance(method, BasicDeliver):
+            return
+        number = number_of(body)
+        content = oracle.contents.get(number)
+        if content is None or content.body != body or content.properties != properties:
+            raise Violation("corrupt", f"{body[:16]!r}... came after a restart, which nobody published")
+        if (
+            not method.redelivered
+            and not oracle.is_damaged
+            and any(
+                number in queue.copies and queue.copies[number].was_delivered
+                for queue in oracle.queues.values()
+                if str(queue.id).encode() == method.consumer_tag
+            )
+        ):
+            raise Violation(
+                "redelivered", f"message {number} came after a restart without the redelivered flag"
+            )
+        found[int(method.consumer_tag)].append(number)
+
+    client = SimulatedClient(node.broker, receive, node.now_ms)
+    client.open_channel(1, node.now_ms)
+    for queue in queues:
+        found[queue.id] = []
+        tag = str(queue.id).encode()
+        consume = BasicConsume(queue.name, tag, False, True, False, True, b"")
+        client.send(method_frame(1, consume), node.now_ms)
+    node.drain()
+    for queue in queues:
+        if queue.ready_count:
+            raise Violation("starved", f"queue {queue.name.decode()} keeps {queue.ready_count} messages")
+    client.engine.shell = None
+    node.broker.disconnect(client.engine, node.now_ms)
+    return found
+
+
+def check_rest(node: SimulatedNode) -> None:
+    """Nothing is left to do and nothing is in any queue: the store must be empty, and its accounts right (T34)."""
+    node.now_ms += 1000
+    node.drain()
+    journal = node.journal
+    if journal.live_bytes() != 0:
+        raise Violation(
+            "leak", f"{journal.live_bytes()} bytes of the journal count as live in an empty broker"
+        )
+    sizes = node.journal_sizes()
+    for file in journal.files:
+        if sizes.pop(int(file.number), -1) < file.size_bytes:
+            raise Violation("accounts", f"journal file {file.number} should have {file.size_bytes} bytes")
+    if sizes:
+        raise Violation("leak", f"journal files {sorted(sizes)} are nobody's")
+
+
+def _exception_violation(error: BaseException) -> Violation:
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f"{frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}" if frames else "?"
+    text = "".join(traceback.format_exception(error)[-6:])
+    return Violation(f"{type(error).__name__} at {where}", f"{error}\n{text}")

@@ -1,8 +1,8 @@
 """What a start makes of the files of a persistent content store: the checkpoint, the directory and the journal's tail.
 
 In this order: `restore` the checkpoint's rows; `restore_file` for each file of the directory; then for the journal's
-tail `add_recovered` for each content added since the checkpoint that a live position needs, and `release` for each
-reference that a RELEASE behind the checkpoint gives up; then `finish`. Contents are not read.
+tail `add_recovered` for each content added since the checkpoint, and `release` for each reference that a RELEASE behind
+the checkpoint gives up; then `finish`. Contents are not read.
 
 A content added since the checkpoint has as many references as there are live positions that share it, and it is where
 the journal says: a copy by compaction that the checkpoint does not know does not count, since its sources are deleted
@@ -69,8 +69,12 @@ class ContentRecovery:
         """The journal's tail has a content that `live_references` live positions share; False: it is not there.
 
         Contents that the checkpoint knows are left as they are. A second call for the same content changes nothing.
+        Contents that nobody needs any more count too: their ids must not be given out again.
         """
-        if content.id < self._tail_id or live_references <= 0:
+        if content.id < self._tail_id:
+            return True
+        self._skip_ids(content.id + 1, 0)
+        if live_references <= 0:
             return True
         size: i64 = self._sizes.get(content.file, 0)
         left = size - content.offset - content.stored_bytes
@@ -96,23 +100,25 @@ class ContentRecovery:
         """Hand the files over to the store."""
         self._add_tail()
         kept: list[ContentFile] = []
-        unused: set[int] = set(self._sizes)
-        unused.difference_update(self._tail)
+        dead_paths: list[str] = []
+        unknown: set[int] = set(self._sizes)
+        unknown.difference_update(self._tail)
         for file in self._files:
-            if file.valid_bytes == 0:
-                continue
-            if file.number in self._sizes:
-                unused.discard(file.number)
+            unknown.discard(file.number)
+            if file.number not in self._sizes:
+                if file.valid_bytes > 0:
+                    self.missing_paths.append(file.path)
+            elif file.valid_bytes > 0:
                 kept.append(file)
             else:
-                self.missing_paths.append(file.path)
-        paths: list[str] = []
-        for number in sorted(unused):
-            paths.append(self.store.path_of(number))
-        if len(self.missing_paths) > 0:
-            self.strange_paths.extend(paths)
-            paths = []
-        self.store.adopt(kept, self._next_id, self._next_file_number, paths)
+                dead_paths.append(file.path)
+        for number in sorted(unknown):
+            path = self.store.path_of(number)
+            if len(self.missing_paths) > 0:
+                self.strange_paths.append(path)
+            else:
+                dead_paths.append(path)
+        self.store.adopt(kept, self._next_id, self._next_file_number, dead_paths)
 
     def _add_tail(self) -> None:
         last: ContentFile | None = None

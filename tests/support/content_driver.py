@@ -1,0 +1,324 @@
+"""A content store on a simulated disk, driven by hand, beside a naive model of what must be in it.
+
+The disk is a dict from path to bytes. The journal and the checkpoint, which belong to others, are lists of what the
+content store must be able to rely on: contents that were added and references that were released, in batches that are
+durable as a whole or not at all, the contents before the journal.
+"""
+
+from dataclasses import dataclass, field
+
+from warren.store.content_records import decode_content
+from warren.store.content_recovery import ContentRecovery
+from warren.store.content_scan import Copied, Source, compact_contents, find_contents
+from warren.store.content_store import ContentStore, ContentWrite
+from warren.store.jobs import CompactContents
+from warren.store.message import ContentRef, Message, Position, QueueLog
+from warren.store.record import (
+    CONTENT_MAGIC,
+    RECORD_HEADER_BYTES,
+    crc_seed,
+    file_header_is_valid,
+    file_header_number,
+)
+
+STORE_ID = bytes(range(16))
+DIRECTORY = "msg_store_persistent"
+
+
+def number_of(path: str) -> int:
+    """The number in a content file's path."""
+    return int(path.removeprefix(f"{DIRECTORY}/").removesuffix(".rdq"))
+
+
+def source_of(path: str, data: bytes) -> Source:
+    """A file as the scans want it."""
+    return (lambda offset, size: data[offset : offset + size]), len(data), crc_seed(STORE_ID, number_of(path))
+
+
+def message_of(body: bytes) -> Message:
+    return Message(b"\x02ex\x03key", b"\x10\x00\x02", body, True, 1_000)
+
+
+def positions_of(message: Message, count: int) -> list[Position]:
+    return [Position(message, QueueLog(queue), 7, 0) for queue in range(1, count + 1)]
+
+
+@dataclass
+class Batch:
+    """What becomes durable together."""
+
+    writes: list[ContentWrite] = field(default_factory=list)
+    added: list[ContentRef] = field(default_factory=list)
+    released: list[ContentRef] = field(default_factory=list)
+
+
+@dataclass
+class Checkpoint:
+    rows: list[bytes] = field(default_factory=list)
+    next_id: int = 1
+    next_file_number: int = 0
+    # How much of the journal it covers.
+    batches: int = 0
+
+
+class ContentDriver:
+    def __init__(self, file_size_limit: int) -> None:
+        self.file_size_limit = file_size_limit
+        self.disk: dict[str, bytes] = {}
+        self.journal: list[Batch] = []
+        self.checkpoint = Checkpoint()
+        # Of every content ever added: its body, and where it was; of the live ones, the references that are left.
+        self.bodies: dict[int, bytes] = {}
+        self.refs: dict[int, ContentRef] = {}
+        self.live: dict[int, int] = {}
+        self.damaged: set[int] = set()
+        # Damaged ones that a compaction has left out.
+        self.lost: set[int] = set()
+        self.last_body = 0
+        self.start_empty()
+
+    def start_empty(self) -> None:
+        self.store = ContentStore(STORE_ID, DIRECTORY, False, self.file_size_limit)
+        self.gathered = Batch()
+        self.in_flight: Batch | None = None
+        self.job: CompactContents | None = None
+
+    # -- what queues do ----------------------------------------------------------------------------------------
+
+    def publish(self, size: int, references: int = 1) -> int:
+        """A content of `size` bytes and more; returns its id."""
+        self.last_body += 1
+        body = self.last_body.to_bytes(4, "big") + bytes(
+            (self.last_body + place) & 255 for place in range(size)
+        )
+        message = message_of(body)
+        content = self.store.add(message, positions_of(message, references), 0, references)
+        assert message.content is content
+        content_id = int(content.id)
+        assert content_id not in self.bodies or content_id not in self.live
+        self.bodies[content_id] = body
+        self.refs[content_id] = content
+        self.live[content_id] = references
+        self.damaged.discard(content_id)
+        self.gathered.added.append(content)
+        return content_id
+
+    def settle(self, content_id: int) -> None:
+        """Give up one reference."""
+        content = self.refs[content_id]
+        self.gathered.released.append(content)
+        self.store.release(content.id, content.references, content.stored_bytes)
+        self.live[content_id] -= 1
+        if self.live[content_id] == 0:
+            del self.live[content_id]
+            self.lost.discard(content_id)
+
+    # -- commits -------------------------------------------------------------------------------------------------
+
+    def seal(self) -> None:
+        assert self.in_flight is None
+        self.in_flight = self.gathered
+        self.in_flight.writes = self.store.take_writes()
+        self.gathered = Batch()
+
+    def succeed(self) -> None:
+        batch = self.landed()
+        if not all(write.is_new or write.path in self.disk for write in batch.writes):
+            # The write before it has failed to make the file.
+            self.in_flight = batch
+            self.fail(0.0)
+            return
+        self.write(batch, 1.0)
+        self.journal.append(batch)
+        self.store.on_written(batch.writes, True)
+
+    def fail(self, kept: float) -> None:
+        """The batch failed; `kept` of its bytes are on the disk all the same."""
+        batch = self.landed()
+        self.write(batch, kept)
+        self.store.on_written(batch.writes, False)
+        for content in batch.added:
+            self.live.pop(int(content.id), None)
+        # Releases are not lost with a batch, they ride with the next.
+        self.gathered.released = batch.released + self.gathered.released
+
+    def commit(self) -> None:
+        self.seal()
+        self.succeed()
+
+    def commit_all(self) -> None:
+        """Commit until nothing is gathered: a commit may fail because the one before it did."""
+        self.commit()
+        while self.gathered.added or self.gathered.released:
+            self.commit()
+
+    def landed(self) -> Batch:
+        batch = self.in_flight
+        assert batch is not None
+        self.in_flight = None
+        return batch
+
+    def write(self, batch: Batch, kept: float) -> None:
+        left = int(kept * sum(len(part) for write in batch.writes for part in write.parts))
+        for write in batch.writes:
+            data = b"".join(write.parts)[:left]
+            left -= len(data)
+            if data and (write.is_new or write.path in self.disk):
+                old = self.disk.get(write.path, b"")[: write.offset]
+                self.disk[write.path] = old.ljust(write.offset, b"\x00") + data
+
+    # -- compaction ----------------------------------------------------------------------------------------------
+
+    def start_compaction(self) -> bool:
+        assert self.job is None
+        self.job = self.store.pick_compaction()
+        return self.job is not None
+
+    def copy(self) -> tuple[bytes, list[Copied], list[int]]:
+        """What the job under way writes, and what it says."""
+        job = self.job
+        assert job is not None
+        written: list[bytes] = []
+        sources = [source_of(path, self.disk[path]) for path in job.source_paths]
+        copied, damaged = compact_contents(
+            sources, job.live_ids, STORE_ID, job.target_number, lambda parts: written.extend(parts)
+        )
+        return b"".join(written), copied, [int(content_id) for content_id in damaged]
+
+    def finish_compaction(self, ok: bool = True, kept: float = 1.0) -> None:
+        """The job is done, or has failed with `kept` of the target on the disk."""
+        job = self.job
+        assert job is not None
+        data, copied, damaged = self.copy()
+        self.job = None
+        if ok:
+            self.disk[job.target_path] = data
+            job.copied, job.damaged = copied, [*damaged]
+        else:
+            self.disk[job.target_path] = data[: int(len(data) * kept)]
+            job.error = OSError("no space")
+        job.finished()
+        found = {int(content_id) for content_id in self.store.take_damaged()}
+        assert found <= self.damaged
+        self.lost |= found & self.live.keys()
+
+    def compact_all(self) -> int:
+        """Compact until there is nothing to gain; returns how often."""
+        count = 0
+        while self.start_compaction():
+            self.finish_compaction()
+            count += 1
+            assert count < 10_000, "compaction never comes to rest"
+        return count
+
+    # -- checkpoint and crash ------------------------------------------------------------------------------------
+
+    def take_checkpoint(self, deletes: bool = True) -> None:
+        """As the store's owner does it: nothing is gathered or on its way; afterwards dead files are deleted."""
+        assert self.in_flight is None and not self.gathered.added and not self.gathered.released
+        store = self.store
+        self.checkpoint = Checkpoint(
+            store.checkpoint_rows(), int(store.next_id), int(store.next_file_number), len(self.journal)
+        )
+        if deletes:
+            for path in store.take_dead_paths():
+                self.disk.pop(path, None)
+
+    def damage(self, content_id: int, place: int) -> None:
+        """Flip a bit of the record of a content that is written."""
+        located = self.store.locate(content_id)
+        assert located is not None
+        path = located[0]
+        found = find_contents(*source_of(path, self.disk[path]), [content_id])
+        if content_id in found:
+            offset, record = found[content_id]
+            data = bytearray(self.disk[path])
+            data[offset + place % len(record)] ^= 1 << place % 8
+            self.disk[path] = bytes(data)
+            self.damaged.add(content_id)
+
+    def crash(self, kept: float = 0.0, journal_too: bool = False, copied: float = -1.0) -> ContentRecovery:
+        """The process is gone; of the batch in flight `kept` of the contents' bytes are there, and its journal entry or
+        not; of a compaction's target `copied` (below 0: nothing). Start again."""
+        if self.in_flight is not None:
+            self.write(self.in_flight, kept)
+            if journal_too and kept >= 1.0:
+                self.journal.append(self.in_flight)
+        if self.job is not None and copied >= 0:
+            data = self.copy()[0]
+            self.disk[self.job.target_path] = data[: int(len(data) * copied)]
+        for path, data in list(self.disk.items()):
+            if not file_header_is_valid(data, CONTENT_MAGIC, STORE_ID) or file_header_number(
+                data
+            ) != number_of(path):
+                # The owner puts those aside.
+                del self.disk[path]
+        return self.recover()
+
+    def recover(self) -> ContentRecovery:
+        """Start from what is on the disk."""
+        self.start_empty()
+        added: dict[int, ContentRef] = {}
+        left: dict[int, int] = {}
+        for batch in self.journal:
+            for content in batch.added:
+                added[int(content.id)] = content
+                left[int(content.id)] = int(content.references)
+            for content in batch.released:
+                if int(content.id) in left:
+                    left[int(content.id)] -= 1
+        self.live = {content_id: count for content_id, count in left.items() if count > 0}
+        recovery = ContentRecovery(self.store)
+        checkpoint = self.checkpoint
+        assert recovery.restore(checkpoint.rows, checkpoint.next_id, checkpoint.next_file_number)
+        for path in self.disk:
+            recovery.restore_file(number_of(path), len(self.disk[path]))
+        for batch in self.journal[checkpoint.batches :]:
+            for content in batch.released:
+                recovery.release(content.id, content.references, content.stored_bytes)
+        for batch in self.journal[checkpoint.batches :]:
+            for content in batch.added:
+                assert recovery.add_recovered(content, self.live.get(int(content.id), 0))
+        recovery.finish()
+        self.lost = {content_id for content_id in self.live if self.store.locate(content_id) is None}
+        assert self.lost <= self.damaged
+        return recovery
+
+    # -- what must be true ---------------------------------------------------------------------------------------
+
+    def body_of(self, content_id: int) -> bytes | None:
+        """The body of a content, read from the disk, as a consumer would get it."""
+        located = self.store.locate(content_id)
+        if located is None:
+            return None
+        path, number = located
+        assert number == number_of(path)
+        found = find_contents(*source_of(path, self.disk[path]), [content_id])
+        if content_id not in found:
+            return None
+        offset, record = found[content_id]
+        content = self.refs[content_id]
+        if self.store.is_current_location(content):
+            assert offset == content.offset
+        assert len(record) == content.stored_bytes
+        stored = decode_content(record, RECORD_HEADER_BYTES, len(record))
+        assert stored is not None and stored.id == content_id and stored.references == content.references
+        return stored.message.body
+
+    def check(self) -> None:
+        """The store's accounts are right, and every live content that was written can be had."""
+        store = self.store
+        store.check()
+        there = self.live.keys() - self.lost
+        assert store.valid_bytes == sum(int(self.refs[content_id].stored_bytes) for content_id in there)
+        unwritten = {int(content.id) for content in self.gathered.added}
+        if self.in_flight is not None:
+            unwritten |= {int(content.id) for content in self.in_flight.added}
+        for content_id in there - unwritten:
+            body = self.body_of(content_id)
+            if content_id in self.damaged:
+                assert body is None
+            else:
+                assert body == self.bodies[content_id]
+        for content_id in self.lost:
+            assert store.locate(content_id) is None

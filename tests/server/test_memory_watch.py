@@ -144,3 +144,28 @@ def test_far_from_the_limit_it_looks_at_leisure(monkeypatch: pytest.MonkeyPatch)
     process = Process(799, 0)
     watch(process, lambda _broker: None, monkeypatch)
     assert process.looks < 50
+
+
+def test_what_is_received_brings_the_next_look_forward(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_watch, "LOOK_S", 100)
+    process = Process(100 * MIB, 0)
+    broker = MemoryBroker().broker
+    broker.set_vm_memory_high_watermark(420 * MIB, 0, 0)
+    looks: list[int] = []
+
+    async def receive() -> None:
+        watch = MemoryWatch(asyncio.get_running_loop(), broker, lambda: 5, process.used_bytes, process.trim)
+        watch.start()
+        for size, used in ((20, 200), (1, 300), (13, 400), (1, 412), (1, 415), (1, 421), (1, 421)):
+            process.used = used * MIB
+            watch.received(size * MIB)
+            looks.append(broker.alarms.memory_used_bytes // MIB)
+        await asyncio.sleep(0.05)
+        watch.stop()
+
+    asyncio.run(receive())
+    # More than a sixteenth of the 320 MiB that were left, then of 120, then of 20; at last more than a MiB each time.
+    assert looks == [100, 300, 400, 400, 415, 415, 415]
+    # Over the limit: after the allocator has given back what it can.
+    assert broker.alarms.memory_used_bytes == 421 * MIB
+    assert broker.alarms.memory_since_ms == 5

@@ -67,6 +67,8 @@ class DiskFlow:
                 size: i64 = 0
                 for part in batch.parts:
                     size += len(part)
+                for write in batch.content_writes:
+                    size += write.size_bytes
                 self._measured = journal
                 self._measured_number = batch.number
                 self._measured_bytes = size

@@ -76,6 +76,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._admin.receive(data)
         else:
             self._receive_header(data)
+        self._node.memory_watch.received(nbytes)
         self._node.schedule_turn()
 
     def pause_writing(self) -> None:

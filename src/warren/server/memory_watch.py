@@ -3,6 +3,9 @@
 All memory is what the machine has, or the limit of the control group (version 2 or 1) the process is in when that is
 lower: beyond it the system kills. Used is the resident set: what counts when the system decides whom to kill.
 
+It is measured once a second, ten times a second when little is left, and whenever so much has been received that it
+could matter: a second is enough for a client to send more than there is room for.
+
 Freed memory stays resident until the allocator gives it back, so a node that was full once may look full for ever. When
 the limit is reached the allocator is told to give back (at most every 10 s, and beside the loop since it takes long on
 a large heap), and only then is it decided whether there is an alarm.
@@ -23,6 +26,10 @@ from warren.broker.broker import Broker
 LOOK_S: Final = 1.0
 LOOK_CLOSELY_S: Final = 0.1
 TRIM_INTERVAL_MS: Final = 10000
+# The next measurement is due when this share of what is left was received; a small message takes several times the
+# bytes in memory that it had on the wire. And the least that is worth a measurement.
+RECEIVED_SHARE: Final = 16
+RECEIVED_MIN_BYTES: Final = 1 << 20
 # Where neither the system nor the configuration says how much memory there is (RabbitMQ assumes the same).
 UNKNOWN_TOTAL_BYTES: Final = 1 << 30
 # A control group without a limit shows a number close to 2**63.
@@ -114,6 +121,9 @@ class MemoryWatch:
         self._trim = trim
         self._trimmed_ms = now_ms() - TRIM_INTERVAL_MS
         self._timer: asyncio.TimerHandle | None = None
+        # Bytes that may be received before the next measurement.
+        self._receivable = RECEIVED_MIN_BYTES
+        self._is_trimming = False
         self._is_stopped = False
 
     def start(self) -> None:
@@ -126,19 +136,30 @@ class MemoryWatch:
         if self._timer is not None:
             self._timer.cancel()
 
+    def received(self, size: int) -> None:
+        """So many bytes came from a client."""
+        self._receivable -= size
+        if self._receivable < 0 and not self._is_trimming and not self._is_stopped:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._look()
+
     def _look(self) -> None:
         now_ms = self._now_ms()
         is_over = self._used_bytes() > self._broker.alarms.memory_limit_bytes
         if is_over and now_ms - self._trimmed_ms >= TRIM_INTERVAL_MS:
             self._trimmed_ms = now_ms
+            self._is_trimming = True
             self._loop.run_in_executor(None, self._trim).add_done_callback(lambda _done: self._judge())
         else:
             self._judge()
 
     def _judge(self) -> None:
+        self._is_trimming = False
         if self._is_stopped:
             return
         used = self._used_bytes()
         limit = self._broker.alarms.memory_limit_bytes
+        self._receivable = max((limit - used) // RECEIVED_SHARE, RECEIVED_MIN_BYTES)
         self._broker.memory_used(used, self._now_ms())
         self._timer = self._loop.call_later(LOOK_CLOSELY_S if used > limit * 4 // 5 else LOOK_S, self._look)

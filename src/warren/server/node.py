@@ -71,7 +71,7 @@ class Node:
         )
         self.admin = AdminNode(self.broker)
         self._memory = ResidentMemory()
-        self._memory_watch = MemoryWatch(
+        self.memory_watch = MemoryWatch(
             loop, self.broker, self.clock.now_ms, self._memory.used_bytes, find_malloc_trim()
         )
         self._disk_monitor = DiskMonitor(
@@ -104,7 +104,7 @@ class Node:
         self._flusher = Flusher(self._on_flushed_in_thread)
         self.broker.set_limits(self.clock.now_ms())
         await self._disk_monitor.start()
-        self._memory_watch.start()
+        self.memory_watch.start()
         # Before anything is delivered, the mark of the last clean stop must not be the journal's last word any more.
         for vhost in self.broker.vhosts.values():
             vhost.journal.request_file()
@@ -136,7 +136,7 @@ class Node:
         assert self._server is not None and self._flusher is not None and self._data is not None
         self._server.close()
         self._disk_monitor.stop()
-        self._memory_watch.stop()
+        self.memory_watch.stop()
         for protocol in list(self.protocols):
             protocol.shut_down()
         self._end_turn()

@@ -105,8 +105,8 @@ def test_a_disk_that_hangs_costs_bounded_memory(node: BrokerProcess, disk: Faili
         peak = max(peak, broker.rss())
         time.sleep(0.05)
     sent = sum(flood.sent for flood in floods)
-    # It took what it has room for, and no more.
-    assert STOP_BYTES // 2 < sent < STOP_BYTES + 24 * MIB
+    # It took what it has room for, and no more; the rest are the buffers of sockets.
+    assert STOP_BYTES // 2 < sent < STOP_BYTES + 48 * MIB
     # Each message is an object with its own overhead; and there is the copy that is being written.
     assert peak - before < STOP_BYTES * 3, f"{(peak - before) / MIB:.0f} MiB"
     well_behaved.stop()

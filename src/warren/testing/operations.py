@@ -33,7 +33,12 @@ FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "tx_rollback": ("channel",),
     "close_channel": ("channel",),
     "drop_connection": ("connection",),
+    "group_reserve": ("queue", "count", "goes_on"),
+    "group_fetch": ("queue",),
+    "group_ack": ("queue", "count"),
+    "group_delete": ("queue",),
     "run": ("lane", "count"),
+    "overlap": ("lane", "after", "other_lane", "count"),
     "finish": ("lane", "count"),
     "idle": (),
     "tick": ("ms",),
@@ -41,6 +46,7 @@ FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "crash_within": ("calls", "rule"),
     "stop": ("clock_jump_ms",),
     "fault": ("calls", "after", "error", "times"),
+    "start_fault": ("calls", "after", "error", "times"),
     "disk_full": ("spare_bytes",),
     "disk_free": (),
     "flip": ("count",),
@@ -131,14 +137,17 @@ class _Maker:
         weights = {
             "declare": 1.0, "delete": 0.3, "purge": 0.4, "publish": 10, "consume": 2, "cancel": 0.7, "get": 2, "ack": 8,
             "nack": 2, "recover": 0.3, "tx_commit": 1.5, "tx_rollback": 0.5, "close_channel": 0.5, "drop_connection": 0.3,
-            "run": 8, "finish": 6, "idle": 2, "tick": 4,
+            "group_reserve": 0.0, "group_fetch": 0.0, "group_ack": 0.0, "group_delete": 0.0,
+            "run": 8, "overlap": 3, "finish": 6, "idle": 2, "tick": 4,
             "crash": 0.8, "crash_within": 0.8, "stop": 0.3,
-            "fault": 0.7, "disk_full": 0.2, "disk_free": 0.3, "flip": 0.0,
+            "fault": 0.7, "start_fault": 0.2, "disk_full": 0.2, "disk_free": 0.3, "flip": 0.0,
         }  # fmt: skip
         if rng.random() < 0.4:
-            weights["fault"] = weights["disk_full"] = 0.0
+            weights["fault"] = weights["start_fault"] = weights["disk_full"] = 0.0
         elif rng.random() < 0.15:
             weights["flip"] = 1.0
+        if rng.random() < 0.25:
+            weights.update(group_reserve=2.0, group_fetch=1.5, group_ack=1.5, group_delete=0.15)
         for kind in weights:
             # A kind that is left out, or drowns the others, finds what an even mixture never reaches.
             weights[kind] *= rng.choice((0.3, 1.0, 1.0, 1.0, 3.0)) if rng.random() < 0.5 else 1.0
@@ -191,6 +200,12 @@ class _Maker:
                 return channel, rng.choice((0, 0, 1, 5)), int(rng.random() < 0.3), int(rng.random() < 0.8)
             case "cancel" | "recover" | "tx_commit" | "tx_rollback" | "close_channel":
                 return (channel,)
+            case "group_reserve":
+                return queue, rng.choice((1, 3, 10)), int(rng.random() < 0.5)
+            case "group_ack":
+                return queue, rng.choice((1, 2, 10))
+            case "group_fetch" | "group_delete":
+                return (queue,)
             case "drop_connection":
                 return (rng.randrange(CONNECTIONS),)
         return self._disk_values(kind)
@@ -200,6 +215,13 @@ class _Maker:
         match kind:
             case "run" | "finish":
                 return rng.choice(LANES), rng.choice((1, 1, 2, 5))
+            case "overlap":
+                return (
+                    rng.choice(LANES),
+                    rng.choice((0, 1, 2, 4, 8)),
+                    rng.choice(LANES),
+                    rng.choice((1, 1, 3)),
+                )
             case "tick":
                 return (rng.choice((1, 30, 60, 300, 3000)),)
             case "crash":
@@ -208,7 +230,7 @@ class _Maker:
                 return rng.choice((0, 1, 2, 4, 8, 16, 40)), rng.choice(self.rules)
             case "stop":
                 return (self._jump_ms(),)
-            case "fault":
+            case "fault" | "start_fault":
                 times = rng.choice((1, 1, 2, 6))
                 return rng.choice(FAULTY_CALLS), rng.choice((0, 1, 3)), rng.choice(ERRORS), times
             case "disk_full":

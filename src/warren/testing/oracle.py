@@ -26,6 +26,9 @@ OUT: Final = 1
 SETTLED: Final = 2
 # Nobody can know: its time is over, or it went to a consumer without acknowledgements whose connection was gone.
 UNSURE: Final = 3
+# A reader group has it; a reader group has asked for messages of the queue and has no answer yet.
+HELD: Final = 4
+RESERVING: Final = 5
 
 
 class Violation(Exception):
@@ -52,7 +55,7 @@ class Copy:
     """A message in one queue. `order` is its place in it, `seq` what the broker calls that place."""
 
     __slots__ = (
-        "content", "expiry_ms", "is_must", "order", "queue", "seq", "state", "was_delivered",
+        "content", "expiry_ms", "is_kept", "is_must", "order", "queue", "seq", "state", "was_delivered",
     )  # fmt: skip
 
     def __init__(self, content: Content, queue: QueueModel, order: int, seq: int, expiry_ms: int) -> None:
@@ -63,6 +66,8 @@ class Copy:
         self.expiry_ms = expiry_ms
         self.state = READY
         self.is_must = False
+        # A reader group made it durable, whatever its publisher wanted.
+        self.is_kept = False
         self.was_delivered = False
 
     def is_expired(self, now_ms: int) -> bool:
@@ -71,7 +76,7 @@ class Copy:
 
     def survives(self) -> bool:
         """Has it a place on disk at all?"""
-        return self.queue.durable and self.content.persistent
+        return self.is_kept or (self.queue.durable and self.content.persistent)
 
 
 class QueueModel:
@@ -119,6 +124,20 @@ class QueueModel:
         return sum(copy.state == state for copy in self.copies.values())
 
 
+class GroupRecord:
+    """What the client of a reader group was told, and asked for; positions are seq ids."""
+
+    def __init__(self, queue: QueueModel) -> None:
+        self.queue = queue
+        self.is_open = False
+        self.epoch = 0
+        # Where the client goes on, and what it has asked for. What the group says after a restart may be less: the acks
+        # are in the journal, its definition lags.
+        self.acked = 0
+        self.ack_asked = 0
+        self.reserved = 0
+
+
 class CommitToken:
     """What one group commit makes durable."""
 
@@ -133,6 +152,8 @@ class Oracle:
     def __init__(self) -> None:
         self.queues: dict[int, QueueModel] = {}
         self.contents: dict[int, Content] = {}
+        # By the number of the queue's name.
+        self.groups: dict[int, GroupRecord] = {}
         self._published: list[Copy] = []
         self._settled: list[Copy] = []
         # Messages that damage has taken: the broker's report must know of some damage then.
@@ -169,7 +190,7 @@ class Oracle:
         copy = queue.copies.get(number)
         if copy is None or copy.state == SETTLED:
             raise Violation("ghost", f"queue {queue.name} delivered message {number}, which is settled")
-        if copy.state == OUT:
+        if copy.state in (OUT, HELD):
             raise Violation("twice", f"queue {queue.name} delivered message {number}, which is out already")
         if copy.is_expired(now_ms):
             raise Violation("expired", f"queue {queue.name} delivered message {number} after its time")
@@ -262,9 +283,11 @@ class Oracle:
                         copy.state = UNSURE
         self._published = []
         self._settled = []
+        for group in self.groups.values():
+            group.is_open = False
 
-    def found(self, queue: QueueModel, numbers: list[int], now_ms: int) -> None:
-        """Recovery of `queue` gave the messages `numbers`, in this order."""
+    def found(self, queue: QueueModel, numbers: list[int], held: list[int], now_ms: int) -> None:
+        """Recovery of `queue` gave the messages `numbers`, in this order; `held` of them are with a reader group."""
         if len(set(numbers)) < len(numbers):
             raise Violation("twice", f"queue {queue.name} has messages twice after a restart: {numbers}")
         copies: list[Copy] = []
@@ -285,7 +308,10 @@ class Oracle:
         queue.copies = {}
         for copy in copies:
             copy.is_must = True
+            copy.is_kept = True
             queue.add(copy)
+            if copy.content.number in held:
+                copy.state = HELD
         for number, copy in old.items():
             if number not in queue.copies:
                 self._forget(queue, copy)
@@ -299,7 +325,7 @@ class Oracle:
             raise Violation(
                 "ghost", f"queue {queue.name} has message {number}, which was settled, after a restart"
             )
-        if not copy.survives():
+        if not copy.survives() and copy.state != RESERVING and not queue.is_deleting:
             raise Violation("ghost", f"queue {queue.name} has the transient message {number} after a restart")
         return copy
 

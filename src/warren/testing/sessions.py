@@ -12,10 +12,12 @@ from collections.abc import Callable
 from typing import Final
 
 from warren.broker.connection import RUNNING
+from warren.testing.group_sessions import GroupSessions
 from warren.testing.operations import FANOUT, Operation
 from warren.testing.oracle import (
     OUT,
     READY,
+    RESERVING,
     SETTLED,
     UNSURE,
     Content,
@@ -133,12 +135,14 @@ class Sessions:
         # Deliveries of this turn, by queue id; queues in which the order within the turn says nothing.
         self._delivered: dict[int, list[Copy]] = {}
         self._is_mixed = False
+        self.groups = GroupSessions(node, oracle)
 
     # -- turns -----------------------------------------------------------------------------------------------------
 
     def end_operation(self) -> None:
         """Let the node answer, and look at what it delivered."""
         self.node.turn()
+        self.groups.look()
         delivered = self._delivered
         if delivered:
             self._delivered = {}
@@ -155,6 +159,9 @@ class Sessions:
             return self._declare(operation)
         if operation.kind in ("delete", "purge"):
             return self._delete_or_purge(operation)
+        if operation.kind.startswith("group_"):
+            queue = self.queue(operation.number(0))
+            return queue is not None and self.groups.run(operation, operation.number(0), queue)
         channel = self._channel(operation.number(0))
         if channel is None or channel.expected:
             return False
@@ -176,6 +183,7 @@ class Sessions:
 
     def close_all(self) -> None:
         """Every client goes; nothing is out any more."""
+        self.groups.close_all()
         for number in sorted(self._clients):
             self._drop(number)
             # What one held may go to the next, which reads it before it goes, too.
@@ -394,6 +402,10 @@ class Sessions:
         name = queue.name.encode()
         if operation.kind == "purge":
             dropped = [copy for copy in queue.copies.values() if copy.state in (READY, UNSURE)]
+            for copy in queue.copies.values():
+                if copy.state == RESERVING:
+                    # A reader group may have it by now, or may not.
+                    copy.state = UNSURE
             for copy in dropped:
                 copy.state = SETTLED
 
@@ -446,7 +458,14 @@ class Sessions:
             self._send(channel, frame + content_frames(channel.number, properties, body))
         return True
 
-    def _enqueue(self, content: Content, queues: list[QueueModel], expiration_ms: int) -> list[Copy]:
+    def _enqueue(
+        self,
+        content: Content,
+        queues: list[QueueModel],
+        expiration_ms: int,
+        before: dict[int, int] | None = None,
+    ) -> list[Copy]:
+        """Tell the oracle what is about to be sent; `before` counts what comes with it and before it, by queue id."""
         copies: list[Copy] = []
         for queue in queues:
             engine = self.node.vhost.queues.get(queue.name.encode())
@@ -454,7 +473,11 @@ class Sessions:
                 continue
             times = [time for time in (expiration_ms, queue.ttl_ms) if time]
             expiry_ms = self.node.now_ms + min(times) if times else 0
-            copies.append(self.oracle.enqueue(content, queue, engine.next_seq, expiry_ms))
+            seq = engine.next_seq
+            if before is not None:
+                seq += before.get(queue.id, 0)
+                before[queue.id] = before.get(queue.id, 0) + 1
+            copies.append(self.oracle.enqueue(content, queue, seq, expiry_ms))
         return copies
 
     # -- consume and settle ----------------------------------------------------------------------------------------
@@ -563,8 +586,9 @@ class Sessions:
         # Publishes and requeues of one moment reach a consumer in an order that says nothing.
         self._is_mixed = True
         copies: list[Copy] = []
+        before: dict[int, int] = {}
         for content, queues, expiration_ms in channel.publishes:
-            copies.extend(self._enqueue(content, queues, expiration_ms))
+            copies.extend(self._enqueue(content, queues, expiration_ms, before))
         for settled, requeue in channel.settles:
             self._apply_settle(settled, requeue)
         channel.publishes = []

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
@@ -249,6 +250,9 @@ class SimulatedFileSystem:
         # The crash strikes inside the call behind this many; -1: not planned.
         self.crash_after = -1
         self.is_crashed = False
+        # Another thread gets its turn inside the call behind this many; -1: not planned.
+        self.interrupt_after = -1
+        self.interrupt: Callable[[], None] | None = None
         # For what a fault or a crash in the middle of a call leaves behind.
         self.rng = Random(0)
         # What went wrong, for the story of a history: None when nobody listens.
@@ -261,6 +265,10 @@ class SimulatedFileSystem:
         if self.is_crashed:
             raise Crash
         self.calls += 1
+        if self.interrupt_after >= 0:
+            self.interrupt_after -= 1
+            if self.interrupt_after < 0 and self.interrupt is not None:
+                self.interrupt()
         if self.crash_after >= 0:
             if self.crash_after == 0:
                 self._note(f"crash in {kind} {path}")
@@ -439,6 +447,7 @@ class SimulatedFileSystem:
         self._settle_names(self.root)
         self.faults.clear()
         self.crash_after = -1
+        self.interrupt_after = -1
         self.is_crashed = False
         self.open_handles = 0
 

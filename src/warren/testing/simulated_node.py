@@ -6,11 +6,13 @@ What threads do in a running node is done here when the simulation says so: each
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from warren.admin.node import AdminNode
 from warren.broker.broker import Broker
 from warren.broker.metadata import Definitions, PutPermission, PutUser
 from warren.broker.passwords import SHA256, hash_password
@@ -81,6 +83,48 @@ class Lane:
         self.ran: deque[Job] = deque()
 
 
+class SimulatedTimer:
+    """One call that is due later."""
+
+    def __init__(self, callback: Callable[[], object]) -> None:
+        self.callback: Callable[[], object] | None = callback
+
+    def cancel(self) -> None:
+        """Forget it."""
+        self.callback = None
+
+
+class SimulatedClock:
+    """Timers of a node; they fire in its turns, by the node's time."""
+
+    def __init__(self, node: SimulatedNode) -> None:
+        self._node = node
+        self._order = 0
+        self._timers: list[tuple[int, int, SimulatedTimer]] = []
+
+    def call_later(self, delay_s: float, callback: Callable[[], object], /) -> SimulatedTimer:
+        """Once, after `delay_s` seconds."""
+        timer = SimulatedTimer(callback)
+        self._order += 1
+        heapq.heappush(self._timers, (self._node.now_ms + int(delay_s * 1000), self._order, timer))
+        return timer
+
+    def call_soon(self, callback: Callable[[], object], /) -> SimulatedTimer:
+        """Once, in the next turn."""
+        return self.call_later(0, callback)
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return self._node.now_ms
+
+    def run(self) -> None:
+        """Make the calls that are due."""
+        while self._timers and self._timers[0][0] <= self._node.now_ms:
+            callback = heapq.heappop(self._timers)[2].callback
+            if callback is not None:
+                callback()
+
+
 class SimulatedNode:
     """A node with vhost / and user guest. `now_ms` is moved by the simulation."""
 
@@ -99,6 +143,7 @@ class SimulatedNode:
         self._flush_again_ms = 0
         self._flusher: BatchFlusher = seams.flusher(self.files)
         self._random_calls = 0
+        self.clock = SimulatedClock(self)
         self.failed_commits = 0
         # Called in each turn before clients are given output.
         self.before_output: Callable[[], None] | None = None
@@ -123,6 +168,8 @@ class SimulatedNode:
         self.broker.reserve_queue_ids(max(replay.queues, default=0))
         for orphan in self.vhost.restore_messages(replay, definitions.next_queue_id, set()):
             keep_orphans(self.files, orphan, store_id)
+        self.admin = AdminNode(self.broker)
+        self.admin.recover(definitions.reader_groups)
         self.journal.request_file()
         self._commit(is_forced=True)
         self.drain()
@@ -168,6 +215,7 @@ class SimulatedNode:
     def turn(self) -> None:
         """What a node does when the events of a turn are handled: a commit that is due, then all output."""
         while True:
+            self.clock.run()
             if not self._is_flushing and self.now_ms >= self._flush_again_ms:
                 self._commit(is_forced=False)
             dirty = self.broker.take_dirty()

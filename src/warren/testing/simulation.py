@@ -15,12 +15,24 @@ from typing import Final
 
 from warren.queues.queue import Queue
 from warren.testing.damage import damage_of
+from warren.testing.group_sessions import take_back
 from warren.testing.operations import FAULTY_CALLS, History, Operation
-from warren.testing.oracle import OUT, READY, UNSURE, CommitToken, Oracle, QueueModel, Violation, number_of
+from warren.testing.oracle import (
+    HELD,
+    OUT,
+    READY,
+    RESERVING,
+    UNSURE,
+    CommitToken,
+    Oracle,
+    QueueModel,
+    Violation,
+    number_of,
+)
 from warren.testing.seams import Seams
 from warren.testing.sessions import Sessions
 from warren.testing.simulated_client import SimulatedClient, method_frame
-from warren.testing.simulated_file_system import POWER, Crash, Fault, SimulatedFileSystem
+from warren.testing.simulated_file_system import KILL, POWER, Crash, Fault, SimulatedFileSystem
 from warren.testing.simulated_metadata import SimulatedMetadata
 from warren.testing.simulated_node import Commits, SimulatedDisk, SimulatedNode
 from warren.wire.method import Method
@@ -32,7 +44,7 @@ STEP_MS: Final = 1
 CLIENT_OPERATIONS: Final = frozenset(
     (
         "declare", "delete", "purge", "publish", "consume", "cancel", "get", "ack", "nack", "recover", "tx_commit",
-        "tx_rollback", "close_channel", "drop_connection",
+        "tx_rollback", "close_channel", "drop_connection", "group_reserve", "group_fetch", "group_ack", "group_delete",
     )
 )  # fmt: skip
 
@@ -91,6 +103,8 @@ class Simulation:
         self._next_number = 1
         # Bits to flip when the node is down the next time.
         self._flips = 0
+        # What the disk does at the next start.
+        self._start_faults: list[Fault] = []
         # What the starts since the node went down have reported.
         self._damage_count = 0
         # How the planned crash goes: rule, and what is decided when it strikes.
@@ -143,6 +157,8 @@ class Simulation:
         match operation.kind:
             case "run":
                 self._run_lane(operation.text(0), operation.number(1))
+            case "overlap":
+                self._overlap(operation)
             case "finish":
                 for _ in range(operation.number(1)):
                     self.node.finish(operation.text(0))
@@ -191,6 +207,17 @@ class Simulation:
             if not self.node.run(name):
                 return
 
+    def _overlap(self, operation: Operation) -> None:
+        """A job of one lane is under way, and another lane gets its turn in the middle of it."""
+        files = self.disk.files
+        other, count = operation.text(2), operation.number(3)
+        if other == operation.text(0):
+            return
+        files.interrupt = lambda: self._run_lane(other, count)
+        files.interrupt_after = operation.number(1)
+        self._run_lane(operation.text(0), 1)
+        files.interrupt_after = -1
+
     def _idle(self) -> None:
         """Let everything come to rest, and look for what is owed and not given."""
         self.node.drain()
@@ -215,7 +242,7 @@ class Simulation:
 
     def _check_counts(self, queue: QueueModel) -> None:
         engine = self.node.vhost.queues.get(queue.name.encode())
-        if engine is None or engine.id != queue.id:
+        if engine is None or engine.id != queue.id or queue.count(RESERVING):
             return
         queue.first_ready(self.now_ms)
         least = sum(
@@ -227,10 +254,10 @@ class Simulation:
                 "count",
                 f"queue {queue.name} counts {engine.ready_count} ready messages, there are {least} to {most}",
             )
-        if engine.unacked_count != queue.count(OUT):
+        out = queue.count(OUT) + queue.count(HELD)
+        if not out <= engine.unacked_count <= out + queue.count(UNSURE):
             raise Violation(
-                "count",
-                f"queue {queue.name} counts {engine.unacked_count} unacked messages, there are {queue.count(OUT)}",
+                "count", f"queue {queue.name} counts {engine.unacked_count} unacked messages, there are {out}"
             )
 
     # -- down and up -------------------------------------------------------------------------------------------------
@@ -247,7 +274,7 @@ class Simulation:
         self._tell(f"        stopped, {'clean' if is_clean else 'with something left to write'}")
         if is_clean and self.disk.files.open_handles:
             raise Violation("handles", f"{self.disk.files.open_handles} files are open after a stop")
-        self.disk.files.crash(rng, POWER if rng.random() < 0.5 else "kill")
+        self.disk.files.crash(rng, POWER if rng.random() < 0.5 else KILL)
         self._restart(rng, POWER, 0, jump_ms)
 
     def _restart(self, rng: Random, rule: str, recovery_crashes: int, jump_ms: int) -> None:
@@ -267,10 +294,26 @@ class Simulation:
                 self._tell("        crash in recovery")
             files.crash(rng, rule)
             self._damage_count += node.damage_count
+        self._start_with_faults(rng)
         audited = self.disk.fork()
         self.oracle.restart(self.disk.metadata.queue_ids(), stopped_ms)
         self._audit(audited, rng)
         self._start_node()
+
+    def _start_with_faults(self, rng: Random) -> None:
+        """A start that fails, or not, for what the disk does; the next one is a better day."""
+        faults, self._start_faults = self._start_faults, []
+        if not faults:
+            return
+        files = self.disk.files
+        files.faults = faults
+        node = self._new_node(self.disk, Unwatched())
+        try:
+            node.start()
+        except OSError as error:
+            self._tell(f"        the start fails: {error}")
+        files.crash(rng, KILL)
+        self._damage_count += node.damage_count
 
     def _flip_bits(self, rng: Random) -> None:
         files = self.disk.files
@@ -305,13 +348,15 @@ class Simulation:
             disk.files.crash(rng, POWER)
             node = self._new_node(disk, Unwatched())
             node.start()
+        held = take_back(node, self.oracle)
         found = drain_queues(node, self.oracle)
         for queue in self.oracle.queues.values():
             numbers = found.get(queue.id)
             if numbers is None:
                 raise Violation("queue", f"queue {queue.name} is not there after a restart")
-            self._tell(f"        found in {queue.name}: {numbers}")
-            self.oracle.found(queue, numbers, self.now_ms)
+            with_groups = held.get(queue.id, [])
+            self._tell(f"        found in {queue.name}: {numbers}, held of them: {with_groups}")
+            self.oracle.found(queue, numbers, with_groups, self.now_ms)
         self._damage_count += node.damage_count
         if self.oracle.lost_count and not self._damage_count:
             raise Violation("silent", "messages were lost to damage, and the report of the start counts none")
@@ -336,6 +381,7 @@ class Simulation:
             self._stop(rng, 0)
         else:
             self._crash(rng, POWER, 0, 0)
+        take_back(self.node, self.oracle)
         drained = drain_queues(self.node, self.oracle)
         for queue in self.oracle.queues.values():
             expected = sorted(queue.copies.values(), key=lambda copy: copy.order)
@@ -353,6 +399,8 @@ class Simulation:
         self._check_broker()
 
     def _check_answers(self) -> None:
+        if self.sessions.groups.is_waiting():
+            raise Violation("answer", "a reader group waits for an answer")
         for channel in self.sessions.channels.values():
             if channel.expected:
                 raise Violation(
@@ -426,6 +474,12 @@ def check_rest(node: SimulatedNode) -> None:
             raise Violation("accounts", f"journal file {file.number} should have {file.size_bytes} bytes")
     if sizes:
         raise Violation("leak", f"journal files {sorted(sizes)} are nobody's")
+
+
+def _fault(operation: Operation) -> Fault:
+    assert operation.text(0) in FAULTY_CALLS
+    kinds = (operation.text(0),) if operation.text(0) else ()
+    return Fault(kinds, operation.number(1), operation.number(2), operation.number(3))
 
 
 def _exception_violation(error: BaseException) -> Violation:

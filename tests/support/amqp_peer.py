@@ -191,6 +191,10 @@ class Peer:
             self.channels[found.channel].take(found)
         return True
 
+    def has_control(self) -> bool:
+        """Has a method on channel 0 come that nobody has expected yet?"""
+        return len(self._control) > 0
+
     def expect(self, kind: type[_M], timeout_s: float = TIMEOUT_S) -> _M:
         """The next method on channel 0, which must be of this kind."""
         while not self._control:

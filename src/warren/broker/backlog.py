@@ -35,8 +35,8 @@ from warren.wire.methods import (
 if TYPE_CHECKING:
     from warren.broker.channel import Channel
 
-# What a kept frame costs beside its payload (bytes).
-_FRAME_COST_BYTES: Final = 64
+# What a kept frame costs beside its payload (bytes): a pair, a bytes object, a place in the list.
+_FRAME_COST_BYTES: Final = 112
 
 
 class Backlog:

@@ -196,6 +196,8 @@ class ClientProtocol(asyncio.BufferedProtocol):
     def _has_hung_up(self) -> bool:
         # A socket that is not read does not tell by itself.
         assert self._transport is not None
+        if self._transport.is_closing():
+            return False
         poll = select.poll()
         poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
         return bool(poll.poll(0))

@@ -1,12 +1,12 @@
 """`python -m bench`: run workloads on the brokers in alternation, print a table, keep every result as JSON lines.
 
-`python -m bench ceiling` measures the load generator alone instead.
+`python -m bench ceiling` measures the load generator alone instead. `python -m bench backlog`, `interference` and
+`many-queues` are scenarios with options of their own (`--help`).
 """
 
 import argparse
 import json
 import os
-import platform
 import shutil
 import signal
 import sys
@@ -14,15 +14,22 @@ import tempfile
 import time
 from pathlib import Path
 
-import psutil
-
+from bench import backlog, interference, many_queues
 from bench.brokers import Broker, BrokerError, RabbitmqBroker, WarrenBroker, rabbitmq_server
 from bench.ceiling import measure_ceiling
+from bench.machine import machine
 from bench.measure import MeasureError, Result
 from bench.table import markdown_table
 from bench.workloads import WORKLOADS, Setting, Workload
 from warren.build import build_name
 from warren.perf.errors import PerfError
+
+# Each with arguments of its own; returns the exit status.
+SCENARIOS = {
+    "backlog": backlog.main,
+    "interference": interference.main,
+    "many-queues": many_queues.main,
+}
 
 
 def parse_arguments(arguments: list[str]) -> argparse.Namespace:
@@ -68,6 +75,8 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
 
 
 def main(arguments: list[str]) -> int:
+    if arguments and arguments[0] in SCENARIOS:
+        return SCENARIOS[arguments[0]](arguments[1:])
     options = parse_arguments(arguments)
     if build_name() != "compiled":
         print(f"warren is {build_name()} here: figures of the broker and of the load generator will be poor")
@@ -177,15 +186,6 @@ def measure(
             flush=True,
         )
     return results
-
-
-def machine() -> str:
-    """What the figures hold for."""
-    memory = psutil.virtual_memory().total / 2**30
-    load = os.getloadavg()[0]
-    return (
-        f"{os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()} {platform.release()}, load {load:.2f}"
-    )
 
 
 if __name__ == "__main__":

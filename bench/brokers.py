@@ -41,13 +41,14 @@ class Usage:
 
 
 class Broker:
-    """One node. `cores` are the CPUs it may use, empty for all of them."""
+    """One node. `cores` are the CPUs it may use, empty for all of them; `settings` are lines of rabbitmq.conf."""
 
     name = ""
 
-    def __init__(self, directory: Path, cores: set[int]) -> None:
+    def __init__(self, directory: Path, cores: set[int], settings: tuple[str, ...] = ()) -> None:
         self.directory = directory
         self.cores = cores
+        self.settings = settings
         self.port = free_port()
         self.process: subprocess.Popen[bytes] | None = None
         directory.mkdir(parents=True, exist_ok=True)
@@ -88,6 +89,34 @@ class Broker:
                 usage.cpu_s += times.user + times.system
                 usage.rss_bytes += process.memory_info().rss
         return usage
+
+    def peak_rss_bytes(self) -> int:
+        """The most memory it has had since the start or the last `reset_peak`."""
+        return sum(_status_bytes(process.pid, "VmHWM") for process in self._tree())
+
+    def reset_peak(self) -> None:
+        """Peaks count from here on."""
+        for process in self._tree():
+            with suppress(OSError):
+                Path(f"/proc/{process.pid}/clear_refs").write_text("5")
+
+    def disk_bytes(self) -> int:
+        """What its data take on the disk."""
+        total = 0
+        for path in self._data_directory().rglob("*"):
+            # Files come and go while we look.
+            with suppress(OSError):
+                total += path.stat().st_blocks * 512
+        return total
+
+    def pid(self) -> int:
+        """The process that does the work."""
+        tree = self._tree()
+        workers = [process for process in tree if process.name() == "beam.smp"]
+        return int((workers or tree)[0].pid)
+
+    def _data_directory(self) -> Path:
+        raise NotImplementedError
 
     def _tree(self) -> list[psutil.Process]:
         if self.process is None:
@@ -156,10 +185,15 @@ class WarrenBroker(Broker):
 
     def start(self) -> None:
         command = [sys.executable, "-m", "warren", "server"]
-        command += ["--data-dir", str(self.directory / "data"), "--listen", f"127.0.0.1:{self.port}"]
+        command += ["--data-dir", str(self._data_directory()), "--listen", f"127.0.0.1:{self.port}"]
+        for setting in self.settings:
+            command += ["--set", setting]
         with self._log_path().open("ab") as log:
             self._spawn(command, dict(os.environ), Path.cwd(), log)
         self._await_amqp()
+
+    def _data_directory(self) -> Path:
+        return self.directory / "data"
 
 
 class RabbitmqBroker(Broker):
@@ -167,8 +201,8 @@ class RabbitmqBroker(Broker):
 
     name = "RabbitMQ"
 
-    def __init__(self, directory: Path, cores: set[int]) -> None:
-        super().__init__(directory, cores)
+    def __init__(self, directory: Path, cores: set[int], settings: tuple[str, ...] = ()) -> None:
+        super().__init__(directory, cores, settings)
         self.epmd_port = free_port()
         self.distribution_port = free_port()
         self.epmd: subprocess.Popen[bytes] | None = None
@@ -181,7 +215,7 @@ class RabbitmqBroker(Broker):
         (directory / "rabbitmq.conf").write_text(
             f"listeners.tcp.default = 127.0.0.1:{self.port}\nlog.console = false\n"
             # RabbitMQ's own default, 40 % of the memory, written down because it decides when publishers are blocked.
-            "vm_memory_high_watermark.relative = 0.4\n"
+            "vm_memory_high_watermark.relative = 0.4\n" + "".join(f"{setting}\n" for setting in settings)
         )
 
     def version(self) -> str:
@@ -208,7 +242,7 @@ class RabbitmqBroker(Broker):
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODENAME": f"warren-bench-{self.port}@localhost",
             "RABBITMQ_DIST_PORT": str(self.distribution_port),
-            "RABBITMQ_MNESIA_BASE": str(self.directory / "mnesia"),
+            "RABBITMQ_MNESIA_BASE": str(self._data_directory()),
             "RABBITMQ_LOG_BASE": str(self.directory / "log"),
             "RABBITMQ_CONFIG_FILE": str(self.directory / "rabbitmq.conf"),
             # Neither the machine's settings nor its plugins.
@@ -219,6 +253,9 @@ class RabbitmqBroker(Broker):
         with self._log_path().open("ab") as log:
             self._spawn([server], environment, self.directory, log)
         self._await_amqp()
+
+    def _data_directory(self) -> Path:
+        return self.directory / "mnesia"
 
     def stop(self) -> None:
         super().stop()
@@ -245,6 +282,15 @@ def rabbitmq_version() -> str:
     for path in Path("/usr/lib/rabbitmq/lib").glob("rabbitmq_server-*"):
         return path.name.removeprefix("rabbitmq_server-")
     return "of unknown version"
+
+
+def _status_bytes(pid: int, field: str) -> int:
+    """A size of /proc/PID/status in bytes; 0 when the process has ended."""
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith(field + ":"):
+                return int(line.split()[1]) * 1024
+    return 0
 
 
 def pinned_to(cores: set[int]) -> Callable[[], None] | None:

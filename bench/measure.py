@@ -61,9 +61,16 @@ class Sample:
         return self.broker_cpu_s * 1e6 / self.messages if self.messages else 0.0
 
 
-def run_perf(broker: Broker, arguments: list[str], cores: set[int]) -> Sample:
+def run_perf(
+    broker: Broker,
+    arguments: list[str],
+    cores: set[int],
+    timeout_s: float = RUN_TIMEOUT_S,
+    waits_for_quiet: bool = True,
+) -> Sample:
     """Run `warren perf` with `arguments` against `broker`, on `cores` (empty: anywhere)."""
-    await_quiet(broker)
+    if waits_for_quiet:
+        await_quiet(broker)
     before = broker.usage()
     command = [sys.executable, "-m", "warren.cli.perf", "--json", "--uri", broker.uri, *arguments]
     try:
@@ -71,14 +78,12 @@ def run_perf(broker: Broker, arguments: list[str], cores: set[int]) -> Sample:
             command,
             capture_output=True,
             text=True,
-            timeout=RUN_TIMEOUT_S,
+            timeout=timeout_s,
             preexec_fn=pinned_to(cores),
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise MeasureError(
-            f"warren perf {' '.join(arguments)}: not done after {RUN_TIMEOUT_S:.0f} s"
-        ) from None
+        raise MeasureError(f"warren perf {' '.join(arguments)}: not done after {timeout_s:.0f} s") from None
     after = broker.usage()
     if done.returncode != 0:
         raise MeasureError((done.stderr or done.stdout).strip()[-500:])

@@ -5,7 +5,9 @@ from statistics import median
 from bench.measure import Result
 
 # A ratio above 1 is always in favour of the first broker.
-LOWER_IS_BETTER = ("ms", "s")
+LOWER_IS_BETTER = ("ms", "s", "MiB")
+# Units in which one broker can be said to be better.
+COMPARED = ("msg/s", *LOWER_IS_BETTER)
 NO_FIGURE = "-"
 
 
@@ -70,3 +72,33 @@ def ratio(ours: float | None, theirs: float | None, lower_is_better: bool) -> st
     if not ours or not theirs:
         return NO_FIGURE
     return f"{theirs / ours if lower_is_better else ours / theirs:.2f}"
+
+
+def figure_table(figures: dict[str, list[tuple[str, float, str]]]) -> str:
+    """Figures (name, value, unit) by broker, one line per name in the order of their first appearance."""
+    brokers = list(figures)
+    values = {
+        broker: {name: (value, unit) for name, value, unit in taken} for broker, taken in figures.items()
+    }
+    names = dict.fromkeys(name for taken in figures.values() for name, _, _ in taken)
+    head = ["figure", *brokers] + (["ratio"] if len(brokers) == 2 else [])
+    lines = [line(head), line(["---"] + ["---:"] * (len(head) - 1))]
+    for name in names:
+        found = [values[broker].get(name) for broker in brokers]
+        cells = [name] + [NO_FIGURE if each is None else measured(*each) for each in found]
+        if len(brokers) == 2:
+            ours, theirs = found
+            is_comparable = ours is not None and theirs is not None and ours[1] in COMPARED
+            cells.append(
+                ratio(ours[0], theirs[0], ours[1] in LOWER_IS_BETTER)
+                if is_comparable and ours is not None and theirs is not None
+                else NO_FIGURE
+            )
+        lines.append(line(cells))
+    return "\n".join(lines)
+
+
+def measured(value: float, unit: str) -> str:
+    """A value with its unit, with as many digits as mean something."""
+    digits = 0 if unit in ("msg/s", "") else 2
+    return f"{value:,.{digits}f} {unit}".rstrip()

@@ -1,7 +1,7 @@
-"""The table's medians, ranges and ratios: above 1 is always in favour of the first broker."""
+"""The tables' medians, ranges and ratios: above 1 is always in favour of the first broker."""
 
 from bench.measure import Result
-from bench.table import markdown_table
+from bench.table import figure_table, markdown_table
 
 
 def result(workload: str, broker: str, value: float, unit: str, cpu: float | None = None) -> Result:
@@ -26,3 +26,21 @@ def test_rates_and_times_are_compared_the_right_way_round() -> None:
 def test_a_failure_is_shown_in_its_row() -> None:
     table = markdown_table(["lazy"], [], ["warren"], {("lazy", "warren"): "failed"})
     assert cells(table, 0) == ["lazy", "failed", "-", "-"]
+
+
+def test_figures_of_a_scenario_stand_side_by_side() -> None:
+    table = figure_table(
+        {
+            "warren": [
+                ("RSS", 50.0, "MiB"),
+                ("drained", 40_000.0, "msg/s"),
+                ("syncs of .wal files", 20.0, ""),
+            ],
+            "RabbitMQ": [("RSS", 200.0, "MiB"), ("drained", 10_000.0, "msg/s"), ("share", 58.5, "%")],
+        }
+    )
+    assert cells(table, 0) == ["RSS", "50.00 MiB", "200.00 MiB", "4.00"]
+    assert cells(table, 1) == ["drained", "40,000 msg/s", "10,000 msg/s", "4.00"]
+    assert cells(table, 2) == ["syncs of .wal files", "20", "-", "-"]
+    assert cells(table, 3) == ["share", "-", "58.50 %", "-"]
+    assert "ratio" not in figure_table({"warren": [("RSS", 50.0, "MiB")]})

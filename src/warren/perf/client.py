@@ -63,7 +63,7 @@ class Client:
 
     def _open(self, address: Address, name: str) -> None:
         self._send(PROTOCOL_HEADER)
-        if not isinstance(self._receive(), ConnectionStart):
+        if not isinstance(self.receive(), ConnectionStart):
             raise PerfError("the broker did not begin with connection.start")
         properties: dict[str, object] = {
             "product": "warren perf",
@@ -101,7 +101,7 @@ class Client:
     def call(self, channel: int, method: Method) -> Method:
         """Send `method` and return the next method of the broker, which must not be a close."""
         self.send(channel, method)
-        reply = self._receive()
+        reply = self.receive()
         if isinstance(reply, (ConnectionClose, ChannelClose)):
             raise PerfError(
                 f"the broker answered {reply.reply_code} {reply.reply_text.decode('utf-8', 'replace')}"
@@ -117,7 +117,7 @@ class Client:
         try:
             self.sock.settimeout(2.0)
             self.send(0, ConnectionClose(reply_code=200, reply_text=b"done"))
-            while not isinstance(self._receive(), ConnectionCloseOk):
+            while not isinstance(self.receive(), ConnectionCloseOk):
                 pass
         except (PerfError, OSError):
             pass
@@ -130,7 +130,8 @@ class Client:
         except OSError as error:
             raise PerfError(f"the connection broke: {error}") from None
 
-    def _receive(self) -> Method:
+    def receive(self) -> Method:
+        """The next method of the broker, on any channel."""
         try:
             while True:
                 kind = self._frames.next_frame()

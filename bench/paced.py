@@ -1,0 +1,104 @@
+"""A paced flow through one queue in a process of its own, whose latencies can be asked for by time.
+
+`warren perf` sums a run up; here a run goes on for as long as somebody disturbs the broker, and what counts is what the
+flow noticed between two moments. So `python -m bench.paced OPTIONS` prints its start and then, ten times a second, the
+histogram of the deliveries since, and `PacedFlow` keeps them. CLOCK_MONOTONIC is one clock for all processes of a machine.
+"""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+from bench.brokers import Broker, pinned_to
+from bench.measure import MeasureError
+from warren.perf.histogram import Histogram, decode_histogram
+from warren.perf.options import PerfOptions
+from warren.perf.progress import Interval
+from warren.perf.run import run
+
+QUEUE = "bench-paced"
+INTERVAL_S = 0.1
+LONGEST_S = 36_000.0
+STOP_TIMEOUT_S = 30.0
+
+
+class PacedFlow:
+    """Publishes `rate` messages of 100 B a second, delivered to one consumer that acks each of them."""
+
+    def __init__(self, broker: Broker, cores: set[int], rate: float, is_persistent: bool) -> None:
+        options = {"uri": broker.uri, "rate": rate, "flags": ["persistent"] if is_persistent else []}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "bench.paced", json.dumps(options)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            # Ctrl-C is ours; it is told by us.
+            start_new_session=True,
+            preexec_fn=pinned_to(cores),
+        )
+        # (monotonic time at the end of the interval, latencies in it).
+        self._intervals: list[tuple[float, Histogram]] = []
+        self.behind_ms_max = 0.0
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for text in self._process.stdout:
+            found = json.loads(text)
+            if isinstance(found, dict):
+                self.behind_ms_max = found["behind_ms_max"]
+            else:
+                self._intervals.append((found[0], decode_histogram(found[1])))
+
+    def await_flowing(self) -> None:
+        """Return when messages flow; MeasureError when none ever do."""
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        while not any(histogram.count for _, histogram in list(self._intervals)):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                assert self._process.stderr is not None
+                raise MeasureError(f"the paced flow does not flow: {self._process.stderr.read()[-500:]}")
+            time.sleep(INTERVAL_S)
+
+    def window(self, start_s: float, end_s: float) -> Histogram:
+        """Latencies of what was delivered between two moments, to a tenth of a second. The second must be past."""
+        # The last interval is on its way.
+        time.sleep(max(0.0, end_s + 3 * INTERVAL_S - time.monotonic()))
+        total = Histogram()
+        for at_s, histogram in list(self._intervals):
+            if start_s < at_s <= end_s + INTERVAL_S:
+                total.merge(histogram)
+        return total
+
+    def stop(self) -> None:
+        """End the process; how far it was ever behind its pace is known afterwards."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+            try:
+                self._process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        self._reader.join(STOP_TIMEOUT_S)
+
+
+def _on_interval(interval: Interval) -> None:
+    print(json.dumps([time.monotonic(), interval.latency.encode()]), flush=True)
+
+
+def _main(text: str) -> None:
+    # A process without a terminal may have been started with interrupts ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    options = PerfOptions(
+        queue=QUEUE, size=100, qos=1000, interval=INTERVAL_S, time=LONGEST_S, **json.loads(text)
+    )
+    summary = run(options, _on_interval)
+    print(json.dumps({"behind_ms_max": summary.behind_ms_max}), flush=True)
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1])

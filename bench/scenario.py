@@ -1,0 +1,209 @@
+"""What the scenarios share: brokers started for one measurement each, figures by broker, a table or JSON at the end.
+
+A scenario is longer than a workload of `python -m bench` and runs once: it fills a queue to a depth, kills the broker,
+or disturbs one queue and watches another. Each of its figures has a name, a value and a unit; what is printed while it
+runs goes to standard error, so that `--json` leaves one object on standard output.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.brokers import Broker, BrokerError, RabbitmqBroker, WarrenBroker, rabbitmq_server
+from bench.machine import machine
+from bench.measure import MeasureError, Sample, delete_queues, run_perf
+from bench.table import figure_table
+from warren.build import build_name
+from warren.perf.client import Client
+from warren.perf.errors import PerfError
+from warren.perf.options import parse_uri
+from warren.wire.methods import QueueDeclare, QueueDeclareOk
+
+MIB = 2**20
+ANSWER_TIMEOUT_S = 600.0
+# A run of the load generator may take as long as a broker needs that handles so many messages a second.
+SLOWEST_RATE = 2000
+
+
+@dataclass
+class Figure:
+    """One number that was measured; `unit` is one of those of the table, `%` or empty for a plain count."""
+
+    name: str
+    value: float
+    unit: str
+
+
+class Scenario:
+    """One run: its options, its directory, and the figures of each broker in the order they were taken."""
+
+    def __init__(self, options: argparse.Namespace, directory: Path) -> None:
+        self.options = options
+        self.directory = directory
+        self.figures: dict[str, list[Figure]] = {}
+        self.versions: list[str] = []
+        self._started = 0
+
+    def say(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    def kinds(self) -> list[type[Broker]]:
+        """The brokers that were asked for and are installed."""
+        which: str = self.options.broker
+        kinds: list[type[Broker]] = []
+        if which != "rabbitmq":
+            kinds.append(WarrenBroker)
+        if which != "warren":
+            if rabbitmq_server() is None:
+                self.say("rabbitmq-server is not installed: warren is measured alone")
+            else:
+                kinds.append(RabbitmqBroker)
+        return kinds
+
+    @contextmanager
+    def running(self, kind: type[Broker], *settings: str) -> Iterator[Broker]:
+        """A new broker with empty data; it and its data are gone at the end."""
+        self._started += 1
+        directory = self.directory / f"{self._started}"
+        broker = kind(directory, self.broker_cores(kind), settings)
+        self.say(f"starting {kind.name} {' '.join(settings)} ...")
+        try:
+            broker.start()
+            if broker.version() not in self.versions:
+                self.versions.append(broker.version())
+            yield broker
+        finally:
+            broker.kill()
+            broker.stop()
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def broker_cores(self, kind: type[Broker]) -> set[int]:
+        """Where a broker may run; empty for everywhere."""
+        cores = sorted(os.sched_getaffinity(0))
+        wanted: int = self.options.warren_cores if kind is WarrenBroker else self.options.rabbitmq_cores
+        return {cores[0]} if wanted == 1 and len(cores) > 1 else set()
+
+    def generator_cores(self, broker: Broker) -> set[int]:
+        """Beside a pinned broker the load generator keeps away from its core; else the scheduler knows best."""
+        return os.sched_getaffinity(0) - broker.cores if broker.cores else set()
+
+    def add(self, broker: Broker, name: str, value: float, unit: str = "") -> None:
+        """Keep a figure, and say it."""
+        self.figures.setdefault(broker.name, []).append(Figure(name, value, unit))
+        self.say(f"{broker.name}: {name}: {value:,.2f} {unit}")
+
+    def perf(self, broker: Broker, messages: int, *arguments: str, waits_for_quiet: bool = True) -> Sample:
+        """Run the load generator; `messages` says for how long it may take."""
+        timeout_s = 300.0 + messages / SLOWEST_RATE
+        return run_perf(broker, list(arguments), self.generator_cores(broker), timeout_s, waits_for_quiet)
+
+    def fill(self, broker: Broker, queue: str, messages: int, *arguments: str) -> Sample:
+        """Publish persistent messages of 1 KiB, or of what `arguments` say, into a durable queue nobody consumes."""
+        return self.perf(
+            broker,
+            messages,
+            *("--queue", queue, "--no-auto-delete", "--consumers", "0", "--pmessages", str(messages)),
+            *("--flag", "persistent", "--confirm", "1000", *(arguments or ("--size", "1024"))),
+        )
+
+
+def depth(broker: Broker, queue: str) -> int:
+    """Ready messages of a queue that must exist."""
+    client = Client(parse_uri(broker.uri), "bench", ANSWER_TIMEOUT_S)
+    try:
+        reply = client.request(QueueDeclare(queue=queue.encode(), passive=True))
+    except PerfError as error:
+        raise MeasureError(f"queue {queue}: {error}") from None
+    finally:
+        client.close()
+    assert isinstance(reply, QueueDeclareOk)
+    return reply.message_count
+
+
+def remove(broker: Broker, *queues: str) -> None:
+    """Delete queues, whether they exist or not."""
+    delete_queues(broker, list(queues))
+
+
+def run_scenario(
+    name: str,
+    description: str | None,
+    arguments: list[str],
+    add_options: Callable[[argparse.ArgumentParser], None],
+    measure: Callable[[Scenario], None],
+) -> int:
+    """Parse, measure, print; returns the exit status."""
+    options = _parse(name, description, arguments, add_options)
+    if build_name() != "compiled":
+        print(f"warren is {build_name()} here: its figures will be poor", file=sys.stderr)
+    # A stop from outside takes the brokers with it, as ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    directory = Path(tempfile.mkdtemp(prefix="warren-bench-", dir=options.directory))
+    scenario = Scenario(options, directory)
+    status = 0
+    try:
+        measure(scenario)
+    except (BrokerError, MeasureError, PerfError) as error:
+        scenario.say(f"bench {name}: {error}")
+        status = 1
+    except KeyboardInterrupt:
+        scenario.say(f"bench {name}: interrupted")
+        status = 130
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    # What was measured before a failure counts.
+    _print(scenario, name)
+    return status
+
+
+def _parse(
+    name: str,
+    description: str | None,
+    arguments: list[str],
+    add_options: Callable[[argparse.ArgumentParser], None],
+) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog=f"python -m bench {name}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--broker", choices=("warren", "rabbitmq", "both"), default="both")
+    for broker in ("warren", "rabbitmq"):
+        parser.add_argument(
+            f"--{broker}-cores",
+            type=int,
+            choices=(0, 1),
+            default=0,
+            help=f"1: pin {broker} to one core, 0: all cores (default: 0)",
+        )
+    parser.add_argument("--directory", type=Path, metavar="DIR", help="where data lie (default: as tempfile)")
+    parser.add_argument("--json", action="store_true", help="one JSON object with the raw numbers, no table")
+    add_options(parser)
+    return parser.parse_args(arguments)
+
+
+def _print(scenario: Scenario, name: str) -> None:
+    figures = {
+        broker: [(figure.name, figure.value, figure.unit) for figure in taken]
+        for broker, taken in scenario.figures.items()
+    }
+    if scenario.options.json:
+        options = {key: str(value) for key, value in vars(scenario.options).items()}
+        named = [
+            {"broker": broker, "name": figure, "value": value, "unit": unit}
+            for broker, taken in figures.items()
+            for figure, value, unit in taken
+        ]
+        found = {"scenario": name, "machine": machine(), "brokers": scenario.versions, "options": options}
+        print(json.dumps({**found, "figures": named}))
+        return
+    print(f"\n{machine()}\n" + "\n".join(scenario.versions) + "\n")
+    print(figure_table(figures))

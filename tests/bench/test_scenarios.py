@@ -1,0 +1,64 @@
+"""Each scenario runs, small, against a broker of ours, and gives the figures it is there for."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+
+def figures(directory: Path, *arguments: str) -> dict[str, float]:
+    """By name."""
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "bench",
+            *arguments,
+            "--broker",
+            "warren",
+            "--json",
+            "--directory",
+            str(directory),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert found["scenario"] == arguments[0]
+    # The broker's data are gone.
+    assert list(directory.iterdir()) == []
+    return {figure["name"]: figure["value"] for figure in found["figures"]}
+
+
+def test_backlog(tmp_path: Path) -> None:
+    found = figures(tmp_path, "backlog", "--messages", "3000", "--memory-limit", "200")
+    for mode in ("lazy", "default"):
+        assert found[f"{mode}: messages"] == 3000
+        assert found[f"{mode}: RSS at the end"] > 10
+        assert found[f"{mode}: publishing, last tenth"] > 0
+        assert found[f"{mode}: draining"] > 0
+        times = [found[f"{mode}: after SIGKILL: {what}"] for what in ("client connected", "first message")]
+        assert 0 < times[0] < times[1]
+
+
+def test_many_queues(tmp_path: Path) -> None:
+    found = figures(tmp_path, "many-queues", "--queues", "50", "--messages", "4")
+    assert 0 < found["after SIGKILL: client connected"] < found["after SIGKILL: all queues counted"]
+
+
+def test_interference(tmp_path: Path) -> None:
+    sizes = ("--messages", "2000", "--large-messages", "500", "--rate", "200", "--seconds", "1", "--ttl", "6")
+    chosen = [word for name in ("purged", "expired", "compacted") for word in ("--only", name)]
+    found = figures(tmp_path, "interference", *sizes, *chosen)
+    assert {"idle", "purged", "expired", "compacted"} == {
+        name.removesuffix(": p99") for name in found if name.endswith(": p99")
+    }
+    assert found["purged: watched for"] >= 5

@@ -131,9 +131,8 @@ class ContentRecovery:
                 self._skip_ids(self._tail_id, size - file.size_bytes)
             # Bytes that are missing at its end were valid, for all we know; whoever needs them will notice.
             file.size_bytes = max(size, file.valid_bytes + FILE_HEADER_BYTES)
-        for number in sorted(self._tail):
+        for number in self._tail_in_order():
             contents = self._tail[number]
-            contents.sort(key=_id_of)
             if last is None or last.number != number or len(last.ids) > 0:
                 if number in listed or (last is not None and contents[0][0] < last.end_id):
                     # This contradicts the checkpoint; the file is not touched.
@@ -144,6 +143,15 @@ class ContentRecovery:
                 self._files.append(last)
             for content_id, content, live_references in contents:
                 _add(last, content_id, content, live_references)
+
+    def _tail_in_order(self) -> list[int]:
+        """Files of the tail by their first id: one that a compaction made has a higher number than those behind it."""
+        order: list[tuple[i64, int]] = []
+        for number, contents in self._tail.items():
+            contents.sort(key=_id_of)
+            order.append((contents[0][0], number))
+        order.sort()
+        return [number for _first_id, number in order]
 
     def _skip_ids(self, first_id: i64, size_bytes: i64) -> None:
         self._next_id = max(self._next_id, first_id + size_bytes // CONTENT_RECORD_MIN_BYTES)

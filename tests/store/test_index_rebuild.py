@@ -1,0 +1,301 @@
+"""A start without a checkpoint: the indexes are derived from their segments, and nothing is lost."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.support.engine_driver import QUEUES, STORE_ID, EngineDriver
+from warren.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
+from warren.store.disk.index_rebuild import find_places, rebuild_index
+from warren.store.disk.local_file_system import LocalFileSystem
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> EngineDriver:
+    return EngineDriver(tmp_path)
+
+
+def lose_checkpoints(driver: EngineDriver) -> None:
+    for name in (CHECKPOINT_NAME, PREVIOUS_NAME):
+        (driver.path / name).unlink(missing_ok=True)
+
+
+def restart_without_checkpoint(driver: EngineDriver) -> None:
+    driver.close()
+    lose_checkpoints(driver)
+    report = driver.open()
+    assert report.is_rebuilt and report.checkpoint == ""
+    assert report.missing == [] and report.missing_contents == 0
+
+
+def fill(driver: EngineDriver, count: int, *queue_ids: int, size: int = 20) -> None:
+    for _ in range(count):
+        driver.publish(size, *queue_ids)
+    driver.commit()
+
+
+def test_what_is_in_the_index_comes_back(driver: EngineDriver) -> None:
+    fill(driver, 20, 1)
+    driver.index(1)
+    fill(driver, 5, 1)
+    restart_without_checkpoint(driver)
+    assert driver.queues[1].log.indexed_upto == 21 and driver.queues[1].log.next_seq == 26
+    driver.check()
+
+
+def test_acks_in_the_journal_count(driver: EngineDriver) -> None:
+    fill(driver, 20, 1)
+    driver.settle(1, 3)
+    driver.commit()
+    driver.index(1)
+    driver.settle(1, 6)
+    driver.commit()
+    restart_without_checkpoint(driver)
+    driver.check()
+    driver.settle(1)
+    driver.checkpoint()
+    driver.checkpoint()
+    restart_without_checkpoint(driver)
+    driver.check()
+
+
+def test_what_only_the_checkpoint_knew_is_delivered_again(driver: EngineDriver) -> None:
+    fill(driver, 20, 1)
+    driver.index(1)
+    driver.settle(1, 3)
+    driver.checkpoint()
+    # The journal file with the acks goes.
+    fill(driver, 300, 2)
+    for _ in range(4):
+        driver.settle(2)
+        fill(driver, 300, 2)
+        driver.checkpoint()
+    assert min(int(path.stem) for path in (driver.path / "journal").iterdir()) > 2
+    restart_without_checkpoint(driver)
+    assert list(driver.found(1)) == list(range(1, 21))
+    assert driver.found(2) == driver.bodies[2]
+
+
+def test_transient_messages_of_an_earlier_life_do_not_count(driver: EngineDriver) -> None:
+    for number in range(12):
+        driver.publish(10, 1, persistent=number % 3 == 0)
+    driver.commit()
+    driver.index(1)
+    restart_without_checkpoint(driver)
+    assert driver.queues[1].log.indexed_upto == 13
+    driver.check()
+    fill(driver, 3, 1)
+    driver.index(1)
+    driver.check()
+    driver.reopen()
+    driver.check()
+
+
+def test_large_messages_are_counted_once_each(driver: EngineDriver) -> None:
+    for _ in range(10):
+        driver.publish(1000, 1, 2)
+    driver.commit()
+    driver.index(1)
+    driver.settle(2, 4)
+    driver.commit()
+    restart_without_checkpoint(driver)
+    driver.check()
+    for queue_id in QUEUES:
+        driver.settle(queue_id)
+    driver.commit()
+    assert driver.store.contents.valid_bytes == 0
+
+
+def test_contents_that_compaction_has_moved_are_found(driver: EngineDriver) -> None:
+    for number in range(60):
+        driver.publish(1000, 1 if number % 4 == 0 else 2)
+    driver.commit()
+    driver.index(1)
+    driver.index(2)
+    driver.settle(2)
+    for _ in range(8):
+        driver.checkpoint()
+    fill(driver, 8, 3, size=1000)
+    assert driver.store.contents.compactions > 0
+    restart_without_checkpoint(driver)
+    driver.check()
+    driver.reopen()
+    driver.check()
+    # Their files are known well enough to be emptied.
+    for queue_id in QUEUES:
+        driver.settle(queue_id)
+    driver.checkpoint()
+    driver.checkpoint()
+    assert driver.store.contents.valid_bytes == 0
+
+
+def test_where_the_journal_knows_of_a_message_that_the_index_lacks_the_index_ends(
+    driver: EngineDriver,
+) -> None:
+    """After a power failure, appends that no checkpoint had synced may be gone while later ones are there."""
+    fill(driver, 30, 1)
+    driver.index(1)
+    segments = sorted((driver.path / "queues/1").iterdir(), key=lambda path: int(path.stem))
+    driver.close()
+    segments[1].unlink()
+    lose_checkpoints(driver)
+    report = driver.open()
+    assert driver.queues[1].log.indexed_upto == 8
+    assert [line.partition(" ")[0] for line in report.quarantined] == ["2.idx", "3.idx"]
+    driver.check()
+    driver.index(1)
+    driver.reopen()
+    driver.check()
+
+
+def test_a_hole_within_a_segment(driver: EngineDriver) -> None:
+    fill(driver, 7, 1)
+    driver.index(1)
+    path = driver.path / "queues/1/0.idx"
+    data = bytearray(path.read_bytes())
+    middle = data.index(b"4.xxx")
+    data[middle : middle + 100] = bytes(100)
+    driver.close()
+    path.write_bytes(data)
+    lose_checkpoints(driver)
+    driver.open()
+    assert driver.queues[1].log.indexed_upto == 4
+    driver.check()
+    driver.index(1)
+    driver.check()
+    driver.reopen()
+    driver.check()
+
+
+def test_damage_that_nobody_can_mend_costs_its_own_message(driver: EngineDriver) -> None:
+    fill(driver, 20, 1)
+    driver.index(1)
+    driver.checkpoint()
+    driver.checkpoint()
+    driver.close()
+    for path in (driver.path / "journal").iterdir():
+        path.unlink()
+    path = driver.path / "queues/1/1.idx"
+    data = bytearray(path.read_bytes())
+    data[data.index(b"10.xxx")] ^= 1
+    path.write_bytes(data)
+    lose_checkpoints(driver)
+    report = driver.open()
+    assert report.is_rebuilt and report.index_damage == 1
+    kept = [found.read_bytes() for found in (driver.path / "lost+found").iterdir()]
+    assert len(kept) == 1 and b"0.xxxx" in kept[0]
+    del driver.bodies[1][10]
+    driver.check()
+
+
+def test_a_damaged_header_of_a_segment_costs_nothing(driver: EngineDriver) -> None:
+    fill(driver, 20, 1)
+    driver.index(1)
+    driver.close()
+    path = driver.path / "queues/1/1.idx"
+    data = bytearray(path.read_bytes())
+    data[20] ^= 1
+    path.write_bytes(data)
+    lose_checkpoints(driver)
+    assert driver.open().index_damage == 1
+    driver.check()
+
+
+def test_what_is_not_ours_is_kept(driver: EngineDriver) -> None:
+    fill(driver, 20, 1)
+    driver.index(1)
+    driver.close()
+    queues = driver.path / "queues"
+    (queues / "notes").write_text("not a directory")
+    (queues / "2").write_text("a file")
+    (queues / "1/readme.txt").write_text("strange")
+    (queues / "1/7.idx").write_bytes(bytes(100))
+    (queues / "1/0.idx.new").write_bytes(b"half a copy")
+    (queues / "9").mkdir()
+    (queues / "9/0.idx").write_bytes((queues / "1/0.idx").read_bytes())
+    lose_checkpoints(driver)
+    report = driver.open()
+    assert sorted(line.partition(" ")[0] for line in report.quarantined) == [
+        "0.idx",
+        "2",
+        "7.idx",
+        "notes",
+        "readme.txt",
+    ]
+    assert not (queues / "1/0.idx.new").exists()
+    driver.check()
+
+
+def test_an_unfinished_append_is_no_damage(driver: EngineDriver) -> None:
+    fill(driver, 5, 1)
+    driver.index(1)
+    driver.close()
+    path = driver.path / "queues/1/0.idx"
+    path.write_bytes(path.read_bytes()[:-10] + bytes(4096))
+    lose_checkpoints(driver)
+    driver.open()
+    driver.check()
+    driver.index(1)
+    driver.reopen()
+    driver.check()
+
+
+def test_a_second_time_it_is_the_same(driver: EngineDriver) -> None:
+    fill(driver, 20, 1, 2)
+    fill(driver, 20, 1, 3, size=900)
+    driver.index(1)
+    driver.close()
+    lose_checkpoints(driver)
+    files = LocalFileSystem(driver.path)
+    found = []
+    for _ in range(2):
+        rebuilt = rebuild_index(files, STORE_ID, 8)
+        found.append(
+            (
+                [
+                    (row.queue_id, row.indexed_upto, row.settled, len(row.segments))
+                    for row in rebuilt.checkpoint.queues
+                ],
+                rebuilt.places,
+                rebuilt.damaged_count,
+            )
+        )
+    assert found[0] == found[1] and len(found[0][1]) == 20
+    assert find_places(files, STORE_ID) == found[0][1]
+    files.release()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_happened_before_nothing_is_lost(driver: EngineDriver, seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(rng.randrange(1, 4)):
+        for _ in range(150):
+            choice = rng.random()
+            if choice < 0.5:
+                driver.publish(rng.choice((0, 10, 200, 300, 1000)), *rng.sample(QUEUES, rng.randrange(1, 4)))
+            elif choice < 0.75:
+                driver.commit()
+            elif choice < 0.9:
+                driver.settle(rng.choice(QUEUES), rng.randrange(1, 5))
+            elif choice < 0.97:
+                driver.index(rng.choice(QUEUES))
+            else:
+                driver.checkpoint()
+        driver.commit()
+        restart_without_checkpoint_or_contents_that_are_gone(driver)
+        for queue_id in QUEUES:
+            found = driver.found(queue_id)
+            assert list(found) == sorted(found)
+            assert driver.bodies[queue_id].items() <= found.items()
+            # Acks that only the checkpoint knew.
+            driver.bodies[queue_id] = found
+        driver.reopen()
+        driver.check()
+
+
+def restart_without_checkpoint_or_contents_that_are_gone(driver: EngineDriver) -> None:
+    """A large message that was settled, as only the checkpoint knew, has lost its content meanwhile."""
+    driver.close()
+    lose_checkpoints(driver)
+    assert driver.open().is_rebuilt

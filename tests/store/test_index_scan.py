@@ -1,0 +1,37 @@
+"""Reading a segment in pieces: wherever a piece ends, the same is found."""
+
+import pytest
+
+from tests.support.disk_store import SEGMENT_NUMBER, segment_records
+from tests.support.journal_driver import STORE_ID
+from warren.store.index_records import IndexScan
+from warren.store.message import QueueLog
+from warren.store.record import FILE_HEADER_BYTES, crc_seed
+
+RECORDS = segment_records(range(49152, 49160))
+DATA = b"".join(RECORDS)
+
+
+def scan(data: bytes, piece: int) -> tuple[list[int], int]:
+    """The seq ids found, and how many bytes were called damaged."""
+    found = IndexScan(QueueLog(7), crc_seed(STORE_ID, SEGMENT_NUMBER), FILE_HEADER_BYTES, 49152, 65536)
+    while found.offset < len(data):
+        size = max(piece, found.wanted_bytes)
+        end = min(found.offset + size, len(data))
+        found.feed(data[found.offset : end], end == len(data), 1 << 62, 1 << 62)
+    return [position.seq for position in found.found], sum(len(stretch) for _offset, stretch in found.damaged)
+
+
+def test_a_whole_segment() -> None:
+    for piece in range(1, 400):
+        assert scan(DATA, piece) == (list(range(49152, 49160)), 0), piece
+
+
+@pytest.mark.parametrize("where", ["header", "body"])
+def test_damage_costs_its_own_record_wherever_the_pieces_end(where: str) -> None:
+    start = sum(map(len, RECORDS[:4]))
+    data = bytearray(DATA)
+    data[start + (5 if where == "header" else 40)] ^= 1
+    expected = [seq for seq in range(49152, 49160) if seq != 49155]
+    for piece in range(1, 400):
+        assert scan(bytes(data), piece) == (expected, len(RECORDS[4])), piece

@@ -4,7 +4,7 @@ from tests.support.amqp_frames import PERSISTENT
 from tests.support.amqp_peer import ChannelPeer, Peer
 from tests.support.memory_broker import EngineLink, MemoryBroker
 from warren.broker.connection import Connection
-from warren.broker.disk_flow import STOP_BYTES
+from warren.broker.disk_flow import STOP_BYTES, STORE_STOP_BYTES
 from warren.broker.throttle import FLOW_SHOWN_MS
 
 BODY = bytes(100_000)
@@ -122,3 +122,30 @@ def test_an_alarm_and_a_slow_disk_together() -> None:
     memory.pump()
     assert is_reading(flood)
     assert flood.count(b"q") == MANY + 20
+
+
+def test_a_store_that_is_behind_stops_whoever_publishes() -> None:
+    memory = MemoryBroker()
+    flow = memory.broker.disk_flow
+    transient, consumer, idle = channel_of(memory), channel_of(memory), channel_of(memory)
+    transient.declare(b"q")
+    flow.store_waits(memory.vhost, STORE_STOP_BYTES)
+    transient.publish_each(b"q", b"1", b"2")
+    assert is_reading(transient)
+    flow.store_waits(memory.vhost, STORE_STOP_BYTES + 1)
+    transient.publish(b"q", b"3")
+    assert not is_reading(transient)
+    consumer.qos(1)
+    consumer.consume(b"q")
+    for body in (b"1", b"2", b"3"):
+        message = consumer.message()
+        assert message.body == body
+        consumer.ack(message.deliver.delivery_tag)
+    assert is_reading(consumer)
+    assert is_reading(idle)
+    flow.store_waits(memory.vhost, STORE_STOP_BYTES // 2 + 1)
+    memory.pump()
+    assert not is_reading(transient)
+    flow.store_waits(memory.vhost, STORE_STOP_BYTES // 2)
+    memory.pump()
+    assert is_reading(transient)

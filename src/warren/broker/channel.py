@@ -20,6 +20,7 @@ from librt.strings import BytesWriter, read_i16_be, read_i32_be, read_i64_be
 from mypy_extensions import i64
 
 from warren.broker.backlog import Backlog
+from warren.broker.disk_flow import NOTHING, PERSISTENT, TRANSIENT
 from warren.broker.publish_properties import PublishProperties, inspect_properties, with_reply_to
 from warren.broker.transaction import Transaction, TransactionPublish, TransactionSettle
 from warren.broker.unacked import UnackedWindow
@@ -336,7 +337,9 @@ class Channel(ConfirmWaiter):
                 queue.publish(message, properties.expiration_ms, now_ms)
         is_for_disk = properties.persistent and self._any_durable
         if is_for_disk:
-            connection.has_published = True
+            connection.published = PERSISTENT
+        elif connection.published == NOTHING:
+            connection.published = TRANSIENT
         if self.is_confirming:
             self.publish_seq += 1
             if is_for_disk:

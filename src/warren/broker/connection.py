@@ -19,6 +19,7 @@ from mypy_extensions import i64
 from warren.broker.authentication import plain_credentials
 from warren.broker.channel import OUTPUT_BYTES_MAX, Channel
 from warren.broker.channel_methods import handle_channel_method
+from warren.broker.disk_flow import NOTHING
 from warren.broker.heartbeat import Heartbeats
 from warren.broker.output import Output
 from warren.broker.server_properties import server_properties
@@ -113,8 +114,8 @@ class Connection:
         self.is_reading: bool = True
         self.is_writable: bool = True
         self.throttle: Throttle = Throttle(broker.alarms.is_on)
-        # Something that must be written was published since the end of the last turn.
-        self.has_published: bool = False
+        # What was published since the end of the last turn.
+        self.published: i64 = NOTHING
         self.close_at_ms: i64 = now_ms + HANDSHAKE_TIMEOUT_MS
         # A consumer was refused for want of room in `out`; it is served again after the next write.
         self._has_stalled: bool = False
@@ -210,10 +211,10 @@ class Connection:
         for channel in self._confirm_later:
             channel.confirm_finished()
         self._confirm_later.clear()
-        if self.has_published:
-            self.has_published = False
+        if self.published != NOTHING:
             if self.vhost is not None:
-                self.broker.disk_flow.published(self, self.vhost)
+                self.broker.disk_flow.published(self, self.vhost, self.published)
+            self.published = NOTHING
         self.touch()
 
     def _bad_frame(self, kind: i64) -> ConnectionException:

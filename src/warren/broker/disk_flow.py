@@ -1,12 +1,16 @@
 """Flow control from the disk back to the sockets that publish.
 
-What is published faster than the disk takes it gathers in the journal's batch, in memory. When a vhost has more than
-STOP_BYTES gathered or on its way to the disk, each connection that publishes persistent messages to it is not read
-any further, until no more than START_BYTES wait. Connections that consume go on, and so do publishers of transient
-messages: those do not wait for the disk.
+What is published faster than the disk takes it gathers in memory, in two places:
 
-So a slow disk makes batches large and publishers slow, and a disk that hangs costs a bounded amount of memory:
-STOP_BYTES and what was read of each publisher at once.
+journal     the batch that gathers and those on their way. When a vhost has more than STOP_BYTES there, each connection
+            that publishes persistent messages to it is not read any further, until no more than half of it is left.
+            Publishers of transient messages go on: those do not wait for the journal.
+store       what queues want to move out of memory. When more than STORE_STOP_BYTES wait, queues page no further, so
+            whatever is published stays in memory: each connection that publishes anything is stopped, until no
+            more than half of it is left.
+
+Connections that consume go on. So a slow disk makes batches large and publishers slow, and a disk that hangs costs a
+bounded amount of memory: those bounds, and what was read of each publisher at once.
 """
 
 from __future__ import annotations
@@ -22,7 +26,12 @@ if TYPE_CHECKING:
     from warren.broker.vhost import Vhost
 
 STOP_BYTES: Final = 33554432
-START_BYTES: Final = 16777216
+STORE_STOP_BYTES: Final = 67108864
+
+# What a connection has published in a turn.
+NOTHING: Final = 0
+TRANSIENT: Final = 1
+PERSISTENT: Final = 2
 
 
 class DiskFlow:
@@ -32,14 +41,26 @@ class DiskFlow:
         # How often a connection was stopped.
         self.stop_count: i64 = 0
         self._stopped: dict[Vhost, list[Connection]] = {}
+        # Bytes that wait to be written by the stores; those of vhosts where it is little are not in here.
+        self._store_bytes: dict[Vhost, i64] = {}
         # The last batch that was measured: its journal, number and size.
         self._measured: Journal | None = None
         self._measured_number: i64 = 0
         self._measured_bytes: i64 = 0
 
-    def published(self, connection: Connection, vhost: Vhost) -> None:
-        """`connection` has published persistent messages in this turn."""
-        if connection.throttle.is_flow_stopped or self.waiting_bytes(vhost) <= STOP_BYTES:
+    def store_waits(self, vhost: Vhost, waiting_bytes: i64) -> None:
+        """So much waits for the store of `vhost` to be written; told once a turn."""
+        if waiting_bytes > STORE_STOP_BYTES // 2:
+            self._store_bytes[vhost] = waiting_bytes
+        elif vhost in self._store_bytes:
+            del self._store_bytes[vhost]
+
+    def published(self, connection: Connection, vhost: Vhost, what: i64) -> None:
+        """`connection` has published messages, TRANSIENT or PERSISTENT, in this turn."""
+        if connection.throttle.is_flow_stopped:
+            return
+        is_journal_full = what == PERSISTENT and self.waiting_bytes(vhost) > STOP_BYTES
+        if not is_journal_full and self._store_bytes.get(vhost, 0) <= STORE_STOP_BYTES:
             return
         stopped = self._stopped.get(vhost)
         if stopped is None:
@@ -54,7 +75,7 @@ class DiskFlow:
         if len(self._stopped) == 0:
             return
         for vhost in list(self._stopped):
-            if self.waiting_bytes(vhost) <= START_BYTES:
+            if vhost not in self._store_bytes and self.waiting_bytes(vhost) <= STOP_BYTES // 2:
                 for connection in self._stopped.pop(vhost):
                     connection.throttle.start_flow(connection, now_ms)
 

@@ -168,7 +168,7 @@ def test_records_of_others_do_not_count() -> None:
     assert ids_in(data) == [1, 2, 70]
 
 
-@pytest.mark.parametrize("shift", [-60, -27, -26, -17, -16, -15, -1, 0, 1, 16, 60])
+@pytest.mark.parametrize("shift", [-60, -53, -46, -39, -27, -26, -17, -16, -15, -1, 0, 1, 16, 60])
 def test_where_chunks_meet(shift: int) -> None:
     """Headers and bodies across the end of a chunk, whole and damaged; a pass never reads more than a chunk at once."""
     data = content_file([CHUNK_BYTES - 40 + shift, 100, CHUNK_BYTES + shift, 3 * CHUNK_BYTES, 100, 100])

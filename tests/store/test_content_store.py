@@ -329,6 +329,18 @@ def test_compaction_waits_for_garbage_and_files(driver: ContentDriver) -> None:
     assert not few.start_compaction()
 
 
+def test_what_is_not_written_yet_is_not_copied(driver: ContentDriver) -> None:
+    ids = [driver.publish(300) for _ in range(60)]
+    driver.seal()
+    for content_id in ids[1:]:
+        if content_id % 5:
+            driver.settle(content_id)
+    assert driver.store.garbage_fraction > 0.5 and not driver.start_compaction()
+    driver.succeed()
+    assert driver.compact_all() > 0
+    driver.check()
+
+
 def test_the_neighbours_with_most_garbage_become_one_file(driver: ContentDriver) -> None:
     """S35, S36: the new file takes their place, what is alive in it is found, and their files are garbage."""
     ids = filled(driver, 6)
@@ -601,10 +613,13 @@ def test_the_same_id_twice_in_one_file(driver: ContentDriver) -> None:
     assert sorted(int(entry[0]) for entry in copied) == ids and damaged == []
 
 
-def test_ids_are_not_given_out_again(driver: ContentDriver) -> None:
+@pytest.mark.parametrize("with_checkpoint", [False, True])
+def test_ids_are_not_given_out_again(driver: ContentDriver, with_checkpoint: bool) -> None:
     """A content that reached its file but not the journal is garbage; a new one must not be mistaken for it."""
     kept = driver.publish(10)
     driver.commit()
+    if with_checkpoint:
+        driver.take_checkpoint()
     garbage = [driver.publish(10) for _ in range(5)]
     driver.seal()
     driver.crash(kept=1.0)
@@ -659,6 +674,8 @@ def test_rows_are_encoded_again_only_after_a_change(driver: ContentDriver) -> No
     driver.settle(ids[0])
     again = driver.store.checkpoint_rows()
     assert again[0] != rows[0] and again[1] is rows[1]
+    driver.publish(10)
+    assert driver.store.checkpoint_rows()[-1] != again[-1]
 
 
 def test_rows_that_do_not_add_up(driver: ContentDriver) -> None:

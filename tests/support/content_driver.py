@@ -172,6 +172,9 @@ class ContentDriver:
     def start_compaction(self) -> bool:
         assert self.job is None
         self.job = self.store.pick_compaction()
+        if self.job is not None and len(self.job.source_paths) > 1:
+            valid = sum(int(self.refs[int(content_id)].stored_bytes) for content_id in self.job.live_ids)
+            assert valid <= self.file_size_limit
         return self.job is not None
 
     def copy(self) -> tuple[bytes, list[Copied], list[int]]:
@@ -282,6 +285,7 @@ class ContentDriver:
         recovery.finish()
         self.lost = {content_id for content_id in self.live if self.store.locate(content_id) is None}
         assert self.lost <= self.damaged
+        assert recovery.unknown_releases == 0 or self.damaged
         return recovery
 
     # -- what must be true ---------------------------------------------------------------------------------------

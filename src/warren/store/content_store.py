@@ -195,7 +195,6 @@ class ContentStore:
     def _give_up(self, file: ContentFile, write: ContentWrite) -> None:
         # What the file holds behind the failure is unknown (W27): nothing more goes there.
         if self._current is file:
-            self._close_write()
             self._current = None
         for content in write.contents:
             place = file.place_of(content.id)

@@ -326,3 +326,25 @@ class ContentDriver:
                 assert body == self.bodies[content_id]
         for content_id in self.lost:
             assert store.locate(content_id) is None
+
+
+def filled(driver: ContentDriver, files: int, size: int = 300) -> list[int]:
+    """Ids of contents that fill this many files, committed one by one, and one more file that is written to."""
+    ids = []
+    while driver.store.file_count <= files:
+        ids.append(driver.publish(size))
+        driver.commit()
+    return ids
+
+
+def thinned(driver: ContentDriver, ids: list[int], every: int) -> list[int]:
+    """Settle all but each `every`-th of `ids`; returns those that are left."""
+    for place, content_id in enumerate(ids):
+        if place % every:
+            driver.settle(content_id)
+    driver.commit()
+    return ids[::every]
+
+
+def paths_of(driver: ContentDriver) -> list[str]:
+    return [file.path for file in driver.store.files]

@@ -1,0 +1,205 @@
+"""A content store behind a crash: references, copies, ids, and what a checkpoint says."""
+
+import random
+
+import pytest
+
+from tests.support.content_driver import (
+    DIRECTORY,
+    STORE_ID,
+    ContentDriver,
+    filled,
+    number_of,
+    paths_of,
+    source_of,
+    thinned,
+)
+from warren.store.content_recovery import ContentRecovery
+from warren.store.content_scan import compact_contents, find_contents
+from warren.store.content_store import ContentStore
+from warren.store.message import ContentRef
+from warren.store.record import FILE_HEADER_BYTES
+
+LIMIT = 4000
+
+
+@pytest.fixture
+def driver() -> ContentDriver:
+    return ContentDriver(LIMIT)
+
+
+def test_references_after_recovery(driver: ContentDriver) -> None:
+    """T34: counts are what live positions say; recovered twice, the same; when all is consumed the store is empty."""
+    rng = random.Random(34)
+    ids = [driver.publish(rng.choice([10, 300, 900]), rng.choice([1, 2, 5])) for _ in range(60)]
+    driver.commit()
+    for content_id in rng.sample(ids, 30):
+        driver.settle(content_id)
+    driver.commit()
+    driver.take_checkpoint()
+    for content_id in rng.sample(sorted(driver.live), 20):
+        driver.settle(content_id)
+    ids += [driver.publish(300, 4) for _ in range(20)]
+    driver.commit()
+    for content_id in rng.sample(sorted(driver.live), 30):
+        driver.settle(content_id)
+    driver.commit()
+    driver.publish(500)
+    driver.seal()
+    driver.crash(0.7)
+    driver.check()
+    rows, next_id = driver.store.checkpoint_rows(), driver.store.next_id
+    driver.recover()
+    assert (driver.store.checkpoint_rows(), driver.store.next_id) == (rows, next_id)
+    while driver.live:
+        driver.settle(next(iter(driver.live)))
+    driver.commit()
+    assert (
+        driver.store.file_count == 0 and driver.store.total_bytes == 0 and driver.store.unknown_releases == 0
+    )
+    driver.take_checkpoint()
+    assert driver.disk == {}
+
+
+@pytest.mark.parametrize("with_checkpoint", [False, True])
+@pytest.mark.parametrize("copied", [0.0, 0.02, 0.5, 0.99, 1.0])
+def test_a_crash_during_a_compaction(copied: float, with_checkpoint: bool) -> None:
+    """T28: contents are there twice, in source and copy, with more or less in the copy; the source counts."""
+    driver = ContentDriver(LIMIT)
+    left = thinned(driver, filled(driver, 4), 3)
+    if with_checkpoint:
+        driver.take_checkpoint()
+    assert driver.start_compaction()
+    target = driver.job.target_path if driver.job is not None else ""
+    # A count that differs from what the copy would say.
+    driver.settle(left[0])
+    driver.commit()
+    recovery = driver.crash(copied=copied)
+    assert recovery.missing_paths == [] and recovery.strange_paths == []
+    assert target not in paths_of(driver)
+    driver.check()
+    if target in driver.disk:
+        assert target in driver.store.take_dead_paths()
+    assert driver.live.keys() == set(left[1:])
+
+
+@pytest.mark.parametrize("deletes", [False, True])
+def test_a_crash_behind_a_compaction(deletes: bool) -> None:
+    """T28: when a checkpoint knows the copy, the copy counts, whether the sources are gone or not."""
+    driver = ContentDriver(LIMIT)
+    thinned(driver, filled(driver, 4), 3)
+    driver.compact_all()
+    driver.take_checkpoint(deletes)
+    paths = set(paths_of(driver))
+    driver.crash()
+    driver.check()
+    assert set(paths_of(driver)) <= paths
+    assert set(driver.store.take_dead_paths()) == set(driver.disk) - set(paths_of(driver))
+
+
+def test_the_same_id_twice_in_one_file(driver: ContentDriver) -> None:
+    """T28: the first record that is valid counts, for loads and for copies."""
+    ids = [driver.publish(100) for _ in range(3)]
+    driver.commit()
+    path = f"{DIRECTORY}/0.rdq"
+    data = driver.disk[path]
+    driver.disk[path] = data + data[FILE_HEADER_BYTES:]
+    driver.check()
+    driver.damage(ids[0], 30)
+    found = find_contents(*source_of(path, driver.disk[path]), ids)
+    assert [found[content_id][1][-104:] for content_id in ids] == [
+        driver.bodies[content_id] for content_id in ids
+    ]
+    written: list[bytes] = []
+    copied, damaged = compact_contents([source_of(path, driver.disk[path])], ids, STORE_ID, 9, written.extend)
+    assert sorted(int(entry[0]) for entry in copied) == ids and damaged == []
+
+
+@pytest.mark.parametrize("with_checkpoint", [False, True])
+def test_ids_are_not_given_out_again(driver: ContentDriver, with_checkpoint: bool) -> None:
+    """A content that reached its file but not the journal is garbage; a new one must not be mistaken for it."""
+    kept = driver.publish(10)
+    driver.commit()
+    if with_checkpoint:
+        driver.take_checkpoint()
+    garbage = [driver.publish(10) for _ in range(5)]
+    driver.seal()
+    driver.crash(kept=1.0)
+    assert driver.live.keys() == {kept}
+    new = driver.publish(10)
+    assert new > max(garbage)
+    # Nor that of a content that is in the journal, and settled.
+    driver.settle(new)
+    driver.commit()
+    driver.crash()
+    assert driver.publish(10) > new
+
+
+def test_when_a_file_is_missing_nothing_is_taken_for_garbage(driver: ContentDriver) -> None:
+    """G10."""
+    left = thinned(driver, filled(driver, 4), 3)
+    driver.take_checkpoint()
+    driver.compact_all()
+    gone = f"{DIRECTORY}/0.rdq"
+    copy = set(driver.disk) - {f"{DIRECTORY}/{number}.rdq" for number in range(5)}
+    del driver.disk[gone]
+    store = ContentStore(STORE_ID, DIRECTORY, False, LIMIT)
+    recovery = ContentRecovery(store)
+    assert recovery.restore(
+        driver.checkpoint.rows, driver.checkpoint.next_id, driver.checkpoint.next_file_number
+    )
+    for path in driver.disk:
+        recovery.restore_file(number_of(path), len(driver.disk[path]))
+    recovery.finish()
+    store.check()
+    assert recovery.missing_paths == [gone] and recovery.strange_paths == sorted(copy) and copy
+    assert not copy & set(store.take_dead_paths())
+    assert store.locate(left[0]) is None and store.locate(left[-1]) is not None
+
+
+def test_a_content_of_the_tail_that_is_not_there(driver: ContentDriver) -> None:
+    recovery = ContentRecovery(driver.store)
+    assert recovery.restore([], 1, 0)
+    recovery.restore_file(0, 500)
+    assert recovery.add_recovered(ContentRef(1, 0, 40, 100, 1, False), 1)
+    assert not recovery.add_recovered(ContentRef(2, 0, 440, 100, 1, False), 1), "cut off"
+    assert not recovery.add_recovered(ContentRef(3, 1, 40, 100, 1, False), 1), "no such file"
+    recovery.finish()
+    driver.store.check()
+    assert driver.store.valid_bytes == 100 and driver.store.next_id > 3
+
+
+def test_rows_are_encoded_again_only_after_a_change(driver: ContentDriver) -> None:
+    ids = filled(driver, 3)
+    rows = driver.store.checkpoint_rows()
+    assert all(new is old for new, old in zip(driver.store.checkpoint_rows(), rows, strict=True))
+    driver.settle(ids[0])
+    again = driver.store.checkpoint_rows()
+    assert again[0] != rows[0] and again[1] is rows[1]
+    driver.publish(10)
+    assert driver.store.checkpoint_rows()[-1] != again[-1]
+
+
+def test_rows_that_do_not_add_up(driver: ContentDriver) -> None:
+    """A checkpoint that contradicts itself is refused; no bytes raise."""
+    thinned(driver, filled(driver, 4), 3)
+    driver.compact_all()
+    rows, next_id, next_number = (
+        driver.store.checkpoint_rows(),
+        driver.store.next_id,
+        driver.store.next_file_number,
+    )
+
+    def is_accepted(rows: list[bytes], next_id: int, next_number: int) -> bool:
+        return ContentRecovery(ContentStore(STORE_ID, DIRECTORY, False)).restore(rows, next_id, next_number)
+
+    assert is_accepted(rows, int(next_id), int(next_number))
+    assert not is_accepted(rows, int(next_id) - 1, int(next_number))
+    assert not is_accepted(rows, int(next_id), 1)
+    assert not is_accepted(rows + rows[-1:], int(next_id), int(next_number))
+    assert not is_accepted(rows[::-1], int(next_id), int(next_number))
+    for row in rows:
+        for end in range(len(row)):
+            assert not is_accepted([row[:end]], int(next_id), int(next_number))
+        for place in range(len(row)):
+            is_accepted([row[:place] + b"\xff" + row[place + 1 :]], int(next_id), int(next_number))

@@ -80,7 +80,12 @@ def test_a_node_that_fills_up_and_is_emptied_again(tmp_path: Path) -> None:
     base = WatchedBroker(node).rss()
     assert node.stop() == 0
     limit = base + 100 * MIB
-    node = BrokerProcess(tmp_path, f"vm_memory_high_watermark.absolute={limit}")
+    # Without paging, which would keep it from filling up.
+    node = BrokerProcess(
+        tmp_path,
+        f"vm_memory_high_watermark.absolute={limit}",
+        "vm_memory_high_watermark_paging_ratio=1000",
+    )
     node.start()
     broker = WatchedBroker(node)
     publisher = connect(node)

@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 
 from tests.store.test_recovery import bodies_of, record_file
-from tests.support.journal_driver import STORE_ID, content_of
+from tests.support.journal_driver import SEGMENT_ENTRIES, STORE_ID, content_of
 from warren.store.disk.files import (
     keep_orphans,
     load_store_id,
     make_directories,
-    read_journal,
 )
 from warren.store.disk.local_file_system import LocalFileSystem
+from warren.store.disk.store_reader import read_store
 from warren.store.recovery import JournalReplay
+from warren.store.vhost_store import StoreSettings
 
 
 class Directory:
@@ -37,7 +38,7 @@ class Directory:
 
     def read(self) -> tuple[JournalReplay, list[str]]:
         """Replay; returns also where quarantined files went."""
-        replay, report = read_journal(self.files, STORE_ID)
+        _, replay, report = read_store(self.files, STORE_ID, StoreSettings(1 << 20))
         return replay, [line.split(" -> ")[1] for line in report.quarantined]
 
     def kept(self) -> list[bytes]:
@@ -154,7 +155,7 @@ def test_orphans_are_a_journal_file_of_their_own(directory: Directory) -> None:
     directory.put(1, b"one", b"two")
     replay, _ = directory.read()
     name = keep_orphans(directory.files, replay.queues[1], STORE_ID)
-    again = JournalReplay(STORE_ID)
+    again = JournalReplay(STORE_ID, None, SEGMENT_ENTRIES)
     again.feed_file(0, (directory.lost / name).read_bytes())
     again.finish()
     assert [content_of(place) for place in again.queues[1].in_order()] == [

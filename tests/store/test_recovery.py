@@ -7,8 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.journal_driver import STORE_ID, JournalDriver, number_of, replayed, state_of
-from warren.store.journal import Journal
+from tests.support.journal_driver import (
+    SEGMENT_ENTRIES,
+    STORE_ID,
+    JournalDriver,
+    new_journal,
+    replayed,
+    state_of,
+)
 from warren.store.message import Message, Position, QueueLog
 from warren.store.record import FILE_HEADER_BYTES, RecordWriter
 from warren.store.recovery import JournalReplay
@@ -204,7 +210,7 @@ def test_repeated_records_and_acks_of_the_unknown() -> None:
     assert live == {(NUMBER, ends[1] - ends[0] + ends[3] - ends[2])}
 
 
-def test_relocated_copies_count_once() -> None:
+def test_copies_count_once() -> None:
     old, _ = record_file(b"one", b"two", number=1)
     young, ends = record_file(b"one", number=2)
     replay = replayed({1: old, 2: young})
@@ -235,7 +241,7 @@ def test_any_bytes_give_a_state(junk: bytes, seed: int) -> None:
 
 def test_valid_records_with_contents_of_nonsense() -> None:
     # What a bug of ours might write: the checksum is right, the content is not.
-    replay = JournalReplay(STORE_ID)
+    replay = JournalReplay(STORE_ID, None, SEGMENT_ENTRIES)
     writer = RecordWriter(STORE_ID)
     writer.file_header(STORE_ID, NUMBER)
     log = QueueLog(1)
@@ -300,22 +306,8 @@ def test_the_mark_of_a_clean_stop_ends_with_the_next_start() -> None:
     assert not replayed(driver.files).is_clean
 
 
-def test_numbering_survives_the_deletion_of_files() -> None:
-    driver = JournalDriver(500, queue_ids=(1, 2))
-    for _ in range(200):
-        keys = driver.publish(100, [1])
-        driver.commit()
-        for key in keys:
-            driver.settle(key)
-    driver.commit()
-    assert len(driver.files) < 5
-    replay = replayed(driver.files)
-    assert replay.queues[1].log.next_seq == 201
-    assert bodies_of(replay) == []
-
-
 def test_a_journal_that_keeps_up_writes_nothing() -> None:
-    journal = Journal(STORE_ID, 1 << 20)
+    journal = new_journal(1 << 20)
     log = QueueLog(1)
     journal.logs[1] = log
     for seq in range(1, 100):
@@ -326,26 +318,3 @@ def test_a_journal_that_keeps_up_writes_nothing() -> None:
     assert journal.pending_bytes == 0
     batch = journal.seal()
     assert sum(map(len, batch.parts)) < 200
-
-
-def test_relocation_of_more_than_one_slice() -> None:
-    driver = JournalDriver(200_000)
-    keep = [driver.publish(8, [1, 2]) for _ in range(2500)]
-    driver.commit()
-    for _ in range(12):
-        for _ in range(100):
-            driver.settle(driver.publish(4000, [3])[0])
-            driver.settle(driver.publish(4000, [3])[0])
-        rest = [driver.publish(4000, [3])[0] for _ in range(60)]
-        driver.commit()
-        for key in rest:
-            driver.settle(key)
-        driver.relocate()
-        driver.commit()
-        driver.check_recovery(driver.files)
-    driver.settle_down()
-    driver.check_accounts()
-    assert min(driver.files) > 1
-    assert {number_of(driver.content[key][2]) for keys in keep for key in keys} == {
-        number for queue_id, number in driver.live if queue_id == 1
-    }

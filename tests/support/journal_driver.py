@@ -5,16 +5,24 @@ messages by a number in their body, so it is independent of sequence ids and of 
 
     must    confirmed and not settled: there after any crash, byte for byte
     gone    settled (or failed) in a batch that is durable: never there again
-    others  may be there or not
+    others  may be there or not; so may those that have moved to an index (`retire`), which is not simulated here
 """
 
 from dataclasses import dataclass
 
+from warren.store.content_store import ContentStore
 from warren.store.journal import Batch, Journal
-from warren.store.message import NOT_JOURNALED, WRITTEN, Message, Position, QueueLog
+from warren.store.message import INDEXED, NOT_JOURNALED, WRITTEN, Message, Position, QueueLog
 from warren.store.recovery import JournalReplay
 
 STORE_ID = bytes(range(16))
+SEGMENT_ENTRIES = 16384
+
+
+def new_journal(file_size_limit: int) -> Journal:
+    """A journal whose messages are all small."""
+    return Journal(STORE_ID, file_size_limit, 1 << 40, ContentStore(STORE_ID, "msg_store_persistent", False))
+
 
 # (queue id, number of the message): one message in one queue.
 Key = tuple[int, int]
@@ -41,7 +49,7 @@ def content_of(position: Position) -> Content:
 
 def replayed(files: dict[int, bytes]) -> JournalReplay:
     """What recovery makes of these journal files."""
-    replay = JournalReplay(STORE_ID)
+    replay = JournalReplay(STORE_ID, None, SEGMENT_ENTRIES)
     for number in sorted(files):
         replay.feed_file(number, files[number])
     replay.finish()
@@ -77,14 +85,13 @@ class JournalDriver:
         self.gone: set[Key] = set()
         self.last_number = 0
         self.now_ms = 1_000
-        self.is_relocating = False
         self.start({})
 
     def start(self, files: dict[int, bytes]) -> None:
         """Recover from `files`; the journal goes on from there."""
         self.files = files
         replay = replayed(files)
-        self.journal = Journal(STORE_ID, self.file_size_limit)
+        self.journal = new_journal(self.file_size_limit)
         self.journal.adopt(replay.files)
         self.logs: dict[int, QueueLog] = {}
         self.live: dict[Key, Position] = {}
@@ -98,7 +105,6 @@ class JournalDriver:
         self.gathered: list[Key] = []
         self.dying: list[Key] = []
         self.in_flight: InFlight | None = None
-        self.is_relocating = False
 
     # -- what queues do ----------------------------------------------------------------------------------------
 
@@ -143,22 +149,22 @@ class JournalDriver:
                 if self.in_flight is not None:
                     self.in_flight.dying = [other for other in self.in_flight.dying if other != key]
 
-    def relocate(self, is_forced: bool = False) -> None:
-        """A step of emptying the oldest file, as a vhost does it; `is_forced` also when there is no need yet."""
-        if self.is_relocating:
-            self.is_relocating = self.journal.relocate_slice(self.now_ms)
-            return
-        file = self.journal.file_to_relocate()
-        if file is None and is_forced and len(self.journal.files) > 1:
-            file = self.journal.files[0]
-        if file is None:
-            return
-        groups: dict[int, list[Position]] = {}
-        for position in self.live.values():
-            if position.message.file is file:
-                groups.setdefault(id(position.message), []).append(position)
-        self.journal.start_relocation(file, [position for group in groups.values() for position in group])
-        self.is_relocating = True
+    def retire(self, is_forced: bool = False) -> None:
+        """Let the oldest files go, as a checkpoint does; `is_forced` also when there is no need yet.
+
+        What is alive in them is in an index from then on, and none of the journal's business.
+        """
+        files = self.journal.files_to_retire(0)
+        if is_forced and not files and len(self.journal.files) > 1:
+            files = [self.journal.files[0]]
+        for key, position in list(self.live.items()):
+            if position.message.file in files and position.journal_state == WRITTEN:
+                self.journal.on_indexed(position)
+                position.journal_state = INDEXED
+                del self.live[key]
+                self.must.discard(key)
+        for number in self.journal.forget_files(self.journal.first_needed_file()):
+            self.files.pop(int(number), None)
 
     # -- commits -------------------------------------------------------------------------------------------------
 
@@ -197,19 +203,9 @@ class JournalDriver:
         """Commit until nothing is left to do."""
         if self.in_flight is not None:
             self.succeed()
-        for _ in range(1000):
-            self.relocate()
-            if not self.is_relocating and not self.journal.has_pending() and not self._has_dead_files():
-                return
-            # A message that is settled at once makes the batch real, so that files can be deleted.
-            (key,) = self.publish(0, [self.queue_ids[0]])
+        while self.journal.has_pending():
             self.commit()
-            self.settle(key)
-            self.commit()
-        raise AssertionError("the journal never comes to rest")
-
-    def _has_dead_files(self) -> bool:
-        return len(self.journal.files) > 1 and self.journal.files[0].live_bytes == 0
+        self.retire()
 
     def _landed(self) -> InFlight:
         flight = self.in_flight

@@ -63,14 +63,14 @@ def connect(node: BrokerProcess) -> Peer:
 class Ledger:
     """Everything promised so far, by queue and number."""
 
-    def __init__(self) -> None:
+    def __init__(self, queues: tuple[bytes, ...] = DURABLE_QUEUES) -> None:
         self.next_number = 1
         self.lock = threading.Lock()
-        self.confirmed: dict[bytes, set[int]] = {queue: set() for queue in DURABLE_QUEUES}
+        self.confirmed: dict[bytes, set[int]] = {queue: set() for queue in queues}
         self.transient: set[int] = set()
         # Acks that were sent, and those of them that are durable.
-        self.acked: dict[bytes, set[int]] = {queue: set() for queue in DURABLE_QUEUES}
-        self.acked_for_good: dict[bytes, set[int]] = {queue: set() for queue in DURABLE_QUEUES}
+        self.acked: dict[bytes, set[int]] = {queue: set() for queue in queues}
+        self.acked_for_good: dict[bytes, set[int]] = {queue: set() for queue in queues}
         # Queues that were declared, bound and deleted, with an answer.
         self.declared: set[bytes] = set()
         self.bound: set[bytes] = set()

@@ -7,15 +7,16 @@ succeeds at once unless the test holds commits back or lets them fail.
 import hashlib
 import itertools
 
+from tests.support.memory_store import MemoryStore
 from warren.broker.broker import Broker
 from warren.broker.connection import CLOSED, NEVER, Connection
 from warren.broker.metadata import PutUser
 from warren.broker.passwords import hash_password
 from warren.broker.settings import Settings
 from warren.broker.vhost import Vhost
-from warren.store.journal import Journal
+from warren.store.vhost_store import StoreSettings
+from warren.testing.simulated_file_system import SimulatedFileSystem
 
-STORE_ID = b"0123456789abcdef"
 JOURNAL_FILE_BYTES = 1 << 24
 STEP_MS = 10
 GUEST = PutUser(b"guest", hash_password(b"guest"), "rabbit_password_hashing_sha256", ["administrator"])
@@ -44,7 +45,8 @@ class MemoryBroker:
             self.broker.users[user.name] = user
         for user in (GUEST, IMPERSONATOR):
             self.broker.permissions.add((user.name, b"/"))
-        self.vhost = Vhost(self.broker, b"/", 1, Journal(STORE_ID, JOURNAL_FILE_BYTES))
+        self.memory_store = MemoryStore(SimulatedFileSystem(), StoreSettings(JOURNAL_FILE_BYTES))
+        self.vhost = Vhost(self.broker, b"/", 1, self.memory_store.store)
         self.broker.vhosts[b"/"] = self.vhost
 
     def connect(self, is_loopback: bool = True) -> "EngineLink":
@@ -54,14 +56,9 @@ class MemoryBroker:
         return link
 
     def pump(self) -> None:
-        """What the node does at the end of a turn: commits, then output."""
-        journal = self.vhost.journal
+        """What the node does at the end of a turn: commits and the store's jobs, then output."""
         while True:
-            if not self.holds_commits:
-                while journal.has_pending():
-                    is_failing = self.failing_commits > 0
-                    self.failing_commits -= is_failing
-                    journal.on_done(journal.seal(), not is_failing)
+            self._commit()
             self.broker.end_turn(self.now_ms)
             dirty = self.broker.take_dirty()
             if not dirty:
@@ -73,6 +70,17 @@ class MemoryBroker:
                     link.arrived += parts
                     link.look_at_state()
                 connection.on_written(self.now_ms)
+
+    def _commit(self) -> None:
+        journal = self.vhost.journal
+        while True:
+            while journal.has_pending() and not self.holds_commits:
+                is_failing = self.failing_commits > 0
+                self.failing_commits -= is_failing
+                self.memory_store.flush(journal.seal(), not is_failing)
+            has_more = self.vhost.advance(self.now_ms)
+            if not self.memory_store.run_jobs(self.now_ms) and not (has_more and journal.has_pending()):
+                return
 
     def advance(self, ms: int) -> None:
         """Let time pass."""

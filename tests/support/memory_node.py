@@ -7,6 +7,7 @@ import heapq
 import itertools
 from collections.abc import Callable
 
+from tests.support.memory_store import MemoryStore
 from warren.admin.node import AdminNode, AdminVhost
 from warren.admin.protocol import LENGTH_BYTES, ErrorReply, Login, Reply, Request, decode_reply, encode_frame
 from warren.admin.server import AdminSession
@@ -23,11 +24,10 @@ from warren.broker.passwords import hash_password
 from warren.broker.settings import Settings
 from warren.broker.vhost import Vhost
 from warren.queues.queue import Queue
-from warren.store.journal import Journal
 from warren.store.message import Message
-from warren.store.recovery import JournalReplay
+from warren.store.vhost_store import StoreSettings
+from warren.testing.simulated_file_system import SimulatedFileSystem
 
-STORE_ID = b"0123456789abcdef"
 FILE_BYTES = 1 << 20
 NO_EXPIRATION = -1
 USER = PutUser(b"guest", hash_password(b"guest"), "rabbit_password_hashing_sha256", [])
@@ -77,7 +77,7 @@ class MemoryDisk:
     """What a power failure leaves."""
 
     def __init__(self) -> None:
-        self.files: dict[int, bytes] = {}
+        self.files = SimulatedFileSystem()
         self.queues: dict[int, PutQueue] = {}
         self.groups: dict[bytes, PutReaderGroup] = {}
         self.next_queue_id = 1
@@ -109,17 +109,19 @@ class MemoryNode:
         definitions.next_queue_id = disk.next_queue_id
         self.broker.load_users(definitions)
         self.broker.permissions.add((b"guest", b"/"))
-        self.vhost = Vhost(self.broker, b"/", 1, Journal(STORE_ID, FILE_BYTES))
+        self.memory_store = MemoryStore(disk.files, StoreSettings(FILE_BYTES))
+        self.vhost = Vhost(self.broker, b"/", 1, self.memory_store.store)
         self.broker.vhosts[b"/"] = self.vhost
+        now_ms = self.clock.now_ms()
         for queue in disk.queues.values():
-            self.vhost.restore_queue(queue, self.clock.now_ms())
-        replay = JournalReplay(STORE_ID)
-        for number in sorted(disk.files):
-            replay.feed_file(number, disk.files[number])
-        replay.finish()
-        assert self.vhost.restore_messages(replay, disk.next_queue_id, set()) == []
+            self.vhost.restore_queue(queue, now_ms)
+        replay = self.memory_store.replay
+        assert self.vhost.restore_messages(replay, disk.next_queue_id, set(), now_ms) == []
         self.admin = AdminNode(self.broker)
         self.admin.recover(list(disk.groups.values()))
+        self.vhost.journal.request_file()
+        self.vhost.store.is_checkpoint_wanted = True
+        self.work()
 
     @property
     def groups(self) -> AdminVhost:
@@ -168,15 +170,17 @@ class MemoryNode:
             if ok or is_torn:
                 for change in batch.changes:
                     self.disk.apply(change)
-            if ok:
-                if batch.parts:
-                    content = b"".join(batch.parts)
-                    old = b"" if batch.starts_file else self.disk.files[batch.file_number]
-                    self.disk.files[batch.file_number] = old + content
-                for number in batch.delete_files:
-                    self.disk.files.pop(number, None)
-            journal.on_done(batch, ok)
+            self.memory_store.flush(batch, ok)
             if not ok:
+                return
+            self.work()
+
+    def work(self) -> None:
+        """The ends of turns, until nothing is left to do without something happening."""
+        now_ms = self.clock.now_ms()
+        while True:
+            self.vhost.advance(now_ms)
+            if not self.memory_store.run_jobs(now_ms):
                 return
 
     def crash(self) -> "MemoryNode":

@@ -18,7 +18,9 @@ from warren.broker.topology import (
     usable_queue,
 )
 from warren.broker.transaction import Transaction
+from warren.queues.entry import Entry
 from warren.queues.queue import Queue
+from warren.queues.variable_queue import LOADING
 from warren.wire.errors import (
     ACCESS_REFUSED,
     COMMAND_INVALID,
@@ -140,12 +142,38 @@ def _get(channel: Channel, method: BasicGet) -> None:
     connection = channel.connection
     queue.last_used_ms = connection.now_ms
     entry = queue.get(method.no_ack, connection.now_ms)
+    if entry is None and queue.look_at_head(connection.now_ms) == LOADING:
+        _get_later(channel, queue, method)
+    else:
+        _answer_get(channel, queue, entry, method.no_ack)
+
+
+def _get_later(channel: Channel, queue: Queue, method: BasicGet) -> None:
+    """The head is on its way from disk: the channel goes on when it is there."""
+    channel.suspend()
+
+    def on_head(now_ms: int) -> None:
+        if channel.is_closed:
+            return
+        entry = queue.get(method.no_ack, now_ms)
+        if entry is None and queue.look_at_head(now_ms) == LOADING:
+            queue.when_head(on_head)
+            return
+        _answer_get(channel, queue, entry, method.no_ack)
+        channel.connection.touch()
+        channel.resume()
+
+    queue.when_head(on_head)
+
+
+def _answer_get(channel: Channel, queue: Queue, entry: Entry | None, no_ack: bool) -> None:
+    connection = channel.connection
     if entry is None:
         connection.out.method(channel.number, BasicGetEmpty())
         return
     tag = channel.next_delivery_tag
     channel.next_delivery_tag = tag + 1
-    if not method.no_ack:
+    if not no_ack:
         entry.consumer = None
         entry.delivery_tag = tag
         channel.unacked.append(entry)

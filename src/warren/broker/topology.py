@@ -261,9 +261,22 @@ def queue_unbind(channel: Channel, method: QueueUnbind) -> None:
 def queue_purge(channel: Channel, method: QueuePurge) -> None:
     """queue.purge: ready messages only."""
     queue = _queue(channel, named_queue(channel, method.queue))
-    count = queue.purge(channel.connection.now_ms)
-    if not method.nowait:
-        channel.connection.out.method(channel.number, QueuePurgeOk(count))
+    purge = queue.purge(channel.connection.now_ms)
+    if method.nowait:
+        return
+    if purge.is_done:
+        channel.connection.out.method(channel.number, QueuePurgeOk(purge.count))
+        return
+    # What it dropped is gone already; the answer waits until it is settled.
+    channel.suspend()
+
+    def on_done(now_ms: int) -> None:
+        if not channel.is_closed:
+            channel.connection.out.method(channel.number, QueuePurgeOk(purge.count))
+            channel.connection.touch()
+            channel.resume()
+
+    purge.when_done = on_done
 
 
 def queue_delete(channel: Channel, method: QueueDelete) -> None:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from mypy_extensions import i64
 
 from warren.broker.metadata import Change, DeleteQueue, PutQueue
+from warren.broker.store_owner import VhostStoreOwner
 from warren.broker.topology import removal_changes
+from warren.broker.vhost_host import VhostHost
 from warren.queues.arguments import QueueArguments, parse_arguments
 from warren.queues.entry import Entry
 from warren.queues.queue import Queue
@@ -20,8 +22,8 @@ from warren.routing.equivalence import resource_text
 from warren.routing.exchange import Exchange
 from warren.routing.router import Router
 from warren.store.journal import Journal
-from warren.store.message import Position
 from warren.store.recovery import JournalReplay, RecoveredQueue
+from warren.store.vhost_store import VhostStore
 
 if TYPE_CHECKING:
     from warren.broker.broker import Broker
@@ -32,11 +34,16 @@ if TYPE_CHECKING:
 class Vhost:
     """One vhost. `id` names its directory; `name` is what clients say."""
 
-    def __init__(self, broker: Broker, name: bytes, vhost_id: i64, journal: Journal) -> None:
+    def __init__(self, broker: Broker, name: bytes, vhost_id: i64, store: VhostStore) -> None:
         self.broker: Broker = broker
         self.name: bytes = name
         self.id: i64 = vhost_id
-        self.journal: Journal = journal
+        self.store: VhostStore = store
+        self.journal: Journal = store.journal
+        # The batch that was the last one when the queues were told of it.
+        self._sealed: i64 = 0
+        store.owner = VhostStoreOwner(self)
+        self.host: VhostHost = VhostHost(self)
         self.router: Router = Router()
         self.queues: dict[bytes, Queue] = {}
         # Receivers of direct replies, by the name replies are sent to.
@@ -134,9 +141,9 @@ class Vhost:
         )
 
     def restore_messages(
-        self, replay: JournalReplay, next_queue_id: i64, unusable_ids: set[int]
+        self, replay: JournalReplay, next_queue_id: i64, unusable_ids: set[int], now_ms: i64
     ) -> list[RecoveredQueue]:
-        """Give the journal's live messages to their queues.
+        """Give what was recovered to the queues.
 
         Returns what belongs to queues the metadata never heard of, or whose definition is damaged (`unusable_ids`):
         those messages must be kept aside (W23). Other ids below `next_queue_id` that are gone belong to deleted queues.
@@ -146,21 +153,28 @@ class Vhost:
         for queue_id, recovered in replay.queues.items():
             queue = by_id.get(queue_id)
             if queue is not None:
-                queue.restore(recovered.in_order(), recovered.log, replay.is_clean)
-            elif len(recovered.positions) > 0:
-                if queue_id >= next_queue_id or queue_id in unusable_ids:
+                self._restore_queue(queue, recovered, replay.is_clean)
+            elif queue_id >= next_queue_id or queue_id in unusable_ids:
+                if len(recovered.positions) > 0:
                     orphans.append(recovered)
-                self._discard(recovered)
-        self.journal.adopt(replay.files)
+                self.store.forget_positions(recovered, now_ms)
+            else:
+                self.store.adopt_deleted(recovered, now_ms)
         return orphans
 
-    def _discard(self, recovered: RecoveredQueue) -> None:
-        for position in recovered.positions.values():
-            message = position.message
-            message.journal_refs -= 1
-            if message.journal_refs == 0 and message.file is not None:
-                message.file.live_bytes -= message.stored_bytes
-                message.file = None
+    def _restore_queue(self, queue: Queue, recovered: RecoveredQueue, is_clean: bool) -> None:
+        self.store.adopt(queue.store, recovered)
+        index = queue.log.index
+        if index is not None:
+            first = index.segments[0].number * index.segment_entries if len(index.segments) > 0 else 0
+            upto = queue.log.indexed_upto
+            count = index.live_count(0, upto)
+            live_bytes: i64 = 0
+            for segment in index.segments:
+                if segment.entries > 0:
+                    live_bytes += segment.size_bytes * segment.live // segment.entries
+            queue.restore_delta(first, upto, count, live_bytes)
+        queue.restore(recovered.in_order(), is_clean)
 
     def _add_queue(
         self,
@@ -179,39 +193,27 @@ class Vhost:
             auto_delete,
             owner,
             arguments,
-            self.journal,
-            self.broker.timed_queues,
+            self.host,
             now_ms,
         )
         self.queues[name] = queue
         self.router.add_queue(queue)
-        if durable:
-            self.journal.logs[queue_id] = queue.log
         if queue.has_timer():
             self.broker.timed_queues.add(queue)
         return queue
 
-    # -- relocation ------------------------------------------------------------------------------------------------
+    # -- turns -----------------------------------------------------------------------------------------------------
 
-    def relocate(self, now_ms: i64) -> None:
-        """Move on with emptying the oldest journal file, when that is due (see `Journal`)."""
-        journal = self.journal
-        if journal.relocate_slice(now_ms):
-            return
-        file = journal.file_to_relocate()
-        if file is None:
-            return
-        found: list[Entry] = []
-        for queue in self.queues.values():
-            if queue.durable:
-                found.extend(queue.ready_positions_in(file.number))
-        for entry in self._entries_out():
-            at = entry.message.file
-            if at is not None and at.number == file.number:
-                found.append(entry)
-        journal.start_relocation(file, _grouped_by_message(found))
+    def advance(self, now_ms: i64) -> bool:
+        """The end of a turn: what queues and store have to do, a slice of it; True when there is more to do."""
+        if self.journal.last_sealed() != self._sealed:
+            self._sealed = self.journal.last_sealed()
+            self.host.on_sealed()
+        self.host.work_off(now_ms)
+        self.store.advance(now_ms)
+        return self.store.has_more
 
-    def _entries_out(self) -> list[Entry]:
+    def entries_out(self) -> list[Entry]:
         entries: list[Entry] = []
         for connection in self.broker.connections:
             if connection.vhost is self:
@@ -224,18 +226,3 @@ class Vhost:
         for held in self.held_entries:
             entries.extend(held())
         return entries
-
-
-def _grouped_by_message(entries: list[Entry]) -> list[Position]:
-    # Positions of one message next to each other share one record; one queue's messages keep their order.
-    groups: dict[int, list[Position]] = {}
-    for entry in entries:
-        group = groups.get(id(entry.message))
-        if group is None:
-            groups[id(entry.message)] = [entry]
-        else:
-            group.append(entry)
-    positions: list[Position] = []
-    for group in groups.values():
-        positions.extend(group)
-    return positions

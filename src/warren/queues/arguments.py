@@ -63,6 +63,7 @@ class QueueArguments:
         self.raw: bytes = raw
         self.message_ttl_ms: i64 = NO_LIMIT
         self.expires_ms: i64 = NO_LIMIT
+        self.is_lazy: bool = False
 
 
 def parse_arguments(raw: bytes, queue_text: str) -> QueueArguments:
@@ -83,7 +84,9 @@ def parse_arguments(raw: bytes, queue_text: str) -> QueueArguments:
         if key in _NOT_YET:
             raise _invalid(key, queue_text, '"not supported yet"')
     _check_choice(table, "x-queue-type", ("classic",), "queue type", queue_text)
-    _check_choice(table, "x-queue-mode", ("default",), "queue mode", queue_text)
+    _check_choice(table, "x-queue-mode", ("default", "lazy"), "queue mode", queue_text)
+    mode = table.get("x-queue-mode")
+    arguments.is_lazy = mode is not None and mode.value == b"lazy"
     version = _integer(table, "x-queue-version", queue_text, 0)
     if version not in (NO_LIMIT, 1, 2):
         raise _invalid("x-queue-version", queue_text, f"\"unsupported queue version '{version}'\"")

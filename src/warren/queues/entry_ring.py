@@ -43,11 +43,33 @@ class EntryRing:
         self.count -= 1
         return entry
 
+    def pop_right(self) -> Entry:
+        """Remove and return the youngest entry; the ring must not be empty."""
+        place = (self._head + self.count - 1) & self._mask
+        entry = self._slots[place]
+        assert entry is not None
+        self._slots[place] = None
+        self.count -= 1
+        return entry
+
     def at(self, index: i64) -> Entry:
         """The entry `index` places behind the oldest."""
         entry = self._slots[(self._head + index) & self._mask]
         assert entry is not None
         return entry
+
+    def first_seq(self) -> i64:
+        """Seq id of the oldest entry; the ring must not be empty."""
+        return self.at(0).seq
+
+    def last_seq(self) -> i64:
+        """Seq id of the youngest entry; the ring must not be empty."""
+        return self.at(self.count - 1).seq
+
+    def place_of(self, entry: Entry) -> i64:
+        """How many places behind the oldest `entry` is; -1 when it is not here."""
+        place = self.index_of_seq(entry.seq)
+        return place if place < self.count and self.at(place) is entry else -1
 
     def index_of_seq(self, seq: i64) -> i64:
         """Number of entries older than `seq` (binary search)."""
@@ -92,13 +114,31 @@ class EntryRing:
 
     def take_range(self, index: i64, count: i64) -> list[Entry]:
         """Remove and return `count` entries starting `index` places behind the oldest."""
+        if index > self.count - index - count:
+            # The younger ones are fewer: they are lifted off instead of the older ones.
+            younger: list[Entry] = []
+            while self.count > index + count:
+                younger.append(self.pop_right())
+            taken: list[Entry] = []
+            while self.count > index:
+                taken.append(self.pop_right())
+            taken.reverse()
+            place: i64 = len(younger) - 1
+            while place >= 0:
+                self.append(younger[place])
+                place -= 1
+            return taken
         older = self.take(index)
         taken = self.take(count)
-        place: i64 = len(older) - 1
+        place = len(older) - 1
         while place >= 0:
             self.append_left(older[place])
             place -= 1
         return taken
+
+    def take_all(self) -> list[Entry]:
+        """Remove and return all entries, oldest first."""
+        return self.take(self.count)
 
     def _insert(self, entry: Entry) -> None:
         place = self.index_of_seq(entry.seq)

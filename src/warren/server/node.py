@@ -27,6 +27,9 @@ from warren.server.disk_monitor import DiskMonitor, free_bytes
 from warren.server.memory_watch import MemoryWatch, ResidentMemory, find_malloc_trim, total_memory_bytes
 from warren.server.startup import DataDirectoryError, OpenedData, open_data_directory
 from warren.store.disk.flusher import Flusher, FlushJob
+from warren.store.disk.job_runner import JobRunner
+from warren.store.disk.workers import Workers
+from warren.store.jobs import StoreJob
 from warren.store.journal import FLUSH_INTERVAL_MS
 
 logger = logging.getLogger("warren.node")
@@ -35,9 +38,13 @@ _EXPIRY_TICK_S = 0.05
 _CONNECTION_TICK_S = 0.5
 # For how long a publisher that is ahead of its consumers is not read.
 _YIELD_S = 0.001
+# How long a start and a stop wait for a checkpoint.
+_CHECKPOINT_WAIT_S = 60.0
 # After a failed commit, the next one waits this long.
 _FAILURE_PAUSE_S = 0.25
 _LISTEN_BACKLOG = 4096
+# Between two slices of work that nobody waits for.
+_WORK_PAUSE_S = 0.001
 # How long a stopping node waits for clients to answer connection.close.
 _STOP_GRACE_S = 2.0
 _START_FAILED_EXIT = 1
@@ -85,6 +92,8 @@ class Node:
         self.is_stopping = False
         self._data: OpenedData | None = None
         self._flusher: Flusher | None = None
+        self._workers: Workers | None = None
+        self._runners: dict[int, JobRunner] = {}
         self._flushing: set[Vhost] = set()
         # Their last commit failed.
         self._failing: set[Vhost] = set()
@@ -102,12 +111,20 @@ class Node:
         self._data = open_data_directory(self.config, self.broker, self.clock.now_ms())
         self.admin.recover(self._data.definitions.reader_groups)
         self._flusher = Flusher(self._on_flushed_in_thread)
+        self._workers = Workers(self._on_job_in_thread)
+        for vhost in self.broker.vhosts.values():
+            files = self._data.file_systems[vhost.id]
+            self._runners[vhost.id] = JobRunner(
+                files, vhost.store.store_id, self._workers.pause, self._data.reserve
+            )
         self.broker.set_limits(self.clock.now_ms())
         await self._disk_monitor.start()
         self.memory_watch.start()
         # Before anything is delivered, the mark of the last clean stop must not be the journal's last word any more.
+        # And what is in an index counts only behind a checkpoint, so there must be one.
         for vhost in self.broker.vhosts.values():
             vhost.journal.request_file()
+            vhost.store.is_checkpoint_wanted = True
         await self._drain_journals(clean_stop=False)
         # What recovery built lives as long as the node: the collector need not look at it again and again.
         gc.collect()
@@ -134,6 +151,7 @@ class Node:
     async def _stop(self) -> None:
         logger.info("stopping")
         assert self._server is not None and self._flusher is not None and self._data is not None
+        assert self._workers is not None
         self._server.close()
         self._disk_monitor.stop()
         self.memory_watch.stop()
@@ -147,8 +165,13 @@ class Node:
             protocol.abort()
         await asyncio.sleep(0)
         await self._drain_journals(clean_stop=False)
+        for vhost in self.broker.vhosts.values():
+            vhost.store.is_checkpoint_wanted = True
         await self._drain_journals(clean_stop=True)
         self._flusher.stop()
+        await self.loop.run_in_executor(None, self._workers.stop)
+        for runner in self._runners.values():
+            runner.close()
         self._data.close()
         self._memory.close()
         self._stopped.set()
@@ -160,6 +183,17 @@ class Node:
                 vhost.journal.request_clean_stop()
             self._commit(vhost, is_forced=True)
             await self._wait_for_flusher(vhost)
+            await self._wait_for_checkpoint(vhost)
+
+    async def _wait_for_checkpoint(self, vhost: Vhost) -> None:
+        # Nor for its success.
+        failures = vhost.store.checkpoint_failures
+        deadline = self.loop.time() + _CHECKPOINT_WAIT_S
+        while vhost.store.is_checkpoint_wanted or vhost.store.is_checkpointing:
+            if vhost.store.checkpoint_failures > failures or self.loop.time() > deadline:
+                return
+            self._end_turn()
+            await asyncio.sleep(0.001)
 
     async def _wait_for_flusher(self, vhost: Vhost) -> None:
         # Not for the success of what failed: a node must stop, and start, on a full disk too.
@@ -194,6 +228,7 @@ class Node:
         for vhost in self.broker.vhosts.values():
             if vhost not in self._flushing:
                 self._commit(vhost, is_forced=False)
+            self._work(vhost)
         self.broker.end_turn(self.clock.now_ms())
         for connection in self.broker.take_dirty():
             protocol = connection.shell
@@ -215,16 +250,35 @@ class Node:
             if journal.has_pending() and self._flush_timer is None:
                 self._flush_timer = self.loop.call_later(FLUSH_INTERVAL_MS / 1000, self._on_flush_timer)
             return
-        vhost.relocate(now_ms)
         batch = journal.seal()
         if not batch.has_work():
             # Everything in it was settled before it was written: nothing to lose, nothing to wait for.
-            journal.on_done(batch, True)
+            vhost.store.on_batch_done(batch, True)
             return
         assert self._flusher is not None and self._data is not None
         job = FlushJob(journal, batch, self._data.flushers[vhost.id], self._data.apply_changes)
         self._flushing.add(vhost)
         self._flusher.submit(job)
+
+    def _work(self, vhost: Vhost) -> None:
+        """Behind a commit, or where none was due: move messages between memory and disk, and hand out jobs."""
+        now_ms = self.clock.now_ms()
+        has_more = vhost.advance(now_ms)
+        assert self._workers is not None
+        runner = self._runners[vhost.id]
+        for job in vhost.store.take_jobs(now_ms):
+            self._workers.submit(runner, job)
+        if has_more:
+            self.loop.call_later(_WORK_PAUSE_S, self.schedule_turn)
+
+    def _on_job_in_thread(self, job: StoreJob) -> None:
+        self.loop.call_soon_threadsafe(self._on_job, job)
+
+    def _on_job(self, job: StoreJob) -> None:
+        if job.error is not None:
+            logger.warning("%s failed: %s", type(job).__name__.lstrip("_"), job.error)
+        job.finished()
+        self.schedule_turn()
 
     def _on_flush_timer(self) -> None:
         self._flush_timer = None
@@ -256,7 +310,7 @@ class Node:
                         )
                     # Definitions and acks are tried again; not at full speed against a full disk.
                     self.loop.call_later(_FAILURE_PAUSE_S, self._commit_again, vhost)
-        job.journal.on_done(job.batch, job.error is None)
+                vhost.store.on_batch_done(job.batch, job.error is None)
 
     def _commit_again(self, vhost: Vhost) -> None:
         self._flushing.discard(vhost)
@@ -270,6 +324,10 @@ class Node:
 
     def _tick_connections(self) -> None:
         now_ms = self.clock.now_ms()
+        if self._data is not None:
+            self._data.reserve.keep()
+        # Space that waits for a checkpoint gets one although nothing else happens.
+        self.schedule_turn()
         self.broker.tick_connections(now_ms)
         for protocol in list(self.protocols):
             protocol.close_if_due(now_ms)

@@ -32,11 +32,12 @@ from warren.store.disk.files import (
     keep_orphans,
     load_store_id,
     make_directories,
-    read_journal,
 )
 from warren.store.disk.flusher import BatchFlusher
 from warren.store.disk.local_file_system import LocalFileSystem
-from warren.store.journal import Journal
+from warren.store.disk.space_reserve import SpaceReserve
+from warren.store.disk.store_reader import StoreReport, keep_strange_queues, read_store
+from warren.store.vhost_store import StoreSettings
 from warren.wire.errors import AmqpError
 
 logger = logging.getLogger("warren.startup")
@@ -55,6 +56,8 @@ class OpenedData:
     # By vhost id.
     file_systems: dict[int, LocalFileSystem]
     flushers: dict[int, BatchFlusher]
+    reserve: SpaceReserve
+    root: LocalFileSystem
     definitions: Definitions
 
     def apply_changes(self, changes: list[object]) -> None:
@@ -67,6 +70,7 @@ class OpenedData:
             flusher.close()
         for files in self.file_systems.values():
             files.release()
+        self.root.release()
         self.metadata.close()
         os.close(self.lock_descriptor)
 
@@ -97,8 +101,11 @@ def open_data_directory(config: Config, broker: Broker, now_ms: int) -> OpenedDa
     except OSError as error:
         os.close(lock_descriptor)
         raise DataDirectoryError(f"data directory {directory}: {error}") from None
-    flushers = {vhost_id: BatchFlusher(files) for vhost_id, files in file_systems.items()}
-    return OpenedData(metadata, lock_descriptor, file_systems, flushers, definitions)
+    root = LocalFileSystem(directory)
+    reserve = SpaceReserve(root)
+    reserve.keep()
+    flushers = {vhost_id: BatchFlusher(files, reserve) for vhost_id, files in file_systems.items()}
+    return OpenedData(metadata, lock_descriptor, file_systems, flushers, reserve, root, definitions)
 
 
 def _lock(directory: Path) -> int:
@@ -150,28 +157,47 @@ def _open_vhost(
     now_ms: int,
 ) -> None:
     files.make_directories(JOURNAL_DIRECTORY)
-    store_id = load_store_id(files)
-    vhost = Vhost(broker, put_vhost.name, put_vhost.id, Journal(store_id, config.journal_file_size_limit))
+    started = time.monotonic()
+    settings = StoreSettings(
+        config.journal_file_size_limit, config.msg_store_file_size_limit, config.queue_index_embed_msgs_below
+    )
+    store, replay, report = read_store(files, load_store_id(files), settings)
+    vhost = Vhost(broker, put_vhost.name, put_vhost.id, store)
     broker.vhosts[put_vhost.name] = vhost
     unusable_ids = _restore_definitions(vhost, definitions, now_ms)
-
-    started = time.monotonic()
-    replay, report = read_journal(files, store_id)
     broker.reserve_queue_ids(max(replay.queues, default=0))
-    orphans = vhost.restore_messages(replay, definitions.next_queue_id, unusable_ids)
+    orphans = vhost.restore_messages(replay, definitions.next_queue_id, unusable_ids, now_ms)
+    known = {queue.id for queue in vhost.queues.values()} | set(store.queues) | unusable_ids
+    for path in keep_strange_queues(files, known, definitions.next_queue_id, report):
+        files.remove_tree(path)
 
     name = put_vhost.name.decode("utf-8", "replace")
     messages = sum(queue.ready_count + queue.unacked_count for queue in vhost.queues.values())
     logger.info(
-        "vhost '%s': %d queues, %d messages from %d journal bytes in %.2f s",
+        "vhost '%s': %d queues, %d messages; read %d bytes, %d journal files behind checkpoint %d, in %.2f s",
         name,
         len(vhost.queues),
         messages,
         report.bytes_read,
+        report.journal_files,
+        report.generation,
         time.monotonic() - started,
     )
+    _log_report(name, report)
+    for orphan in orphans:
+        file_name = keep_orphans(files, orphan, store.store_id)
+        logger.error(
+            "vhost '%s': %d messages of queue id %d, which no usable definition names, are in lost+found: %s",
+            name,
+            len(orphan.positions),
+            orphan.log.queue_id,
+            file_name,
+        )
+
+
+def _log_report(name: str, report: StoreReport) -> None:
     for line in report.quarantined:
-        logger.warning("vhost '%s': not a journal file of this vhost, moved to lost+found: %s", name, line)
+        logger.warning("vhost '%s': not a usable file of this vhost, moved to lost+found: %s", name, line)
     for damage in report.damage:
         logger.error(
             "vhost '%s': journal file %d is damaged from byte %d to %d (%s); copied to lost+found",
@@ -188,14 +214,16 @@ def _open_vhost(
             torn.file_number,
             torn.end - torn.start,
         )
-    for orphan in orphans:
-        file_name = keep_orphans(files, orphan, store_id)
+    for line in report.missing:
+        logger.error("vhost '%s': missing: %s", name, line)
+    if report.missing_contents > 0:
+        logger.error("vhost '%s': %d messages have lost their content", name, report.missing_contents)
+    if report.is_rebuilt:
         logger.error(
-            "vhost '%s': %d messages of queue id %d, which no usable definition names, are in lost+found: %s",
+            "vhost '%s': no usable checkpoint; the indexes were read as a whole, %d damaged stretches in them. "
+            "Messages acked since they were written may be delivered again",
             name,
-            len(orphan.positions),
-            orphan.log.queue_id,
-            file_name,
+            report.index_damage,
         )
 
 

@@ -25,6 +25,7 @@ from warren.store.record import (
     CONTENT,
     FLAG_PERSISTENT,
     FLAG_REDELIVERED,
+    FLAG_TRANSIENT,
     POSITION_BYTES,
     PUBLISH_REF,
     RECORD_HEADER_BYTES,
@@ -130,7 +131,8 @@ def write_publish_ref(
         _write_u32(body, position.log.queue_id)
         write_i64_be(body, position.seq)
         write_i64_be(body, position.expiry_ms)
-        body.append(FLAG_REDELIVERED if position.redelivered else 0)
+        position_flags: i64 = FLAG_REDELIVERED if position.redelivered else 0
+        body.append(position_flags if position.persistent else position_flags | FLAG_TRANSIENT)
         position.journal_state = WRITTEN
         index += 1
     return writer.raw_record(PUBLISH_REF, body.getvalue(), b"")

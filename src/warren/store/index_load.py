@@ -119,7 +119,11 @@ class IndexLoad:
         segment = self._segment
         scan = self._scan
         assert segment is not None and scan is not None
-        result = job.results[0] if job.error is None and len(job.results) == 1 else None
+        if job.error is not None:
+            # Not the file's fault: no descriptor, no memory.
+            self.queue.store.retry_load(self)
+            return
+        result = job.results[0]
         wanted = job.ranges[0][2]
         if result is None:
             # Gone or unreadable: what is in it cannot be had.
@@ -220,7 +224,9 @@ class ContentLoad:
         self.read_on()
 
     def read_on(self) -> None:
-        """The same, once the append that was waited for is done."""
+        """The same, once the append that was waited for is done, or after a pause for another try."""
+        self._lost = []
+        self._misplaced = []
         for position in self.positions:
             if not self._is_written(position):
                 self.queue.store.wait_for_append(self)
@@ -228,6 +234,8 @@ class ContentLoad:
         ranges: list[tuple[str, i64, i64]] = []
         self._asked = []
         for position in self.positions:
+            if position.has_content:
+                continue
             content = position.content
             if content is None:
                 segment = self._segment_of(position)
@@ -251,6 +259,10 @@ class ContentLoad:
 
     def on_read(self, job: ReadRanges) -> None:
         """What should be the records is here."""
+        if job.error is not None:
+            self._is_searching = False
+            self.queue.store.retry_load(self)
+            return
         if self._is_searching:
             self._on_segment_read(job)
             return
@@ -263,6 +275,10 @@ class ContentLoad:
 
     def on_searched(self, job: FindContents) -> None:
         """A content file was searched."""
+        if job.error is not None and not isinstance(job.error, FileNotFoundError):
+            self._is_searching = False
+            self.queue.store.retry_load(self)
+            return
         for position in self._asked:
             content = position.content
             assert content is not None

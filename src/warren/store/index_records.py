@@ -8,6 +8,7 @@ from warren.store.publish_body import decode_message
 from warren.store.record import (
     FILE_HEADER_BYTES,
     FLAG_REDELIVERED,
+    FLAG_TRANSIENT,
     PUBLISH,
     PUBLISH_REF,
     RECORD_HEADER_BYTES,
@@ -65,10 +66,18 @@ class IndexScan:
             if length < 0 and size - at < RECORD_HEADER_BYTES and not is_last:
                 self.wanted_bytes = RECORD_HEADER_BYTES
                 break
-            following = _behind_damage(data, at, length, self.seed)
-            self.damaged.append((self.offset + at, data[at:following]))
+            following = _behind_damage(data, at, length, self.seed, is_last)
+            self._add_damage(at, data[at:following])
             at = following
         self.offset += at
+
+    def _add_damage(self, at: i64, stretch: bytes) -> None:
+        if len(self.damaged) > 0:
+            offset, before = self.damaged[-1]
+            if offset + len(before) == self.offset + at:
+                self.damaged[-1] = (offset, before + stretch)
+                return
+        self.damaged.append((self.offset + at, stretch))
 
     def _take(self, data: bytes, start: i64, length: i64) -> bool:
         """Take note of a record; False when the scan is over before it."""
@@ -99,9 +108,11 @@ class IndexScan:
             self.damaged.append((self.offset + start, data[start:end]))
             return True
         self.next_seq = seq + 1
+        flags: i64 = i64(data[place + 20])
+        position.persistent = (flags & FLAG_TRANSIENT) == 0
         if not position.persistent and seq < self.log.transient_floor:
             return True
-        position.redelivered = (data[place + 20] & FLAG_REDELIVERED) != 0
+        position.redelivered = (flags & FLAG_REDELIVERED) != 0
         position.journal_state = INDEXED
         position.place = self.offset + start
         self.found.append(position)
@@ -122,19 +133,25 @@ class IndexScan:
         position = self.log.make_position(ABSENT, seq, expiry_ms)
         position.has_content = False
         position.content = ref.content
-        position.persistent = ref.persistent
         position.body_bytes = ref.body_bytes
         position.content_bytes = ref.content.stored_bytes
         return position
 
 
-def _behind_damage(data: bytes, start: i64, length: i64, seed: int) -> i64:
+def _behind_damage(data: bytes, start: i64, length: i64, seed: int, is_last: bool) -> i64:
     # As in recovery: a good header leads to the next record, else the next good header is searched for.
+    size: i64 = len(data)
     following = start + length
-    if length >= 0 and following <= len(data):
-        if following == len(data) or record_length(data, following, seed) >= 0:
+    if length >= 0 and following <= size:
+        if following == size or record_length(data, following, seed) >= 0:
             return following
-    return next_header(data, start + 1, seed)
+        if not is_last and size - following < RECORD_HEADER_BYTES:
+            return following
+    following = next_header(data, start + 1, seed)
+    if following == size and not is_last:
+        # A header may lie across the end of the piece.
+        following = max(start + 1, size - RECORD_HEADER_BYTES + 1)
+    return following
 
 
 def live_ranges(data: bytes, seed: int, settled: Runs) -> list[tuple[i64, i64]]:
@@ -146,7 +163,7 @@ def live_ranges(data: bytes, seed: int, settled: Runs) -> list[tuple[i64, i64]]:
     while at < len(data):
         length = record_length(data, at, seed)
         if length < 0 or not body_is_valid(data, at, length):
-            at = _behind_damage(data, at, length, seed)
+            at = _behind_damage(data, at, length, seed, True)
             continue
         kind: i64 = i64(data[at + 2])
         place: i64 = at + length - 21 if kind == PUBLISH_REF else at + RECORD_HEADER_BYTES + 4

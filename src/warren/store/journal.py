@@ -7,17 +7,20 @@ one batch is being synced the next one gathers, so the slower the disk, the larg
 What is settled before its batch is sealed is never written: a queue that keeps up costs no content writes. A confirm
 leaves only when its batch is durable, or when nothing of the message is left to lose (G1, section 6 "Confirms").
 
-Files. The journal is a sequence of `<n>.wal` files, the newest open for writing. They are deleted from the oldest end
-only: an ack record is needed exactly as long as the file with its publish exists, and deleting in order keeps that
-true without bookkeeping. When less than half of the bytes on disk are live, the live messages of the oldest file are
-appended again at the young end and the file goes (G8: at most 2 x live + a constant). Each file begins with the state
-of every durable queue, so numbering never depends on a deleted file.
+Files. The journal is a sequence of `<n>.wal` files, the newest open for writing. A file retires when nothing in it is
+needed any more: every position it holds is settled, or has moved to its queue's index. When the journal outgrows its
+window, the oldest files are made to retire (`files_to_retire`; `vhost_store.py` does it). Retired files are deleted from
+the oldest end only, after a checkpoint: an ack record is needed exactly as long as the publish it belongs to, and
+deleting in order keeps that true without bookkeeping.
 
-Failure. A batch whose write or sync failed is lost: its publishes are nacked, never confirmed later (W27), its acks go
-into the next batch, and the next batch starts a new file, because what the old one holds behind the failure is unknown.
-Part of it may well be on disk, so the next batch also acks what the failed one published: it lives on in memory only,
-and does not come back after a restart when a consumer has taken it meanwhile (G2). In a batch acks stand before
-publishes, so that a position that is journaled again after such an ack is not hit by it.
+Large messages. The content of a message of `embed_below` bytes or more goes to the content store when the batch is
+sealed, the journal holds a reference. The flusher syncs contents before the journal, so a reference that is there has
+its content. Giving a reference up is a record of its own (RELEASE) with a serial number, since counting it twice after
+a crash would be a content lost.
+
+A batch that fails may have left bytes on the disk. Its publishes are nacked and its file is given up (W27); what is
+left of it is retracted by ack records in the next batch, written before that batch's publishes, so that a position
+that is journaled again after such an ack is not hit by it.
 """
 
 from collections.abc import Callable
@@ -25,27 +28,31 @@ from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
-from warren.store.content_store import ContentWrite
+from warren.store.content_records import REFERENCES_MAX, write_publish_ref, write_release
+from warren.store.content_store import ContentStore, ContentWrite
 from warren.store.message import (
     NOT_JOURNALED,
     PENDING,
     SETTLED,
     WRITTEN,
+    ContentRef,
     JournalFile,
     Message,
     Position,
     QueueLog,
 )
-from warren.store.record import RecordWriter
+from warren.store.queue_index import QueueIndex
+from warren.store.record import FILE_MAGIC, RecordWriter
+from warren.store.runs import Runs, merge_runs
 
 # Seal without waiting for the tick when this much has gathered (S17).
 BUFFER_BYTES: Final = 1048576
 # Oldest age of a gathered entry that nobody waits for (S18).
 FLUSH_INTERVAL_MS: Final = 25
-# Above 2 x live, this many whole files of garbage are tolerated before relocation begins.
-SPARE_FILES: Final = 4
-# Relocated positions per step; bounds the pause of everything else on the loop (W19).
-RELOCATE_SLICE: Final = 2048
+# The journal's window: this many files, and so much for each durable queue, since moving a queue's messages to its
+# index costs the same whether they are few or many.
+WINDOW_FILES: Final = 4
+WINDOW_BYTES_PER_QUEUE: Final = 16384
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -73,11 +80,13 @@ class Batch:
         self.callbacks: list[Callable[[bool], None]] = []
         # Metadata changes that ride along; made durable before the journal bytes.
         self.changes: list[object] = []
-        self.acks: list[tuple[QueueLog, list[tuple[i64, i64]]]] = []
-        # (positions, the file they left) of relocated messages.
-        self.relocated: list[tuple[Message, JournalFile, i64]] = []
-        # For the flusher: large contents, made durable before the journal bytes that refer to them.
+        self.acks: list[tuple[QueueLog, Runs]] = []
+        # Given up references, with the serial number they are written under.
+        self.releases: list[tuple[i64, list[ContentRef]]] = []
+        # Contents of large messages, made durable before the journal bytes.
         self.content_writes: list[ContentWrite] = []
+        # Contents below this id are written when it is durable.
+        self.content_upto: i64 = 0
         # For the flusher: what to write where, and which files to delete afterwards.
         self.parts: list[bytes] = []
         self.file_number: i64 = 0
@@ -89,33 +98,49 @@ class Batch:
 
     def has_work(self) -> bool:
         """Must the flusher run, or is there nothing to make durable?"""
-        return len(self.parts) > 0 or len(self.changes) > 0 or len(self.delete_files) > 0
+        return (
+            len(self.parts) > 0
+            or len(self.changes) > 0
+            or len(self.delete_files) > 0
+            or len(self.content_writes) > 0
+        )
 
 
 class Journal:
     """Group commit over the journal files of one vhost. Sizes in bytes, times in ms."""
 
-    def __init__(self, store_id: bytes, file_size_limit: i64) -> None:
+    def __init__(
+        self, store_id: bytes, file_size_limit: i64, embed_below: i64, contents: ContentStore
+    ) -> None:
         self.store_id: bytes = store_id
         self.file_size_limit: i64 = file_size_limit
+        # Messages of this size (address, properties and body) and more have their content in `contents`.
+        self.embed_below: i64 = embed_below
+        self.contents: ContentStore = contents
         self.files: list[JournalFile] = []
         self.batch: Batch = Batch(1)
         self.pending_bytes: i64 = 0
         self.oldest_pending_ms: i64 = 0
         self.in_flight: list[Batch] = []
         self.dirty_logs: list[QueueLog] = []
-        # Every durable queue's log, for the states at the head of each file.
+        # Every durable queue's log.
         self.logs: dict[int, QueueLog] = {}
         self.failed_count: i64 = 0
+        # Number of the last RELEASE record.
+        self.release_serial: i64 = 0
+        # The next commit does not wait until it is due (a checkpoint is taken right behind a commit).
+        self.is_wanted: bool = False
+        # Whose segments have died at the last seal.
+        self._dead_indexes: list[QueueIndex] = []
+        self._releases: list[ContentRef] = []
+        # Of failed batches: to be written again.
+        self._unwritten_releases: list[tuple[i64, list[ContentRef]]] = []
         self._writer: RecordWriter = RecordWriter(store_id)
-        self._relocating: JournalFile | None = None
-        self._relocate_list: list[Position] = []
-        self._relocate_next: i64 = 0
         self._needs_new_file: bool = True
         self._next_file_number: i64 = 1
         self._clean_stop: bool = False
         self._wants_file: bool = False
-        # Files whose deletion failed, or was lost with a failed batch.
+        # Files of failed batches whose deletion failed, or was lost with another failed batch.
         self._undeleted: list[int] = []
 
     # -- what the queues say ---------------------------------------------------------------------------------
@@ -127,28 +152,51 @@ class Journal:
         if len(batch.positions) == 0:
             self.oldest_pending_ms = now_ms
         batch.positions.append(position)
-        message = position.message
-        self.pending_bytes += 64 + len(message.body) + len(message.properties)
+        self.pending_bytes += 64 + position.content_bytes
 
     def settle(self, position: Position, now_ms: i64) -> None:
-        """The position is acked, dropped or expired. Costs nothing when it was not written yet."""
+        """The position is acked, dropped or expired. Costs nothing when it was not written yet.
+
+        It is not in its queue's index (see `QueueStore.settle` for those).
+        """
         state = position.journal_state
         if state == WRITTEN:
-            message = position.message
-            message.journal_refs -= 1
-            if message.journal_refs == 0:
-                file = message.file
-                if file is not None:
-                    file.live_bytes -= message.stored_bytes
-                    message.file = None
-            self._log_ack(position, now_ms)
+            self._leave(position)
+            self._expect_seal(now_ms)
+            log = position.log
+            log.journaled.add(position.seq)
+            self.mark_dirty(log)
             position.journal_state = NOT_JOURNALED
+            content = position.message.content
+            if content is not None:
+                self._releases.append(content)
         elif state == PENDING:
             position.journal_state = SETTLED
-            self.pending_bytes -= 64 + len(position.message.body) + len(position.message.properties)
-            if position.message.file is not None:
-                # Under relocation: its old record is still on disk and must not come back.
-                self._log_ack(position, now_ms)
+            self.pending_bytes -= 64 + position.content_bytes
+
+    def settle_indexed(self, log: QueueLog, seq: i64, content: ContentRef | None, now_ms: i64) -> None:
+        """A persistent position that is in the index is settled."""
+        self._expect_seal(now_ms)
+        log.indexed.add(seq)
+        self.mark_dirty(log)
+        if content is not None:
+            self._releases.append(content)
+
+    def settle_indexed_runs(self, log: QueueLog, runs: Runs, now_ms: i64) -> None:
+        """The same for whole runs without contents in the content store."""
+        self._expect_seal(now_ms)
+        log.indexed.runs.extend(runs)
+        self.mark_dirty(log)
+
+    def release(self, content: ContentRef, now_ms: i64) -> None:
+        """A reference to a content is given up whose position nobody acks: its queue is gone."""
+        self._expect_seal(now_ms)
+        self._releases.append(content)
+
+    def on_indexed(self, position: Position) -> None:
+        """The position has moved to its queue's index."""
+        if position.journal_state == WRITTEN:
+            self._leave(position)
 
     def confirm_with_batch(self, waiter: ConfirmWaiter) -> None:
         """Tell `waiter` when everything gathered so far is durable."""
@@ -185,11 +233,11 @@ class Journal:
     def is_due(self, now_ms: i64) -> bool:
         """Should a batch be sealed now, given that the flusher is free?"""
         batch = self.batch
-        if len(batch.waiters) > 0 or len(batch.callbacks) > 0 or len(batch.changes) > 0:
+        if len(batch.waiters) > 0 or len(batch.callbacks) > 0 or len(batch.changes) > 0 or self.is_wanted:
             return True
         if self.pending_bytes >= BUFFER_BYTES:
             return True
-        if len(batch.positions) > 0 or len(self.dirty_logs) > 0:
+        if len(batch.positions) > 0 or len(self.dirty_logs) > 0 or len(self._releases) > 0:
             return now_ms - self.oldest_pending_ms >= FLUSH_INTERVAL_MS
         return self._clean_stop
 
@@ -199,6 +247,7 @@ class Journal:
         return (
             len(batch.positions) > 0
             or len(self.dirty_logs) > 0
+            or len(self._releases) > 0
             or len(batch.waiters) > 0
             or len(batch.callbacks) > 0
             or len(batch.changes) > 0
@@ -211,15 +260,11 @@ class Journal:
         self.pending_bytes = 0
         for waiter in batch.waiters:
             batch.waiters_upto.append(waiter.publish_seq)
+        self.is_wanted = False
         writer = self._writer
         batch.starts_file = self._open_file_if_due(batch)
         current = self.files[-1] if len(self.files) > 0 else None
-        for log in self.dirty_logs:
-            runs = log.take_runs()
-            if len(runs) > 0 and log.queue_id in self.logs:
-                writer.ack(log.queue_id, runs)
-                batch.acks.append((log, runs))
-        self.dirty_logs = []
+        self._write_acks(batch)
         if current is not None:
             self._write_positions(batch, current)
         if self._clean_stop:
@@ -231,7 +276,10 @@ class Journal:
             batch.file_number = current.number
             current.size_bytes += writer.size_bytes
         batch.parts = writer.take()
-        batch.delete_files = self._dead_files()
+        batch.content_writes = self.contents.take_writes()
+        batch.content_upto = self.contents.next_id
+        batch.delete_files = self._undeleted
+        self._undeleted = []
         self.in_flight.append(batch)
         return batch
 
@@ -252,10 +300,9 @@ class Journal:
     def on_done(self, batch: Batch, ok: bool) -> None:
         """The flusher finished `batch`, the oldest in flight: release what waited."""
         self.in_flight.pop(0)
+        self.contents.on_written(batch.content_writes, ok)
         if ok:
             self._undeleted.extend(batch.undeleted)
-            for _message, left_file, stored_bytes in batch.relocated:
-                left_file.live_bytes -= stored_bytes
         else:
             self._on_failed(batch)
         for index in range(len(batch.waiters)):
@@ -265,7 +312,7 @@ class Journal:
         for callback in batch.callbacks:
             callback(ok)
 
-    # -- relocation ------------------------------------------------------------------------------------------
+    # -- files -------------------------------------------------------------------------------------------------
 
     def total_bytes(self) -> i64:
         """Bytes of all journal files."""
@@ -281,73 +328,132 @@ class Journal:
             total += file.live_bytes
         return total
 
-    def file_to_relocate(self) -> JournalFile | None:
-        """The oldest file, when more than half of the disk is garbage and no relocation is under way."""
-        if self._relocating is not None or len(self.files) < 2:
-            return None
-        if self.total_bytes() <= 2 * self.live_bytes() + SPARE_FILES * self.file_size_limit:
-            return None
-        return self.files[0]
+    def files_to_retire(self, first_needed: i64) -> list[JournalFile]:
+        """The oldest files, closed ones, when the journal has outgrown its window: so many that it is half of it.
 
-    def start_relocation(self, file: JournalFile, positions: list[Position]) -> None:
-        """Begin to move the live `positions` (all that `file` holds, one message's next to each other)."""
-        self._relocating = file
-        self._relocate_list = positions
-        self._relocate_next = 0
+        Files below `first_needed` are retired already.
+        """
+        window: i64 = WINDOW_FILES * self.file_size_limit + WINDOW_BYTES_PER_QUEUE * i64(len(self.logs))
+        total: i64 = 0
+        for file in self.files:
+            if file.number >= first_needed:
+                total += file.size_bytes
+        found: list[JournalFile] = []
+        if total <= window:
+            return found
+        for file in self.files[:-1]:
+            if total <= window // 2:
+                break
+            if file.number >= first_needed:
+                found.append(file)
+                total -= file.size_bytes
+        return found
 
-    def relocate_slice(self, now_ms: i64) -> bool:
-        """Append the next positions again; False when no relocation is under way."""
-        file = self._relocating
-        if file is None:
-            return False
-        positions = self._relocate_list
-        index = self._relocate_next
-        end = index + RELOCATE_SLICE
-        count: i64 = len(positions)
-        while index < count and (index < end or positions[index].message is positions[index - 1].message):
-            position = positions[index]
-            message = position.message
-            if message.file is file and position.journal_state == WRITTEN:
-                self.publish(position, now_ms)
-            index += 1
-        self._relocate_next = index
-        if index >= count:
-            self._relocating = None
-            self._relocate_list = []
-        return True
+    def take_dead_indexes(self) -> list[QueueIndex]:
+        """The indexes that have segments to delete."""
+        indexes = self._dead_indexes
+        self._dead_indexes = []
+        return indexes
+
+    def has_settled(self) -> bool:
+        """Has anything been settled since the last seal?"""
+        return len(self.dirty_logs) > 0 or len(self._releases) > 0
+
+    def last_sealed(self) -> i64:
+        """Number of the batch that was sealed last."""
+        return self.batch.number - 1
+
+    def first_needed_file(self) -> i64:
+        """Number of the oldest file that a start after a checkpoint taken now would need."""
+        for file in self.files[:-1]:
+            if file.live_bytes > 0:
+                return file.number
+        return self.files[-1].number if len(self.files) > 0 else self._next_file_number
+
+    def forget_files(self, first_needed: i64) -> list[i64]:
+        """Files below `first_needed` are no longer the journal's; returns their numbers, for deletion."""
+        numbers: list[i64] = []
+        while len(self.files) > 1 and self.files[0].number < first_needed:
+            numbers.append(self.files.pop(0).number)
+        return numbers
 
     # -- inside ----------------------------------------------------------------------------------------------
 
-    def _log_ack(self, position: Position, now_ms: i64) -> None:
-        if len(self.dirty_logs) == 0 and len(self.batch.positions) == 0:
-            self.oldest_pending_ms = now_ms
-        position.log.add_ack(position.seq)
-        self._mark_dirty(position.log)
-
-    def _mark_dirty(self, log: QueueLog) -> None:
+    def mark_dirty(self, log: QueueLog) -> None:
+        """The next batch looks at what this log has gathered."""
         if not log.is_dirty:
             log.is_dirty = True
             self.dirty_logs.append(log)
 
+    def _expect_seal(self, now_ms: i64) -> None:
+        if len(self.dirty_logs) == 0 and len(self.batch.positions) == 0 and len(self._releases) == 0:
+            self.oldest_pending_ms = now_ms
+
+    def _leave(self, position: Position) -> None:
+        # The position does not need its record any more.
+        message = position.message
+        message.journal_refs -= 1
+        if message.journal_refs == 0:
+            file = message.file
+            if file is not None:
+                file.live_bytes -= message.stored_bytes
+                message.file = None
+
     def _open_file_if_due(self, batch: Batch) -> bool:
-        has_bytes = len(batch.positions) > 0 or len(self.dirty_logs) > 0 or self._clean_stop
+        has_bytes = (
+            len(batch.positions) > 0
+            or len(self.dirty_logs) > 0
+            or len(self._releases) > 0
+            or len(self._unwritten_releases) > 0
+            or self._clean_stop
+        )
         if not has_bytes and not self._wants_file:
             return False
         self._wants_file = False
         if not self._needs_new_file and self.files[-1].size_bytes < self.file_size_limit:
             return False
         self._needs_new_file = False
+        if len(self.files) > 0:
+            closed = self.files[-1]
+            for log in closed.logs:
+                closed.ends.append(log.next_seq)
         file = JournalFile(self._next_file_number)
         self._next_file_number += 1
         self.files.append(file)
-        self._writer.file_header(self.store_id, file.number)
-        for log in self.logs.values():
-            self._writer.queue_state(log)
+        self._writer.start_file(FILE_MAGIC, file.number)
         return True
+
+    def _write_acks(self, batch: Batch) -> None:
+        writer = self._writer
+        for log in self.dirty_logs:
+            log.is_dirty = False
+            runs = log.journaled.take()
+            indexed = log.indexed.take()
+            index = log.index
+            if len(indexed) > 0 and index is not None:
+                index.settle(indexed, log.indexed_upto)
+                index.drop_dead_segments(log.indexed_upto)
+                if len(index.dead_paths) > 0:
+                    self._dead_indexes.append(index)
+                runs = merge_runs(runs + indexed)
+            if len(runs) > 0 and log.queue_id in self.logs:
+                writer.ack(log.queue_id, runs)
+                batch.acks.append((log, runs))
+        self.dirty_logs = []
+        groups = self._unwritten_releases
+        self._unwritten_releases = []
+        if len(self._releases) > 0:
+            for content in self._releases:
+                self.contents.release(content.id, content.references, content.stored_bytes)
+            self.release_serial += 1
+            groups.append((self.release_serial, self._releases))
+            self._releases = []
+        for serial, contents in groups:
+            write_release(writer, serial, contents)
+        batch.releases = groups
 
     def _write_positions(self, batch: Batch, current: JournalFile) -> None:
         positions = batch.positions
-        writer = self._writer
         kept: list[Position] = []
         index: i64 = 0
         count: i64 = len(positions)
@@ -355,68 +461,48 @@ class Journal:
             message = positions[index].message
             first: i64 = len(kept)
             while index < count and positions[index].message is message:
-                if positions[index].journal_state == PENDING:
-                    kept.append(positions[index])
+                position = positions[index]
+                if position.journal_state == PENDING:
+                    kept.append(position)
+                    log = position.log
+                    if log.journal_file != current.number:
+                        log.journal_file = current.number
+                        current.logs.append(log)
                 index += 1
             last: i64 = len(kept)
-            if last == first:
-                self._forget_relocated(message)
-                continue
-            self._place(message, current, batch, last - first, writer.publish(message, kept, first, last))
+            if last > first:
+                stored_bytes = self._write_message(message, kept, first, last)
+                message.file = current
+                message.stored_bytes = stored_bytes
+                message.journal_refs = last - first
+                current.live_bytes += stored_bytes
         batch.positions = kept
 
-    def _place(
-        self, message: Message, current: JournalFile, batch: Batch, refs: i64, stored_bytes: i64
-    ) -> None:
-        left_file = message.file
-        if left_file is not None:
-            # The old record counts as live until the new one is durable, which keeps its file from being deleted.
-            batch.relocated.append((message, left_file, message.stored_bytes))
-        message.file = current
-        message.stored_bytes = stored_bytes
-        message.journal_refs = refs
-        current.live_bytes += stored_bytes
-
-    def _forget_relocated(self, message: Message) -> None:
-        # All positions of a message under relocation were settled meanwhile: nobody counted its old record down.
-        file = message.file
-        if file is not None:
-            file.live_bytes -= message.stored_bytes
-            message.file = None
-
-    def _dead_files(self) -> list[int]:
-        dead = self._undeleted
-        self._undeleted = []
-        while len(self.files) > 1 and self.files[0].live_bytes == 0 and self.files[0] is not self._relocating:
-            dead.append(self.files.pop(0).number)
-        return dead
+    def _write_message(self, message: Message, positions: list[Position], first: i64, last: i64) -> i64:
+        if positions[first].content_bytes < self.embed_below or last - first > REFERENCES_MAX:
+            return self._writer.publish(message, positions, first, last)
+        message.content = self.contents.add(message, positions, first, last)
+        return write_publish_ref(self._writer, message.content, message, positions, first, last)
 
     def _on_failed(self, batch: Batch) -> None:
         self.failed_count += 1
         self._needs_new_file = True
         self._undeleted.extend(batch.delete_files)
-        for message, left_file, stored_bytes in batch.relocated:
-            if message.file is None:
-                left_file.live_bytes -= stored_bytes
-            else:
-                message.file.live_bytes -= message.stored_bytes
-                message.file = left_file
-                message.stored_bytes = stored_bytes
         for position in batch.positions:
             message = position.message
             file = message.file
             if position.journal_state != WRITTEN or file is None or file.number != batch.file_number:
                 continue
             position.journal_state = NOT_JOURNALED
-            message.journal_refs -= 1
-            if message.journal_refs == 0:
-                file.live_bytes -= message.stored_bytes
-                message.file = None
-            position.log.add_ack(position.seq)
-            self._mark_dirty(position.log)
+            self._leave(position)
+            message.content = None
+            position.content = None
+            position.log.journaled.add(position.seq)
+            self.mark_dirty(position.log)
         for log, runs in batch.acks:
-            log.runs.extend(runs)
-            self._mark_dirty(log)
+            log.journaled.runs.extend(runs)
+            self.mark_dirty(log)
+        self._unwritten_releases.extend(batch.releases)
         if batch.starts_file:
             # Nothing in it counts. The flusher has tried to remove it; the next batch makes sure.
             file = self.files.pop()

@@ -16,6 +16,7 @@ from warren.store.jobs import LoadDone
 from warren.store.message import INDEXED, NOT_JOURNALED, ContentRef, Position, QueueLog
 from warren.store.queue_index import QueueIndex, Segment
 from warren.store.record import INDEX_MAGIC, RecordWriter
+from warren.store.runs import add_run
 
 if TYPE_CHECKING:
     from warren.store.vhost_store import VhostStore
@@ -71,7 +72,12 @@ class QueueStore:
         segment = index.segment_for_append(positions[0].seq)
         self._start_append(index, segment, writer)
         segment_end: i64 = (segment.number + 1) * index.segment_entries
+        expected = log.indexed_upto
         for position in positions:
+            if position.seq > expected:
+                # What is not alive here is settled, also for a start that meets its ack in the journal.
+                add_run(index.settled, expected, position.seq - 1)
+            expected = position.seq + 1
             if position.seq >= segment_end:
                 self._finish_append(index, segment, writer)
                 segment = index.segment_for_append(position.seq)
@@ -84,11 +90,14 @@ class QueueStore:
 
     def index_range_done(self, upto: i64) -> None:
         """Nothing is alive between `log.indexed_upto` and `upto`."""
-        if upto > self.log.indexed_upto:
-            self.log.indexed_upto = upto
-            if self.log.index is not None:
-                self.log.index.drop_dead_segments(upto)
-                self.store.take_dead_segments(self.log.index)
+        log = self.log
+        if upto > log.indexed_upto:
+            index = log.index
+            if index is not None:
+                add_run(index.settled, log.indexed_upto, upto - 1)
+                index.drop_dead_segments(upto)
+                self.store.take_dead_segments(index)
+            log.indexed_upto = upto
 
     def content_to_transient(self, position: Position) -> None:
         """Give the large content of a message that is not journaled a place in the transient content store."""
@@ -137,6 +146,7 @@ class QueueStore:
         index = self.log.index
         if index is None:
             index = self.store.new_index(self.log.queue_id, self.is_durable)
+            add_run(index.settled, 0, self.log.indexed_upto - 1)
             self.log.index = index
         return index
 

@@ -9,7 +9,8 @@ store or file nor bytes that a publisher made to look like a record are ever tak
 random and never leaves the disk. A length is trusted before the body was read, so that the end of a damaged body is
 known, and so that a body full of false headers does not make recovery read it once for each of them. Bodies:
 
-PUBLISH      position count u32 · per position: queue id u32, seq u64, expiry ms u64, flags u8 (1 = redelivered) ·
+PUBLISH      position count u32 · per position: queue id u32, seq u64, expiry ms u64, flags u8 (1 = redelivered,
+             2 = does not outlive a restart) ·
              timestamp ms u64 · flags u8 (1 = persistent) · exchange shortstr · routing key shortstr ·
              properties u32 + bytes · body u32 + bytes
 ACK          queue id u32 · run count u32 · per run: first seq u64, last seq u64 (inclusive)
@@ -59,6 +60,7 @@ POSITION_BYTES: Final = 21
 RUN_BYTES: Final = 16
 FLAG_PERSISTENT: Final = 1
 FLAG_REDELIVERED: Final = 1
+FLAG_TRANSIENT: Final = 2
 
 # Larger bodies go to the writev list as they are; smaller ones are cheaper copied than carried as a part of their own.
 _BODY_BY_REFERENCE_BYTES: Final = 4096
@@ -191,7 +193,8 @@ def write_publish_head(
         write_i32_be(out, i32(position.log.queue_id))
         write_i64_be(out, position.seq)
         write_i64_be(out, position.expiry_ms)
-        out.append(FLAG_REDELIVERED if position.redelivered else 0)
+        flags: i64 = FLAG_REDELIVERED if position.redelivered else 0
+        out.append(flags if position.persistent else flags | FLAG_TRANSIENT)
         index += 1
     write_i64_be(out, message.timestamp_ms)
     out.append(FLAG_PERSISTENT if message.persistent else 0)

@@ -1,25 +1,33 @@
-"""Replay: the bytes of the journal files, oldest first, become the live positions of every queue.
+"""Replay: a checkpoint and the journal files behind it, oldest first, become the live positions of every queue.
 
 A total function (W7): any bytes give a state and a report. A record that fails its checksum costs that record only:
 when its header is good and leads to another one it is stepped over, else the next good header is searched for. What
 follows the last valid record of a file is a torn tail: it was never confirmed, and is simply not there (G1, T20, T21).
-Publishes and acks may repeat, relocation writes a live publish again: the last one wins, an ack of an unknown seq id
-is ignored (T27, T28). Running it twice over the same bytes gives the same result (T34).
+Publishes and acks may repeat: the last one wins, an ack of an unknown seq id is ignored (T27, T28). Running it twice
+over the same bytes gives the same result (T34).
+
+What the checkpoint already knows is not taken again from the journal: positions that were in an index, releases up to
+its serial number, contents below its next id.
 """
 
 from mypy_extensions import i64
 
-from warren.store.message import WRITTEN, JournalFile, Message, Position, QueueLog
+from warren.store.checkpoint import Checkpoint, CheckpointQueue
+from warren.store.content_records import content_bytes_of, decode_publish_ref, decode_release
+from warren.store.message import WRITTEN, ContentRef, JournalFile, Message, Position, QueueLog
+from warren.store.publish_body import decode_message
+from warren.store.queue_index import QueueIndex
 from warren.store.record import (
     ACK,
     CLEAN_STOP,
     FILE_HEADER_BYTES,
-    FLAG_PERSISTENT,
     FLAG_REDELIVERED,
     POSITION_BYTES,
     PUBLISH,
+    PUBLISH_REF,
     QUEUE_STATE,
     RECORD_HEADER_BYTES,
+    RELEASE,
     RUN_BYTES,
     body_is_valid,
     crc_seed,
@@ -41,11 +49,13 @@ class Damage:
 
 
 class RecoveredQueue:
-    """What the journal knows of one queue: live positions by seq id, and the numbering."""
+    """What is known of one queue: its numbering, its index, and the live positions that are in the journal only."""
 
     def __init__(self, queue_id: i64) -> None:
         self.log: QueueLog = QueueLog(queue_id)
         self.positions: dict[int, Position] = {}
+        # Its queue was deleted before the checkpoint; what its index refers to is still to be given up.
+        self.is_deleted: bool = False
 
     def in_order(self) -> list[Position]:
         """Live positions, oldest first."""
@@ -56,7 +66,7 @@ class RecoveredQueue:
 class JournalReplay:
     """Feed it the files in ascending order, then call `finish`."""
 
-    def __init__(self, store_id: bytes) -> None:
+    def __init__(self, store_id: bytes, checkpoint: Checkpoint | None, segment_entries: i64) -> None:
         self.store_id: bytes = store_id
         self.queues: dict[int, RecoveredQueue] = {}
         self.files: list[JournalFile] = []
@@ -64,6 +74,22 @@ class JournalReplay:
         self.torn: list[Damage] = []
         # Was the last record the mark of an orderly stop?
         self.is_clean: bool = False
+        self.release_serial: i64 = 0
+        # References given up since the checkpoint, to contents that it knows.
+        self.releases: list[ContentRef] = []
+        # Contents that it does not know, with the number of live positions.
+        self.new_contents: list[tuple[ContentRef, int]] = []
+        self._known_contents: i64 = 0
+        self._known_serial: i64 = 0
+        # A batch that failed may have left its releases on the disk, and the next one has them again.
+        self._serials: set[int] = set()
+        self._segment_entries: i64 = segment_entries
+        if checkpoint is not None:
+            self._known_contents = checkpoint.head.next_content_id
+            self._known_serial = checkpoint.head.release_serial
+            self.release_serial = self._known_serial
+            for row in checkpoint.queues:
+                self._restore(row)
 
     def feed_file(self, number: i64, data: bytes) -> None:
         """Replay one file whose header the caller has checked."""
@@ -103,13 +129,43 @@ class JournalReplay:
 
     def finish(self) -> None:
         """Count what each file still holds; afterwards positions and files are ready for the journal."""
+        contents: dict[int, int] = {}
+        refs: list[ContentRef] = []
         for queue in self.queues.values():
-            for position in queue.positions.values():
+            ends: dict[int, int] = {}
+            for seq, position in queue.positions.items():
                 message = position.message
                 message.journal_refs += 1
                 file = message.file
-                if message.journal_refs == 1 and file is not None:
+                if file is None:
+                    continue
+                if message.journal_refs == 1:
                     file.live_bytes += message.stored_bytes
+                ends[file.number] = max(ends.get(file.number, 0), seq + 1)
+                content = message.content
+                if content is not None and content.id >= self._known_contents:
+                    if content.id not in contents:
+                        refs.append(content)
+                    contents[content.id] = contents.get(content.id, 0) + 1
+            for file in self.files:
+                if file.number in ends:
+                    file.logs.append(queue.log)
+                    file.ends.append(ends[file.number])
+        for ref in refs:
+            self.new_contents.append((ref, contents[ref.id]))
+
+    def _restore(self, row: CheckpointQueue) -> None:
+        queue = self._queue(row.queue_id)
+        queue.is_deleted = row.is_deleted
+        log = queue.log
+        log.next_seq = row.next_seq
+        log.delivered_upto = row.delivered_upto
+        log.indexed_upto = row.indexed_upto
+        if len(row.segments) > 0 or len(row.settled) > 0:
+            index = QueueIndex(row.queue_id, f"queues/{row.queue_id}", self._segment_entries)
+            index.settled = row.settled
+            index.segments = row.segments
+            log.index = index
 
     def _apply(self, file: JournalFile, data: bytes, start: i64, length: i64) -> bool:
         kind: i64 = i64(data[start + 2])
@@ -118,8 +174,12 @@ class JournalReplay:
         self.is_clean = kind == CLEAN_STOP
         if kind == PUBLISH:
             return self._apply_publish(file, data, body, end, length)
+        if kind == PUBLISH_REF:
+            return self._apply_publish_ref(file, data, body, end, length)
         if kind == ACK:
             return self._apply_ack(data, body, end)
+        if kind == RELEASE:
+            return self._apply_release(data, body, end)
         if kind == QUEUE_STATE:
             if end - body != 20:
                 return False
@@ -130,44 +190,60 @@ class JournalReplay:
         return kind == CLEAN_STOP
 
     def _apply_publish(self, file: JournalFile, data: bytes, start: i64, end: i64, length: i64) -> bool:
-        if end - start < 4:
+        message = decode_message(data, start, end)
+        if message is None:
             return False
-        count = read_u32(data, start)
-        at = start + 4 + count * POSITION_BYTES
-        # Behind the positions: timestamp 8, flags 1, two short strings of at least 1 each.
-        if end - at < 11:
-            return False
-        timestamp_ms = read_u64(data, at)
-        persistent = (data[at + 8] & FLAG_PERSISTENT) != 0
-        address_start = at + 9
-        key_start = address_start + 1 + i64(data[address_start])
-        if key_start >= end:
-            return False
-        properties_start = key_start + 1 + i64(data[key_start])
-        if properties_start + 4 > end:
-            return False
-        body_start = properties_start + 4 + read_u32(data, properties_start)
-        if body_start + 4 > end or body_start + 4 + read_u32(data, body_start) != end:
-            return False
-        message = Message(
-            data[address_start:properties_start],
-            data[properties_start + 4 : body_start],
-            data[body_start + 4 : end],
-            persistent,
-            timestamp_ms,
-        )
         message.file = file
         message.stored_bytes = length
         at = start + 4
-        for _ in range(count):
-            queue = self._queue(read_u32(data, at))
-            seq = read_u64(data, at + 4)
-            position = Position(message, queue.log, seq, read_u64(data, at + 12))
-            position.redelivered = (data[at + 20] & FLAG_REDELIVERED) != 0
-            position.journal_state = WRITTEN
-            queue.positions[seq] = position
-            queue.log.next_seq = max(queue.log.next_seq, seq + 1)
+        for _ in range(read_u32(data, start)):
+            self._add_position(message, data, at)
             at += POSITION_BYTES
+        return True
+
+    def _apply_publish_ref(self, file: JournalFile, data: bytes, start: i64, end: i64, length: i64) -> bool:
+        ref = decode_publish_ref(data, start, end)
+        if ref is None:
+            return False
+        message = Message(b"\x00\x00", b"\x00\x00", b"", ref.persistent, ref.timestamp_ms)
+        message.file = file
+        message.stored_bytes = length
+        message.content = ref.content
+        at = ref.positions_start
+        for _ in range(ref.position_count):
+            position = self._add_position(message, data, at)
+            if position is not None:
+                position.has_content = False
+                position.content = ref.content
+                position.body_bytes = ref.body_bytes
+                position.content_bytes = content_bytes_of(ref.content)
+            at += POSITION_BYTES
+        return True
+
+    def _add_position(self, message: Message, data: bytes, at: i64) -> Position | None:
+        queue = self._queue(read_u32(data, at))
+        log = queue.log
+        seq = read_u64(data, at + 4)
+        log.next_seq = max(log.next_seq, seq + 1)
+        if seq < log.indexed_upto:
+            # In the index, or settled.
+            return None
+        position = Position(message, log, seq, read_u64(data, at + 12))
+        position.redelivered = (data[at + 20] & FLAG_REDELIVERED) != 0
+        position.journal_state = WRITTEN
+        queue.positions[seq] = position
+        return position
+
+    def _apply_release(self, data: bytes, start: i64, end: i64) -> bool:
+        release = decode_release(data, start, end)
+        if release is None:
+            return False
+        if release.serial > self._known_serial and release.serial not in self._serials:
+            self._serials.add(release.serial)
+            for content in release.contents:
+                if content.id < self._known_contents:
+                    self.releases.append(content)
+        self.release_serial = max(self.release_serial, release.serial)
         return True
 
     def _apply_ack(self, data: bytes, start: i64, end: i64) -> bool:
@@ -178,8 +254,14 @@ class JournalReplay:
             return False
         queue = self._queue(read_u32(data, start))
         at = start + 8
+        log = queue.log
+        index = log.index
         for _ in range(count):
-            self._drop_run(queue, read_u64(data, at), read_u64(data, at + 8))
+            first = read_u64(data, at)
+            last = read_u64(data, at + 8)
+            if index is not None and first < log.indexed_upto:
+                index.settle([(first, min(last, log.indexed_upto - 1))], log.indexed_upto)
+            self._drop_run(queue, first, last)
             at += RUN_BYTES
         return True
 

@@ -43,11 +43,14 @@ BEHIND_BYTES: Final = 67108864
 # A checkpoint is taken for the sake of this much space, or of less after a while.
 _DEAD_BYTES: Final = 33554432
 _DEAD_PATIENCE_MS: Final = 2000
+# An empty queue leaves a segment of this size.
+_DEAD_TAIL_BYTES: Final = 65536
 # References of a deleted queue that are given up at a time.
 RELEASE_BATCH: Final = 2048
 RELEASE_BYTES: Final = 1048576
 # After a failed checkpoint or compaction.
 _CHECKPOINT_RETRY_MS: Final = 250
+_LOAD_RETRY_MS: Final = 100
 _COMPACTION_RETRY_MS: Final = 5000
 
 
@@ -73,6 +76,10 @@ class StoreOwner:
 
     def retire(self, file: JournalFile) -> bool:
         """Move what the journal file holds to the indexes, a slice at a time; True when nothing is left to move."""
+        raise RuntimeError("abstract")
+
+    def is_empty(self, queue_id: i64) -> bool:
+        """Has the queue no message at all, ready or unacked?"""
         raise RuntimeError("abstract")
 
     def on_damage(self, queue_id: i64, path: str, offset: i64, size: i64) -> None:
@@ -188,6 +195,8 @@ class VhostStore:
         self._jobs: list[StoreJob] = []
         self.now_ms: i64 = 0
         self._loads: list[IndexLoad | ContentLoad] = []
+        self._failed_loads: list[IndexLoad | ContentLoad] = []
+        self._load_at_ms: i64 = 0
         # To be deleted with the next checkpoint, and with the one after it: the one before the last must be good, too.
         self._deletable_paths: list[str] = []
         self._dead_paths: list[str] = []
@@ -264,11 +273,15 @@ class VhostStore:
 
     def adopt_deleted(self, recovered: RecoveredQueue, now_ms: i64) -> None:
         """A queue that is gone left this behind: give up what it refers to, then its index."""
-        for position in recovered.positions.values():
-            self._forget(position, now_ms)
+        self.forget_positions(recovered, now_ms)
         queue = self.add_queue(QueueLog(recovered.log.queue_id), True)
         self.adopt(queue, recovered)
         queue.delete()
+
+    def forget_positions(self, recovered: RecoveredQueue, now_ms: i64) -> None:
+        """Nobody needs these positions of the journal."""
+        for position in recovered.positions.values():
+            self._forget(position, now_ms)
 
     def delete_later(self, path: str) -> None:
         """A file that nothing needs; it goes with the next checkpoint."""
@@ -293,6 +306,11 @@ class VhostStore:
         if content.transient:
             return content.id < self._transient_written_upto
         return content.id < self._written_upto
+
+    @property
+    def is_checkpointing(self) -> bool:
+        """Is a checkpoint under way?"""
+        return self._checkpoint is not None
 
     @property
     def is_behind(self) -> bool:
@@ -347,6 +365,19 @@ class VhostStore:
         """`load` goes on when more has been written."""
         self._loads.append(load)
 
+    def retry_load(self, load: IndexLoad | ContentLoad) -> None:
+        """`load` could not be done just now and is tried again after a pause."""
+        if len(self._failed_loads) == 0:
+            self._load_at_ms = self.now_ms + _LOAD_RETRY_MS
+        self._failed_loads.append(load)
+
+    def _retry_loads(self) -> None:
+        if len(self._failed_loads) > 0 and self.now_ms >= self._load_at_ms:
+            loads = self._failed_loads
+            self._failed_loads = []
+            for load in loads:
+                load.read_on()
+
     def _resume_loads(self) -> None:
         loads = self._loads
         self._loads = []
@@ -378,6 +409,8 @@ class VhostStore:
         self.has_more = self.lane.is_retrying()
         for index in self.journal.take_dead_indexes():
             self.take_dead_segments(index)
+        self._retry_loads()
+        self.has_more = self.has_more or len(self._failed_loads) > 0
         self._compact()
         if self._checkpoint is not None or now_ms < self._checkpoint_at_ms:
             return
@@ -452,6 +485,7 @@ class VhostStore:
         index = log.index
         version: i64 = 0
         if index is not None:
+            self._leave_dead_tail(queue, index)
             version = index.version
             index.snapshot_upto = log.indexed_upto
             if index.has_dirty:
@@ -469,6 +503,18 @@ class VhostStore:
             queue.row = encode_queue(log, queue.is_deleted)
             queue.row_version = version
         return queue.row
+
+    def _leave_dead_tail(self, queue: QueueStore, index: QueueIndex) -> None:
+        # The segment that is appended to stays although nothing in it is alive. An empty queue can leave it: its next
+        # message is the first of the next segment.
+        owner = self.owner
+        if len(index.segments) == 0 or index.segments[-1].live > 0 or owner is None:
+            return
+        tail = index.segments[-1]
+        log = queue.log
+        if tail.size_bytes >= _DEAD_TAIL_BYTES and not tail.is_rewriting and owner.is_empty(log.queue_id):
+            log.next_seq = max(log.next_seq, (tail.number + 1) * index.segment_entries)
+            queue.index_range_done(log.next_seq)
 
     def on_checkpoint(self, job: _Checkpoint) -> None:
         """A checkpoint is on disk, or has failed."""

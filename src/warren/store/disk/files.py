@@ -1,4 +1,4 @@
-"""Names and directories of a vhost's store; reading a journal directory back.
+"""Names and directories of a vhost's store.
 
 The functions take the vhost's directory as a `FileSystem`; those for a `Path` are for what lies above it.
 """
@@ -8,7 +8,6 @@ import os
 import re
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -19,9 +18,8 @@ from warren.store.record import (
     STORE_ID_BYTES,
     RecordWriter,
     file_header_is_valid,
-    file_header_number,
 )
-from warren.store.recovery import Damage, JournalReplay, RecoveredQueue
+from warren.store.recovery import RecoveredQueue
 
 JOURNAL_DIRECTORY: Final = "journal"
 LOST_AND_FOUND: Final = "lost+found"
@@ -55,17 +53,6 @@ def make_directories(path: Path) -> None:
         # Above the data directory there may be one that we may pass through but not read.
         with contextlib.suppress(PermissionError):
             sync_directory(directory.parent)
-
-
-@dataclass
-class JournalReport:
-    """What start-up found in a journal directory, beside the live messages."""
-
-    quarantined: list[str] = field(default_factory=list)
-    damage: list[Damage] = field(default_factory=list)
-    # Unfinished writes at the ends of files.
-    torn: list[Damage] = field(default_factory=list)
-    bytes_read: int = 0
 
 
 def read_whole(files: FileSystem, path: str) -> bytes:
@@ -151,36 +138,6 @@ def journal_numbers(files: FileSystem) -> tuple[list[int], list[str]]:
         else:
             strange.append(path)
     return sorted(numbers), strange
-
-
-def read_journal(files: FileSystem, store_id: bytes) -> tuple[JournalReplay, JournalReport]:
-    """Replay every journal file.
-
-    Files that are not journal files of this store, or a copy under another number (its acks would be missing), are moved
-    to `lost+found`; damaged stretches of good files are copied there, and so are unfinished writes, from which a
-    damaged last record cannot be told. Nothing is erased (G10, W23).
-    """
-    replay = JournalReplay(store_id)
-    report = JournalReport()
-    numbers, strange = journal_numbers(files)
-    for path in strange:
-        report.quarantined.append(quarantine(files, path))
-    for number in numbers:
-        path = journal_path(number)
-        data = read_whole(files, path)
-        report.bytes_read += len(data)
-        if not file_header_is_valid(data, FILE_MAGIC, store_id) or file_header_number(data) != number:
-            report.quarantined.append(quarantine(files, path))
-            continue
-        known, known_torn = len(replay.damage), len(replay.torn)
-        replay.feed_file(number, data)
-        for damage in replay.damage[known:] + replay.torn[known_torn:]:
-            name = f"{number}.wal.{damage.start}-{damage.end}.damaged"
-            keep_damage(files, name, data[damage.start : damage.end])
-    replay.finish()
-    report.damage = replay.damage
-    report.torn = replay.torn
-    return replay, report
 
 
 def keep_orphans(files: FileSystem, queue: RecoveredQueue, store_id: bytes) -> str:

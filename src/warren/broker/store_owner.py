@@ -1,0 +1,74 @@
+"""What the store of a vhost asks about its queues, and what it tells of damage."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import i64
+
+from warren.queues.queue import Queue
+from warren.store.message import JournalFile
+from warren.store.vhost_store import StoreOwner
+
+if TYPE_CHECKING:
+    from warren.broker.vhost import Vhost
+
+# Positions that are moved in one turn, for all queues together.
+RETIRE_SLICE: Final = 2048
+
+
+class VhostStoreOwner(StoreOwner):
+    """Answers for the queues of `vhost`."""
+
+    def __init__(self, vhost: Vhost) -> None:
+        self.vhost: Vhost = vhost
+        # What is left of the file that is being retired: queues and the seq ids up to which they are to be indexed.
+        self._file: JournalFile | None = None
+        self._left: list[tuple[Queue, i64]] = []
+
+    def retire(self, file: JournalFile) -> bool:
+        """Move what the journal file holds to the indexes, a slice at a time; True when nothing is left to move."""
+        if self._file is not file:
+            self._file = file
+            self._left = []
+            by_id = {queue.id: queue for queue in self.vhost.queues.values()}
+            for place in range(len(file.logs)):
+                queue = by_id.get(file.logs[place].queue_id)
+                if queue is not None:
+                    self._left.append((queue, file.ends[place]))
+        limit: i64 = RETIRE_SLICE
+        while len(self._left) > 0:
+            queue, upto = self._left[-1]
+            if not queue.is_deleted:
+                before = queue.log.indexed_upto
+                if not queue.index_upto(upto, limit):
+                    return False
+                limit -= queue.log.indexed_upto - before + 1
+            self._left.pop()
+            if limit <= 0 and len(self._left) > 0:
+                return False
+        self._file = None
+        return True
+
+    def is_empty(self, queue_id: i64) -> bool:
+        """Has the queue no message at all, ready or unacked?"""
+        queue = self._queue(queue_id)
+        return queue is not None and queue.ready_count == 0 and queue.unacked_count == 0
+
+    def on_damage(self, queue_id: i64, path: str, offset: i64, size: i64) -> None:
+        """Bytes of a file could not be used; a copy is in lost+found."""
+        self.vhost.broker.log_damage(self.vhost.name, self._name(queue_id), path, offset, size)
+
+    def on_lost(self, queue_id: i64, count: i64, reason: str) -> None:
+        """Messages of a queue cannot be had any more."""
+        self.vhost.broker.log_lost(self.vhost.name, self._name(queue_id), count, reason)
+
+    def _queue(self, queue_id: i64) -> Queue | None:
+        for queue in self.vhost.queues.values():
+            if queue.id == queue_id:
+                return queue
+        return None
+
+    def _name(self, queue_id: i64) -> bytes:
+        queue = self._queue(queue_id)
+        return queue.name if queue is not None else b""

@@ -1,0 +1,312 @@
+"""What a queue reads back from disk: the next messages of delta, contents, and ranges for reader groups.
+
+A queue has one load under way at a time; others wait their turn in `Loader`. When a load comes back the queue may have
+changed, so each looks again: what was purged meanwhile is not taken, and what is unacked or was settled while the load
+was under way is left out (the index has it until it hears of the ack).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import i64, mypyc_attr
+
+from warren.queues.entry import ALPHA, Entry
+from warren.queues.variable_queue import LOADING
+from warren.store.jobs import LoadDone
+from warren.store.message import Position
+
+if TYPE_CHECKING:
+    from warren.queues.queue import Queue
+
+# Content that one load brings (bytes).
+LOAD_BYTES: Final = 4194304
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Load(LoadDone):
+    """One thing that a queue asks of its store."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue: Queue = queue
+        # The messages it is about were purged, or the queue is deleted.
+        self.is_stale: bool = False
+        # Seq ids that were settled while it was under way.
+        self.settled: set[int] = set()
+
+    def begin(self) -> bool:
+        """Ask the store; False when there is nothing to ask for any more."""
+        raise RuntimeError("abstract")
+
+    def arrive(self, entries: list[Entry], first: i64, next_seq: i64, damaged: i64) -> None:
+        """The ready messages of [first, next_seq) are here."""
+        raise RuntimeError("abstract")
+
+    def arrive_contents(self, entries: list[Entry], lost: list[Entry]) -> None:
+        """The contents of `entries` are here, but for those of `lost`, which are settled."""
+        raise RuntimeError("abstract")
+
+    def on_loaded(self, positions: list[Position], next_seq: i64, damaged: i64) -> None:
+        queue = self.queue
+        first = queue.loader.first_seq
+        entries = self._taken(positions, first, next_seq)
+        queue.loader.end(self)
+        self.arrive(entries, first, next_seq, damaged)
+        queue.loader.go_on()
+
+    def on_contents(self, positions: list[Position], lost: list[Position]) -> None:
+        queue = self.queue
+        queue.loader.end(self)
+        self.arrive_contents(_as_entries(positions), _as_entries(lost))
+        queue.loader.go_on()
+
+    def _taken(self, positions: list[Position], first: i64, next_seq: i64) -> list[Entry]:
+        queue = self.queue
+        gone = self.settled
+        if queue.unacked_count > 0 and first <= queue.out_upto():
+            for out in queue.host.find_out(queue, first, next_seq):
+                gone.add(out.seq)
+        redelivered_upto = queue.out_upto()
+        entries: list[Entry] = []
+        for entry in _as_entries(positions):
+            if len(gone) > 0 and entry.seq in gone:
+                continue
+            # Whatever is ready and not younger than something that went out was out itself.
+            if entry.seq <= redelivered_upto:
+                entry.redelivered = True
+            message = entry.message
+            entry.body_bytes = len(message.body)
+            entry.content_bytes = entry.body_bytes + len(message.address) + len(message.properties)
+            entries.append(entry)
+        return entries
+
+
+class Loader:
+    """The loads of one queue, one after the other."""
+
+    def __init__(self) -> None:
+        self.current: Load | None = None
+        # Where the one under way began.
+        self.first_seq: i64 = 0
+        self._waiting: list[Load] = []
+        self._is_going: bool = False
+
+    def submit(self, load: Load) -> None:
+        """Begin `load`, or let it wait its turn."""
+        self._waiting.append(load)
+        self.go_on()
+
+    def ask_range(self, load: Load, first: i64, end: i64, max_messages: i64, max_bytes: i64) -> None:
+        """For `Load.begin`."""
+        self.first_seq = first
+        load.queue.store.load(first, end, max_messages, max_bytes, load)
+
+    def end(self, load: Load) -> None:
+        """`load` is here."""
+        if self.current is load:
+            self.current = None
+
+    def go_on(self) -> None:
+        """Begin the next one that still has something to ask for. A store may answer at once."""
+        if self._is_going:
+            return
+        self._is_going = True
+        while self.current is None and len(self._waiting) > 0:
+            load = self._waiting.pop(0)
+            self.current = load
+            if not load.begin():
+                self.end(load)
+        self._is_going = False
+
+    def make_stale(self) -> None:
+        """The messages of delta as it is are gone."""
+        if self.current is not None:
+            self.current.is_stale = True
+
+
+class ReadAhead(Load):
+    """The next batch of delta for q3 (S72)."""
+
+    def begin(self) -> bool:
+        queue = self.queue
+        delta = queue.ready.delta
+        if delta.count == 0:
+            return False
+        queue.is_reading_ahead = True
+        queue.loader.ask_range(self, delta.start, delta.end, queue.host.page_batch, LOAD_BYTES)
+        return True
+
+    def arrive(self, entries: list[Entry], first: i64, next_seq: i64, damaged: i64) -> None:
+        queue = self.queue
+        queue.is_reading_ahead = False
+        if not self.is_stale:
+            for entry in entries:
+                if entry.expiry_ms != 0:
+                    queue.expect_expiry()
+            queue.ready.accept(entries, next_seq, damaged)
+        queue.on_arrival()
+
+
+class HeadContents(Load):
+    """Contents of the next entries whose positions are in memory."""
+
+    def begin(self) -> bool:
+        queue = self.queue
+        found = queue.ready.paged_near_head(queue.host.page_batch, LOAD_BYTES)
+        return _load_contents(self, found)
+
+    def arrive_contents(self, entries: list[Entry], lost: list[Entry]) -> None:
+        queue = self.queue
+        if not self.is_stale:
+            take_contents(queue, entries, lost)
+        queue.on_arrival()
+
+
+class EntryContents(Load):
+    """Contents of given entries, unacked ones; `done` is called with those that could not be had."""
+
+    def __init__(self, queue: Queue, entries: list[Entry], done: Callable[[list[Entry]], None]) -> None:
+        super().__init__(queue)
+        self._entries: list[Entry] = entries
+        self._done: Callable[[list[Entry]], None] = done
+
+    def begin(self) -> bool:
+        wanted: list[Entry] = []
+        for entry in self._entries:
+            if entry.form != ALPHA:
+                wanted.append(entry)
+        if not _load_contents(self, wanted):
+            self._done([])
+            return False
+        return True
+
+    def arrive_contents(self, entries: list[Entry], lost: list[Entry]) -> None:
+        take_contents(self.queue, entries, lost)
+        self._done(lost)
+
+
+class RangeLoad(Load):
+    """Messages of delta from a seq id on, for somebody who asked.
+
+    `take`: they leave the queue for the caller, who has them unacked from then on; else they are copies to look at.
+    `done` gets them; none when the load has come too late, or found nothing. When they are taken, a message of the range
+    that somebody else has unacked ends them: it may come back.
+    """
+
+    def __init__(
+        self,
+        queue: Queue,
+        first: i64,
+        end: i64,
+        max_messages: i64,
+        max_bytes: i64,
+        take: bool,
+        done: Callable[[list[Entry]], None],
+    ) -> None:
+        super().__init__(queue)
+        self._first: i64 = first
+        self._end: i64 = end
+        self._max_messages: i64 = max_messages
+        self._max_bytes: i64 = max_bytes
+        self._take: bool = take
+        self._done: Callable[[list[Entry]], None] = done
+
+    def begin(self) -> bool:
+        queue = self.queue
+        delta = queue.ready.delta
+        first: i64 = max(self._first, delta.start)
+        end: i64 = min(self._end, delta.end)
+        if first >= end or not queue.ready.is_on_disk(self._first):
+            self._done([])
+            return False
+        queue.loader.ask_range(self, first, end, self._max_messages, self._max_bytes)
+        return True
+
+    def arrive(self, entries: list[Entry], first: i64, next_seq: i64, damaged: i64) -> None:
+        queue = self.queue
+        if self.is_stale or not queue.ready.is_on_disk(self._first):
+            self._done([])
+            return
+        if len(entries) == 0:
+            # Everything up to there is unacked, settled or damaged.
+            if next_seq < min(self._end, queue.ready.delta.end):
+                self._first = next_seq
+                queue.loader.submit(self)
+                return
+            if next_seq >= queue.ready.delta.end:
+                queue.ready.trim_delta(first)
+        elif self._take:
+            entries = self._before_unacked(entries)
+            queue.take_loaded(entries)
+        self._done(entries)
+
+    def _before_unacked(self, entries: list[Entry]) -> list[Entry]:
+        queue = self.queue
+        barrier: i64 = entries[-1].seq + 1
+        for out in queue.host.find_out(queue, self._first, barrier):
+            barrier = min(barrier, out.seq)
+        count: i64 = 0
+        while count < len(entries) and entries[count].seq < barrier:
+            count += 1
+        return entries[:count]
+
+
+def want_head(queue: Queue) -> None:
+    """Somebody waits for the head: load it when it is on disk."""
+    if queue.ready.head_state() != LOADING:
+        if not queue.is_held_back:
+            queue.on_arrival()
+    elif queue.loader.current is None:
+        look_ahead(queue)
+
+
+def look_ahead(queue: Queue) -> i64:
+    """Load what consumers will want next, if less than half a batch is in memory; after how many fetches to look again."""
+    ready = queue.ready
+    batch = queue.host.page_batch
+    missing = ready.paged_near_head(batch, 1)
+    if len(missing) > 0:
+        near = ready.index_of_seq(missing[0].seq)
+        if near * 2 >= batch:
+            return near - batch // 2
+        queue.loader.submit(HeadContents(queue))
+        return 0
+    if ready.delta.count == 0:
+        return max(ready.old_count, batch)
+    if ready.old_count * 2 >= batch:
+        return ready.old_count - batch // 2
+    queue.loader.submit(ReadAhead(queue))
+    return 0
+
+
+def take_contents(queue: Queue, entries: list[Entry], lost: list[Entry]) -> None:
+    """The contents of `entries` were loaded, but for those of `lost`, which the store has settled."""
+    ready = queue.ready
+    for entry in lost:
+        if not ready.remove(entry) and entry.form != ALPHA:
+            queue.count_lost(entry)
+        entry.form = ALPHA
+    for entry in entries:
+        if entry.form != ALPHA:
+            if ready.holds(entry):
+                ready.take_content(entry)
+            else:
+                queue.count_in_memory(entry)
+
+
+def _load_contents(load: Load, entries: list[Entry]) -> bool:
+    if len(entries) == 0:
+        return False
+    positions: list[Position] = []
+    positions.extend(entries)
+    load.queue.store.load_contents(positions, load)
+    return True
+
+
+def _as_entries(positions: list[Position]) -> list[Entry]:
+    entries: list[Entry] = []
+    for position in positions:
+        assert isinstance(position, Entry)
+        entries.append(position)
+    return entries

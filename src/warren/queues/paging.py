@@ -1,0 +1,329 @@
+"""Which messages of a queue leave memory, one slice at a time (3.5, S59-S69, S74-S76).
+
+A default queue pages while more of its messages are in memory, unacked ones included, than its `target_ram_count`:
+
+1. alphas sink: the oldest of q1 into the middle, then the youngest of q4, and unacked messages give up their
+   content; which of both comes first depends on what grows faster. What is in the index already just drops its content. A
+   large message that is not journaled goes to the transient content store, a large persistent one moves to the index; a
+   small one keeps its content until it goes to delta (C14).
+2. when the middle holds `page_batch` more than `permitted_beta_count`, so many go to delta: first the youngest of q3, but
+   for its oldest (C7), then the oldest of q2 (S66).
+
+A lazy queue sends everything to delta, but for what a consumer will want next.
+
+The index takes positions in ascending order only, so whoever wants one in it gets all older ones in as well, unacked ones
+among them. What is not sealed yet (PENDING) cannot move: the slice stops there and goes on after the next seal.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import i64
+
+from warren.queues.entry import ALPHA, BETA, GAMMA, Entry
+from warren.queues.variable_queue import INFINITE, SEGMENT_POSITIONS, permitted_beta_count
+from warren.store.message import INDEXED, NOT_JOURNALED, PENDING, Position
+
+if TYPE_CHECKING:
+    from warren.queues.queue import Queue
+
+# How a slice ended: nothing is left to do, there is more for the next turn, more after the next seal, or more when the disk
+# has caught up.
+DONE: Final = 0
+MORE: Final = 1
+WAIT_FOR_SEAL: Final = 2
+WAIT_FOR_DISK: Final = 3
+
+# Messages of one queue that are moved in one turn; bounds how long everything else on the loop waits (W19, G6).
+SLICE_MESSAGES: Final = 2048
+# Content (bytes) that messages in the middle may keep in memory while a queue is above its target. The rules of 3.5 count
+# messages only, and would let a segment of small ones stay with up to 64 MiB.
+MIDDLE_BYTES: Final = 4194304
+
+
+def page_slice(queue: Queue) -> i64:
+    """One slice of what `queue` has to page; how it ended."""
+    if queue.store.is_behind:
+        return WAIT_FOR_DISK
+    limit: i64 = max(i64(SLICE_MESSAGES), queue.host.page_batch)
+    step = PageStep(queue, limit)
+    if queue.is_lazy:
+        step.page_lazy()
+    elif queue.target_ram_count < INFINITE:
+        step.reduce()
+    # A write costs as much as several moves.
+    queue.worked_count += limit - step.writes_left + (limit - step.moves_left) // 4
+    return step.outcome()
+
+
+def index_slice(queue: Queue, upto: i64, limit: i64) -> i64:
+    """Move the live positions below `upto` to the index, at most `limit`, oldest first; contents stay in memory.
+
+    DONE when none is left, MORE, or WAIT_FOR_SEAL.
+    """
+    step = PageStep(queue, limit)
+    return DONE if step.index(upto) else step.outcome()
+
+
+class PageStep:
+    """One slice: how much it may still do, and what stopped it."""
+
+    def __init__(self, queue: Queue, limit: i64) -> None:
+        self.queue: Queue = queue
+        # Messages that may still be written, and that may still be moved.
+        self.writes_left: i64 = limit
+        self.moves_left: i64 = limit
+        self.is_cut: bool = False
+        self.is_blocked: bool = False
+
+    def outcome(self) -> i64:
+        """How it ended."""
+        if self.is_cut:
+            return MORE
+        return WAIT_FOR_SEAL if self.is_blocked else DONE
+
+    # -- a default queue -----------------------------------------------------------------------------------------
+
+    def reduce(self) -> None:
+        """One slice for a queue with a `target_ram_count`."""
+        queue = self.queue
+        excess = queue.ram_count - queue.target_ram_count
+        if excess > 0:
+            if queue.memory.rates.grows_by_acks():
+                self._drop_unacked(excess)
+                self._sink_alphas(queue.ram_count - queue.target_ram_count)
+            else:
+                self._sink_alphas(excess)
+                self._drop_unacked(queue.ram_count - queue.target_ram_count)
+            self._drop_middle(queue.ram_count - queue.target_ram_count)
+        self._push_middle(excess > 0)
+
+    def _sink_alphas(self, excess: i64) -> None:
+        ready = self.queue.ready
+        while excess > 0 and ready.q1.count > 0:
+            entry = ready.q1.at(0)
+            if not self._may_sink(entry):
+                return
+            ready.sink_q1()
+            excess -= self._drop_ready(entry)
+        while excess > 0 and ready.q4.count > 0:
+            entry = ready.q4.at(ready.q4.count - 1)
+            if not self._may_sink(entry):
+                return
+            ready.sink_q4()
+            excess -= self._drop_ready(entry)
+
+    def _may_sink(self, entry: Entry) -> bool:
+        """Is its content on disk, or does it stay in memory in the middle as well?"""
+        if self.moves_left <= 0:
+            self.is_cut = True
+            return False
+        self.moves_left -= 1
+        state = entry.journal_state
+        if state == PENDING:
+            self.is_blocked = True
+            return False
+        if state == INDEXED or entry.form != ALPHA or entry.content is not None:
+            return True
+        if entry.content_bytes < self.queue.host.embed_below:
+            return True
+        if state != NOT_JOURNALED:
+            return self.index(entry.seq + 1)
+        if not self._may_write():
+            return False
+        self.queue.store.content_to_transient(entry)
+        return True
+
+    def _drop_ready(self, entry: Entry) -> i64:
+        # How many contents left memory.
+        if entry.form != ALPHA or not entry.is_on_disk():
+            return 0
+        self.queue.ready.drop_content(entry)
+        return 1
+
+    def _drop_unacked(self, excess: i64) -> None:
+        """Unacked messages give up their content, the youngest first; those that are not on disk go there first."""
+        queue = self.queue
+        if excess <= 0 or queue.unacked_count == queue.paged_out_count:
+            return
+        out = queue.host.find_out(queue, 0, queue.log.next_seq)
+        out.sort()
+        place: i64 = len(out) - 1
+        while place >= 0 and excess > 0:
+            entry = out[place]
+            place -= 1
+            if entry.form != ALPHA:
+                continue
+            if self.moves_left <= 0:
+                self.is_cut = True
+                return
+            if not entry.is_on_disk() and not self.index(entry.seq + 1):
+                return
+            self.moves_left -= 1
+            entry.drop_content()
+            queue.paged_out_count += 1
+            queue.out_bytes -= entry.content_bytes
+            excess -= 1
+
+    def _drop_middle(self, excess: i64) -> None:
+        """Without consumers nobody will soon want what was read ahead."""
+        ready = self.queue.ready
+        middle = ready.ram_count - ready.q1.count - ready.q4.count
+        if excess <= 0 or middle <= 0 or self.queue.has_demand():
+            return
+        place = ready.q3.count - 1
+        last: i64 = max(0, ready.q3.count - SEGMENT_POSITIONS)
+        while place >= last and excess > 0:
+            excess -= self._drop_ready(ready.q3.at(place))
+            place -= 1
+
+    def _push_middle(self, is_above: bool) -> None:
+        queue = self.queue
+        ready = queue.ready
+        permitted = permitted_beta_count(
+            ready.count, ready.q1.count, ready.q3.count, ready.q4.count, queue.target_ram_count
+        )
+        if is_above and ready.alpha_bytes > MIDDLE_BYTES:
+            permitted = 0
+        surplus = ready.q2.count + ready.q3.count - permitted
+        if surplus < queue.host.page_batch:
+            return
+        # A consumer will want what was read ahead for it.
+        keep: i64 = 2 * queue.host.page_batch if queue.has_demand() else 1
+        surplus = self._push_old(surplus, keep)
+        while surplus > 0 and ready.q2.count > 0 and self._push_young(ready.q2.last_seq() + 1):
+            surplus -= 1
+
+    # -- a lazy queue --------------------------------------------------------------------------------------------
+
+    def page_lazy(self) -> None:
+        """One slice for a lazy queue."""
+        queue = self.queue
+        ready = queue.ready
+        excess = queue.ram_count - queue.target_ram_count
+        if excess > 0:
+            self._drop_unacked(excess)
+        keep: i64 = 2 * queue.host.page_batch if queue.has_demand() else 0
+        if ready.delta.count == 0 and ready.q3.count == 0:
+            if ready.q4.count <= keep:
+                return
+            self.index(ready.q4.last_seq() + 1)
+            if ready.q4.at(keep).journal_state != INDEXED or self.moves_left <= 0:
+                return
+            ready.part_q4(keep)
+        else:
+            self._push_old(ready.old_count, keep)
+            if ready.delta.count == 0:
+                return
+        while ready.q2.count + ready.q1.count > 0:
+            last = ready.q1.last_seq() if ready.q1.count > 0 else ready.q2.last_seq()
+            if not self._push_young(last + 1):
+                return
+
+    # -- to delta ------------------------------------------------------------------------------------------------
+
+    def _push_old(self, surplus: i64, keep: i64) -> i64:
+        """Push the youngest of q3, then of q4 when it is lazy, but for the `keep` oldest; returns what is left to push."""
+        queue = self.queue
+        ready = queue.ready
+        if queue.is_reading_ahead:
+            # Delta must begin where the load that is under way began.
+            return surplus
+        while surplus > 0 and ready.old_count > keep and (ready.q3.count > 0 or queue.is_lazy):
+            if ready.q3.count == 1 and not queue.is_lazy:
+                break
+            entry = ready.q3.at(ready.q3.count - 1) if ready.q3.count > 0 else ready.q4.at(ready.q4.count - 1)
+            if entry.journal_state != INDEXED and not self.index(entry.seq + 1):
+                return surplus
+            if not self._may_move():
+                return surplus
+            ready.push_old()
+            surplus -= 1
+        return surplus
+
+    def _push_young(self, index_upto: i64) -> bool:
+        """Push the oldest one behind delta; False when that has to wait. What is below `index_upto` is indexed with it."""
+        ready = self.queue.ready
+        entry = ready.q2.at(0) if ready.q2.count > 0 else ready.q1.at(0)
+        if entry.journal_state != INDEXED:
+            self.index(index_upto)
+            if entry.journal_state != INDEXED:
+                return False
+        if not self._may_move():
+            return False
+        ready.push_young()
+        return True
+
+    def _may_move(self) -> bool:
+        if self.moves_left <= 0:
+            self.is_cut = True
+            return False
+        self.moves_left -= 1
+        return True
+
+    def _may_write(self) -> bool:
+        if self.writes_left <= 0:
+            self.is_cut = True
+            return False
+        self.writes_left -= 1
+        return True
+
+    # -- to the index --------------------------------------------------------------------------------------------
+
+    def index(self, upto: i64) -> bool:
+        """Move live positions below `upto` to the index, oldest first; True when all of them are there."""
+        queue = self.queue
+        log = queue.log
+        upto = min(upto, log.next_seq)
+        while log.indexed_upto < upto:
+            if self.writes_left <= 0:
+                self.is_cut = True
+                return False
+            if not self._index_some(upto):
+                return False
+        return True
+
+    def _index_some(self, upto: i64) -> bool:
+        """The next at most `writes_left` positions; False when one that is not sealed is in the way."""
+        queue = self.queue
+        log = queue.log
+        found = queue.ready.unindexed(log.indexed_upto, upto, self.writes_left)
+        end = found[-1].seq + 1 if len(found) >= self.writes_left else upto
+        out: list[Entry] = []
+        if log.unindexed_out > 0:
+            out = queue.host.find_out(queue, log.indexed_upto, end)
+            if len(out) > 0:
+                found = found + out
+                found.sort()
+        count: i64 = 0
+        limit: i64 = min(self.writes_left, i64(len(found)))
+        positions: list[Position] = []
+        while count < limit and found[count].journal_state != PENDING:
+            positions.append(found[count])
+            count += 1
+        self.is_blocked = self.is_blocked or (count < limit and found[count].journal_state == PENDING)
+        if count > 0:
+            self.writes_left -= count
+            queue.store.index(positions)
+            self._note_indexed(found, count, out)
+        if count == len(found):
+            queue.store.index_range_done(end)
+            return True
+        return count == limit
+
+    def _note_indexed(self, found: list[Entry], count: i64, out: list[Entry]) -> None:
+        queue = self.queue
+        mark = queue.log.indexed_upto
+        for entry in out:
+            if entry.seq < mark:
+                queue.log.unindexed_out -= 1
+                if entry.form == BETA:
+                    entry.form = GAMMA
+        index: i64 = 0
+        while index < count:
+            entry = found[index]
+            index += 1
+            # Those that are out have their form already.
+            if entry.form == BETA:
+                queue.ready.on_indexed(entry)

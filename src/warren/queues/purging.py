@@ -1,0 +1,171 @@
+"""A purge under way: messages that are not the queue's any more, settled a slice at a time (W19).
+
+What a purge drops leaves the queue at once, with its count; settling it takes its time. What is in memory is settled one
+by one; of delta whole segments are settled at once where none of their messages is unacked and no content store holds
+anything of them (the store knows); the rest is loaded and settled one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mypy_extensions import i64
+
+from warren.queues.entry import Entry
+from warren.queues.entry_ring import EntryRing
+from warren.queues.loading import LOAD_BYTES, Load
+from warren.queues.paging import SLICE_MESSAGES
+from warren.queues.variable_queue import VariableQueue
+from warren.store.message import INDEXED
+
+if TYPE_CHECKING:
+    from warren.queues.queue import Queue
+
+
+class Purge:
+    """One purge of `count` messages. `rings` and the ranges of seq ids are what is left to settle.
+
+    `out`: seq ids of unacked messages when it began; they are nobody's to purge. `is_end`: the queue is deleted, so its
+    index goes as a whole and only what is not in the index has to be settled.
+    """
+
+    def __init__(
+        self,
+        queue: Queue,
+        count: i64,
+        rings: list[EntryRing],
+        first: i64,
+        end: i64,
+        out: list[Entry],
+        is_end: bool,
+    ) -> None:
+        self.queue: Queue = queue
+        self.count: i64 = count
+        self.is_done: bool = False
+        # Called once, when it is done.
+        self.when_done: Callable[[int], None] | None = None
+        self.is_loading: bool = False
+        self.is_end: bool = is_end
+        self.out: set[int] = set()
+        for entry in out:
+            self.out.add(entry.seq)
+        self._rings: list[EntryRing] = rings
+        self._ranges: list[tuple[i64, i64, bool]] = []
+        if not is_end:
+            self._ranges = _cut(first, end, out, queue.host.segment_entries)
+
+    def work(self, limit: i64, now_ms: i64) -> i64:
+        """Settle at most `limit` messages or ranges; returns how many."""
+        handled: i64 = 0
+        while handled < limit and len(self._rings) > 0:
+            ring = self._rings[-1]
+            if ring.count == 0:
+                self._rings.pop()
+                continue
+            entry = ring.pop_left()
+            handled += 1
+            if not self.is_end or entry.journal_state != INDEXED:
+                self.queue.store.settle(entry, now_ms)
+        while handled < limit and not self.is_loading and len(self._rings) == 0 and len(self._ranges) > 0:
+            handled += 1
+            self._settle_range(now_ms)
+        if len(self._rings) == 0 and len(self._ranges) == 0 and not self.is_loading and not self.is_done:
+            self._finish(now_ms)
+        return handled
+
+    def on_loaded(self, entries: list[Entry], first: i64, next_seq: i64, end: i64) -> None:
+        """Messages that have to be settled one by one."""
+        self.is_loading = False
+        ring = EntryRing()
+        for entry in entries:
+            if entry.seq not in self.out:
+                ring.append(entry)
+        self._rings.append(ring)
+        if next_seq < end:
+            self._ranges.append((next_seq, end, False))
+
+    def _settle_range(self, now_ms: i64) -> None:
+        first, end, is_whole = self._ranges.pop()
+        if is_whole:
+            end = self.queue.store.settle_range(first, end, now_ms)
+        if first < end:
+            self.is_loading = True
+            self.queue.loader.submit(_PurgeLoad(self, first, end))
+
+    def _finish(self, now_ms: i64) -> None:
+        self.is_done = True
+        if self.is_end:
+            self.queue.store.delete()
+        done = self.when_done
+        self.when_done = None
+        if done is not None:
+            done(now_ms)
+
+
+def begin_purge(queue: Queue, is_end: bool, now_ms: i64) -> Purge:
+    """Take everything ready out of `queue`; a slice of it is settled at once."""
+    ready = queue.ready
+    delta = ready.delta
+    out: list[Entry] = []
+    if delta.count > 0 and queue.unacked_count > 0 and delta.start <= queue.out_upto() and not is_end:
+        out = queue.host.find_out(queue, delta.start, delta.end)
+    rings = [ready.q1, ready.q2, ready.q3, ready.q4]
+    purge = Purge(queue, ready.count, rings, delta.start, delta.end, out, is_end)
+    queue.ready = VariableQueue()
+    queue.loader.make_stale()
+    if len(queue.purges) == 0:
+        purge.work(SLICE_MESSAGES, now_ms)
+    if not purge.is_done:
+        queue.purges.append(purge)
+        if not purge.is_loading:
+            queue.ask_for_turn()
+    return purge
+
+
+def work_on_purges(queue: Queue, now_ms: i64) -> bool:
+    """One slice; True when there is more that can be done without waiting."""
+    purge = queue.purges[0]
+    queue.worked_count += purge.work(SLICE_MESSAGES, now_ms)
+    if purge.is_done:
+        queue.purges.pop(0)
+    return len(queue.purges) > 0 and not queue.purges[0].is_loading
+
+
+class _PurgeLoad(Load):
+    def __init__(self, purge: Purge, first: i64, end: i64) -> None:
+        super().__init__(purge.queue)
+        self._purge: Purge = purge
+        self._first: i64 = first
+        self._end: i64 = end
+
+    def begin(self) -> bool:
+        queue = self.queue
+        queue.loader.ask_range(self, self._first, self._end, queue.host.page_batch, LOAD_BYTES)
+        return True
+
+    def arrive(self, entries: list[Entry], first: i64, next_seq: i64, damaged: i64) -> None:
+        self._purge.on_loaded(entries, first, next_seq, self._end)
+        self.queue.on_arrival()
+
+
+def _cut(first: i64, end: i64, out: list[Entry], segment_entries: i64) -> list[tuple[i64, i64, bool]]:
+    """[first, end) in parts, the last one first: whole segments without anything unacked (True), and what is between."""
+    blocked: set[int] = set()
+    for entry in out:
+        blocked.add(entry.seq // segment_entries)
+    parts: list[tuple[i64, i64, bool]] = []
+    start = first
+    while start < end:
+        number = start // segment_entries
+        stop: i64 = min(end, (number + 1) * segment_entries)
+        is_whole = (
+            start == number * segment_entries and stop - start == segment_entries and number not in blocked
+        )
+        if len(parts) > 0 and parts[-1][2] == is_whole and parts[-1][1] == start:
+            parts[-1] = (parts[-1][0], stop, is_whole)
+        else:
+            parts.append((start, stop, is_whole))
+        start = stop
+    parts.reverse()
+    return parts

@@ -1,0 +1,106 @@
+"""What a queue asks of the vhost it is in, and the share of each turn that the queues of a vhost get.
+
+A queue that has something to do which takes long, or that waits for the end of the turn, is on the list `paging` once.
+`work_off` calls those on the list in turn until about PAGE_MESSAGES messages were handled; the others, and those that have
+more to do, follow in the next turn, which `wake` asks for. So no queue holds up the others (G6, W19), and a queue
+without anything to do is not looked at.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import i64, mypyc_attr
+
+from warren.queues.memory_account import MemoryAccount
+from warren.queues.paging import MORE, WAIT_FOR_DISK, WAIT_FOR_SEAL
+
+if TYPE_CHECKING:
+    from warren.queues.entry import Entry
+    from warren.queues.queue import Queue
+    from warren.store.message import QueueLog
+    from warren.store.queue_store import QueueStore
+
+# Messages handled in one turn by the queues of one vhost, about two milliseconds' worth.
+PAGE_MESSAGES: Final = 2048
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class QueueHost:
+    """The surroundings that the queues of one vhost share.
+
+    `embed_below`: messages of this size (bytes) and more have their content in a content store, not in the index.
+    `page_batch`: how many messages move between memory and disk together (C4).
+    `segment_entries`: seq ids of one segment of an index.
+    """
+
+    def __init__(
+        self, memory: MemoryAccount, embed_below: i64, page_batch: i64, segment_entries: i64
+    ) -> None:
+        self.embed_below: i64 = embed_below
+        self.page_batch: i64 = page_batch
+        self.segment_entries: i64 = segment_entries
+        self.memory: MemoryAccount = memory
+        # Queues in which something has happened in this turn, each once.
+        self.touched: list[Queue] = []
+        # Queues with something to do at the end of the turn, each at most once (`Queue.work`).
+        self.paging: list[Queue] = []
+        # Those that go on when something was sealed.
+        self._waiting_for_seal: list[Queue] = []
+
+    def on_sealed(self) -> None:
+        """A batch of the journal was sealed: what was PENDING may move."""
+        waiting = self._waiting_for_seal
+        self._waiting_for_seal = []
+        for queue in waiting:
+            queue.ask_for_turn()
+
+    def work_off(self, now_ms: i64) -> None:
+        """The end of a turn."""
+        listed = self.paging
+        self.paging = []
+        budget: i64 = PAGE_MESSAGES
+        index: i64 = 0
+        is_more = False
+        waiting: list[Queue] = []
+        while index < len(listed) and budget > 0:
+            queue = listed[index]
+            index += 1
+            outcome = queue.work(now_ms)
+            budget -= 1 + queue.worked_count
+            if outcome == MORE:
+                is_more = True
+                waiting.append(queue)
+            elif outcome == WAIT_FOR_DISK:
+                waiting.append(queue)
+            elif outcome == WAIT_FOR_SEAL and not queue.is_listed:
+                self._waiting_for_seal.append(queue)
+        rest = listed[index:]
+        for queue in waiting:
+            if not queue.is_listed:
+                queue.is_listed = True
+                rest.append(queue)
+        self.paging = rest + self.paging
+        touched = self.touched
+        self.touched = []
+        for queue in touched:
+            queue.is_touched = False
+            queue.memory.report(now_ms)
+        if is_more or index < len(listed):
+            self.wake()
+
+    def open_store(self, log: QueueLog, is_durable: bool) -> QueueStore:
+        """The store of a new queue."""
+        raise RuntimeError("abstract")
+
+    def expect_timer(self, queue: Queue) -> None:
+        """The broker's timer must look at `queue` from now on: messages in it expire."""
+        raise RuntimeError("abstract")
+
+    def wake(self) -> None:
+        """There will be something to do at the end of this turn."""
+        raise RuntimeError("abstract")
+
+    def find_out(self, queue: Queue, first: i64, end: i64) -> list[Entry]:
+        """The unacked entries of `queue` with seq ids in [first, end), whoever has them, in any order."""
+        raise RuntimeError("abstract")

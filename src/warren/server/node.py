@@ -190,7 +190,9 @@ class Node:
         failures = vhost.store.checkpoint_failures
         deadline = self.loop.time() + _CHECKPOINT_WAIT_S
         while vhost.store.is_checkpoint_wanted or vhost.store.is_checkpointing:
-            if vhost.store.checkpoint_failures > failures or self.loop.time() > deadline:
+            if vhost in self._failing or vhost.store.checkpoint_failures > failures:
+                return
+            if self.loop.time() > deadline:
                 return
             self._end_turn()
             await asyncio.sleep(0.001)

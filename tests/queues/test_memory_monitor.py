@@ -8,7 +8,7 @@ import math
 import pytest
 
 from warren.queues.memory_account import INFINITE, NO_LIMIT_BYTES, MemoryAccount, MemoryUser
-from warren.queues.memory_monitor import ASK_SLICE, GOAL, MemoryMonitor, desired_duration
+from warren.queues.memory_monitor import ASK_SLICE, BEGIN, GOAL, MemoryMonitor, desired_duration
 
 LIMIT = 1_000_000
 ENDLESS = 1 << 40
@@ -72,12 +72,12 @@ class Model(MemoryUser):
 
 
 class Bench:
-    """An account and a monitor with a limit of a million bytes; paging begins at half of it."""
+    """An account and a monitor: paging by bytes begins at half a million bytes, BEGIN of half the limit."""
 
     def __init__(self) -> None:
         self.wakes = 0
         self.account = MemoryAccount(self.wake)
-        self.monitor = MemoryMonitor(self.account, 0.5, 2500)
+        self.monitor = MemoryMonitor(self.account, 0.5 / BEGIN, 2500)
         self.monitor.set_limit(LIMIT)
         self.now_ms = 1_000_000
 
@@ -404,3 +404,15 @@ def test_a_flood_stays_at_the_threshold(bench: Bench) -> None:
     for _ in range(10):
         bench.tick(queue)
     assert queue.told[-1] == INFINITE
+
+
+def test_paging_begins_before_the_ratio_is_reached(bench: Bench) -> None:
+    monitor = MemoryMonitor(bench.account, 0.5, 2500)
+    monitor.set_limit(LIMIT)
+    assert bench.account.page_above == int(LIMIT * 0.5 * BEGIN)
+    monitor.set_limit(0)
+    assert bench.account.page_above == 0
+    # Above 1 there is none before the alarm, and as good as none at all.
+    huge = MemoryMonitor(bench.account, 1000.0, 2500)
+    huge.set_limit(1 << 50)
+    assert bench.account.page_above > 1 << 58

@@ -12,8 +12,9 @@ and that is told at once.
 
 Beyond the original:
 
-Bytes. As soon as the account (`memory_account.py`) is above what the ratio allows, without waiting for the interval,
-active queues must come down to GOAL of it: each keeps the same share of what it has, if D does not leave it less.
+Bytes. As soon as the account (`memory_account.py`) is above BEGIN of what the ratio allows, without waiting for the
+interval, active queues must come down to GOAL of that: each keeps the same share of what it has, if D does not leave it
+less. The rest is for what comes meanwhile and for what is on its way to the disk.
 
 Idle queues. They are not asked for reports and keep what they have. When memory is needed they give first, those that
 have been idle for longest before others, and all they hold, in slices; the active ones give what is missing then. An
@@ -34,7 +35,8 @@ REPORT_MS: Final = 5000
 # Above this r, there is no additional second.
 _TIGHT_RATIO: Final = 0.95
 _ADDITIONAL_S: Final = 1.0
-# Where paging stops, as a share of where it begins.
+# Where paging by bytes begins, as a share of what the ratio allows, and where it stops, as a share of where it begins.
+BEGIN: Final = 0.9
 GOAL: Final = 0.9
 # Time between two reactions to an account that is over (ms).
 REACT_MS: Final = 100
@@ -171,12 +173,13 @@ class MemoryMonitor:
     # -- the account is over -----------------------------------------------------------------------------------------
 
     def _set_page_above(self) -> None:
-        """How much the account may have until `used_bytes` reaches the paging ratio."""
+        """How much the account may have until `used_bytes` comes near the paging ratio."""
         account = self.account
         if self._is_disk_low:
             account.page_above = NO_LIMIT_BYTES
             return
-        threshold: i64 = int(min(float(self._limit_bytes) * self.paging_ratio, float(NO_LIMIT_BYTES)))
+        allowed = min(float(self._limit_bytes) * self.paging_ratio, float(NO_LIMIT_BYTES))
+        threshold: i64 = int(allowed * BEGIN)
         account.page_above = max(threshold - self._beside_bytes, threshold // 2)
         if account.ram_bytes > account.page_above and not account.is_over:
             account.rise()

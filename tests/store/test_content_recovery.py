@@ -15,7 +15,7 @@ from tests.support.content_driver import (
     thinned,
 )
 from warren.store.content_recovery import ContentRecovery
-from warren.store.content_scan import compact_contents, find_contents
+from warren.store.content_scan import compact_contents, find_contents, scan_contents
 from warren.store.content_store import ContentStore
 from warren.store.message import ContentRef
 from warren.store.record import FILE_HEADER_BYTES
@@ -155,6 +155,45 @@ def test_when_a_file_is_missing_nothing_is_taken_for_garbage(driver: ContentDriv
     assert recovery.missing_paths == [gone] and recovery.strange_paths == sorted(copy) and copy
     assert not copy & set(store.take_dead_paths())
     assert store.locate(left[0]) is None and store.locate(left[-1]) is not None
+
+
+def test_without_a_checkpoint_places_come_from_a_scan(driver: ContentDriver) -> None:
+    """Files that compaction made have higher numbers than files with higher ids, and few of the ids of their range."""
+    thinned(driver, filled(driver, 6), 4)
+    driver.publish(300)
+    driver.commit()
+    assert driver.compact_all() > 0
+    numbers = [file.number for file in driver.store.files if file.valid_bytes > 0]
+    assert numbers != sorted(numbers)
+    paths = paths_of(driver)
+    store = ContentStore(STORE_ID, DIRECTORY, False, LIMIT)
+    recovery = ContentRecovery(store)
+    for path in paths:
+        recovery.restore_file(number_of(path), len(driver.disk[path]))
+    for path in paths:
+        for content_id, offset, size, _valid in scan_contents(*source_of(path, driver.disk[path])):
+            place = ContentRef(content_id, number_of(path), offset, size, 1, False)
+            assert recovery.add_recovered(place, driver.live.get(int(content_id), 0))
+    recovery.finish()
+    assert recovery.strange_paths == [] and recovery.missing_paths == []
+    store.check()
+    driver.store = store
+    driver.check()
+
+
+def test_a_content_far_from_its_neighbours_costs_no_memory(driver: ContentDriver) -> None:
+    recovery = ContentRecovery(driver.store)
+    recovery.restore_file(0, 500)
+    for content_id in [5, 1 << 50]:
+        assert recovery.add_recovered(ContentRef(content_id, 0, 40, 100, 3, False), 2)
+    recovery.finish()
+    (row,) = driver.store.checkpoint_rows()
+    assert len(row) < 100
+    driver.store.check()
+    for _ in range(2):
+        assert driver.store.valid_bytes == 200
+        driver.store.release(1 << 50, 3, 100)
+    assert driver.store.valid_bytes == 100 and driver.store.locate(1 << 49) is None
 
 
 def test_a_content_of_the_tail_that_is_not_there(driver: ContentDriver) -> None:

@@ -6,10 +6,12 @@ the checkpoint gives up; then `finish`. Contents are not read.
 
 A content added since the checkpoint has as many references as there are live positions that share it, and it is where
 the journal says: a copy by compaction that the checkpoint does not know does not count, since its sources are deleted
-only after one that does. Whatever else is in the directory is garbage: such copies, batches that did not become durable
+only after one that does. (A start without a checkpoint says so of all contents, from a scan of their files; then numbers
+and ids need not ascend together, and a file may have few of the ids of its range.) Whatever else is in the directory is garbage: such copies, batches that did not become durable
 or were settled since. But when a file that should be there is not, nothing is taken for garbage (G10).
 """
 
+from librt.strings import BytesWriter, write_i64_be
 from mypy_extensions import i64
 
 from warren.store.content_file import GONE, ContentFile, index_of, number_in_row
@@ -17,6 +19,9 @@ from warren.store.content_records import CONTENT_RECORD_MIN_BYTES
 from warren.store.content_store import ContentStore
 from warren.store.message import ContentRef
 from warren.store.record import FILE_HEADER_BYTES
+
+# (content id, content, live references)
+TailEntry = tuple[i64, ContentRef, i64]
 
 
 class ContentRecovery:
@@ -37,7 +42,7 @@ class ContentRecovery:
         # Size by number, of the files that are there.
         self._sizes: dict[int, int] = {}
         # Contents added since the checkpoint with their live references, by the number of their file.
-        self._tail: dict[int, list[tuple[i64, ContentRef, i64]]] = {}
+        self._tail: dict[int, list[TailEntry]] = {}
 
     def restore(self, rows: list[bytes], next_id: i64, next_file_number: i64) -> bool:
         """Start from a checkpoint; False when it contradicts itself, then nothing was taken over."""
@@ -133,20 +138,38 @@ class ContentRecovery:
             file.size_bytes = max(size, file.valid_bytes + FILE_HEADER_BYTES)
         for number in self._tail_in_order():
             contents = self._tail[number]
-            if last is None or last.number != number or len(last.ids) > 0:
-                if number in listed or (last is not None and contents[0][0] < last.end_id):
-                    # This contradicts the checkpoint; the file is not touched.
-                    self.strange_paths.append(self.store.path_of(number))
-                    continue
-                last = ContentFile(number, self.store.path_of(number), contents[0][0])
-                last.size_bytes = self._sizes[number]
+            if last is not None and last.number == number and len(last.ids) == 0:
+                # The file that was written to when the checkpoint was taken: it has grown.
+                last.append_gone(contents[-1][0] + 1)
+            elif number in listed or (last is not None and contents[0][0] < last.end_id):
+                # This contradicts the checkpoint; the file is not touched.
+                self.strange_paths.append(self.store.path_of(number))
+                continue
+            else:
+                last = self._new_file(number, contents)
                 self._files.append(last)
-            for content_id, content, live_references in contents:
-                _add(last, content_id, content, live_references)
+            _count_references(last, contents)
+
+    def _new_file(self, number: i64, contents: list[TailEntry]) -> ContentFile:
+        """The file that holds `contents`, as garbage. Of the ids between them it may have few: see the top."""
+        file = ContentFile(number, self.store.path_of(number), contents[0][0])
+        file.size_bytes = self._sizes[number]
+        ids = BytesWriter()
+        before: i64 = -1
+        for content_id, _content, _live_references in contents:
+            if content_id != before:
+                write_i64_be(ids, content_id)
+            before = content_id
+        file.set_ids(ids.getvalue())
+        place: i64 = 0
+        while place < file.count:
+            file.set_released(place, GONE)
+            place += 1
+        return file
 
     def _tail_in_order(self) -> list[int]:
         """Files of the tail by their first id: one that a compaction made has a higher number than those behind it."""
-        order: list[tuple[i64, int]] = []
+        order: list[tuple[i64, i64]] = []
         for number, contents in self._tail.items():
             contents.sort(key=_id_of)
             order.append((contents[0][0], number))
@@ -157,14 +180,13 @@ class ContentRecovery:
         self._next_id = max(self._next_id, first_id + size_bytes // CONTENT_RECORD_MIN_BYTES)
 
 
-def _id_of(entry: tuple[i64, ContentRef, i64]) -> i64:
+def _id_of(entry: TailEntry) -> i64:
     return entry[0]
 
 
-def _add(file: ContentFile, content_id: i64, content: ContentRef, live_references: i64) -> None:
-    if content_id >= file.end_id:
-        file.append_gone(content_id + 1)
-    place = file.place_of(content_id)
-    if file.released_at(place) == GONE:
-        file.set_released(place, max(content.references - live_references, 0))
-        file.valid_bytes += content.stored_bytes
+def _count_references(file: ContentFile, contents: list[TailEntry]) -> None:
+    for content_id, content, live_references in contents:
+        place = file.place_of(content_id)
+        if file.released_at(place) == GONE:
+            file.set_released(place, max(content.references - live_references, 0))
+            file.valid_bytes += content.stored_bytes

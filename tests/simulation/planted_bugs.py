@@ -1,8 +1,42 @@
 """Bugs of our own, planted where the simulated node lets them in (`warren/testing/seams.py`)."""
 
+from collections.abc import Callable
+
+from crc32c import crc32c
+
+from warren.store.checkpoint import CHECKPOINT_QUEUE
+from warren.store.disk.flusher import BatchFlusher, FlushJob
+from warren.store.disk.job_runner import JobRunner
 from warren.store.file_system import FileSystem
+from warren.store.jobs import ReadRanges, StoreJob, WriteCheckpoint
+from warren.store.record import FILE_HEADER_BYTES, RECORD_HEADER_BYTES, RELEASE
 from warren.testing.seams import Seams
 from warren.testing.simulated_file_system import SimulatedFileHandle, SimulatedFileSystem
+from warren.testing.simulated_node import STORE_ID
+
+SEGMENT_BYTES = 21
+
+
+def rewritten(data: bytes, start: int, seed: int, change: Callable[[int, bytes], bytes]) -> bytes:
+    """`data` with the bodies of its records from `start` on as `change(type, body)` has them, and checksums that fit."""
+    changed = data[:start]
+    at = start
+    while at < len(data):
+        end = at + RECORD_HEADER_BYTES + int.from_bytes(data[at + 4 : at + 8], "big")
+        body = change(data[at + 2], data[at + RECORD_HEADER_BYTES : end])
+        head = data[at : at + 4] + len(body).to_bytes(4, "big")
+        head_crc = crc32c(head, seed)
+        changed += head + head_crc.to_bytes(4, "big") + crc32c(body, head_crc).to_bytes(4, "big") + body
+        at = end
+    return changed
+
+
+def seed_of(file_number: int) -> int:
+    """What the checksums of a file begin with."""
+    return crc32c(file_number.to_bytes(8, "big"), crc32c(STORE_ID))
+
+
+# -- a skipped sync ------------------------------------------------------------------------------------------------
 
 
 class _LazyHandle(SimulatedFileHandle):
@@ -34,13 +68,96 @@ class SkippedSync(Seams):
         return _LazyFileSystem(files)
 
 
+# -- an early confirm ----------------------------------------------------------------------------------------------
+
+
 class EarlyConfirm(Seams):
     """Publishers are told before the disk has it."""
 
     confirms_early = True
 
 
+# -- a forgotten checkpoint entry ----------------------------------------------------------------------------------
+
+
+class ForgottenEntry(Seams):
+    """A checkpoint leaves out the last segment of a queue."""
+
+    def runner(self, files: FileSystem, store_id: bytes) -> JobRunner:
+        return _ForgetfulRunner(files, store_id)
+
+
+class _ForgetfulRunner(JobRunner):
+    def run(self, job: StoreJob) -> None:
+        if isinstance(job, WriteCheckpoint):
+            number = int.from_bytes(job.content[28:36], "big")
+            job.content = rewritten(job.content, FILE_HEADER_BYTES, seed_of(number), _without_a_segment)
+        super().run(job)
+
+
+def _without_a_segment(kind: int, body: bytes) -> bytes:
+    if kind != CHECKPOINT_QUEUE:
+        return body
+    at = 33 + 16 * int.from_bytes(body[29:33], "big")
+    count = int.from_bytes(body[at : at + 4], "big")
+    if count == 0:
+        return body
+    return body[:at] + (count - 1).to_bytes(4, "big") + body[at + 4 : -SEGMENT_BYTES]
+
+
+# -- a dropped reference count -------------------------------------------------------------------------------------
+
+
+class ForgottenRelease(Seams):
+    """References that are given up never reach the disk."""
+
+    def flusher(self, files: FileSystem) -> BatchFlusher:
+        return _KeepingFlusher(files)
+
+
+class _KeepingFlusher(BatchFlusher):
+    def flush(self, job: FlushJob) -> None:
+        batch = job.batch
+        start = FILE_HEADER_BYTES if batch.starts_file else 0
+        batch.parts = [rewritten(b"".join(batch.parts), start, seed_of(batch.file_number), _of_nobody)]
+        super().flush(job)
+
+
+def _of_nobody(kind: int, body: bytes) -> bytes:
+    if kind != RELEASE:
+        return body
+    # Serial and count, then 14 bytes each: an id that no content has.
+    entries = body[12:]
+    changed = b"".join(
+        (1 << 40).to_bytes(8, "big") + entries[at + 8 : at + 14] for at in range(0, len(entries), 14)
+    )
+    return body[:12] + changed
+
+
+# -- off by one at the end of a segment ----------------------------------------------------------------------------
+
+
+class ShortRead(Seams):
+    """A read that should reach the end of a segment ends one byte before it does."""
+
+    def runner(self, files: FileSystem, store_id: bytes) -> JobRunner:
+        return _ShortSightedRunner(files, store_id)
+
+
+class _ShortSightedRunner(JobRunner):
+    def run(self, job: StoreJob) -> None:
+        super().run(job)
+        if isinstance(job, ReadRanges) and job.error is None:
+            for place, (path, offset, _) in enumerate(job.ranges):
+                data = job.results[place]
+                if data and path.endswith(".idx") and offset + len(data) == self._files.size(path):
+                    job.results[place] = data[:-1]
+
+
 PLANTED: dict[str, type[Seams]] = {
     "a skipped sync": SkippedSync,
     "an early confirm": EarlyConfirm,
+    "a forgotten checkpoint entry": ForgottenEntry,
+    "a dropped reference count": ForgottenRelease,
+    "a read that ends one byte before its segment": ShortRead,
 }

@@ -19,7 +19,7 @@ Value = int | str
 
 # Names of the values of each kind, in order; what is shown of a history.
 FIELDS: Final[dict[str, tuple[str, ...]]] = {
-    "declare": ("queue", "durable", "ttl_ms"),
+    "declare": ("queue", "durable", "ttl_ms", "lazy"),
     "delete": ("queue",),
     "purge": ("queue",),
     "publish": ("channel", "target", "count", "size", "persistent", "expiration_ms"),
@@ -41,6 +41,7 @@ FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "overlap": ("lane", "after", "other_lane", "count"),
     "finish": ("lane", "count"),
     "idle": (),
+    "page": ("queue", "target"),
     "tick": ("ms",),
     "crash": ("rule", "recovery_crashes", "clock_jump_ms"),
     "crash_within": ("calls", "rule"),
@@ -71,6 +72,8 @@ RULES: Final = (KILL, POWER, POWER, ORDERED)
 CHANNELS: Final = 5
 CONNECTIONS: Final = 3
 FANOUT: Final = -1
+# As many messages in memory as there are.
+NO_TARGET: Final = -1
 HOUR_MS: Final = 3_600_000
 
 
@@ -119,7 +122,13 @@ def make_history(seed: int) -> History:
 
 
 def _limits(rng: Random) -> Limits:
-    return Limits(journal_file_bytes=rng.choice((600, 1500, 4096)))
+    return Limits(
+        journal_file_bytes=rng.choice((600, 1500, 4096)),
+        content_file_bytes=rng.choice((1000, 3000, 8192)),
+        embed_below=rng.choice((0, 64, 256, 256)),
+        segment_entries=rng.choice((2, 8, 8, 16)),
+        page_batch=rng.choice((1, 4, 4)),
+    )
 
 
 class _Maker:
@@ -131,6 +140,7 @@ class _Maker:
         self.body_sizes = rng.choice(((4, 40), (4, 300), (200, 300), (4, 1500), (240, 272)))
         self.batch = rng.choice((2, 4, 10))
         self.transient_share = rng.choice((0.0, 0.1, 0.5))
+        self.lazy_share = rng.choice((0.0, 0.3, 1.0))
         self.expiring_share = rng.choice((0.0, 0.0, 0.2))
         self.channels = rng.sample(range(CHANNELS), rng.choice((2, 3, CHANNELS)))
         self.rules = rng.choice((RULES, (KILL,), (POWER,)))
@@ -138,7 +148,7 @@ class _Maker:
             "declare": 1.0, "delete": 0.3, "purge": 0.4, "publish": 10, "consume": 2, "cancel": 0.7, "get": 2, "ack": 8,
             "nack": 2, "recover": 0.3, "tx_commit": 1.5, "tx_rollback": 0.5, "close_channel": 0.5, "drop_connection": 0.3,
             "group_reserve": 0.0, "group_fetch": 0.0, "group_ack": 0.0, "group_delete": 0.0,
-            "run": 8, "overlap": 3, "finish": 6, "idle": 2, "tick": 4,
+            "run": 8, "overlap": 3, "finish": 6, "idle": 2, "page": 1.5, "tick": 4,
             "crash": 0.8, "crash_within": 0.8, "stop": 0.3,
             "fault": 0.7, "start_fault": 0.2, "disk_full": 0.2, "disk_free": 0.3, "flip": 0.0,
         }  # fmt: skip
@@ -157,7 +167,7 @@ class _Maker:
     def beginning(self) -> list[Operation]:
         """Queues to work with."""
         found = [
-            self._made("declare", queue, int(self.rng.random() < 0.9), self._ttl_ms())
+            self._made("declare", queue, int(self.rng.random() < 0.9), self._ttl_ms(), self._lazy())
             for queue in range(self.queues)
         ]
         found.append(self._made("idle"))
@@ -177,7 +187,7 @@ class _Maker:
         queue = rng.randrange(self.queues)
         match kind:
             case "declare":
-                return queue, int(rng.random() < 0.85), self._ttl_ms()
+                return queue, int(rng.random() < 0.85), self._ttl_ms(), self._lazy()
             case "delete" | "purge":
                 return (queue,)
             case "publish":
@@ -222,6 +232,8 @@ class _Maker:
                     rng.choice(LANES),
                     rng.choice((1, 1, 3)),
                 )
+            case "page":
+                return rng.randrange(self.queues), rng.choice((0, 0, 1, 5, 20, NO_TARGET))
             case "tick":
                 return (rng.choice((1, 30, 60, 300, 3000)),)
             case "crash":
@@ -250,6 +262,9 @@ class _Maker:
 
     def _ttl_ms(self) -> int:
         return self.rng.choice((200, 2000)) if self.rng.random() < self.expiring_share / 2 else 0
+
+    def _lazy(self) -> int:
+        return int(self.rng.random() < self.lazy_share)
 
     def _jump_ms(self) -> int:
         return self.rng.choice((0, 0, 0, 0, HOUR_MS, -HOUR_MS))

@@ -7,6 +7,7 @@ otherwise; `PLANTED` names the five that are kept for it.
 from __future__ import annotations
 
 from warren.store.disk.flusher import BatchFlusher
+from warren.store.disk.job_runner import JobRunner
 from warren.store.file_system import FileSystem
 
 
@@ -23,3 +24,7 @@ class Seams:
     def flusher(self, files: FileSystem) -> BatchFlusher:
         """What makes batches durable."""
         return BatchFlusher(files)
+
+    def runner(self, files: FileSystem, store_id: bytes) -> JobRunner:
+        """What does the other jobs."""
+        return JobRunner(files, store_id)

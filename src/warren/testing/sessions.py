@@ -121,6 +121,15 @@ def _nothing(_method: Method, _properties: bytes, _body: bytes) -> None:
     """An answer that says no more than ok."""
 
 
+def _arguments(ttl_ms: int, is_lazy: bool) -> bytes:
+    table: dict[str, object] = {}
+    if ttl_ms:
+        table["x-message-ttl"] = ttl_ms
+    if is_lazy:
+        table["x-queue-mode"] = "lazy"
+    return encode_table(fields_from_python(table)) if table else b""
+
+
 class Sessions:
     """The clients of one node, until it goes down."""
 
@@ -375,7 +384,7 @@ class Sessions:
         channel = self._free_channel()
         if channel is None:
             return False
-        arguments = encode_table(fields_from_python({"x-message-ttl": ttl_ms})) if ttl_ms else b""
+        arguments = _arguments(ttl_ms, bool(operation.number(3)))
         declare = QueueDeclare(name, False, durable, False, False, False, arguments)
 
         def declared(_method: Method, _properties: bytes, _body: bytes) -> None:

@@ -19,9 +19,11 @@ from warren.broker.passwords import SHA256, hash_password
 from warren.broker.settings import Settings
 from warren.broker.vhost import Vhost
 from warren.routing.exchange_types import check_exchange_type
-from warren.store.disk.files import JOURNAL_DIRECTORY, keep_orphans, load_store_id, read_journal
+from warren.store.disk.files import JOURNAL_DIRECTORY, keep_orphans, load_store_id
 from warren.store.disk.flusher import BatchFlusher, FlushJob
-from warren.store.journal import Journal
+from warren.store.disk.store_reader import StoreReport, keep_strange_queues, read_store
+from warren.store.jobs import COMPACT, READ, WRITE, StoreJob
+from warren.store.vhost_store import StoreSettings, VhostStore
 from warren.testing.oracle import CommitToken
 from warren.testing.seams import Seams
 from warren.testing.simulated_client import SimulatedClient
@@ -35,7 +37,11 @@ USER: Final = PutUser(b"guest", hash_password(b"guest"), SHA256, [])
 FAILURE_PAUSE_MS: Final = 250
 
 FLUSH: Final = "flush"
-LANES: Final = (FLUSH,)
+# The flusher, and the lanes of `store/jobs.py` by their names.
+LANES: Final = (FLUSH, "write", "read", "compact")
+_LANE_NAMES: Final = {WRITE: "write", READ: "read", COMPACT: "compact"}
+# How long an orderly stop, or a start, waits for a checkpoint that fails, in turns.
+_CHECKPOINT_TURNS: Final = 20
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,10 @@ class Limits:
     """Sizes of the store, in bytes unless named otherwise: small, so that every boundary is crossed often."""
 
     journal_file_bytes: int = 4096
+    content_file_bytes: int = 8192
+    embed_below: int = 256
+    segment_entries: int = 8
+    page_batch: int = 4
 
 
 class Commits(Protocol):
@@ -138,13 +148,16 @@ class SimulatedNode:
         self.commits = commits
         self.now_ms = now_ms
         self.lanes = {name: Lane() for name in LANES}
-        self.damage_count = 0
+        self._report = StoreReport()
+        self._store: VhostStore | None = None
         self._is_flushing = False
         self._flush_again_ms = 0
         self._flusher: BatchFlusher = seams.flusher(self.files)
         self._random_calls = 0
         self.clock = SimulatedClock(self)
         self.failed_commits = 0
+        # Has the store something to do that only time brings on?
+        self.has_more = False
         # Called in each turn before clients are given output.
         self.before_output: Callable[[], None] | None = None
 
@@ -152,39 +165,72 @@ class SimulatedNode:
 
     def start(self) -> None:
         """Recover from the disk. Crash or OSError when the disk says so."""
-        self.broker = Broker(Settings(), self._random_bytes, lambda: None)
+        self.broker = Broker(
+            Settings(msg_store_io_batch_size=self.limits.page_batch), self._random_bytes, lambda: None
+        )
         definitions = self.disk.metadata.load()
         definitions.users = [USER]
         definitions.permissions = [PutPermission(VHOST, USER.name, ".*", ".*", ".*")]
         self.broker.load_users(definitions)
         self.files.make_directories(JOURNAL_DIRECTORY)
         store_id = load_store_id(self.files, lambda size: STORE_ID[:size])
-        self.journal = Journal(store_id, self.limits.journal_file_bytes)
-        self.vhost = Vhost(self.broker, VHOST, 1, self.journal)
+        limits = self.limits
+        settings = StoreSettings(
+            limits.journal_file_bytes, limits.content_file_bytes, limits.embed_below, limits.segment_entries
+        )
+        store, replay, report = read_store(self.files, store_id, settings)
+        self.store = self._store = store
+        self._report = report
+        self.journal = store.journal
+        self.vhost = Vhost(self.broker, VHOST, 1, store)
         self.broker.vhosts[VHOST] = self.vhost
         self._restore_definitions(definitions)
-        replay, report = read_journal(self.files, store_id)
-        self.damage_count += len(report.quarantined) + len(report.damage) + len(report.torn)
         self.broker.reserve_queue_ids(max(replay.queues, default=0))
-        for orphan in self.vhost.restore_messages(replay, definitions.next_queue_id, set()):
+        orphans = self.vhost.restore_messages(replay, definitions.next_queue_id, set(), self.now_ms)
+        known = {queue.id for queue in self.vhost.queues.values()} | set(store.queues)
+        for path in keep_strange_queues(self.files, known, definitions.next_queue_id, report):
+            self.files.remove_tree(path)
+        for orphan in orphans:
             keep_orphans(self.files, orphan, store_id)
+        self._runner = self.seams.runner(self.files, store_id)
         self.admin = AdminNode(self.broker)
         self.admin.recover(definitions.reader_groups)
         self.journal.request_file()
+        store.is_checkpoint_wanted = True
         self._commit(is_forced=True)
-        self.drain()
+        self._await_checkpoint()
 
     def stop(self) -> bool:
         """An orderly stop, clients closed before; True when everything reached the disk."""
         self.drain()
-        for is_clean in (False, True):
-            if is_clean:
-                self.journal.request_clean_stop()
-            self._commit(is_forced=True)
-            self.drain()
+        self._commit(is_forced=True)
+        self.drain()
+        self.store.is_checkpoint_wanted = True
+        self.journal.request_clean_stop()
+        self._commit(is_forced=True)
+        self._await_checkpoint()
         failed = self.journal.has_pending()
         self._flusher.close()
+        self._runner.close()
         return not failed
+
+    def _await_checkpoint(self) -> None:
+        # Not for its success: a node must start, and stop, on a full disk too.
+        failures = self.store.checkpoint_failures
+        for _ in range(_CHECKPOINT_TURNS):
+            self.drain()
+            if self.store.checkpoint_failures > failures:
+                return
+            if not self.store.is_checkpoint_wanted and not self.store.is_checkpointing:
+                return
+
+    @property
+    def damage_count(self) -> int:
+        """Everything that was noticed to be damaged or missing, by the start and since."""
+        found = _count(self._report)
+        if self._store is not None:
+            found += self._store.damaged_count + self._store.lost_count
+        return found
 
     def _restore_definitions(self, definitions: Definitions) -> None:
         router = self.vhost.router
@@ -218,6 +264,8 @@ class SimulatedNode:
             self.clock.run()
             if not self._is_flushing and self.now_ms >= self._flush_again_ms:
                 self._commit(is_forced=False)
+            self._work()
+            self.broker.end_turn(self.now_ms)
             dirty = self.broker.take_dirty()
             if not dirty:
                 return
@@ -239,11 +287,10 @@ class SimulatedNode:
         journal = self.journal
         if not is_forced and not journal.is_due(self.now_ms):
             return
-        self.vhost.relocate(self.now_ms)
         batch = journal.seal()
         token = self.commits.seal()
         if not batch.has_work():
-            journal.on_done(batch, True)
+            self.store.on_batch_done(batch, True)
             self.commits.committed(token)
             return
         self._is_flushing = True
@@ -260,7 +307,7 @@ class SimulatedNode:
                 self._flush_again_ms = self.now_ms + FAILURE_PAUSE_MS
                 self.failed_commits += 1
                 self.commits.commit_failed(token)
-            journal.on_done(batch, job.error is None)
+            self.store.on_batch_done(batch, job.error is None)
 
         lane = self.lanes[FLUSH]
         if self.seams.confirms_early:
@@ -268,6 +315,15 @@ class SimulatedNode:
             lane.waiting.append(Job(f"flush batch {batch.number}", run, lambda: None))
         else:
             lane.waiting.append(Job(f"flush batch {batch.number}", run, finish))
+
+    def _work(self) -> None:
+        """Behind a commit, or where none was due: move messages between memory and disk, and hand out jobs."""
+        self.has_more = self.vhost.advance(self.now_ms)
+        for job in self.store.take_jobs(self.now_ms):
+            self.lanes[_LANE_NAMES[job.lane]].waiting.append(self._store_job(job))
+
+    def _store_job(self, job: StoreJob) -> Job:
+        return Job(_text_of(job), lambda: self._runner.run(job), job.finished)
 
     # -- the disk --------------------------------------------------------------------------------------------------
 
@@ -310,11 +366,33 @@ class SimulatedNode:
         """Does the node wait for a better time after a failed commit?"""
         return self.now_ms < self._flush_again_ms
 
-    def journal_sizes(self) -> dict[int, int]:
-        """Bytes of every journal file, by number."""
-        prefix = f"/{JOURNAL_DIRECTORY}/"
-        return {
-            int(path[len(prefix) : -4]): file.size
-            for path, file in self.disk.files.files()
-            if path.startswith(prefix)
+    def file_sizes(self) -> dict[str, int]:
+        """The files that the store knows, with the bytes that it knows to be in them; by path."""
+        store = self.store
+        found = {
+            f"{JOURNAL_DIRECTORY}/{file.number}.wal": int(file.size_bytes) for file in self.journal.files
         }
+        for contents in (store.contents, store.transient_contents):
+            found.update({file.path: int(file.size_bytes) for file in contents.files})
+        for queue in self.vhost.queues.values():
+            index = queue.log.index
+            if index is not None:
+                found.update({index.path_of(segment): int(segment.size_bytes) for segment in index.segments})
+        return found
+
+
+def _text_of(job: StoreJob) -> str:
+    path = getattr(job, "path", None) or getattr(job, "target_path", "")
+    return f"{type(job).__name__.lstrip('_')} {path}".rstrip()
+
+
+def _count(report: StoreReport) -> int:
+    return (
+        len(report.quarantined)
+        + len(report.damage)
+        + len(report.torn)
+        + len(report.missing)
+        + report.missing_contents
+        + report.index_damage
+        + report.is_rebuilt
+    )

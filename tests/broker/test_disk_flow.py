@@ -126,13 +126,15 @@ def test_an_alarm_and_a_slow_disk_together() -> None:
 
 def test_a_store_that_is_behind_stops_whoever_publishes() -> None:
     memory = MemoryBroker()
-    flow = memory.broker.disk_flow
+    lane = memory.vhost.store.lane
     transient, consumer, idle = channel_of(memory), channel_of(memory), channel_of(memory)
     transient.declare(b"q")
-    flow.store_waits(memory.vhost, STORE_STOP_BYTES)
+    lane.waiting_bytes = STORE_STOP_BYTES
+    memory.pump()
     transient.publish_each(b"q", b"1", b"2")
     assert is_reading(transient)
-    flow.store_waits(memory.vhost, STORE_STOP_BYTES + 1)
+    lane.waiting_bytes += 1
+    memory.pump()
     transient.publish(b"q", b"3")
     assert not is_reading(transient)
     consumer.qos(1)
@@ -143,9 +145,9 @@ def test_a_store_that_is_behind_stops_whoever_publishes() -> None:
         consumer.ack(message.deliver.delivery_tag)
     assert is_reading(consumer)
     assert is_reading(idle)
-    flow.store_waits(memory.vhost, STORE_STOP_BYTES // 2 + 1)
+    lane.waiting_bytes = STORE_STOP_BYTES // 2 + 1
     memory.pump()
     assert not is_reading(transient)
-    flow.store_waits(memory.vhost, STORE_STOP_BYTES // 2)
+    lane.waiting_bytes = STORE_STOP_BYTES // 2
     memory.pump()
     assert is_reading(transient)

@@ -211,6 +211,7 @@ class Vhost:
             self.host.on_sealed()
         self.host.work_off(now_ms)
         self.store.advance(now_ms)
+        self.broker.disk_flow.store_waits(self, self.store.lane.waiting_bytes)
         return self.store.has_more
 
     def entries_out(self) -> list[Entry]:

@@ -2,7 +2,7 @@
 
 from mypy_extensions import i64
 
-from warren.store.content_records import decode_publish_ref
+from warren.store.content_records import content_bytes_of, decode_publish_ref
 from warren.store.message import ABSENT, INDEXED, Position, QueueLog
 from warren.store.publish_body import decode_message
 from warren.store.record import (
@@ -134,7 +134,7 @@ class IndexScan:
         position.has_content = False
         position.content = ref.content
         position.body_bytes = ref.body_bytes
-        position.content_bytes = ref.content.stored_bytes
+        position.content_bytes = content_bytes_of(ref.content)
         return position
 
 

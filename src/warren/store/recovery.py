@@ -77,8 +77,9 @@ class JournalReplay:
         self.release_serial: i64 = 0
         # References given up since the checkpoint, to contents that it knows.
         self.releases: list[ContentRef] = []
-        # Contents that it does not know, with the number of live positions.
+        # Contents that it does not know, with the number of live positions, which may be none.
         self.new_contents: list[tuple[ContentRef, int]] = []
+        self._tail_contents: dict[int, ContentRef] = {}
         self._known_contents: i64 = 0
         self._known_serial: i64 = 0
         # A batch that failed may have left its releases on the disk, and the next one has them again.
@@ -129,8 +130,7 @@ class JournalReplay:
 
     def finish(self) -> None:
         """Count what each file still holds; afterwards positions and files are ready for the journal."""
-        contents: dict[int, int] = {}
-        refs: list[ContentRef] = []
+        live: dict[int, int] = {}
         for queue in self.queues.values():
             ends: dict[int, int] = {}
             for seq, position in queue.positions.items():
@@ -143,16 +143,14 @@ class JournalReplay:
                     file.live_bytes += message.stored_bytes
                 ends[file.number] = max(ends.get(file.number, 0), seq + 1)
                 content = message.content
-                if content is not None and content.id >= self._known_contents:
-                    if content.id not in contents:
-                        refs.append(content)
-                    contents[content.id] = contents.get(content.id, 0) + 1
+                if content is not None:
+                    live[content.id] = live.get(content.id, 0) + 1
             for file in self.files:
                 if file.number in ends:
                     file.logs.append(queue.log)
                     file.ends.append(ends[file.number])
-        for ref in refs:
-            self.new_contents.append((ref, contents[ref.id]))
+        for content_id, ref in self._tail_contents.items():
+            self.new_contents.append((ref, live.get(content_id, 0)))
 
     def _restore(self, row: CheckpointQueue) -> None:
         queue = self._queue(row.queue_id)
@@ -209,6 +207,8 @@ class JournalReplay:
         message.file = file
         message.stored_bytes = length
         message.content = ref.content
+        if ref.content.id >= self._known_contents:
+            self._tail_contents[ref.content.id] = ref.content
         at = ref.positions_start
         for _ in range(ref.position_count):
             position = self._add_position(message, data, at)

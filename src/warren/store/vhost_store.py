@@ -202,6 +202,7 @@ class VhostStore:
         self._dead_paths: list[str] = []
         self._dead_bytes: i64 = 0
         self._dead_since_ms: i64 = 0
+        self._failed_compactions: i64 = 0
         self._compact_at_ms: i64 = 0
         # Contents below these ids may be read.
         self._written_upto: i64 = 1
@@ -589,10 +590,14 @@ class VhostStore:
                 self.lost_count += 1
                 if self.owner is not None:
                     self.owner.on_lost(-1, 1, f"content {content_id} in {contents.directory_name} is damaged")
-            failed = contents.failed_compactions
-            if failed > 0 and self.now_ms < self._compact_at_ms:
-                continue
-            self._compact_at_ms = self.now_ms + _COMPACTION_RETRY_MS
+            if contents.failed_compactions > self._failed_compactions:
+                self._compact_at_ms = self.now_ms + _COMPACTION_RETRY_MS
+        self._failed_compactions = max(
+            self.contents.failed_compactions, self.transient_contents.failed_compactions
+        )
+        if self.now_ms < self._compact_at_ms:
+            return
+        for contents in (self.contents, self.transient_contents):
             job = contents.pick_compaction()
             if job is not None:
                 self._jobs.append(job)

@@ -45,6 +45,12 @@ def test_a_limit_of_zero_leaves_nothing() -> None:
     assert desired_duration(10.0, 1, 5, 0, 0.5, True) == INFINITE
 
 
+def test_nothing_used_is_not_too_much_even_of_nothing() -> None:
+    """A paging ratio of 0 pages everything, and there is a moment when everything is paged."""
+    assert desired_duration(10.0, 1, 0, LIMIT, 0.0, False) == INFINITE
+    assert desired_duration(10.0, 1, 1, LIMIT, 0.0, False) < INFINITE
+
+
 class Model(MemoryUser):
     """A queue with given rates that obeys at once, if `obeys`."""
 

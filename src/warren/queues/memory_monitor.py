@@ -55,7 +55,7 @@ def desired_duration(
     if limit_bytes <= 0:
         return 0.0
     ratio = float(used_bytes) / float(limit_bytes)
-    if ratio < paging_ratio or count == 0:
+    if ratio < paging_ratio or ratio == 0 or count == 0:
         return INFINITE
     if ratio < _TIGHT_RATIO:
         total_s += _ADDITIONAL_S

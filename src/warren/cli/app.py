@@ -91,6 +91,14 @@ def perf(context: typer.Context) -> None:
     _hand_over(command, context)
 
 
+@app.command(context_settings=_PASS_THROUGH, add_help_option=False)
+def store(context: typer.Context) -> None:
+    """Check, salvage or report on a data directory without its node."""
+    from warren.cli.store import store as commands
+
+    commands(args=context.args, prog_name=context.command_path)
+
+
 def _hand_over(command: Callable[..., None], context: typer.Context) -> None:
     """Run `command`, whose signature holds its options, with everything that stood behind its name."""
     subcommand = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

@@ -96,6 +96,13 @@ class ContentScan:
         start = self.offset - self._base
         return self._data[start + RECORD_HEADER_BYTES : start + self.length]
 
+    def head(self) -> bytes:
+        """The first bytes of the record just found, which is valid: its header, content id and references."""
+        start = self.offset - self._base
+        if start < 0 or start + _HEAD_BYTES > len(self._data):
+            return self._read(self.offset, _HEAD_BYTES)
+        return self._data[start : start + _HEAD_BYTES]
+
     def record(self) -> bytes:
         """The bytes of the record just found, which is valid."""
         if self.length > CHUNK_BYTES:

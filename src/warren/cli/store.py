@@ -1,0 +1,182 @@
+"""`warren store`: look at a data directory without its node, and save what is left of a damaged one.
+
+Exit status of `check`: 0 when everything holds together, 1 when there are problems, 2 when it could not be done; of the
+others 0 or 2, and `salvage` gives 1 when something was lost.
+"""
+
+import datetime
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from warren.cli.progress import progress_bar, tree_bytes
+from warren.offline.check import CheckResult, check_directory
+from warren.offline.data_directory import ToolError
+from warren.offline.report import VhostReport, report_directory
+from warren.offline.salvage import SalvageResult, salvage
+
+PROBLEMS_EXIT = 1
+FAILED_EXIT = 2
+
+store = typer.Typer(
+    help="Look at a data directory without its node: of a stopped one, or a backup.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Directory = Annotated[Path, typer.Argument(metavar="DIR", help="A data directory, or a backup.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Result = TypeVar("Result")
+
+
+@store.command()
+def check(directory: Directory, as_json: AsJson = False) -> None:
+    """Read everything, compare every checksum and count. Changes nothing."""
+    result = _run("checking", directory, lambda on_bytes: check_directory(directory, on_bytes))
+    if as_json:
+        _print_json(result.as_json())
+    else:
+        _print_check(result)
+    if not result.is_clean:
+        raise typer.Exit(PROBLEMS_EXIT)
+
+
+@store.command("salvage")
+def salvage_command(
+    directory: Directory,
+    target: Annotated[
+        Path,
+        typer.Option("--to", metavar="NEW_DIR", help="The new data directory; must not exist, or be empty."),
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Make a new data directory of what is left of a damaged one, which is only read."""
+    result = _run("salvaging", directory, lambda on_bytes: salvage(directory, target, on_bytes))
+    if as_json:
+        _print_json(result.as_json())
+    else:
+        _print_salvage(result, target)
+    if result.losses:
+        raise typer.Exit(PROBLEMS_EXIT)
+
+
+@store.command()
+def report(directory: Directory, as_json: AsJson = False) -> None:
+    """Messages per queue, bytes by where they are, garbage per file, sizes and ages."""
+    reports = _run("reading", directory, lambda on_bytes: report_directory(directory, on_bytes))
+    if as_json:
+        _print_json({"vhosts": [vhost.as_json() for vhost in reports]})
+        return
+    for vhost in reports:
+        _print_report(vhost)
+
+
+def _run(description: str, directory: Path, work: Callable[[Callable[[int], None]], Result]) -> Result:
+    try:
+        with progress_bar(description, tree_bytes(directory)) as on_bytes:
+            return work(on_bytes)
+    except (ToolError, OSError) as error:
+        print(f"warren: {error}", file=sys.stderr)
+        raise typer.Exit(FAILED_EXIT) from None
+
+
+def _print_json(value: dict[str, Any]) -> None:
+    print(json.dumps(value, indent=2))
+
+
+def _print_check(result: CheckResult) -> None:
+    for problem in result.problems:
+        where = f"vhost '{problem.vhost}': " if problem.vhost else ""
+        count = f" ({problem.count})" if problem.count != 1 else ""
+        print(f"{problem.kind}: {where}{problem.text}{count}")
+    for note in result.notes:
+        print(f"note: {note}")
+    print(
+        f"{result.queues} queues, {result.messages} messages, {result.contents} large contents; "
+        f"{_size(result.bytes_read)} read"
+    )
+    if result.is_clean:
+        print("no problems")
+    else:
+        print(
+            "problems: "
+            + ", ".join(f"{count} {kind}" for kind, count in sorted(result.problem_counts.items()))
+        )
+
+
+def _print_salvage(result: SalvageResult, target: Path) -> None:
+    for line in result.losses:
+        print(f"lost: {line}")
+    for line in result.notes:
+        print(f"note: {line}")
+    print(
+        f"{result.messages} messages of {len(result.queues)} queues are in {target}; {result.lost} are known to be lost"
+    )
+
+
+def _print_report(vhost: VhostReport) -> None:
+    print(f"vhost '{vhost.name}' (id {vhost.id}){': ' + vhost.error if vhost.error else ''}")
+    rows = [("queue", "messages", "in journal", "large", "size", "oldest")]
+    for queue in vhost.queues:
+        oldest = datetime.datetime.fromtimestamp(queue.oldest_ms / 1000, datetime.UTC)
+        rows.append(
+            (
+                queue.name,
+                str(queue.messages),
+                str(queue.journal_messages),
+                str(queue.large_messages),
+                _size(queue.bytes),
+                oldest.strftime("%Y-%m-%d %H:%M:%S UTC") if queue.messages else "",
+            )
+        )
+    _print_table(rows)
+    rows = [("where", "size", "live", "garbage", "files", "")]
+    for kind, files in vhost.files().items():
+        rows.append(
+            (
+                kind,
+                _size(sum(file.size for file in files)),
+                _size(sum(file.live for file in files)),
+                _size(sum(file.garbage for file in files)),
+                str(len(files)),
+                "",
+            )
+        )
+    _print_table(rows)
+    rows = [("garbage", "of", "file", "", "", "")]
+    files = sorted(
+        [file for kind in vhost.files().values() for file in kind if file.garbage >= 4096],
+        key=lambda file: -file.garbage,
+    )
+    for file in files[:20]:
+        rows.append((_size(file.garbage), _size(file.size), file.path, "", "", ""))
+    if len(rows) > 1:
+        _print_table(rows)
+    rows = [("body up to", "messages", "", "", "", "")]
+    for row in vhost.as_json()["body_sizes"]:
+        if row["messages"]:
+            bound = row["bytes_upto"]
+            rows.append(("larger" if bound is None else _size(bound), str(row["messages"]), "", "", "", ""))
+    _print_table(rows)
+
+
+def _print_table(rows: list[tuple[str, str, str, str, str, str]]) -> None:
+    widths = [max(len(row[column]) for row in rows) for column in range(6)]
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        print("  " + "  ".join(cells).rstrip())
+    print()
+
+
+def _size(size: int) -> str:
+    amount = float(size)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TiB"

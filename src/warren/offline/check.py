@@ -1,0 +1,404 @@
+"""Does a data directory hold together? Everything is read, every checksum and every count compared; nothing is changed.
+
+A *problem* is something that should not be: damage, a loss, counts that contradict what is there. What a crash leaves
+behind and the next start clears away (unfinished writes, files that nothing refers to) is a *note*: a node that was
+killed checks clean.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+from warren.broker.metadata import Definitions
+from warren.offline.data_directory import DataDirectory, VhostDirectory, files_of, opened
+from warren.store.content_file import GONE, ContentFile
+from warren.store.content_scan import ContentScan
+from warren.store.disk.files import JOURNAL_DIRECTORY, LOST_AND_FOUND, STORE_ID_NAME
+from warren.store.disk.index_rebuild import QUEUE_NAME, SEGMENT_NAME
+from warren.store.disk.snapshot import NoStore, ReferenceCounts, VhostSnapshot
+from warren.store.message import Position
+from warren.store.queue_index import SEGMENT_ENTRIES, Segment
+from warren.store.record import (
+    CONTENT_MAGIC,
+    FILE_HEADER_BYTES,
+    INDEX_MAGIC,
+    RECORD_HEADER_BYTES,
+    file_header_is_valid,
+    file_header_number,
+)
+from warren.store.recovery import RecoveredQueue
+from warren.store.vhost_store import QUEUES_NAME
+
+# Kinds of problems.
+DAMAGED: Final = "damaged"
+MISSING_FILE: Final = "missing_file"
+MISSING_CONTENT: Final = "missing_content"
+WRONG_COUNT: Final = "wrong_count"
+JOURNAL_GAP: Final = "journal_gap"
+NOT_OURS: Final = "not_ours"
+NO_DEFINITION: Final = "no_definition"
+NO_DIRECTORY: Final = "no_directory"
+DEFINITIONS: Final = "definitions"
+NO_CHECKPOINT: Final = "no_checkpoint"
+
+# Problems of one kind that are listed; the others are counted only.
+LISTED_MAX: Final = 1000
+
+# Told of the work as it is done: bytes.
+OnBytes = Callable[[int], None]
+
+
+@dataclass
+class Problem:
+    """One thing that is wrong. `count` messages, records or files are concerned."""
+
+    kind: str
+    vhost: str
+    text: str
+    count: int = 1
+
+    def as_json(self) -> dict[str, Any]:
+        """For --json."""
+        return {"kind": self.kind, "vhost": self.vhost, "text": self.text, "count": self.count}
+
+
+@dataclass
+class CheckResult:
+    """What a check found. Sizes in bytes."""
+
+    problems: list[Problem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    problem_counts: Counter[str] = field(default_factory=Counter)
+    queues: int = 0
+    messages: int = 0
+    contents: int = 0
+    bytes_read: int = 0
+
+    @property
+    def is_clean(self) -> bool:
+        """Is everything as it should be?"""
+        return not self.problem_counts
+
+    def add(self, problem: Problem) -> None:
+        """Take note of a problem."""
+        listed = sum(known.kind == problem.kind for known in self.problems[-LISTED_MAX:])
+        self.problem_counts[problem.kind] += problem.count
+        if listed < LISTED_MAX:
+            self.problems.append(problem)
+
+    def as_json(self) -> dict[str, Any]:
+        """For --json."""
+        return {
+            "clean": self.is_clean,
+            "problem_counts": dict(sorted(self.problem_counts.items())),
+            "problems": [problem.as_json() for problem in self.problems],
+            "notes": self.notes,
+            "queues": self.queues,
+            "messages": self.messages,
+            "contents": self.contents,
+            "bytes_read": self.bytes_read,
+        }
+
+
+def check_directory(path: Path, on_bytes: OnBytes = lambda size: None) -> CheckResult:
+    """Check a data directory or a backup. Raises ToolError when it cannot be looked at."""
+    result = CheckResult()
+
+    def count_bytes(size: int) -> None:
+        result.bytes_read += size
+        on_bytes(size)
+
+    with opened(path) as directory:
+        if directory.definitions_error:
+            result.add(Problem(DEFINITIONS, "", directory.definitions_error))
+        for definition in directory.missing:
+            name = definition.name.decode("utf-8", "replace")
+            result.add(Problem(NO_DIRECTORY, name, f"the vhost has no directory {definition.id}"))
+        for name in directory.strange:
+            result.add(Problem(NOT_OURS, "", f"{name} is no part of a data directory"))
+        for vhost in directory.vhosts:
+            check_vhost(directory, vhost, result, count_bytes)
+    return result
+
+
+def check_vhost(
+    directory: DataDirectory, vhost: VhostDirectory, result: CheckResult, on_bytes: OnBytes
+) -> None:
+    """Check one vhost's store."""
+    if vhost.definition is None and not directory.definitions_error:
+        result.add(
+            Problem(NO_DEFINITION, vhost.name, f"no vhost is defined with id {vhost.id}: its data is kept")
+        )
+    with files_of(vhost) as files:
+        try:
+            snapshot = VhostSnapshot(files, SEGMENT_ENTRIES)
+        except NoStore as error:
+            if any(vhost.path.iterdir()):
+                result.add(Problem(MISSING_FILE, vhost.name, str(error)))
+            return
+        _VhostCheck(directory.definitions, vhost, snapshot, result, on_bytes).run()
+
+
+def is_deleted_queue(definitions: Definitions, vhost: VhostDirectory, queue_id: int) -> bool:
+    """Was there a queue of this id that is deleted since?"""
+    if vhost.definition is None or queue_id >= definitions.next_queue_id:
+        return False
+    name = vhost.definition.name
+    return all(queue.vhost != name or queue.id != queue_id for queue in definitions.queues)
+
+
+class _VhostCheck:
+    def __init__(
+        self,
+        definitions: Definitions,
+        vhost: VhostDirectory,
+        snapshot: VhostSnapshot,
+        result: CheckResult,
+        on_bytes: OnBytes,
+    ) -> None:
+        self.definitions = definitions
+        self.vhost = vhost
+        self.snapshot = snapshot
+        self.result = result
+        self.on_bytes = on_bytes
+        self.counts = ReferenceCounts(snapshot.content_files)
+        self.defined = {
+            queue.id
+            for queue in definitions.queues
+            if vhost.definition is not None and queue.vhost == vhost.definition.name
+        }
+
+    def run(self) -> None:
+        """Everything, in the order in which a start meets it."""
+        self._check_start()
+        for queue in self.snapshot.queues():
+            self._check_queue(queue)
+        self._check_queue_directories()
+        for index, file in enumerate(self.snapshot.content_files):
+            self._check_contents(index, file)
+        if self.snapshot.files.exists(LOST_AND_FOUND):
+            count = len(self.snapshot.files.list_names(LOST_AND_FOUND))
+            self._note(f"{LOST_AND_FOUND} has {count} files that earlier starts have put aside")
+        for path in self.snapshot.dead_paths:
+            self._note(f"{path} holds nothing that is needed; the next start removes it")
+        result = self.result
+        result.queues += len(self.defined)
+
+    def _problem(self, kind: str, text: str, count: int = 1) -> None:
+        self.result.add(Problem(kind, self.vhost.name, text, count))
+
+    def _note(self, text: str) -> None:
+        self.result.notes.append(f"vhost '{self.vhost.name}': {text}")
+
+    # -- checkpoint and journal --------------------------------------------------------------------------------------
+
+    def _check_start(self) -> None:
+        report = self.snapshot.report
+        self.on_bytes(report.bytes_read)
+        if not self.snapshot.files.exists(STORE_ID_NAME):
+            self._problem(MISSING_FILE, f"{STORE_ID_NAME} is missing; its number is in the other files")
+        for line in report.quarantined:
+            self._problem(NOT_OURS, f"not a usable file of this vhost: {line.partition(' -> ')[0]}")
+        if report.is_rebuilt:
+            self._problem(NO_CHECKPOINT, "there is no usable checkpoint; acks that only it knew are lost")
+        elif report.checkpoint not in ("", "checkpoint"):
+            self._problem(NO_CHECKPOINT, f"the checkpoint is not usable; {report.checkpoint} is")
+        for damage in report.damage:
+            self._problem(
+                DAMAGED,
+                f"{JOURNAL_DIRECTORY}/{damage.file_number}.wal, bytes {damage.start} to {damage.end}: {damage.reason}",
+            )
+        if report.index_damage:
+            self._problem(DAMAGED, "stretches of index segments are damaged", count=report.index_damage)
+        for torn in report.torn:
+            self._note(
+                f"{JOURNAL_DIRECTORY}/{torn.file_number}.wal ends in {torn.end - torn.start} bytes of an unfinished write"
+            )
+        for path in report.missing:
+            self._problem(MISSING_FILE, f"{path} is missing, and something in it is needed")
+        if report.missing_contents:
+            self._problem(
+                MISSING_CONTENT,
+                "messages in the journal whose content is not there",
+                count=report.missing_contents,
+            )
+        numbers = [file.number for file in self.snapshot.replay.files]
+        for before, after in pairwise(numbers):
+            if after != before + 1:
+                self._problem(
+                    JOURNAL_GAP,
+                    f"between journal files {before} and {after} there is none: lost, or given up after a failed write",
+                    count=after - before - 1,
+                )
+        first = self.snapshot.store.first_journal_file
+        if first > 0 and (not numbers or numbers[0] > first):
+            self._problem(JOURNAL_GAP, f"the checkpoint needs journal file {first}, which is not there")
+
+    # -- queues ------------------------------------------------------------------------------------------------------
+
+    def _check_queue(self, queue: RecoveredQueue) -> None:
+        queue_id = queue.log.queue_id
+        is_alive = queue_id in self.defined
+        before = self.result.messages
+        for segment in self.snapshot.segments(queue):
+            self._check_segment(queue, segment)
+        for position in queue.in_order():
+            self.result.messages += 1
+            self._count(position)
+        live = self.result.messages - before
+        if is_alive:
+            return
+        if is_deleted_queue(self.definitions, self.vhost, queue_id):
+            self.result.messages = before
+            if live:
+                self._note(f"queue id {queue_id} is deleted; the next start removes what it left")
+        elif live and not self.result.problem_counts[DEFINITIONS]:
+            self._problem(
+                NO_DEFINITION, f"no queue is defined with id {queue_id}: its messages are kept", live
+            )
+
+    def _check_segment(self, queue: RecoveredQueue, segment: Segment) -> None:
+        snapshot = self.snapshot
+        path = snapshot.path_of(queue, segment)
+        if not snapshot.files.is_file(path):
+            if segment.live_persistent > 0:
+                self._problem(MISSING_FILE, f"{path} is missing", count=segment.live_persistent)
+            return
+        size = snapshot.files.size(path)
+        # It may be shorter than the checkpoint says: a rewritten one has taken its place. What is alive is counted.
+        if size > segment.size_bytes:
+            self._note(f"{path} ends in {size - segment.size_bytes} bytes that no checkpoint counts")
+        header = snapshot.files.read(path, 0, FILE_HEADER_BYTES)
+        number = queue.log.queue_id << 32 | segment.number
+        if (
+            not file_header_is_valid(header, INDEX_MAGIC, snapshot.store_id)
+            or file_header_number(header) != number
+        ):
+            self._problem(DAMAGED, f"{path} has a damaged header")
+        live = 0
+        damaged = 0
+
+        def on_damage(damaged_path: str, offset: int, data: bytes) -> None:
+            nonlocal damaged
+            damaged += 1
+            self._problem(DAMAGED, f"{damaged_path}, bytes {offset} to {offset + len(data)}")
+
+        for position in snapshot.segment_positions(queue, segment, on_damage, self.on_bytes):
+            live += 1
+            self._count(position)
+        self.result.messages += live
+        if live != segment.live_persistent and not damaged:
+            self._problem(
+                WRONG_COUNT,
+                f"{path} has {live} live messages; the checkpoint and the journal count {segment.live_persistent}",
+            )
+
+    def _count(self, position: Position) -> None:
+        content = position.content
+        if content is not None and not self.counts.add(content.id):
+            self._problem(
+                MISSING_CONTENT,
+                f"content {content.id} of message {position.seq} of queue id {position.log.queue_id} is in no file",
+            )
+
+    def _check_queue_directories(self) -> None:
+        files = self.snapshot.files
+        for name in files.list_names(QUEUES_NAME):
+            path = f"{QUEUES_NAME}/{name}"
+            if not QUEUE_NAME.fullmatch(name) or files.is_file(path):
+                self._problem(NOT_OURS, f"{path} is not a queue's")
+                continue
+            queue = self.snapshot.queue(int(name))
+            segments = self.snapshot.segments(queue) if queue is not None else []
+            known = {segment.number for segment in segments}
+            self._check_directory(path, int(name), known)
+
+    def _check_directory(self, path: str, queue_id: int, known: set[int]) -> None:
+        left = 0
+        for name in self.snapshot.files.list_names(path):
+            match = SEGMENT_NAME.fullmatch(name)
+            if match is None and not name.endswith(".idx.new"):
+                self._problem(NOT_OURS, f"{path}/{name} is not a segment")
+            elif match is None or int(match.group(1)) not in known:
+                left += 1
+        if not left:
+            return
+        is_known = queue_id in self.defined or is_deleted_queue(self.definitions, self.vhost, queue_id)
+        if is_known or self.result.problem_counts[DEFINITIONS]:
+            self._note(f"{path} has {left} files that no checkpoint counts")
+        else:
+            self._problem(NO_DEFINITION, f"{path} belongs to no queue that is defined", left)
+
+    # -- contents ----------------------------------------------------------------------------------------------------
+
+    def _check_contents(self, index: int, file: ContentFile) -> None:
+        files = self.snapshot.files
+        header = files.read(file.path, 0, FILE_HEADER_BYTES)
+        is_ours = file_header_is_valid(header, CONTENT_MAGIC, self.snapshot.store_id)
+        if not is_ours or file_header_number(header) != file.number:
+            self._problem(DAMAGED, f"{file.path} has a damaged header")
+        counted = self.counts.of_file(index)
+        seen = bytearray(file.count)
+        valid_bytes = 0
+        damaged: list[tuple[int, int]] = []
+        scan = self.snapshot.content_scan(file)
+        before = 0
+        while scan.advance():
+            end = scan.offset + scan.length
+            self.on_bytes(end - before)
+            before = end
+            if not scan.is_valid:
+                damaged.append((scan.offset, end))
+                continue
+            place = file.place_of(scan.content_id)
+            if place < 0:
+                continue
+            if seen[place]:
+                self._problem(WRONG_COUNT, f"{file.path} has content {scan.content_id} twice")
+                continue
+            seen[place] = 1
+            if file.released_at(place) != GONE:
+                valid_bytes += scan.length
+                self.result.contents += 1
+            self._check_references(file, place, _references(scan), counted[place])
+        lost = sum(counted[place] for place in range(file.count) if not seen[place])
+        unseen = sum(
+            not seen[place] and not counted[place] and file.released_at(place) != GONE
+            for place in range(file.count)
+        )
+        self._report_damage(file, damaged, lost + unseen)
+        if lost:
+            self._problem(MISSING_CONTENT, f"{file.path} lacks contents that messages refer to", lost)
+        if unseen:
+            self._problem(WRONG_COUNT, f"{file.path} lacks contents that count as valid", unseen)
+        if not lost and not unseen and valid_bytes != file.valid_bytes:
+            self._problem(
+                WRONG_COUNT,
+                f"{file.path} has {valid_bytes} valid bytes; {file.valid_bytes} are counted",
+            )
+
+    def _report_damage(self, file: ContentFile, damaged: list[tuple[int, int]], missing: int) -> None:
+        size = self.snapshot.files.size(file.path)
+        for start, end in damaged:
+            if end >= size and not missing:
+                # An unfinished write, or space that was allocated ahead.
+                self._note(f"{file.path} ends in {end - start} bytes that are no content")
+            else:
+                self._problem(DAMAGED, f"{file.path}, bytes {start} to {end}")
+
+    def _check_references(self, file: ContentFile, place: int, references: int, counted: int) -> None:
+        released = file.released_at(place)
+        expected = 0 if released == GONE else references - released
+        if counted != expected:
+            self._problem(
+                WRONG_COUNT,
+                f"content {file.id_at(place)} in {file.path}: {counted} messages refer to it, {expected} are counted",
+            )
+
+
+def _references(scan: ContentScan) -> int:
+    start = RECORD_HEADER_BYTES + 8
+    return int.from_bytes(scan.head()[start : start + 2], "big")

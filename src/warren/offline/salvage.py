@@ -1,0 +1,415 @@
+"""A new data directory from what is left of an old one.
+
+Everything that a start would deliver goes over, in order, without its garbage; and what a start gives up where more can
+be had: large messages whose index entries are lost are found again in the content files, which name the positions that
+shared them. Queues whose definitions are lost get a name by their id. Definitions that are readable are taken as they
+are. The old directory is only read.
+"""
+
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from warren.broker.metadata import Change, Definitions, PutPermission, PutQueue, PutUser, PutVhost
+from warren.broker.metadata_sqlite import SqliteMetadata
+from warren.broker.passwords import SHA256, hash_password
+from warren.offline.check import is_deleted_queue
+from warren.offline.data_directory import (
+    DATABASE_NAME,
+    VHOSTS_PATH,
+    DataDirectory,
+    ToolError,
+    VhostDirectory,
+    files_of,
+    opened,
+)
+from warren.offline.store_builder import StoreBuilder
+from warren.store.content_file import GONE, ContentFile, index_of
+from warren.store.content_records import StoredContent, decode_content
+from warren.store.disk.files import make_directories, sync_directory
+from warren.store.disk.local_file_system import LocalFileSystem
+from warren.store.disk.snapshot import NoStore, ReferenceCounts, VhostSnapshot
+from warren.store.message import ABSENT, ContentRef, Message, Position, QueueLog
+from warren.store.queue_index import SEGMENT_ENTRIES, Segment
+from warren.store.record import (
+    FLAG_REDELIVERED,
+    FLAG_TRANSIENT,
+    POSITION_BYTES,
+    RECORD_HEADER_BYTES,
+    read_u32,
+    read_u64,
+)
+from warren.store.recovery import RecoveredQueue
+from warren.store.runs import Runs, contains, subtract
+
+# The vhost that a first start makes has this id.
+_FIRST_VHOST_ID: Final = 1
+
+
+@dataclass
+class SalvagedQueue:
+    """What became of one queue. `lost` messages are not in the new directory."""
+
+    vhost: str
+    id: int
+    name: str
+    messages: int = 0
+    lost: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """For --json."""
+        return dict(vars(self))
+
+
+@dataclass
+class SalvageResult:
+    """What is in the new directory, and what is not."""
+
+    queues: list[SalvagedQueue] = field(default_factory=list)
+    # Lines for people: what could not be taken over, and what was made up.
+    losses: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def messages(self) -> int:
+        """All that came over."""
+        return sum(queue.messages for queue in self.queues)
+
+    @property
+    def lost(self) -> int:
+        """All that are known to be lost."""
+        return sum(queue.lost for queue in self.queues)
+
+    def as_json(self) -> dict[str, Any]:
+        """For --json."""
+        return {
+            "messages": self.messages,
+            "lost": self.lost,
+            "queues": [queue.as_json() for queue in self.queues],
+            "losses": self.losses,
+            "notes": self.notes,
+        }
+
+
+def salvage(path: Path, target: Path, on_bytes: Callable[[int], None] = lambda size: None) -> SalvageResult:
+    """Make `target` from `path`. Raises ToolError; what there is of `target` is then of no use."""
+    result = SalvageResult()
+    if target.resolve().is_relative_to(path.resolve()):
+        raise ToolError(f"{target} lies in {path}, which is not to be written to")
+    with opened(path) as directory:
+        must_be_new(target)
+        make_directories(target)
+        changes = _taken_over(directory, result)
+        for vhost in directory.vhosts:
+            changes += _salvage_vhost(directory, vhost, target, result, on_bytes)
+        database = target / DATABASE_NAME
+        metadata = SqliteMetadata(database)
+        metadata.apply(changes)
+        metadata.close()
+        sync_directory(target)
+    return result
+
+
+def must_be_new(target: Path) -> None:
+    """Raises ToolError when there is anything at `target` but an empty directory."""
+    if target.is_symlink() or (target.exists() and not target.is_dir()):
+        raise ToolError(f"{target} is there and is no directory")
+    if target.is_dir() and any(target.iterdir()):
+        raise ToolError(f"{target} is not empty")
+
+
+def _taken_over(directory: DataDirectory, result: SalvageResult) -> list[Change]:
+    """The definitions that are left, or the beginnings of new ones."""
+    definitions = directory.definitions
+    if directory.definitions_error:
+        result.losses.append(f"the definitions: {directory.definitions_error}")
+        result.notes.append("user guest with password guest is made, as at a first start")
+        user = PutUser(b"guest", hash_password(b"guest"), SHA256, ["administrator"])
+        return [user]
+    changes: list[Change] = []
+    changes += definitions.vhosts
+    changes += definitions.users
+    changes += definitions.permissions
+    changes += definitions.exchanges
+    changes += definitions.queues
+    changes += definitions.bindings
+    changes += definitions.reader_groups
+    return changes
+
+
+def _salvage_vhost(
+    directory: DataDirectory,
+    vhost: VhostDirectory,
+    target: Path,
+    result: SalvageResult,
+    on_bytes: Callable[[int], None],
+) -> list[Change]:
+    changes: list[Change] = []
+    definition = vhost.definition
+    if definition is None:
+        name = b"/" if vhost.id == _FIRST_VHOST_ID else b"salvaged-%d" % vhost.id
+        definition = PutVhost(name, vhost.id)
+        users = [user.name for user in directory.definitions.users] or [b"guest"]
+        changes += [definition, *(PutPermission(name, user, ".*", ".*", ".*") for user in users)]
+        result.notes.append(f"vhost id {vhost.id}, whose definition is lost, is called {name.decode()!r}")
+    path = target / VHOSTS_PATH / str(vhost.id)
+    make_directories(path)
+    with files_of(vhost) as files:
+        try:
+            snapshot = VhostSnapshot(files, SEGMENT_ENTRIES)
+        except NoStore as error:
+            result.losses.append(f"vhost '{vhost.name}': {error}")
+            return changes
+        target_files = LocalFileSystem(path)
+        try:
+            work = _VhostSalvage(directory.definitions, vhost, definition, snapshot, result, on_bytes)
+            changes += work.run(StoreBuilder(target_files))
+        finally:
+            target_files.release()
+    return changes
+
+
+class _VhostSalvage:
+    def __init__(
+        self,
+        definitions: Definitions,
+        vhost: VhostDirectory,
+        definition: PutVhost,
+        snapshot: VhostSnapshot,
+        result: SalvageResult,
+        on_bytes: Callable[[int], None],
+    ) -> None:
+        self.vhost = vhost
+        self.definition = definition
+        self.snapshot = snapshot
+        self.result = result
+        self.on_bytes = on_bytes
+        self.names = {queue.id: queue.name for queue in definitions.queues if queue.vhost == definition.name}
+        self.counts = ReferenceCounts(snapshot.content_files)
+        # Where a content is in the new store, by the index of its old file and its place there.
+        self.moved: list[_Moved] = [_Moved(file) for file in snapshot.content_files]
+        self.queues = [
+            queue
+            for queue in snapshot.queues()
+            if not queue.is_deleted and not is_deleted_queue(definitions, vhost, queue.log.queue_id)
+        ]
+        # Seq ids whose records cannot be read, by queue; and large messages among them that were found again.
+        self.lost: dict[int, Runs] = {}
+        self.found_again: dict[int, dict[int, Position]] = {}
+
+    def run(self, builder: StoreBuilder) -> list[Change]:
+        """Fill the new store; returns the definitions of queues that had none."""
+        self._report_start()
+        for queue in self.queues:
+            self._count(queue)
+        for index, file in enumerate(self.snapshot.content_files):
+            self._copy_contents(index, file, builder)
+        changes: list[Change] = []
+        for queue in self.queues:
+            changes += self._copy_queue(queue, builder)
+        builder.finish()
+        return changes
+
+    def _report_start(self) -> None:
+        report = self.snapshot.report
+        where = f"vhost '{self.vhost.name}'"
+        if report.is_rebuilt:
+            self.result.notes.append(
+                f"{where}: there is no usable checkpoint; messages acked before it may be there again"
+            )
+        for damage in report.damage:
+            self.result.losses.append(
+                f"{where}: what was in journal file {damage.file_number}, bytes {damage.start} to {damage.end}"
+            )
+        for line in report.quarantined:
+            self.result.losses.append(f"{where}: not a usable file: {line.partition(' -> ')[0]}")
+        for missing in report.missing:
+            self.result.losses.append(f"{where}: missing: {missing}")
+
+    # -- what is referred to -----------------------------------------------------------------------------------------
+
+    def _count(self, queue: RecoveredQueue) -> None:
+        lost: Runs = []
+        for segment in self.snapshot.segments(queue):
+            if segment.live_persistent > 0:
+                self._count_segment(queue, segment, lost)
+        for position in queue.in_order():
+            if position.content is not None:
+                self.counts.add(position.content.id)
+        if lost:
+            self.lost[queue.log.queue_id] = lost
+
+    def _count_segment(self, queue: RecoveredQueue, segment: Segment, lost: Runs) -> None:
+        index = queue.log.index
+        assert index is not None
+        entries = index.segment_entries
+        end = min((segment.number + 1) * entries, queue.log.indexed_upto)
+        expected = segment.number * entries
+        count = 0
+        gaps: Runs = []
+        for position in self._positions(queue, segment):
+            if position.content is not None:
+                self.counts.add(position.content.id)
+            if position.seq > expected:
+                gaps.append((expected, position.seq - 1))
+            expected = position.seq + 1
+            count += 1
+        if count >= segment.live_persistent:
+            return
+        if expected < end:
+            gaps.append((expected, end - 1))
+        for first, last in gaps:
+            lost += subtract(first, last, index.settled)
+
+    def _positions(self, queue: RecoveredQueue, segment: Segment) -> Iterator[Position]:
+        """The live positions of a segment, as far as it can be read."""
+        path = self.snapshot.path_of(queue, segment)
+        if self.snapshot.files.is_file(path):
+            try:
+                yield from self.snapshot.segment_positions(queue, segment)
+            except OSError as error:
+                self.result.losses.append(f"{path} cannot be read: {error}")
+
+    # -- contents ----------------------------------------------------------------------------------------------------
+
+    def _copy_contents(self, index: int, file: ContentFile, builder: StoreBuilder) -> None:
+        scan = self.snapshot.content_scan(file)
+        counts = self.counts.of_file(index)
+        moved = self.moved[index]
+        before = 0
+        while scan.advance():
+            self.on_bytes(scan.offset + scan.length - before)
+            before = scan.offset + scan.length
+            place = file.place_of(scan.content_id) if scan.is_valid else -1
+            if place < 0 or moved.ids[place]:
+                continue
+            live = counts[place]
+            if live == 0 and (not self.lost or file.released_at(place) == GONE):
+                continue
+            record = scan.record()
+            stored = decode_content(record, RECORD_HEADER_BYTES, len(record))
+            if stored is None:
+                continue
+            positions = _named_positions(record, stored)
+            again = [position for position in positions if self._is_lost(position)]
+            if live + len(again) == 0:
+                continue
+            live = min(live + len(again), len(positions))
+            content = builder.add_content(stored.message, positions, live)
+            moved.set(place, content, stored.message.timestamp_ms)
+            for position in again:
+                position.content = ContentRef(scan.content_id, 0, 0, 0, 1, False)
+                position.message = ABSENT
+                self.found_again.setdefault(position.log.queue_id, {})[position.seq] = position
+
+    def _is_lost(self, position: Position) -> bool:
+        lost = self.lost.get(position.log.queue_id)
+        return lost is not None and contains(lost, position.seq)
+
+    # -- queues ------------------------------------------------------------------------------------------------------
+
+    def _copy_queue(self, queue: RecoveredQueue, builder: StoreBuilder) -> list[Change]:
+        queue_id = queue.log.queue_id
+        changes: list[Change] = []
+        name = self.names.get(queue_id)
+        if name is None:
+            name = b"salvaged-%d" % queue_id
+            changes.append(PutQueue(self.definition.name, queue_id, name, True, False, b""))
+        vhost_name = self.definition.name.decode("utf-8", "replace")
+        row = SalvagedQueue(vhost_name, queue_id, name.decode("utf-8", "replace"))
+        builder.start_queue(queue_id)
+        again = self.found_again.get(queue_id, {})
+        waiting = sorted(again, reverse=True)
+        expected = 0
+        for segment in self.snapshot.segments(queue):
+            if segment.live_persistent == 0:
+                continue
+            expected += segment.live_persistent
+            for position in self._positions(queue, segment):
+                while waiting and waiting[-1] < position.seq:
+                    self._copy(again[waiting.pop()], row, builder)
+                self._copy(position, row, builder)
+                self.on_bytes(position.content_bytes if position.has_content else 0)
+        while waiting:
+            self._copy(again[waiting.pop()], row, builder)
+        for position in queue.in_order():
+            expected += 1
+            self._copy(position, row, builder)
+        builder.end_queue(queue.log.next_seq, queue.log.delivered_upto)
+        row.lost = max(expected - row.messages, 0)
+        if row.lost:
+            self.result.losses.append(f"vhost '{vhost_name}', queue '{row.name}': {row.lost} messages")
+        if row.messages or name == self.names.get(queue_id):
+            self.result.queues.append(row)
+        if changes:
+            if not row.messages:
+                return []
+            self.result.notes.append(f"queue id {queue_id}, whose definition is lost, is called '{row.name}'")
+        return changes
+
+    def _copy(self, position: Position, row: SalvagedQueue, builder: StoreBuilder) -> None:
+        content = position.content
+        if content is None:
+            builder.add(position, position.message, None)
+        else:
+            index = index_of(self.snapshot.content_files, content.id)
+            place = self.snapshot.content_files[index].place_of(content.id) if index >= 0 else -1
+            if place < 0 or not self.moved[index].ids[place]:
+                return
+            moved, timestamp_ms = self.moved[index].get(place)
+            builder.add(position, Message(b"\x00\x00", b"\x00\x00", b"", True, timestamp_ms), moved)
+        row.messages += 1
+
+
+class _Moved:
+    """Where the contents of one old file are in the new store; 32 bytes each. An id of 0: nowhere."""
+
+    def __init__(self, file: ContentFile) -> None:
+        self.ids = array("Q", bytes(8 * file.count))
+        self._files = array("L", bytes(8 * file.count))
+        self._offsets = array("L", bytes(8 * file.count))
+        self._sizes = array("L", bytes(8 * file.count))
+        self._references = array("H", bytes(2 * file.count))
+        self._timestamps = array("Q", bytes(8 * file.count))
+
+    def set(self, place: int, content: ContentRef, timestamp_ms: int) -> None:
+        """The content at `place` is there."""
+        self.ids[place] = content.id
+        self._files[place] = content.file
+        self._offsets[place] = content.offset
+        self._sizes[place] = content.stored_bytes
+        self._references[place] = content.references
+        self._timestamps[place] = max(timestamp_ms, 0)
+
+    def get(self, place: int) -> tuple[ContentRef, int]:
+        """Where the content at `place` is, and when its message was published (ms)."""
+        content = ContentRef(
+            self.ids[place],
+            self._files[place],
+            self._offsets[place],
+            self._sizes[place],
+            self._references[place],
+            False,
+        )
+        return content, self._timestamps[place]
+
+
+def _named_positions(record: bytes, stored: StoredContent) -> list[Position]:
+    """The positions that shared a content from the start, as its record names them."""
+    positions: list[Position] = []
+    at: int = stored.positions_start
+    for _ in range(stored.references):
+        position = Position(
+            stored.message,
+            QueueLog(read_u32(record, at)),
+            read_u64(record, at + 4),
+            read_u64(record, at + 12),
+        )
+        flags = record[at + 20]
+        position.redelivered = (flags & FLAG_REDELIVERED) != 0
+        position.persistent = (flags & FLAG_TRANSIENT) == 0
+        positions.append(position)
+        at += POSITION_BYTES
+    return positions

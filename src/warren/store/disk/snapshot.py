@@ -1,0 +1,249 @@
+"""What a vhost's directory holds, for whoever reads it without a node: a stopped node's, or a backup.
+
+Opening one reads the checkpoint and replays the journal, as a start does, and changes nothing on the disk. Everything
+else comes in iterators, so a backlog larger than memory can be looked at; memory is taken by what is in the journal
+only, and by two bytes for each large message.
+"""
+
+from array import array
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final
+
+from warren.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
+from warren.store.content_file import ContentFile, index_of
+from warren.store.content_records import decode_content, decode_publish_ref
+from warren.store.content_scan import ContentScan
+from warren.store.disk.files import JOURNAL_DIRECTORY, STORE_ID_NAME, read_whole
+from warren.store.disk.index_rebuild import PIECE_BYTES, scan_segment
+from warren.store.disk.read_only_files import ReadOnlyFiles
+from warren.store.disk.store_reader import StoreReport, read_store
+from warren.store.file_system import FileSystem
+from warren.store.index_records import IndexScan
+from warren.store.message import ContentRef, Message, Position, QueueLog
+from warren.store.queue_index import SEGMENT_ENTRIES, QueueIndex, Segment
+from warren.store.record import (
+    CHECKPOINT_MAGIC,
+    CONTENT_MAGIC,
+    FILE_HEADER_BYTES,
+    FILE_MAGIC,
+    INDEX_MAGIC,
+    PUBLISH_REF,
+    RECORD_HEADER_BYTES,
+    STORE_ID_BYTES,
+    body_is_valid,
+    crc_seed,
+    file_header_is_valid,
+    record_length,
+)
+from warren.store.recovery import JournalReplay, RecoveredQueue
+from warren.store.vhost_store import PERSISTENT_NAME, QUEUES_NAME, StoreSettings, VhostStore
+
+# (path, offset, bytes) of a stretch that is no record.
+OnDamage = Callable[[str, int, bytes], None]
+# Told of bytes that were read, as work goes on.
+OnRead = Callable[[int], None]
+
+_NEVER: Final = 1 << 62
+
+
+class NoStore(Exception):
+    """The directory is not that of a vhost's store; one line that says why."""
+
+
+def ignore_damage(_path: str, _offset: int, _data: bytes) -> None:
+    """For those who do not ask."""
+
+
+def ignore_read(_size: int) -> None:
+    """For those who do not ask."""
+
+
+def find_store_id(files: FileSystem) -> bytes:
+    """The store id of a vhost's directory: from its file, or from the header of any file of the store. Raises NoStore."""
+    if files.exists(STORE_ID_NAME):
+        text = read_whole(files, STORE_ID_NAME).decode("ascii", "replace").strip()
+        if len(text) == 2 * STORE_ID_BYTES and set(text) <= set("0123456789abcdef"):
+            return bytes.fromhex(text)
+    candidates = [(CHECKPOINT_NAME, CHECKPOINT_MAGIC), (PREVIOUS_NAME, CHECKPOINT_MAGIC)]
+    for directory, magic in ((JOURNAL_DIRECTORY, FILE_MAGIC), (PERSISTENT_NAME, CONTENT_MAGIC)):
+        candidates += [(f"{directory}/{name}", magic) for name in _names(files, directory)]
+    for queue in _names(files, QUEUES_NAME):
+        directory = f"{QUEUES_NAME}/{queue}"
+        if not files.is_file(directory):
+            candidates += [(f"{directory}/{name}", INDEX_MAGIC) for name in _names(files, directory)]
+    for path, magic in candidates:
+        if files.is_file(path):
+            header = files.read(path, 0, FILE_HEADER_BYTES)
+            if file_header_is_valid(header, magic, b""):
+                return header[12:28]
+    raise NoStore("there is no store_id and no file that names one")
+
+
+def _names(files: FileSystem, directory: str) -> list[str]:
+    return files.list_names(directory) if files.exists(directory) and not files.is_file(directory) else []
+
+
+class VhostSnapshot:
+    """The store in `files`, a vhost's directory."""
+
+    def __init__(self, files: FileSystem, segment_entries: int = SEGMENT_ENTRIES) -> None:
+        self.files = ReadOnlyFiles(files)
+        self.store_id = find_store_id(files)
+        self.store: VhostStore
+        self.replay: JournalReplay
+        self.report: StoreReport
+        self.store, self.replay, self.report = read_store(
+            self.files, self.store_id, StoreSettings(1 << 26, segment_entries=segment_entries)
+        )
+        # What a crash left behind and the next start removes.
+        self.dead_paths = self.store.contents.take_dead_paths()
+
+    # -- queues ------------------------------------------------------------------------------------------------------
+
+    def queues(self) -> list[RecoveredQueue]:
+        """What is known of each queue, by queue id."""
+        return [self.replay.queues[queue_id] for queue_id in sorted(self.replay.queues)]
+
+    def queue(self, queue_id: int) -> RecoveredQueue | None:
+        """What is known of one queue; None when it has nothing at all."""
+        return self.replay.queues.get(queue_id)
+
+    def segments(self, queue: RecoveredQueue) -> list[Segment]:
+        """The segments of its index, oldest first."""
+        index = queue.log.index
+        return list(index.segments) if index is not None else []
+
+    def path_of(self, queue: RecoveredQueue, segment: Segment) -> str:
+        """Where a segment is."""
+        return f"{QUEUES_NAME}/{queue.log.queue_id}/{segment.number}.idx"
+
+    def positions(
+        self, queue: RecoveredQueue, on_damage: OnDamage = ignore_damage, on_read: OnRead = ignore_read
+    ) -> Iterator[Position]:
+        """All live positions of a queue, in order; those with `has_content` False have it in a content file."""
+        for segment in self.segments(queue):
+            if segment.live_persistent > 0:
+                yield from self.segment_positions(queue, segment, on_damage, on_read)
+        yield from queue.in_order()
+
+    def segment_positions(
+        self,
+        queue: RecoveredQueue,
+        segment: Segment,
+        on_damage: OnDamage = ignore_damage,
+        on_read: OnRead = ignore_read,
+    ) -> Iterator[Position]:
+        """The live positions in one segment. Raises OSError when it cannot be read."""
+        path = self.path_of(queue, segment)
+        index = queue.log.index
+        assert index is not None
+        log = QueueLog(queue.log.queue_id)
+        # Only what is settled is asked for.
+        log.index = QueueIndex(log.queue_id, index.path, index.segment_entries)
+        log.index.settled = index.settled
+        log.transient_floor = _NEVER
+        first = segment.number * index.segment_entries
+        seed = crc_seed(self.store_id, index.file_number(segment.number))
+        scan = IndexScan(log, seed, FILE_HEADER_BYTES, first, first + index.segment_entries)
+        before = FILE_HEADER_BYTES
+        for _ in scan_segment(self.files, path, segment.size_bytes, scan):
+            on_read(scan.offset - before)
+            before = scan.offset
+            found, scan.found = scan.found, []
+            damaged, scan.damaged = scan.damaged, []
+            for position in found:
+                content = position.content
+                if content is None or not content.transient:
+                    yield position
+            for offset, data in damaged:
+                on_damage(path, offset, data)
+
+    def timestamp_ms(self, queue: RecoveredQueue, position: Position) -> int:
+        """When the message was published."""
+        if position.has_content or position.place < 0:
+            timestamp: int = position.message.timestamp_ms
+            return timestamp
+        index = queue.log.index
+        assert index is not None
+        number = position.seq // index.segment_entries
+        data = self.files.read(
+            f"{QUEUES_NAME}/{queue.log.queue_id}/{number}.idx", position.place, PIECE_BYTES
+        )
+        length = record_length(data, 0, crc_seed(self.store_id, index.file_number(number)))
+        if length < 0 or data[2] != PUBLISH_REF or not body_is_valid(data, 0, length):
+            return 0
+        ref = decode_publish_ref(data, RECORD_HEADER_BYTES, length)
+        return ref.timestamp_ms if ref is not None else 0
+
+    # -- contents ----------------------------------------------------------------------------------------------------
+
+    @property
+    def content_files(self) -> list[ContentFile]:
+        """The content files with something valid in them, in order of their ids."""
+        return self.store.contents.files
+
+    def content_scan(self, file: ContentFile) -> ContentScan:
+        """A pass over one content file, damage included."""
+        return ContentScan(
+            partial(self.files.read, file.path),
+            self.files.size(file.path),
+            crc_seed(self.store_id, file.number),
+        )
+
+    def message(self, position: Position) -> Message | None:
+        """The message at a position; None when its content cannot be had."""
+        if position.has_content:
+            return position.message
+        content = position.content
+        if content is None:
+            return None
+        return self.content(content)
+
+    def content(self, content: ContentRef) -> Message | None:
+        """A large message: from where it was last seen, else from the file that has its id."""
+        path = self.store.contents.path_of(content.file)
+        if self.store.contents.is_current_location(content) and self.files.is_file(path):
+            data = self.files.read(path, content.offset, content.stored_bytes)
+            message = self._decode(data, content, content.file)
+            if message is not None:
+                return message
+        located = self.store.contents.locate(content.id)
+        if located is None or not self.files.is_file(located[0]):
+            return None
+        path, number = located
+        scan = ContentScan(
+            partial(self.files.read, path), self.files.size(path), crc_seed(self.store_id, number)
+        )
+        while scan.advance():
+            if scan.content_id == content.id:
+                return self._decode(scan.record(), content, number)
+        return None
+
+    def _decode(self, data: bytes, content: ContentRef, number: int) -> Message | None:
+        length = record_length(data, 0, crc_seed(self.store_id, number))
+        if length < 0 or not body_is_valid(data, 0, length):
+            return None
+        stored = decode_content(data, RECORD_HEADER_BYTES, length)
+        return stored.message if stored is not None and stored.id == content.id else None
+
+
+class ReferenceCounts:
+    """How many live positions refer to each content of a list of files, which are in order of their ids."""
+
+    def __init__(self, files: list[ContentFile]) -> None:
+        self.files = files
+        self._counts = [array("H", bytes(2 * file.count)) for file in files]
+
+    def add(self, content_id: int) -> bool:
+        """One position more; False when no file has the content."""
+        index = index_of(self.files, content_id)
+        place = self.files[index].place_of(content_id) if index >= 0 else -1
+        if place < 0:
+            return False
+        self._counts[index][place] += 1
+        return True
+
+    def of_file(self, index: int) -> "array[int]":
+        """The counts of the file at `index`, by the places of its contents."""
+        return self._counts[index]

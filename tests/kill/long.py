@@ -1,0 +1,64 @@
+"""`python -m tests.kill.long --kills 200`: the kill test under mixed load, as long as one likes.
+
+Prints a line for each round and a summary. When a promise is broken it says which, keeps the directory with the log, the
+data and a copy of the data as the latest kill had left them, and ends with status 1.
+"""
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.support.broker_process import BrokerProcess
+from tests.support.mixed_kills import MixedKills
+from warren.build import build_name
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.kill.long", description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=200, metavar="N")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="of the load; what the machine does in between varies"
+    )
+    parser.add_argument("--directory", type=Path, metavar="DIR", help="where data lie (default: as tempfile)")
+    options = parser.parse_args()
+    directory = Path(tempfile.mkdtemp(prefix="warren-kill-", dir=options.directory))
+    node = BrokerProcess(directory)
+    kills = MixedKills(node, options.seed)
+    started = time.monotonic()
+
+    def on_round(number: int) -> None:
+        read = kills.done["read after starts"]
+        print(
+            f"{number}/{options.kills} kills, {read:,} messages read back, {time.monotonic() - started:.0f} s",
+            flush=True,
+        )
+
+    try:
+        kills.run(options.kills, on_round)
+        reached = kills.reached()
+        kills.finish()
+    except BaseException as error:
+        print(
+            f"seed {options.seed}, after {kills.done['kills']} kills: {error!r}\n{directory} is kept",
+            file=sys.stderr,
+        )
+        if not isinstance(error, Exception):
+            raise
+        return 1
+    finally:
+        node.kill()
+    print(f"\nwarren {build_name()}, seed {options.seed}, {time.monotonic() - started:.0f} s")
+    for name, count in {**kills.done, **reached}.items():
+        print(f"{name:20} {count:>12,}")
+    print(
+        "nothing confirmed was lost, damaged, doubled or out of order; nothing settled came back; nothing is left"
+    )
+    shutil.rmtree(directory)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,27 @@
+"""SIGKILL under everything at once, a short version of `python -m tests.kill.long`."""
+
+import pytest
+
+from tests.support.broker_process import BrokerProcess
+from tests.support.mixed_kills import MixedKills
+
+KILLS = 10
+SEED = 4
+
+
+@pytest.mark.kill
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_killed_under_mixed_load(node: BrokerProcess) -> None:
+    kills = MixedKills(node, SEED)
+    kills.run(KILLS)
+    reached = kills.reached()
+    kills.finish()
+    # The test is worth nothing when little happened.
+    for worker in ("Feeder", "Taker"):
+        for kind in ("Default", "Lazy", "Fan", "Bulk"):
+            assert kills.done[kind + worker] > 5 * KILLS, kills.done
+    for worker in ("Purger", "Cycler", "Transactor", "Expirer", "Volatile"):
+        assert kills.done[worker] > KILLS, kills.done
+    assert reached["journal files"] > KILLS
+    assert reached["content files"] > KILLS

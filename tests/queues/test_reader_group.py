@@ -8,14 +8,15 @@ from warren.queues.reader_group import (
     DATA_LOSS,
     EVERYTHING,
     FENCED,
+    MORE,
     NOT_FOUND,
     PRECONDITION,
     SLICE_MESSAGES,
     GroupError,
     ReaderGroup,
-    ReaderGroups,
     Reservation,
 )
+from warren.queues.reader_groups import ReaderGroups
 
 NOW_MS = 1_700_000_000_000
 
@@ -25,6 +26,10 @@ def node() -> MemoryNode:
     node = MemoryNode(MemoryDisk())
     node.declare(b"q")
     return node
+
+
+def never_loads() -> None:
+    raise AssertionError("everything is in memory")
 
 
 def fill(node: MemoryNode, count: int, size: int = 10, persistent: bool = True) -> Queue:
@@ -47,7 +52,7 @@ def reserve(
     barrier: int = EVERYTHING,
 ) -> Reservation:
     reservation = Reservation(start, until, max_messages, max_bytes)
-    while group.reserve_slice(reservation, barrier, NOW_MS):
+    while group.reserve_slice(reservation, barrier, NOW_MS, never_loads) == MORE:
         pass
     group.check()
     return reservation
@@ -102,7 +107,7 @@ def test_reserve_more_than_one_slice_takes_everything(node: MemoryNode) -> None:
     group = open_group(node)
     reservation = Reservation(0, EVERYTHING, EVERYTHING, EVERYTHING)
     slices = 1
-    while group.reserve_slice(reservation, EVERYTHING, NOW_MS):
+    while group.reserve_slice(reservation, EVERYTHING, NOW_MS, never_loads) == MORE:
         slices += 1
     assert (reservation.message_count, reservation.end) == (count, count + 1)
     assert slices == 3
@@ -164,8 +169,14 @@ def test_positions_outside_of_the_held_range_are_data_loss(node: MemoryNode) -> 
     assert refusal(group.fetch, 3, 5, 1, 1) == DATA_LOSS
     assert refusal(group.fetch, 5, 8, 1, 1) == DATA_LOSS
     assert refusal(group.fetch, 6, 5, 1, 1) == PRECONDITION
-    assert refusal(group.reserve_slice, Reservation(3, EVERYTHING, 1, 1), EVERYTHING, NOW_MS) == DATA_LOSS
-    assert refusal(group.reserve_slice, Reservation(8, EVERYTHING, 1, 1), EVERYTHING, NOW_MS) == DATA_LOSS
+    assert (
+        refusal(group.reserve_slice, Reservation(3, EVERYTHING, 1, 1), EVERYTHING, NOW_MS, never_loads)
+        == DATA_LOSS
+    )
+    assert (
+        refusal(group.reserve_slice, Reservation(8, EVERYTHING, 1, 1), EVERYTHING, NOW_MS, never_loads)
+        == DATA_LOSS
+    )
 
 
 def test_slices_lie_at_multiples_and_skip_what_is_empty(node: MemoryNode) -> None:

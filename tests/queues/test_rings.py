@@ -5,17 +5,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from tests.support.model_store import ModelHost
 from warren.broker.unacked import UnackedWindow
-from warren.queues.arguments import QueueArguments
 from warren.queues.consumer import Consumer, ConsumerCircle
 from warren.queues.entry import Entry
 from warren.queues.entry_ring import EntryRing
-from warren.queues.queue import Queue
 from warren.queues.variable_queue import VariableQueue
-from warren.store.journal import Journal
 from warren.store.message import Message, QueueLog
 
-QUEUE = Queue(b"q", 1, False, False, None, QueueArguments(b""), Journal(bytes(16), 1 << 20), set(), 0)
+QUEUE = ModelHost().declare(durable=False)
 MACHINE = settings(
     max_examples=60, stateful_step_count=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -37,6 +37,8 @@ from warren.queues.message_block import encode_block
 from warren.queues.queue import Queue
 from warren.queues.reader_group import (
     EVERYTHING,
+    LOADING,
+    MORE,
     NOT_FOUND,
     GroupError,
     ReaderGroup,
@@ -95,13 +97,23 @@ class GroupCalls:
         slices = group.slices(request.start, request.end, request.slice_size, request.is_lenient)
         return RangePlan([Slice(*values) for values in slices])
 
-    def fetch(self, request: Fetch) -> Fetched:
-        """Fetch: a block of the range's first messages."""
+    def fetch(self, request: Fetch) -> None:
+        """Fetch: a block of the range's first messages, once their contents are in memory."""
         group = self._expect(request.group, request.epoch, request.incarnation)
         entries = group.fetch(request.start, request.end, request.max_messages, request.max_bytes)
+
+        def on_loaded() -> None:
+            # The group may have been taken over meanwhile, and damaged messages are not held any more.
+            try:
+                self.fetch(request)
+            except GroupError as error:
+                self._reply(ErrorReply(error.code, error.text))
+
+        if group.load_contents(entries, on_loaded):
+            return
         last = entries[-1].seq + 1 if entries else request.end
         next_seq = last if group.fetch(last, request.end, 1, 1) else request.end
-        return Fetched(next_seq, memoryview(encode_block(entries, request.with_bodies)))
+        self._reply(Fetched(next_seq, memoryview(encode_block(entries, request.with_bodies))))
 
     def ack(self, request: Ack) -> None:
         """Ack: first the journal's acks, then the definition, then the answer."""
@@ -221,18 +233,26 @@ class ReservePoll:
         if group.ack_slice(self._request.start, now_ms):
             self._clock.call_soon(self._take_later)
             return
-        may_be_more = group.reserve_slice(self._reservation, self._barrier(queue), now_ms)
-        if may_be_more:
+        outcome = group.reserve_slice(self._reservation, self._barrier(queue), now_ms, self._on_loaded)
+        if outcome == LOADING:
+            return
+        if outcome == MORE:
             self._clock.call_soon(self._take_later)
         elif self._reservation.message_count > 0:
             self._commit()
         else:
             self._wait(queue)
 
+    def _on_loaded(self) -> None:
+        # Called in the midst of what a load brings about.
+        self._clock.call_soon(self._take_later)
+
     def _take_later(self) -> None:
         if self._is_over:
             return
-        self._is_waiting = False
+        if self._is_waiting:
+            self._is_waiting = False
+            self._reservation.is_dry = False
         try:
             self._take()
         except GroupError as error:
@@ -273,7 +293,7 @@ class ReservePoll:
             self._answer(self._reserved(self._request.start))
             return
         self._is_waiting = True
-        if queue.peek(self._group.reserved, 1, 1):
+        if queue.ready.is_on_disk(self._group.reserved) or queue.peek(self._group.reserved, 1, 1):
             self._clock.call_later(BLOCKED_RETRY_S, self._take_later)
         else:
             self._watched = queue

@@ -14,7 +14,7 @@ from warren.broker.broker import Broker
 from warren.broker.metadata import Change, PutReaderGroup
 from warren.broker.vhost import Vhost
 from warren.queues.queue import Queue
-from warren.queues.reader_group import ReaderGroups
+from warren.queues.reader_groups import ReaderGroups
 
 
 class Timer(Protocol):
@@ -61,8 +61,8 @@ class AdminVhost:
     def __init__(self, vhost: Vhost) -> None:
         self._vhost = vhost
         self.reader_groups = ReaderGroups()
-        # A journal file is deleted when all live entries in it are moved; those that groups hold are among them.
-        vhost.held_entries.append(self.reader_groups.all_held)
+        # What groups hold is unacked: paging and loading ask who has what.
+        vhost.held_entries.append(self.reader_groups.held_of)
         vhost.deletion_watchers.append(self.reader_groups.on_queue_deleted)
 
     @property

@@ -8,6 +8,7 @@ costs one reply and REQUEST_BYTES_MAX of requests at most.
 The calls for reader groups are in group_calls.py.
 """
 
+from collections.abc import Callable
 from typing import Final, Protocol
 
 import warren
@@ -37,6 +38,8 @@ from warren.admin.protocol import (
     decode_request,
     encode_frame,
 )
+from warren.queues.entry import Entry
+from warren.queues.loading import peek_anywhere
 from warren.queues.message_block import encode_block
 from warren.queues.reader_group import (
     DATA_LOSS,
@@ -169,6 +172,8 @@ class AdminSession:
         if vhost is None or groups is None:
             self._refuse_and_close("log in first", ACCESS_REFUSED)
             return
+        if vhost.reader_groups.when_attached(lambda: self._start_later(request)):
+            return
         try:
             match request:
                 case OpenGroup():
@@ -178,7 +183,7 @@ class AdminSession:
                 case PlanRange():
                     self._reply(groups.plan_range(request))
                 case Fetch():
-                    self._reply(groups.fetch(request))
+                    groups.fetch(request)
                 case Ack():
                     groups.ack(request)
                 case DeleteGroup():
@@ -188,9 +193,14 @@ class AdminSession:
                 case DescribeQueue():
                     self._reply(_describe_queue(vhost, request))
                 case Peek():
-                    self._reply(_peek(vhost, request))
+                    _peek(vhost, request, self._reply_later)
         except GroupError as error:
             self._reply(ErrorReply(error.code, error.text))
+
+    def _start_later(self, request: Request) -> None:
+        if not self._is_closed:
+            self._start(request)
+            self._work()
 
     def _log_in(self, login: Login) -> None:
         if self._vhost is not None:
@@ -213,17 +223,16 @@ def _describe_queue(vhost: AdminVhost, request: DescribeQueue) -> QueueDescripti
     queue = vhost.queue(request.queue)
     if queue is None:
         raise GroupError(NOT_FOUND, f"no queue '{text(request.queue)}' in vhost '{text(vhost.name)}'")
-    first = queue.peek(0, 1, 1)
     return QueueDescription(
         incarnation=queue.id,
         durable=queue.durable,
         ready=queue.ready_count,
-        first_ready=first[0].seq if first else queue.next_seq,
+        first_ready=queue.first_ready_seq,
         tail=queue.next_seq,
     )
 
 
-def _peek(vhost: AdminVhost, request: Peek) -> Fetched:
+def _peek(vhost: AdminVhost, request: Peek, reply: Callable[[Reply], None]) -> None:
     if request.start > request.end:
         raise GroupError(PRECONDITION, f"range [{request.start}, {request.end}) ends before it begins")
     queue = vhost.queue(request.queue)
@@ -231,8 +240,11 @@ def _peek(vhost: AdminVhost, request: Peek) -> Fetched:
         raise GroupError(
             DATA_LOSS, f"queue '{text(request.queue)}' (incarnation {request.incarnation}) is deleted"
         )
-    found = queue.peek(request.start, request.max_messages, request.max_bytes)
-    entries = [entry for entry in found if entry.seq < request.end]
-    is_last = len(entries) < len(found) or not entries
-    next_seq = request.end if is_last else entries[-1].seq + 1
-    return Fetched(next_seq, memoryview(encode_block(entries, request.with_bodies)))
+
+    def on_entries(found: list[Entry]) -> None:
+        entries = [entry for entry in found if entry.seq < request.end]
+        is_last = len(entries) < len(found) or not entries
+        next_seq = request.end if is_last else entries[-1].seq + 1
+        reply(Fetched(next_seq, memoryview(encode_block(entries, request.with_bodies))))
+
+    peek_anywhere(queue, request.start, request.end, request.max_messages, request.max_bytes, on_entries)

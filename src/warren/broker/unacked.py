@@ -10,6 +10,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from warren.queues.entry import Entry
+from warren.queues.queue import Queue
 
 _GAPS_MIN: Final = 64
 
@@ -82,6 +83,12 @@ class UnackedWindow:
     def all(self) -> list[Entry]:
         """Everything outstanding, oldest first."""
         return [entry for entry in self._entries[self._head :] if entry is not None]
+
+    def collect(self, queue: Queue, first: i64, end: i64, found: list[Entry]) -> None:
+        """Add those of `queue` with seq ids in [first, end) to `found`."""
+        for entry in self._entries:
+            if entry is not None and entry.queue is queue and first <= entry.seq < end:
+                found.append(entry)
 
     def restore(self, entries: list[Entry]) -> None:
         """Put taken entries back (a rolled back transaction)."""

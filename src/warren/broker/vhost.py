@@ -40,16 +40,16 @@ class Vhost:
         self.id: i64 = vhost_id
         self.store: VhostStore = store
         self.journal: Journal = store.journal
-        # The batch that was the last one when the queues were told of it.
-        self._sealed: i64 = 0
+        # How many batches had been sealed, and finished, when the queues were told of it.
+        self._batches: i64 = 0
         store.owner = VhostStoreOwner(self)
         self.host: VhostHost = VhostHost(self)
         self.router: Router = Router()
         self.queues: dict[bytes, Queue] = {}
         # Receivers of direct replies, by the name replies are sent to.
         self.reply_channels: dict[bytes, Channel] = {}
-        # What reader groups hold, asked for when a journal file is emptied.
-        self.held_entries: list[Callable[[], list[Entry]]] = []
+        # What reader groups hold of a queue, in a range of seq ids.
+        self.held_entries: list[Callable[[Queue, i64, i64], list[Entry]]] = []
         # Told of every queue that is deleted, with the time: reader groups let go of what they hold of it.
         self.deletion_watchers: list[Callable[[Queue, int], None]] = []
 
@@ -206,24 +206,29 @@ class Vhost:
 
     def advance(self, now_ms: i64) -> bool:
         """The end of a turn: what queues and store have to do, a slice of it; True when there is more to do."""
-        if self.journal.last_sealed() != self._sealed:
-            self._sealed = self.journal.last_sealed()
+        # What was sealed may move; what refers to contents, when these are on disk.
+        batches = self.journal.last_sealed() + self.store.finished_batch
+        if batches != self._batches:
+            self._batches = batches
             self.host.on_sealed()
         self.host.work_off(now_ms)
         self.store.advance(now_ms)
         self.broker.disk_flow.store_waits(self, self.store.lane.waiting_bytes)
         return self.store.has_more
 
-    def entries_out(self) -> list[Entry]:
-        entries: list[Entry] = []
+    def find_out(self, queue: Queue, first: i64, end: i64) -> list[Entry]:
+        """The unacked entries of `queue` with seq ids in [first, end), whoever has them, in any order."""
+        found: list[Entry] = []
         for connection in self.broker.connections:
             if connection.vhost is self:
                 for channel in connection.channels.values():
-                    entries.extend(channel.unacked.all())
+                    channel.unacked.collect(queue, first, end, found)
                     transaction = channel.transaction
                     if transaction is not None:
                         for settle in transaction.settles:
-                            entries.extend(settle.entries)
+                            for entry in settle.entries:
+                                if entry.queue is queue and first <= entry.seq < end:
+                                    found.append(entry)
         for held in self.held_entries:
-            entries.extend(held())
-        return entries
+            found.extend(held(queue, first, end))
+        return found

@@ -43,8 +43,4 @@ class VhostHost(QueueHost):
 
     def find_out(self, queue: Queue, first: i64, end: i64) -> list[Entry]:
         """The unacked entries of `queue` with seq ids in [first, end), whoever has them, in any order."""
-        found: list[Entry] = []
-        for entry in self.vhost.entries_out():
-            if entry.queue is queue and first <= entry.seq < end:
-                found.append(entry)
-        return found
+        return self.vhost.find_out(queue, first, end)

@@ -206,6 +206,8 @@ class RangeLoad(Load):
     ) -> None:
         super().__init__(queue)
         self._first: i64 = first
+        # Where the next load begins: before it is nothing ready.
+        self._from: i64 = first
         self._end: i64 = end
         self._max_messages: i64 = max_messages
         self._max_bytes: i64 = max_bytes
@@ -215,9 +217,9 @@ class RangeLoad(Load):
     def begin(self) -> bool:
         queue = self.queue
         delta = queue.ready.delta
-        first: i64 = max(self._first, delta.start)
+        first: i64 = max(self._from, delta.start)
         end: i64 = min(self._end, delta.end)
-        if first >= end or not queue.ready.is_on_disk(self._first):
+        if self.is_stale or first >= end or not queue.ready.is_on_disk(self._first):
             self._done([])
             return False
         queue.loader.ask_range(self, first, end, self._max_messages, self._max_bytes)
@@ -231,14 +233,15 @@ class RangeLoad(Load):
         if len(entries) == 0:
             # Everything up to there is unacked, settled or damaged.
             if next_seq < min(self._end, queue.ready.delta.end):
-                self._first = next_seq
+                self._from = next_seq
                 queue.loader.submit(self)
                 return
             if next_seq >= queue.ready.delta.end:
                 queue.ready.trim_delta(first)
         elif self._take:
             entries = self._before_unacked(entries)
-            queue.take_loaded(entries)
+            queue.ready.take_loaded(entries)
+            queue.take_held(entries)
         self._done(entries)
 
     def _before_unacked(self, entries: list[Entry]) -> list[Entry]:
@@ -250,6 +253,49 @@ class RangeLoad(Load):
         while count < len(entries) and entries[count].seq < barrier:
             count += 1
         return entries[:count]
+
+
+def peek_anywhere(
+    queue: Queue,
+    first: i64,
+    end: i64,
+    max_messages: i64,
+    max_bytes: i64,
+    done: Callable[[list[Entry]], None],
+) -> None:
+    """Ready messages from `first` on with their contents, wherever they are; `done` gets them, at once or later.
+
+    At least one when there is one, and not beyond the end of the part of memory or disk that the first one is in; from
+    disk none from `end` on.
+    """
+    if queue.ready.is_on_disk(first):
+        # A load looks no further than delta; when it finds nothing there, what is behind it is in memory.
+        def on_loaded(entries: list[Entry]) -> None:
+            behind: i64 = queue.ready.delta.end
+            if len(entries) > 0 or behind <= first or behind >= end:
+                done(entries)
+            else:
+                peek_anywhere(queue, behind, end, max_messages, max_bytes, done)
+
+        queue.loader.submit(RangeLoad(queue, first, end, max_messages, max_bytes, False, on_loaded))
+        return
+    entries = queue.peek(first, max_messages, max_bytes)
+    absent: list[Entry] = []
+    for entry in entries:
+        if entry.form != ALPHA:
+            absent.append(entry)
+    if len(absent) == 0:
+        done(entries)
+        return
+
+    def on_contents(lost: list[Entry]) -> None:
+        present: list[Entry] = []
+        for entry in entries:
+            if entry.has_content:
+                present.append(entry)
+        done(present)
+
+    queue.loader.submit(EntryContents(queue, absent, on_contents))
 
 
 def want_head(queue: Queue) -> None:
@@ -285,14 +331,20 @@ def take_contents(queue: Queue, entries: list[Entry], lost: list[Entry]) -> None
     ready = queue.ready
     for entry in lost:
         if not ready.remove(entry) and entry.form != ALPHA:
-            queue.count_lost(entry)
+            # Somebody has it unacked.
+            queue.unacked_count -= 1
+            queue.paged_out_count -= 1
+            if entry.seq >= queue.log.indexed_upto:
+                queue.log.unindexed_out -= 1
         entry.form = ALPHA
     for entry in entries:
         if entry.form != ALPHA:
             if ready.holds(entry):
                 ready.take_content(entry)
             else:
-                queue.count_in_memory(entry)
+                entry.form = ALPHA
+                queue.paged_out_count -= 1
+                queue.out_bytes += entry.content_bytes
 
 
 def _load_contents(load: Load, entries: list[Entry]) -> bool:

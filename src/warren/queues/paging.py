@@ -12,7 +12,8 @@ A default queue pages while more of its messages are in memory, unacked ones inc
 A lazy queue sends everything to delta, but for what a consumer will want next.
 
 The index takes positions in ascending order only, so whoever wants one in it gets all older ones in as well, unacked ones
-among them. What is not sealed yet (PENDING) cannot move: the slice stops there and goes on after the next seal.
+among them. What is not sealed yet (PENDING), or refers to a content that is not on disk yet, cannot move: the slice stops
+there and goes on after the next seal or commit.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from warren.queues.entry import ALPHA, BETA, GAMMA, Entry
-from warren.queues.variable_queue import INFINITE, SEGMENT_POSITIONS, permitted_beta_count
+from warren.queues.variable_queue import INFINITE, permitted_beta_count
 from warren.store.message import INDEXED, NOT_JOURNALED, PENDING, Position
 
 if TYPE_CHECKING:
@@ -64,6 +65,14 @@ def index_slice(queue: Queue, upto: i64, limit: i64) -> i64:
     """
     step = PageStep(queue, limit)
     return DONE if step.index(upto) else step.outcome()
+
+
+def drop_unacked(queue: Queue, entry: Entry) -> None:
+    """An unacked entry whose content is on disk gives up the one in memory."""
+    if entry.form == ALPHA and entry.is_on_disk():
+        entry.drop_content()
+        queue.paged_out_count += 1
+        queue.out_bytes -= entry.content_bytes
 
 
 class PageStep:
@@ -161,9 +170,7 @@ class PageStep:
             if not entry.is_on_disk() and not self.index(entry.seq + 1):
                 return
             self.moves_left -= 1
-            entry.drop_content()
-            queue.paged_out_count += 1
-            queue.out_bytes -= entry.content_bytes
+            drop_unacked(queue, entry)
             excess -= 1
 
     def _drop_middle(self, excess: i64) -> None:
@@ -173,7 +180,7 @@ class PageStep:
         if excess <= 0 or middle <= 0 or self.queue.has_demand():
             return
         place = ready.q3.count - 1
-        last: i64 = max(0, ready.q3.count - SEGMENT_POSITIONS)
+        last: i64 = max(0, ready.q3.count - self.queue.host.segment_entries)
         while place >= last and excess > 0:
             excess -= self._drop_ready(ready.q3.at(place))
             place -= 1
@@ -182,7 +189,12 @@ class PageStep:
         queue = self.queue
         ready = queue.ready
         permitted = permitted_beta_count(
-            ready.count, ready.q1.count, ready.q3.count, ready.q4.count, queue.target_ram_count
+            ready.count,
+            ready.q1.count,
+            ready.q3.count,
+            ready.q4.count,
+            queue.target_ram_count,
+            queue.host.segment_entries,
         )
         if is_above and ready.alpha_bytes > MIDDLE_BYTES:
             permitted = 0
@@ -299,16 +311,17 @@ class PageStep:
         count: i64 = 0
         limit: i64 = min(self.writes_left, i64(len(found)))
         positions: list[Position] = []
-        while count < limit and found[count].journal_state != PENDING:
+        store = queue.store
+        while count < limit and store.may_index(found[count]):
             positions.append(found[count])
             count += 1
-        self.is_blocked = self.is_blocked or (count < limit and found[count].journal_state == PENDING)
+        self.is_blocked = self.is_blocked or count < limit
         if count > 0:
             self.writes_left -= count
-            queue.store.index(positions)
+            store.index(positions)
             self._note_indexed(found, count, out)
         if count == len(found):
-            queue.store.index_range_done(end)
+            store.index_range_done(end)
             return True
         return count == limit
 

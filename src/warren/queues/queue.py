@@ -502,24 +502,6 @@ class Queue(Destination):
         self._has_arrivals = True
         self.ask_for_turn()
 
-    def count_in_memory(self, entry: Entry) -> None:
-        """The content of an unacked entry was loaded."""
-        entry.form = ALPHA
-        self.paged_out_count -= 1
-        self.out_bytes += entry.content_bytes
-
-    def count_lost(self, entry: Entry) -> None:
-        """An unacked entry without content is damaged; the store has settled it."""
-        self.unacked_count -= 1
-        self.paged_out_count -= 1
-        if entry.seq >= self.log.indexed_upto:
-            self.log.unindexed_out -= 1
-
-    def take_loaded(self, entries: list[Entry]) -> None:
-        """Messages of delta were loaded for somebody who has them unacked now."""
-        self.ready.take_loaded(entries)
-        self.take_held(entries)
-
     def take_held(self, entries: list[Entry]) -> None:
         """Ready messages have become somebody's unacked ones."""
         for entry in entries:

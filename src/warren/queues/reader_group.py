@@ -23,13 +23,16 @@ The incarnation of a queue is its id, which is never used twice: a queue deleted
 No clock, no I/O; the long poll and the waiting for the journal are the caller's (admin/group_calls.py).
 """
 
+from collections.abc import Callable
 from typing import Final, final
 
 from mypy_extensions import i64
 
-from warren.queues.entry import Entry
+from warren.queues.entry import ALPHA, Entry
+from warren.queues.loading import LOAD_BYTES, EntryContents, RangeLoad
+from warren.queues.paging import drop_unacked
 from warren.queues.queue import Queue
-from warren.store.message import NOT_JOURNALED
+from warren.store.message import NOT_JOURNALED, Message
 
 # Codes of GroupError; part of the admin protocol.
 FENCED: Final = "fenced"
@@ -39,8 +42,15 @@ PRECONDITION: Final = "precondition"
 
 # Messages reserved or acked in one step; bounds how long everything else on the loop waits.
 SLICE_MESSAGES: Final = 2048
+# What held messages that were read from disk may keep in memory (bytes of content); more is read again for a fetch.
+HELD_BYTES_MAX: Final = 16777216
 # Above every position and count; fits an i64 with room to add to it.
 EVERYTHING: Final = 1 << 62
+
+# How a slice of a reserve ended.
+ENOUGH: Final = 0  # limits are reached, or nothing more is there
+MORE: Final = 1  # call again
+LOADING: Final = 2  # what is next is on its way from disk; the callback tells when to call again
 
 
 class GroupError(Exception):
@@ -65,6 +75,8 @@ class Reservation:
         self.end: i64 = start
         self.message_count: i64 = 0
         self.bytes: i64 = 0
+        # A load found nothing that may be taken: not asked again before something has happened.
+        self.is_dry: bool = False
 
     def is_full(self) -> bool:
         """Has a limit been reached?"""
@@ -74,7 +86,7 @@ class Reservation:
         """Count one message in."""
         self.end = entry.seq + 1
         self.message_count += 1
-        self.bytes += content_bytes(entry)
+        self.bytes += entry.content_bytes
 
 
 @final
@@ -95,6 +107,11 @@ class ReaderGroup:
         self.acked_durable: i64 = acked
         self.held: list[Entry] = []
         self.is_deleted: bool = False
+        # After a start, until everything it holds has been read from disk; who waits for that.
+        self.is_attaching: bool = False
+        self.attach_watchers: list[Callable[[], None]] = []
+        # Brings messages from disk.
+        self._load: RangeLoad | None = None
 
     # -- the calls, in the order a reader makes them -----------------------------------------------------------
 
@@ -120,32 +137,31 @@ class ReaderGroup:
         queue.last_used_ms = now_ms
         return queue
 
-    def reserve_slice(self, reservation: Reservation, barrier: i64, now_ms: i64) -> bool:
-        """Take the next at most SLICE_MESSAGES messages into `reservation`; True when there may be more to take.
+    def reserve_slice(
+        self, reservation: Reservation, barrier: i64, now_ms: i64, on_loaded: Callable[[], None]
+    ) -> i64:
+        """Take the next at most SLICE_MESSAGES messages into `reservation`: ENOUGH, MORE or LOADING.
 
-        What is taken is given to the journal unless it is there: transient messages, those whose batch failed.
+        What is taken is given to the journal unless it is on disk: transient messages, those whose batch failed.
 
         `barrier` is the lowest seq id >= `reserved` that somebody else has unacked, or EVERYTHING.
-        What an earlier reserve holds from `start` on comes first: its answer may have been lost on the way.
+        What an earlier reserve holds from `start` on comes first: its answer may have been lost on the way. After
+        LOADING, `on_loaded` is called once.
         """
         queue = self.queue
         assert queue is not None
         if reservation.end == reservation.start:
             self._check_start(reservation.start)
-        first = self._index_of(reservation.end)
-        index = first
-        stop: i64 = min(index + SLICE_MESSAGES, i64(len(self.held)))
-        while index < stop and not reservation.is_full() and self.held[index].seq < reservation.until:
-            reservation.add(self.held[index])
-            index += 1
-        queue.make_durable(self.held[first:index], now_ms)
-        if index < stop:
-            return False
-        if index < i64(len(self.held)):
-            return True
-        if reservation.is_full():
-            return False
-        return self._take_ready(queue, reservation, min(barrier, reservation.until), now_ms)
+        may_be_more = True
+        if self._index_of(reservation.end) == i64(len(self.held)) and not reservation.is_full():
+            end: i64 = min(barrier, reservation.until)
+            queue.drop_expired_head(now_ms)
+            if not reservation.is_dry and self.reserved < end and queue.ready.is_on_disk(self.reserved):
+                self._load_ready(queue, reservation, end, on_loaded)
+                return LOADING
+            may_be_more = self._take_ready(queue, reservation, end)
+        outcome = self._add_held(queue, reservation, now_ms, on_loaded)
+        return outcome if may_be_more or outcome == LOADING else ENOUGH
 
     def is_journaled(self, reservation: Reservation) -> bool:
         """Is the whole range written? Asked after the commit: an earlier batch with some of it may have failed."""
@@ -178,13 +194,16 @@ class ReaderGroup:
             total_bytes: i64 = 0
             while index < stop and self.held[index].seq < slice_end:
                 messages += 1
-                total_bytes += content_bytes(self.held[index])
+                total_bytes += self.held[index].content_bytes
                 index += 1
             found.append((max(start, slice_end - slice_size), min(end, slice_end), messages, total_bytes))
         return found
 
     def fetch(self, start: i64, end: i64, max_messages: i64, max_bytes: i64) -> list[Entry]:
-        """Messages of [start, end) from its beginning, at least one if there is one. May be asked again and again."""
+        """Messages of [start, end) from its beginning, at least one if there is one. May be asked again and again.
+
+        Some may be without content: see `load_contents`.
+        """
         self._check_range(start, end)
         found: list[Entry] = []
         index = self._index_of(start)
@@ -192,12 +211,33 @@ class ReaderGroup:
         total_bytes: i64 = 0
         while index < stop and i64(len(found)) < max_messages and total_bytes < max_bytes:
             entry = self.held[index]
-            total_bytes += content_bytes(entry)
+            total_bytes += entry.content_bytes
             if total_bytes > max_bytes and len(found) > 0:
                 break
             found.append(entry)
             index += 1
         return found
+
+    def load_contents(self, entries: list[Entry], on_loaded: Callable[[], None]) -> bool:
+        """False when all of `entries`, which are held, have their content; else `on_loaded` is called when they have.
+
+        Damaged ones are held no longer then.
+        """
+        absent = [entry for entry in entries if entry.form != ALPHA]
+        queue = self.queue
+        if len(absent) == 0 or queue is None:
+            return False
+
+        def on_contents(lost: list[Entry]) -> None:
+            self._forget(lost)
+            on_loaded()
+
+        queue.loader.submit(EntryContents(queue, absent, on_contents))
+        return True
+
+    def held_between(self, first: i64, end: i64) -> list[Entry]:
+        """What it holds of [first, end)."""
+        return self.held[self._index_of(first) : self._index_of(end)]
 
     def ack_slice(self, end: i64, now_ms: i64) -> bool:
         """Let go of at most SLICE_MESSAGES messages below `end`; True when there are more. May be repeated.
@@ -224,27 +264,64 @@ class ReaderGroup:
     # -- life of the group -------------------------------------------------------------------------------------
 
     def attach(self, queue: Queue) -> None:
-        """The queue is there: hold what is alive of [acked, reserved) (recovery, before anything is delivered)."""
+        """The queue is there: hold what is alive of [acked, reserved) (recovery, before anything is delivered).
+
+        What is on disk only is read first; meanwhile the queue hands nothing out, and `is_attaching` is set.
+        """
         self.queue = queue
+        queue.journals_transient = True
         reserved = self.reserved
         # Transient messages were numbered, too, but no journal knows: what comes next must not lie behind the group.
         if queue.log.next_seq < reserved:
             queue.log.next_seq = reserved
-        next_seq = self.acked
-        while next_seq < reserved:
+        self._attach_rest(queue, self.acked)
+
+    def _attach_rest(self, queue: Queue, next_seq: i64) -> None:
+        while next_seq < self.reserved:
+            if queue.ready.is_on_disk(next_seq):
+                self.is_attaching = True
+                queue.is_held_back = True
+                self._load_rest(queue, next_seq)
+                return
             ready = queue.peek(next_seq, SLICE_MESSAGES, EVERYTHING)
             count: i64 = 0
             for entry in ready:
-                if entry.seq < reserved:
+                if entry.seq < self.reserved:
                     count += 1
             if count == 0:
                 break
             taken = queue.hold(next_seq, count, EVERYTHING)
             self.held.extend(taken)
             next_seq = taken[-1].seq + 1
+        if self.is_attaching:
+            queue.release_hold()
+            self._end_attaching()
+
+    def _end_attaching(self) -> None:
+        self.is_attaching = False
+        watchers = self.attach_watchers
+        self.attach_watchers = []
+        for watcher in watchers:
+            watcher()
+
+    def _load_rest(self, queue: Queue, next_seq: i64) -> None:
+        def on_range(entries: list[Entry]) -> None:
+            self._keep_loaded(queue, entries)
+            if queue.is_deleted:
+                self._end_attaching()
+            elif len(entries) > 0:
+                self._attach_rest(queue, entries[-1].seq + 1)
+            else:
+                # Nothing alive is in delta from there on.
+                self._attach_rest(queue, max(next_seq, queue.ready.delta.end))
+
+        queue.loader.submit(
+            RangeLoad(queue, next_seq, self.reserved, SLICE_MESSAGES, LOAD_BYTES, True, on_range)
+        )
 
     def detach(self, now_ms: i64) -> None:
         """The queue is deleted: the messages that are out belong to nobody, and the journal need not keep them."""
+        self._cancel_load()
         queue = self.queue
         self.queue = None
         if queue is not None:
@@ -254,6 +331,7 @@ class ReaderGroup:
     def release(self, now_ms: i64) -> None:
         """The group is deleted: what it holds goes back to its places."""
         self.is_deleted = True
+        self._cancel_load()
         held = self.held
         self.held = []
         self.reserved = self.acked
@@ -273,24 +351,84 @@ class ReaderGroup:
 
     # -- parts -------------------------------------------------------------------------------------------------
 
-    def _take_ready(self, queue: Queue, reservation: Reservation, barrier: i64, now_ms: i64) -> bool:
-        queue.drop_expired_head(now_ms)
+    def _add_held(
+        self, queue: Queue, reservation: Reservation, now_ms: i64, on_loaded: Callable[[], None]
+    ) -> i64:
+        """Count what is held behind `reservation.end` in, and make it durable."""
+        first = self._index_of(reservation.end)
+        stop: i64 = min(first + SLICE_MESSAGES, i64(len(self.held)))
+        index = first
+        absent: list[Entry] = []
+        size: i64 = 0
+        while index < stop and size < reservation.max_bytes - reservation.bytes:
+            entry = self.held[index]
+            if entry.journal_state == NOT_JOURNALED and entry.form != ALPHA:
+                absent.append(entry)
+            size += entry.content_bytes
+            index += 1
+        if self.load_contents(absent, on_loaded):
+            # To be journaled, they must be in memory.
+            return LOADING
+        index = first
+        while index < stop and not reservation.is_full() and self.held[index].seq < reservation.until:
+            reservation.add(self.held[index])
+            index += 1
+        _make_durable(queue, self.held[first:index], now_ms)
+        return ENOUGH if index < stop or reservation.is_full() or index == first else MORE
+
+    def _take_ready(self, queue: Queue, reservation: Reservation, end: i64) -> bool:
+        """Hold the next messages that are in memory; False when no more can follow."""
         wanted: i64 = min(reservation.max_messages - reservation.message_count, i64(SLICE_MESSAGES))
         ready = queue.peek(self.reserved, wanted, reservation.max_bytes - reservation.bytes)
         count: i64 = 0
         for entry in ready:
-            if entry.seq >= barrier:
+            if entry.seq >= end:
                 break
             count += 1
-        if count == 0:
-            return False
-        taken = queue.hold(self.reserved, count, EVERYTHING)
-        for entry in taken:
-            reservation.add(entry)
-        queue.make_durable(taken, now_ms)
-        self.held.extend(taken)
-        self.reserved = reservation.end
-        return count == wanted and not reservation.is_full()
+        if count > 0:
+            taken = queue.hold(self.reserved, count, EVERYTHING)
+            self.held.extend(taken)
+            self.reserved = taken[-1].seq + 1
+            reservation.is_dry = False
+        return count == wanted or (queue.ready.is_on_disk(self.reserved) and not reservation.is_dry)
+
+    def _load_ready(
+        self, queue: Queue, reservation: Reservation, end: i64, on_loaded: Callable[[], None]
+    ) -> None:
+        """Hold the next messages that are on disk only."""
+        wanted: i64 = min(reservation.max_messages - reservation.message_count, i64(SLICE_MESSAGES))
+        size: i64 = min(reservation.max_bytes - reservation.bytes, i64(LOAD_BYTES))
+
+        def on_range(entries: list[Entry]) -> None:
+            self._load = None
+            if len(entries) > 0:
+                self._keep_loaded(queue, entries)
+                self.reserved = entries[-1].seq + 1
+            else:
+                reservation.is_dry = True
+            on_loaded()
+
+        load = RangeLoad(queue, self.reserved, end, wanted, size, True, on_range)
+        self._load = load
+        queue.loader.submit(load)
+
+    def _cancel_load(self) -> None:
+        # What it would bring stays in the queue.
+        load = self._load
+        if load is not None:
+            load.is_stale = True
+
+    def _keep_loaded(self, queue: Queue, entries: list[Entry]) -> None:
+        self.held.extend(entries)
+        for entry in entries:
+            if queue.out_bytes > HELD_BYTES_MAX:
+                drop_unacked(queue, entry)
+
+    def _forget(self, lost: list[Entry]) -> None:
+        for entry in lost:
+            index = self._index_of(entry.seq)
+            if index < len(self.held) and self.held[index] is entry:
+                del self.held[index]
 
     def _index_of(self, seq: i64) -> i64:
         """How many held messages lie below `seq`."""
@@ -332,110 +470,28 @@ class ReaderGroup:
         )
 
 
-@final
-class ReaderGroups:
-    """The reader groups of one vhost, by name."""
+def _make_durable(queue: Queue, entries: list[Entry], now_ms: i64) -> None:
+    """Journal the entries that are not on disk yet (transient ones in a range that must survive).
 
-    def __init__(self) -> None:
-        self.by_name: dict[bytes, ReaderGroup] = {}
-
-    def open(
-        self, name: bytes, opener: str, queue: Queue, from_latest: bool, may_rebind: bool
-    ) -> ReaderGroup:
-        """Create the group or take it over; its epoch is a new one. The caller makes the definition durable.
-
-        A group of an earlier incarnation of the queue is refused unless `may_rebind`: then it begins anew at the
-        first message of this one. `from_latest` counts only when the group is created.
-        """
-        if not queue.durable:
-            raise GroupError(
-                PRECONDITION,
-                f"queue '{text(queue.name)}' is not durable: a reader group needs a durable queue, "
-                "because what it reserves must outlive a restart",
+    Their content is in memory. Transient ones that paging moved to the index before the queue had any reader group
+    are there for this life of the node only.
+    """
+    for entry in entries:
+        if entry.journal_state == NOT_JOURNALED:
+            message = entry.message
+            if entry.content is not None:
+                # The copy in the transient content store is not needed any more.
+                queue.store.settle(entry, now_ms)
+            # A copy of its own: the original may be shared with queues that keep it in memory only.
+            entry.message = Message(
+                message.address,
+                message.properties,
+                message.body,
+                message.persistent,
+                message.timestamp_ms,
             )
-        self._refuse_second_holder(name, queue)
-        group = self.by_name.get(name)
-        if group is None:
-            start: i64 = queue.next_seq if from_latest else 0
-            group = ReaderGroup(name, 1, queue.id, start, start)
-            group.queue = queue
-            self.by_name[name] = group
-        else:
-            if group.queue_id != queue.id:
-                self._rebind(group, queue, may_rebind)
-            group.epoch += 1
-        group.opener = opener
-        return group
-
-    def get(self, name: bytes) -> ReaderGroup:
-        """The group called `name`; GroupError when there is none."""
-        group = self.by_name.get(name)
-        if group is None:
-            raise GroupError(NOT_FOUND, f"no reader group '{text(name)}'")
-        return group
-
-    def recover(
-        self, name: bytes, epoch: i64, queue_id: i64, acked: i64, reserved: i64, queue: Queue | None
-    ) -> None:
-        """Put a group back from its definition; `queue` is the one with that id, None when it is gone."""
-        group = ReaderGroup(name, epoch, queue_id, acked, max(acked, reserved))
-        self.by_name[name] = group
-        if queue is not None:
-            group.attach(queue)
-
-    def delete(self, name: bytes, now_ms: i64) -> None:
-        """Forget the group; what it holds is ready again."""
-        self.get(name).release(now_ms)
-        del self.by_name[name]
-
-    def all_held(self) -> list[Entry]:
-        """What groups hold, for whoever needs all live entries (relocation of journal files)."""
-        held: list[Entry] = []
-        for group in self.by_name.values():
-            held.extend(group.held)
-        return held
-
-    def on_queue_deleted(self, queue: Queue, now_ms: i64) -> None:
-        """A queue is gone. Its groups stay, so that their readers learn of it instead of starting over silently."""
-        for group in self.by_name.values():
-            if group.queue is queue:
-                group.detach(now_ms)
-
-    def _refuse_second_holder(self, name: bytes, queue: Queue) -> None:
-        # It could not get past the first message the other one holds, and would wait for it in silence.
-        for group in self.by_name.values():
-            if group.name != name and group.queue is queue and len(group.held) > 0:
-                raise GroupError(
-                    PRECONDITION,
-                    f"reader group '{text(group.name)}' holds {len(group.held)} messages of queue "
-                    f"'{text(queue.name)}'; go on with that group or delete it",
-                )
-
-    def _rebind(self, group: ReaderGroup, queue: Queue, may_rebind: bool) -> None:
-        if group.queue is not None:
-            raise GroupError(
-                PRECONDITION,
-                f"reader group '{text(group.name)}' reads queue '{text(group.queue.name)}'; "
-                "another queue needs a group of its own",
-            )
-        if not may_rebind:
-            raise GroupError(
-                DATA_LOSS,
-                f"reader group '{text(group.name)}' was reading an earlier queue (incarnation {group.queue_id}) that "
-                f"is deleted; queue '{text(queue.name)}' is a new one (incarnation {queue.id})",
-            )
-        group.queue = queue
-        group.queue_id = queue.id
-        group.held = []
-        group.acked = 0
-        group.acked_durable = 0
-        group.reserved = 0
-
-
-def content_bytes(entry: Entry) -> i64:
-    """What a message counts against a limit in bytes."""
-    message = entry.message
-    return i64(len(message.body)) + len(message.properties) + len(message.address)
+            entry.persistent = True
+            queue.store.publish(entry, now_ms)
 
 
 def text(name: bytes) -> str:

@@ -36,8 +36,6 @@ LOADING: Final = 2
 
 # `target_ram_count` of a queue that need not page, and the result of `permitted_beta_count` for an empty one.
 INFINITE: Final = 1 << 62
-# Betas and gammas that always may stay in memory: the positions of one segment of the index (S65).
-SEGMENT_POSITIONS: Final = 16384
 # `Delta.first_expiry_ms`: not known without reading.
 UNKNOWN: Final = -1
 
@@ -544,18 +542,18 @@ class VariableQueue:
 
 
 def permitted_beta_count(
-    length: i64, q1_count: i64, q3_count: i64, q4_count: i64, target_ram_count: i64
+    length: i64, q1_count: i64, q3_count: i64, q4_count: i64, target_ram_count: i64, segment_entries: i64
 ) -> i64:
     """How many messages of a queue of `length` may be betas or gammas, and not delta (S65).
 
-    A larger target permits more (C9); at least the positions of one segment may stay (C8).
+    A larger target permits more (C9); at least as many as one segment of the index holds may stay (C8).
     """
     if length == 0 or target_ram_count >= INFINITE:
         return INFINITE
     if target_ram_count == 0:
-        return min(q3_count, i64(SEGMENT_POSITIONS))
+        return min(q3_count, segment_entries)
     beta = length - q1_count - q4_count
-    return max(i64(SEGMENT_POSITIONS), beta - beta * beta // (beta + target_ram_count))
+    return max(segment_entries, beta - beta * beta // (beta + target_ram_count))
 
 
 def _has_paged(entries: list[Entry]) -> bool:

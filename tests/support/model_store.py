@@ -1,0 +1,385 @@
+"""A store of queues in memory whose loads come back when the test says so, and a host for queues that use it.
+
+It keeps what the real one keeps on disk, journal states and references included, and is strict: it refuses what a queue
+may not ask for. `ModelHost.check` compares what every queue believes with what is stored.
+"""
+
+from collections.abc import Callable
+
+from warren.queues.arguments import QueueArguments
+from warren.queues.entry import Entry
+from warren.queues.memory_account import MemoryAccount
+from warren.queues.queue import Queue
+from warren.queues.queue_host import QueueHost
+from warren.queues.variable_queue import EMPTY
+from warren.store.jobs import LoadDone
+from warren.store.message import (
+    ABSENT,
+    INDEXED,
+    NOT_JOURNALED,
+    PENDING,
+    SETTLED,
+    WRITTEN,
+    ContentRef,
+    Message,
+    Position,
+    QueueLog,
+)
+from warren.store.queue_store import QueueStore
+
+NOW_MS = 1_700_000_000_000
+
+
+class Stored:
+    """One position in the index."""
+
+    def __init__(self, position: Position, message: Message) -> None:
+        self.message = message
+        self.expiry_ms = position.expiry_ms
+        self.persistent = position.persistent
+        self.redelivered = position.redelivered
+        self.content = position.content
+
+
+class ModelHost(QueueHost):
+    """A vhost of its own; `page_batch` and `segment_entries` are small, so that everything happens soon."""
+
+    def __init__(self, embed_below: int = 100, page_batch: int = 8, segment_entries: int = 16) -> None:
+        super().__init__(MemoryAccount(lambda: None), embed_below, page_batch, segment_entries)
+        self.now_ms = NOW_MS
+        self.stores: list[ModelStore] = []
+        # Contents in the content stores, by id: message and positions that refer to it.
+        self.contents: dict[int, Message] = {}
+        self.references: dict[int, int] = {}
+        self.next_content_id = 1
+        # Positions that gather for the next batch; unacked entries that the test has.
+        self.batch: list[Position] = []
+        self.out: list[Entry] = []
+        self.loads: list[Callable[[], None]] = []
+        # (store, seq id) of what could not be read.
+        self.lost: list[tuple[ModelStore, int]] = []
+        self.is_behind = False
+        self.wake_count = 0
+        self.timed: list[Queue] = []
+
+    def open_store(self, log: QueueLog, is_durable: bool) -> "ModelStore":
+        store = ModelStore(self, log, is_durable)
+        self.stores.append(store)
+        return store
+
+    def expect_timer(self, queue: Queue) -> None:
+        self.timed.append(queue)
+
+    def wake(self) -> None:
+        self.wake_count += 1
+
+    def find_out(self, queue: Queue, first: int, end: int) -> list[Entry]:
+        return [entry for entry in self.out if entry.queue is queue and first <= entry.seq < end]
+
+    # -- what the test does ------------------------------------------------------------------------------------------
+
+    def declare(self, durable: bool = True, is_lazy: bool = False, ttl_ms: int = -1) -> Queue:
+        """A new queue."""
+        arguments = QueueArguments(b"")
+        arguments.is_lazy = is_lazy
+        arguments.message_ttl_ms = ttl_ms
+        return Queue(b"q", 1 + len(self.stores), durable, False, None, arguments, self, self.now_ms)
+
+    def seal(self) -> None:
+        """The gathered batch is encoded."""
+        for position in self.batch:
+            if position.journal_state == PENDING:
+                position.journal_state = WRITTEN
+                if position.content_bytes >= self.embed_below:
+                    self.undurable_stores(position)
+                if position.content_bytes >= self.embed_below and position.message.content is None:
+                    position.message.content = self.add_content(position.message, False)
+                elif position.message.content is not None:
+                    self.references[int(position.message.content.id)] += 1
+        self.batch = []
+        self.on_sealed()
+
+    def commit(self) -> None:
+        """What was sealed is on disk."""
+        for store in self.stores:
+            store.undurable.clear()
+        self.on_sealed()
+
+    def undurable_stores(self, position: Position) -> None:
+        for store in self.stores:
+            if store.log is position.log:
+                store.undurable.add(int(position.seq))
+
+    def add_content(self, message: Message, transient: bool) -> ContentRef:
+        ref = ContentRef(self.next_content_id, 0, 0, len(message.body), 1, transient)
+        self.contents[self.next_content_id] = message
+        self.references[self.next_content_id] = 1
+        self.next_content_id += 1
+        return ref
+
+    def release(self, ref: ContentRef) -> None:
+        self.references[int(ref.id)] -= 1
+        assert self.references[int(ref.id)] >= 0, "a content was released too often"
+        if self.references[int(ref.id)] == 0:
+            del self.references[int(ref.id)]
+            del self.contents[int(ref.id)]
+
+    def turn(self) -> None:
+        """The end of a turn."""
+        self.work_off(self.now_ms)
+
+    def complete(self, count: int = 1) -> None:
+        """The oldest loads come back."""
+        for _ in range(min(count, len(self.loads))):
+            self.loads.pop(0)()
+
+    def settle_down(self, seal: bool = True) -> None:
+        """Turns, seals and loads until nothing happens any more."""
+        for _ in range(10_000):
+            if seal:
+                self.seal()
+                self.commit()
+            before = self.wake_count
+            self.turn()
+            if self.loads:
+                self.complete(len(self.loads))
+            elif self.wake_count == before:
+                return
+        raise AssertionError("the queue never rests")
+
+    def take(self, queue: Queue, no_ack: bool = False) -> Entry | None:
+        """basic.get, with as many loads as it takes."""
+        found: list[Entry | None] = []
+
+        def look(now_ms: int) -> None:
+            entry = queue.get(no_ack, now_ms)
+            if entry is not None:
+                if not no_ack:
+                    self.out.append(entry)
+                assert entry.has_content and entry.message is not ABSENT
+                found.append(entry)
+            elif queue.look_at_head(now_ms) == EMPTY:
+                found.append(None)
+            else:
+                queue.when_head(look)
+
+        look(self.now_ms)
+        for _ in range(1000):
+            if found:
+                return found[0]
+            self.turn()
+            self.complete()
+        raise AssertionError("the head never comes")
+
+    def settle(self, entry: Entry) -> None:
+        """basic.ack."""
+        self.out.remove(entry)
+        entry.queue.settle(entry, self.now_ms)
+
+    def requeue(self, *entries: Entry) -> None:
+        """basic.nack of entries of one queue."""
+        for entry in entries:
+            self.out.remove(entry)
+        entries[0].queue.requeue(list(entries), self.now_ms)
+
+    def check(self) -> None:
+        """What the queues believe is what is stored."""
+        for store in self.stores:
+            store.check(self)
+
+
+class ModelStore(QueueStore):
+    """The store of one queue."""
+
+    def __init__(self, host: ModelHost, log: QueueLog, is_durable: bool) -> None:
+        # Nothing of the real one: its parts are what is modelled.
+        self.host = host
+        self.log = log
+        self.is_durable = is_durable
+        self.live: dict[int, Stored] = {}
+        self.is_loading = False
+        self.was_deleted = False
+        self.loads = 0
+        # Seq ids whose record cannot be read.
+        self.damaged: set[int] = set()
+        # Those whose content has not reached the disk.
+        self.undurable: set[int] = set()
+
+    @property
+    def is_behind(self) -> bool:
+        return self.host.is_behind
+
+    @property
+    def queue(self) -> Queue:
+        """Whose store it is."""
+        position = self.log.make_position(ABSENT, 0, 0)
+        assert isinstance(position, Entry)
+        return position.queue
+
+    def publish(self, position: Position, now_ms: int) -> None:
+        assert self.is_durable and position.journal_state == NOT_JOURNALED and position.has_content
+        assert position.seq >= self.log.indexed_upto
+        position.journal_state = PENDING
+        self.host.batch.append(position)
+
+    def settle(self, position: Position, now_ms: int) -> None:
+        state = position.journal_state
+        assert state != SETTLED
+        if state == INDEXED:
+            assert self.live.pop(int(position.seq), None) is not None, "settled twice"
+            if position.content is not None:
+                self.host.release(position.content)
+                position.content = None
+        elif state == WRITTEN:
+            assert position.message is not ABSENT, "the journal's account is lost"
+            if position.message.content is not None:
+                self.host.release(position.message.content)
+        elif position.content is not None:
+            self.host.release(position.content)
+            position.content = None
+        position.journal_state = SETTLED if state == PENDING else NOT_JOURNALED
+
+    def may_index(self, position: Position) -> bool:
+        return position.journal_state != PENDING and position.seq not in self.undurable
+
+    def index(self, positions: list[Position]) -> None:
+        previous = self.log.indexed_upto - 1
+        for position in positions:
+            assert position.seq > previous
+            assert position.journal_state in (NOT_JOURNALED, WRITTEN) and self.may_index(position)
+            previous = position.seq
+            message = position.message
+            if position.content is None:
+                position.content = message.content
+            if position.content is None and position.content_bytes >= self.host.embed_below:
+                self.content_to_transient(position)
+            if position.content is not None:
+                message = self.host.contents[int(position.content.id)]
+            assert message is not ABSENT
+            position.journal_state = INDEXED
+            position.place = position.seq
+            self.live[int(position.seq)] = Stored(position, message)
+        self.log.indexed_upto = positions[-1].seq + 1
+
+    def index_range_done(self, upto: int) -> None:
+        self.log.indexed_upto = max(self.log.indexed_upto, upto)
+
+    def content_to_transient(self, position: Position) -> None:
+        assert position.journal_state == NOT_JOURNALED and position.content is None
+        position.content = self.host.add_content(position.message, True)
+
+    def settle_range(self, first: int, end: int, now_ms: int) -> int:
+        size = self.host.segment_entries
+        start = (first + size - 1) // size * size
+        assert end % size == 0 or end == self.log.indexed_upto
+        within = [seq for seq in self.live if first <= seq < end]
+        if any(self.live[seq].content is not None for seq in within if seq >= start):
+            return end
+        out = {int(entry.seq) for entry in self.host.find_out(self.queue, first, end)}
+        for seq in within:
+            if seq >= start:
+                assert seq not in out, "an unacked message was purged"
+                del self.live[seq]
+        return min(start, end) if start > first else first
+
+    def load(self, from_seq: int, end_seq: int, max_messages: int, max_bytes: int, done: LoadDone) -> None:
+        assert not self.is_loading, "one load at a time"
+        self.is_loading = True
+        self.loads += 1
+        positions: list[Position] = []
+        next_seq = end_seq
+        size = 0
+        unreadable: list[int] = []
+        # As the real one does: what is alive now, whatever happens until it comes back.
+        for seq in sorted(self.live):
+            if seq < from_seq or seq >= end_seq:
+                continue
+            if len(positions) >= max_messages or (positions and size >= max_bytes):
+                next_seq = seq
+                break
+            stored = self.live[seq]
+            if seq in self.damaged:
+                unreadable.append(seq)
+                continue
+            position = self.log.make_position(stored.message, seq, stored.expiry_ms)
+            position.journal_state = INDEXED
+            position.persistent = stored.persistent
+            position.redelivered = stored.redelivered
+            position.content = stored.content
+            position.place = seq
+            positions.append(position)
+            size += position.content_bytes
+
+        def come_back() -> None:
+            self.is_loading = False
+            lost = [seq for seq in unreadable if seq in self.live]
+            for seq in lost:
+                self.host.lost.append((self, seq))
+                self._lose(seq)
+            done.on_loaded(positions, next_seq, len(lost))
+
+        self.host.loads.append(come_back)
+
+    def load_contents(self, positions: list[Position], done: LoadDone) -> None:
+        assert not self.is_loading, "one load at a time"
+        self.is_loading = True
+        self.loads += 1
+        found: list[tuple[Position, Message]] = []
+        lost: list[Position] = []
+        for position in positions:
+            assert not position.has_content
+            seq = int(position.seq)
+            if seq in self.damaged:
+                lost.append(position)
+            elif position.content is not None:
+                found.append((position, self.host.contents[int(position.content.id)]))
+            else:
+                found.append((position, self.live[seq].message))
+
+        def come_back() -> None:
+            self.is_loading = False
+            for position, message in found:
+                position.message = message
+                position.has_content = True
+            for position in lost:
+                if int(position.seq) in self.live:
+                    self.host.lost.append((self, int(position.seq)))
+                    self.settle(position, 0)
+            done.on_contents(positions, lost)
+
+        self.host.loads.append(come_back)
+
+    def delete(self) -> None:
+        assert not self.was_deleted
+        self.was_deleted = True
+        for stored in self.live.values():
+            if stored.content is not None:
+                self.host.release(stored.content)
+        self.live = {}
+
+    def _lose(self, seq: int) -> None:
+        stored = self.live.pop(seq)
+        if stored.content is not None:
+            self.host.release(stored.content)
+
+    def check(self, host: ModelHost) -> None:
+        """Every live position below the mark is in the index, and nothing else is; counts of the queue are right."""
+        queue = self.queue
+        if queue.is_deleted or queue.purges:
+            return
+        queue.ready.check()
+        out = [entry for entry in host.out if entry.queue is queue]
+        assert queue.unacked_count == len(out)
+        assert queue.log.unindexed_out == sum(entry.seq >= queue.log.indexed_upto for entry in out)
+        assert queue.paged_out_count == sum(entry.form != 0 for entry in out)
+        assert queue.out_bytes == sum(entry.content_bytes for entry in out if entry.form == 0)
+        ready = queue.ready
+        entries = [ready.at(index) for index in range(ready.entry_count)]
+        mark = queue.log.indexed_upto
+        for entry in entries + out:
+            assert (entry.journal_state == INDEXED) == (entry.seq < mark)
+            assert entry.journal_state != INDEXED or int(entry.seq) in self.live
+        in_memory = {int(entry.seq) for entry in entries + out}
+        on_disk = {seq for seq in self.live if seq not in in_memory}
+        assert len(on_disk) == ready.delta.count
+        assert all(ready.delta.covers(seq) for seq in on_disk)

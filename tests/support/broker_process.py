@@ -16,11 +16,15 @@ STOP_TIMEOUT_S = 20.0
 
 
 class BrokerProcess:
-    """One node; `start` after `stop` or `kill` finds the data of before. `settings` are KEY=VALUE of `--set`."""
+    """One node; `start` after `stop` or `kill` finds the data of before. `settings` are KEY=VALUE of `--set`.
+
+    `wrapper` is a command that is put before the node's own and replaces itself by it, as `prlimit` does.
+    """
 
     def __init__(self, directory: Path, *settings: str) -> None:
         self.directory = directory
         self.settings = settings
+        self.wrapper: tuple[str, ...] = ()
         self.host = "127.0.0.1"
         self.port = 0
         self.process: subprocess.Popen[str] | None = None
@@ -36,7 +40,8 @@ class BrokerProcess:
 
     def start(self) -> None:
         """Return when the node accepts clients. It keeps its port when it is started again."""
-        command = [sys.executable, "-m", "warren", "server", "--data-dir", str(self.directory / "data")]
+        command = [*self.wrapper, sys.executable, "-m", "warren", "server"]
+        command += ["--data-dir", str(self.directory / "data")]
         command += ["--listen", f"{self.host}:{self.port}"]
         for setting in self.settings:
             command += ["--set", setting]

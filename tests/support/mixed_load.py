@@ -305,17 +305,20 @@ class Cycler(MixedWorker):
     def work(self, channel: ChannelPeer) -> None:
         confirms = Confirms(channel)
         ledger = self.ledger
+        published: dict[bytes, set[int]] = {name: set() for name in CYCLED}
         while True:
             name = self.random.choice(CYCLED)
             # Until it is answered, both is right.
             ledger.deleted.discard(name)
             channel.declare(name, durable=True, arguments=LAZY if b"lazy" in name else b"")
             ledger.declared.add(name)
-            published = {self.publish(confirms, name) for _ in range(self.random.randrange(60))}
+            published[name] |= {self.publish(confirms, name) for _ in range(self.random.randrange(60))}
             self.breathe(confirms)
             if self.random.random() < 0.3:
                 continue
-            gone = published | ledger.confirmed[name]
+            # Not all of them are confirmed yet.
+            gone = published[name] | ledger.confirmed[name]
+            published[name] = set()
             ledger.acked[name] |= gone
             ledger.declared.discard(name)
             channel.delete(name)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.support.content_driver import STORE_ID, message_of, positions_of
 from warren.store.content_records import (
     CONTENT_RECORD_MIN_BYTES,
+    Release,
     content_bytes_of,
     decode_content,
     decode_publish_ref,
@@ -107,11 +108,14 @@ def test_a_release_record() -> None:
     contents = [
         ContentRef(content_id << 33, 1, 1, 0xFFFFFF00 + content_id, 0xFFFE, False) for content_id in range(3)
     ]
-    assert write_release(writer, 77, contents) == RECORD_HEADER_BYTES + 12 + 3 * 14
+    runs = [(1, 1), (3, 1 << 40)]
+    release = Release(77, 0xFFFFFFFE, runs, contents)
+    assert write_release(writer, release) == RECORD_HEADER_BYTES + 12 + 3 * 14 + 8 + 2 * 16
     data = b"".join(writer.take())
     assert data[2] == RELEASE
     found = decode_release(data, RECORD_HEADER_BYTES, len(data))
     assert found is not None and found.serial == 77
+    assert (found.queue_id, found.runs) == (0xFFFFFFFE, runs)
     assert [(ref.id, ref.references, ref.stored_bytes) for ref in found.contents] == [
         (ref.id, ref.references, ref.stored_bytes) for ref in contents
     ]
@@ -162,7 +166,7 @@ def test_records_of_others_do_not_count() -> None:
     foreign = content_file([50], store_id=bytes(16), first_id=60)[FILE_HEADER_BYTES:]
     writer = RecordWriter(STORE_ID)
     writer.continue_file(NUMBER)
-    write_release(writer, 1, [])
+    write_release(writer, Release(1, 1, [], []))
     write_content(writer, 70, message_of(b"last"), positions_of(message_of(b""), 1), 0, 1)
     data = own + other + foreign + b"".join(writer.take())
     assert ids_in(data) == [1, 2, 70]

@@ -402,10 +402,10 @@ class Channel(ConfirmWaiter):
             return
         if not ok:
             self._send_confirm(upto, False)
-        elif self.batches_in_flight == 0:
+        if self.batches_in_flight == 0:
             # Nothing of this channel is on its way to the disk: transient ones published since are done as well.
             self._send_confirm(self.publish_seq, True)
-        else:
+        elif ok:
             self._send_confirm(upto, True)
 
     def confirm_finished(self) -> None:

@@ -32,12 +32,13 @@ from warren.store.disk.files import (
     keep_orphans,
     load_store_id,
     make_directories,
+    quarantine,
 )
 from warren.store.disk.flusher import BatchFlusher
 from warren.store.disk.local_file_system import LocalFileSystem
 from warren.store.disk.space_reserve import SpaceReserve
-from warren.store.disk.store_reader import StoreReport, keep_strange_queues, read_store
-from warren.store.vhost_store import StoreSettings
+from warren.store.disk.store_reader import StoreReport, clear_queues, read_store
+from warren.store.vhost_store import QUEUES_NAME, StoreSettings
 from warren.wire.errors import AmqpError
 
 logger = logging.getLogger("warren.startup")
@@ -63,6 +64,11 @@ class OpenedData:
     def apply_changes(self, changes: list[object]) -> None:
         """Commit metadata changes; called on the flusher's thread."""
         self.metadata.apply(cast(list[Change], changes))
+
+    def copy_definitions(self, path: Path) -> None:
+        """Put a copy of the definitions in the new file `path`; called on the flusher's thread."""
+        assert isinstance(self.metadata, SqliteMetadata)
+        self.metadata.back_up(path)
 
     def close(self) -> None:
         """Release files, database and lock; the flusher's thread has ended."""
@@ -167,9 +173,11 @@ def _open_vhost(
     unusable_ids = _restore_definitions(vhost, definitions, now_ms)
     broker.reserve_queue_ids(max(replay.queues, default=0))
     orphans = vhost.restore_messages(replay, definitions.next_queue_id, unusable_ids, now_ms)
-    known = {queue.id for queue in vhost.queues.values()} | set(store.queues) | unusable_ids
-    for path in keep_strange_queues(files, known, definitions.next_queue_id, report):
-        files.remove_tree(path)
+    for queue_id in unusable_ids:
+        # Not deleted: its definition is damaged.
+        if files.exists(f"{QUEUES_NAME}/{queue_id}"):
+            report.quarantined.append(quarantine(files, f"{QUEUES_NAME}/{queue_id}"))
+    clear_queues(files, store, definitions.next_queue_id, report)
 
     name = put_vhost.name.decode("utf-8", "replace")
     messages = sum(queue.ready_count + queue.unacked_count for queue in vhost.queues.values())

@@ -6,12 +6,14 @@ PUBLISH_REF  content id u64 · .rdq file u32 · offset u32 · size of its record
              references u16 · flags u8 (1 = persistent, 2 = in the transient store) · timestamp ms u64 ·
              position count u32 · positions as in PUBLISH
 CONTENT      content id u64 · references u16 · the body of a PUBLISH record with as many positions as references
-RELEASE      serial u64 · count u32 · per content: id u64, references u16, size of its record u32
+RELEASE      serial u64 · count u32 · per content: id u64, references u16, size of its record u32 · the body of an ACK
+             record: whose positions gave them up
 
 A PUBLISH_REF stands in the journal and in the index. File and offset are where the content was when the record was
 written; compaction moves it, the id stays. A CONTENT names the positions that shared it from the start, so a `.rdq` file
 can be read, and messages be saved from it, without anything else. A RELEASE gives up one reference to each content it
-lists; its serial keeps it from being counted twice.
+lists; its serial keeps it from being counted twice. It is the ack of the positions as well, so that no crash leaves one
+without the other.
 """
 
 from typing import Final
@@ -30,11 +32,13 @@ from warren.store.record import (
     PUBLISH_REF,
     RECORD_HEADER_BYTES,
     RELEASE,
+    RUN_BYTES,
     RecordWriter,
     read_u32,
     read_u64,
     write_publish_head,
 )
+from warren.store.runs import Runs
 
 # Positions that may share a content. A message routed to more queues has to be stored more than once.
 REFERENCES_MAX: Final = 65535
@@ -42,6 +46,7 @@ FLAG_IN_TRANSIENT_STORE: Final = 2
 
 _PUBLISH_REF_HEAD_BYTES: Final = 39
 _RELEASE_ENTRY_BYTES: Final = 14
+_RELEASE_FIXED_BYTES: Final = 20
 _CONTENT_HEAD_BYTES: Final = 10
 # The smallest CONTENT record there can be.
 CONTENT_RECORD_MIN_BYTES: Final = RECORD_HEADER_BYTES + _CONTENT_HEAD_BYTES + 4 + POSITION_BYTES + 9 + 2 + 8
@@ -78,10 +83,15 @@ class StoredContent:
 
 
 class Release:
-    """A decoded RELEASE; of each content the id, the references and the size are known, but not the place."""
+    """Positions of a queue that are settled, as `runs`, and the contents of which each gave up a reference.
 
-    def __init__(self, serial: i64, contents: list[ContentRef]) -> None:
+    Of decoded contents the id, the references and the size are known, but not the place.
+    """
+
+    def __init__(self, serial: i64, queue_id: i64, runs: Runs, contents: list[ContentRef]) -> None:
         self.serial: i64 = serial
+        self.queue_id: i64 = queue_id
+        self.runs: Runs = runs
         self.contents: list[ContentRef] = contents
 
 
@@ -138,15 +148,21 @@ def write_publish_ref(
     return writer.raw_record(PUBLISH_REF, body.getvalue(), b"")
 
 
-def write_release(writer: RecordWriter, serial: i64, contents: list[ContentRef]) -> i64:
-    """Write that one reference to each of `contents` was given up; returns the record's size in bytes."""
+def write_release(writer: RecordWriter, release: Release) -> i64:
+    """Write that positions are settled, and one reference to each of their contents given up; returns the record's size
+    in bytes."""
     body = BytesWriter()
-    write_i64_be(body, serial)
-    _write_u32(body, len(contents))
-    for content in contents:
+    write_i64_be(body, release.serial)
+    _write_u32(body, len(release.contents))
+    for content in release.contents:
         write_i64_be(body, content.id)
         _write_u16(body, content.references)
         _write_u32(body, content.stored_bytes)
+    _write_u32(body, release.queue_id)
+    _write_u32(body, len(release.runs))
+    for first, last in release.runs:
+        write_i64_be(body, first)
+        write_i64_be(body, last)
     return writer.raw_record(RELEASE, body.getvalue(), b"")
 
 
@@ -222,18 +238,23 @@ def decode_content(data: bytes, start: i64, end: i64) -> StoredContent | None:
 
 def decode_release(data: bytes, start: i64, end: i64) -> Release | None:
     """Decode the body of a RELEASE record."""
-    if end - start < 12:
+    if end - start < _RELEASE_FIXED_BYTES:
         return None
-    count = read_u32(data, start + 8)
     at = start + 12
-    if at + count * _RELEASE_ENTRY_BYTES != end:
+    runs_start = at + read_u32(data, start + 8) * _RELEASE_ENTRY_BYTES + 8
+    if runs_start > end or runs_start + read_u32(data, runs_start - 4) * RUN_BYTES != end:
         return None
     contents: list[ContentRef] = []
-    while at < end:
+    while at < runs_start - 8:
         references = _read_u16(data, at + 8)
         contents.append(ContentRef(read_u64(data, at), -1, -1, read_u32(data, at + 10), references, False))
         at += _RELEASE_ENTRY_BYTES
-    return Release(read_u64(data, start), contents)
+    runs: Runs = []
+    at = runs_start
+    while at < end:
+        runs.append((read_u64(data, at), read_u64(data, at + 8)))
+        at += RUN_BYTES
+    return Release(read_u64(data, start), read_u32(data, runs_start - 8), runs, contents)
 
 
 def _read_u16(data: bytes, start: i64) -> i64:

@@ -238,6 +238,10 @@ class ContentStore:
         file = self._find(content.id)
         return file is not None and file.number == content.file
 
+    def is_closed(self, file: ContentFile) -> bool:
+        """Will nothing be written to `file` any more?"""
+        return file is not self._current and file.writes_under_way == 0
+
     def path_of(self, number: i64) -> str:
         """Path of a file, relative to the vhost's directory."""
         return f"{self.directory_name}/{number}.rdq"

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 RECORD_OVERHEAD_BYTES: Final = 64
 # What is read at least, so that small messages come in batches.
 READ_BYTES_MIN: Final = 65536
+# An unreadable piece of a segment is tried this often before it is given up.
+READ_TRIES: Final = 3
 
 
 class _Read(ReadRanges):
@@ -77,6 +79,8 @@ class IndexLoad:
         self.damaged_count: i64 = 0
         self._segment: Segment | None = None
         self._scan: IndexScan | None = None
+        # How often the same piece could not be read.
+        self._failures: i64 = 0
         self._read_bytes: i64 = max(max_bytes, READ_BYTES_MIN)
 
     def start(self) -> None:
@@ -124,6 +128,11 @@ class IndexLoad:
             self.queue.store.retry_load(self)
             return
         result = job.results[0]
+        if result is None and self._failures < READ_TRIES:
+            self._failures += 1
+            self.queue.store.retry_load(self)
+            return
+        self._failures = 0
         wanted = job.ranges[0][2]
         if result is None:
             # Gone or unreadable: what is in it cannot be had.
@@ -185,9 +194,7 @@ class IndexLoad:
 
     def on_contents(self, positions: list[Position], lost: list[Position]) -> None:
         """The contents of what was found are here, but for those of `lost`."""
-        for position in lost:
-            self.damaged_count += 1
-            lose_position(self.queue, position)
+        self.damaged_count += len(lost)
         kept = [position for position in positions if position.has_content]
         if len(kept) == 0 and self.next_seq < self.end_seq:
             self.start()
@@ -218,6 +225,7 @@ class ContentLoad:
         self._misplaced: list[Position] = []
         self._lost: list[Position] = []
         self._is_searching: bool = False
+        self._failures: i64 = 0
 
     def start(self) -> None:
         """Read everything from where it should be; wait first for what is not written yet."""
@@ -265,6 +273,10 @@ class ContentLoad:
             return
         if self._is_searching:
             self._on_segment_read(job)
+            return
+        if None in job.results and self._failures < READ_TRIES:
+            self._failures += 1
+            self.queue.store.retry_load(self)
             return
         for place in range(len(self._asked)):
             position = self._asked[place]
@@ -315,6 +327,8 @@ class ContentLoad:
                     self._ask_together(position, located[0])
                     return
             self._lost.append(position)
+        for lost in self._lost:
+            lose_position(self.queue, lost)
         self.done.on_contents(self.positions, self._lost)
 
     def _ask_together(self, position: Position, path: str) -> None:

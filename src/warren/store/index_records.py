@@ -18,7 +18,7 @@ from warren.store.record import (
     read_u64,
     record_length,
 )
-from warren.store.runs import Runs, index_of_run
+from warren.store.runs import Runs, contains, index_of_run
 
 
 class IndexScan:
@@ -42,6 +42,9 @@ class IndexScan:
         # (offset, bytes) of stretches that are no valid records.
         self.damaged: list[tuple[int, bytes]] = []
         self._settled: Runs = log.index.settled if log.index is not None else []
+        # Settled, and not in a batch yet: the accounts learn of these at the seal.
+        self._unsealed: Runs = log.indexed.gathered()
+        self._settled_transient: Runs = log.index.settled_transient if log.index is not None else []
 
     def feed(self, data: bytes, is_last: bool, max_messages: i64, max_bytes: i64) -> None:
         """Take the records in `data`, the bytes from `offset` on, up to a total of `max_messages` or `max_bytes` found.
@@ -98,9 +101,14 @@ class IndexScan:
             return False
         if seq < self.next_seq or read_u32(data, place) != self.log.queue_id:
             return True
-        settled = self._settled
-        run = index_of_run(settled, seq)
-        if run < len(settled) and settled[run][0] <= seq:
+        flags: i64 = i64(data[place + 20])
+        is_transient = (flags & FLAG_TRANSIENT) != 0
+        if is_transient:
+            # Those from before the start are gone.
+            is_gone = seq < self.log.transient_floor or contains(self._settled_transient, seq)
+        else:
+            is_gone = contains(self._settled, seq) or contains(self._unsealed, seq)
+        if is_gone:
             self.next_seq = seq + 1
             return True
         position = self._position(data, kind, body, end, seq, read_u64(data, place + 12))
@@ -108,10 +116,7 @@ class IndexScan:
             self.damaged.append((self.offset + start, data[start:end]))
             return True
         self.next_seq = seq + 1
-        flags: i64 = i64(data[place + 20])
-        position.persistent = (flags & FLAG_TRANSIENT) == 0
-        if not position.persistent and seq < self.log.transient_floor:
-            return True
+        position.persistent = not is_transient
         position.redelivered = (flags & FLAG_REDELIVERED) != 0
         position.journal_state = INDEXED
         position.place = self.offset + start

@@ -28,7 +28,7 @@ from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
-from warren.store.content_records import REFERENCES_MAX, write_publish_ref, write_release
+from warren.store.content_records import REFERENCES_MAX, Release, write_publish_ref, write_release
 from warren.store.content_store import ContentStore, ContentWrite
 from warren.store.message import (
     NOT_JOURNALED,
@@ -81,8 +81,8 @@ class Batch:
         # Metadata changes that ride along; made durable before the journal bytes.
         self.changes: list[object] = []
         self.acks: list[tuple[QueueLog, Runs]] = []
-        # Given up references, with the serial number they are written under.
-        self.releases: list[tuple[i64, list[ContentRef]]] = []
+        # Acks that give up references to contents.
+        self.releases: list[Release] = []
         # Contents of large messages, made durable before the journal bytes.
         self.content_writes: list[ContentWrite] = []
         # Contents below this id are written when it is durable.
@@ -132,9 +132,8 @@ class Journal:
         self.is_wanted: bool = False
         # Whose segments have died at the last seal.
         self._dead_indexes: list[QueueIndex] = []
-        self._releases: list[ContentRef] = []
         # Of failed batches: to be written again.
-        self._unwritten_releases: list[tuple[i64, list[ContentRef]]] = []
+        self._unwritten_releases: list[Release] = []
         self._writer: RecordWriter = RecordWriter(store_id)
         self._needs_new_file: bool = True
         self._next_file_number: i64 = 1
@@ -169,7 +168,7 @@ class Journal:
             position.journal_state = NOT_JOURNALED
             content = position.message.content
             if content is not None:
-                self._releases.append(content)
+                log.releases.append(content)
         elif state == PENDING:
             position.journal_state = SETTLED
             self.pending_bytes -= 64 + position.content_bytes
@@ -180,7 +179,7 @@ class Journal:
         log.indexed.add(seq)
         self.mark_dirty(log)
         if content is not None:
-            self._releases.append(content)
+            log.releases.append(content)
 
     def settle_indexed_runs(self, log: QueueLog, runs: Runs, now_ms: i64) -> None:
         """The same for whole runs without contents in the content store."""
@@ -188,10 +187,15 @@ class Journal:
         log.indexed.runs.extend(runs)
         self.mark_dirty(log)
 
-    def release(self, content: ContentRef, now_ms: i64) -> None:
-        """A reference to a content is given up whose position nobody acks: its queue is gone."""
+    def settle_forgotten(self, log: QueueLog, position: Position, now_ms: i64) -> None:
+        """A recovered position belongs to no queue any more; `log` writes its ack."""
+        self._leave(position)
         self._expect_seal(now_ms)
-        self._releases.append(content)
+        log.journaled.add(position.seq)
+        self.mark_dirty(log)
+        content = position.message.content
+        if content is not None:
+            log.releases.append(content)
 
     def on_indexed(self, position: Position) -> None:
         """The position has moved to its queue's index."""
@@ -237,7 +241,7 @@ class Journal:
             return True
         if self.pending_bytes >= BUFFER_BYTES:
             return True
-        if len(batch.positions) > 0 or len(self.dirty_logs) > 0 or len(self._releases) > 0:
+        if len(batch.positions) > 0 or len(self.dirty_logs) > 0:
             return now_ms - self.oldest_pending_ms >= FLUSH_INTERVAL_MS
         return self._clean_stop
 
@@ -247,7 +251,7 @@ class Journal:
         return (
             len(batch.positions) > 0
             or len(self.dirty_logs) > 0
-            or len(self._releases) > 0
+            or len(self._unwritten_releases) > 0
             or len(batch.waiters) > 0
             or len(batch.callbacks) > 0
             or len(batch.changes) > 0
@@ -357,7 +361,7 @@ class Journal:
 
     def has_settled(self) -> bool:
         """Has anything been settled since the last seal?"""
-        return len(self.dirty_logs) > 0 or len(self._releases) > 0
+        return len(self.dirty_logs) > 0
 
     def last_sealed(self) -> i64:
         """Number of the batch that was sealed last."""
@@ -386,7 +390,7 @@ class Journal:
             self.dirty_logs.append(log)
 
     def _expect_seal(self, now_ms: i64) -> None:
-        if len(self.dirty_logs) == 0 and len(self.batch.positions) == 0 and len(self._releases) == 0:
+        if len(self.dirty_logs) == 0 and len(self.batch.positions) == 0:
             self.oldest_pending_ms = now_ms
 
     def _leave(self, position: Position) -> None:
@@ -403,7 +407,6 @@ class Journal:
         has_bytes = (
             len(batch.positions) > 0
             or len(self.dirty_logs) > 0
-            or len(self._releases) > 0
             or len(self._unwritten_releases) > 0
             or self._clean_stop
         )
@@ -436,21 +439,24 @@ class Journal:
                 if len(index.dead_paths) > 0:
                     self._dead_indexes.append(index)
                 runs = merge_runs(runs + indexed)
-            if len(runs) > 0 and log.queue_id in self.logs:
+            if len(log.releases) > 0:
+                self._give_up_references(log, runs)
+            elif len(runs) > 0 and log.is_durable:
+                # Also when the queue is deleted: a start must not give up again what was given up.
                 writer.ack(log.queue_id, runs)
                 batch.acks.append((log, runs))
         self.dirty_logs = []
-        groups = self._unwritten_releases
+        batch.releases = self._unwritten_releases
         self._unwritten_releases = []
-        if len(self._releases) > 0:
-            for content in self._releases:
-                self.contents.release(content.id, content.references, content.stored_bytes)
-            self.release_serial += 1
-            groups.append((self.release_serial, self._releases))
-            self._releases = []
-        for serial, contents in groups:
-            write_release(writer, serial, contents)
-        batch.releases = groups
+        for release in batch.releases:
+            write_release(writer, release)
+
+    def _give_up_references(self, log: QueueLog, runs: Runs) -> None:
+        for content in log.releases:
+            self.contents.release(content.id, content.references, content.stored_bytes)
+        self.release_serial += 1
+        self._unwritten_releases.append(Release(self.release_serial, log.queue_id, runs, log.releases))
+        log.releases = []
 
     def _write_positions(self, batch: Batch, current: JournalFile) -> None:
         positions = batch.positions

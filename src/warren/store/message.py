@@ -94,6 +94,8 @@ class QueueLog:
 
     def __init__(self, queue_id: i64) -> None:
         self.queue_id: i64 = queue_id
+        # Are its acks written?
+        self.is_durable: bool = False
         self.next_seq: i64 = 1
         # Highest seq id ever handed to a consumer; written at a clean stop (redelivered flag after a restart, W29).
         self.delivered_upto: i64 = 0
@@ -108,6 +110,8 @@ class QueueLog:
         # Settled since the last seal: positions that are in the journal only, and those that are in the index.
         self.journaled: RunGatherer = RunGatherer()
         self.indexed: RunGatherer = RunGatherer()
+        # Contents of which these positions held a reference each.
+        self.releases: list[ContentRef] = []
         self.is_dirty: bool = False
         # None: it has none yet.
         self.index: QueueIndex | None = None
@@ -115,20 +119,6 @@ class QueueLog:
     def make_position(self, message: Message, seq: i64, expiry_ms: i64) -> Position:
         """A position of this queue, as what its owner keeps."""
         return Position(message, self, seq, expiry_ms)
-
-    @property
-    def runs(self) -> Runs:
-        """Of the journal as it was; goes with it."""
-        return self.journaled.runs
-
-    def add_ack(self, seq: i64) -> None:
-        """Of the journal as it was; goes with it."""
-        self.journaled.add(seq)
-
-    def take_runs(self) -> Runs:
-        """Of the journal as it was; goes with it."""
-        self.is_dirty = False
-        return self.journaled.take()
 
 
 class RunGatherer:
@@ -148,6 +138,13 @@ class RunGatherer:
             self.runs.append((self._first, self._last))
         self._first = seq
         self._last = seq
+
+    def gathered(self) -> Runs:
+        """What has gathered so far, merged and in order; gathering goes on."""
+        runs = list(self.runs)
+        if self._last >= 0:
+            runs.append((self._first, self._last))
+        return merge_runs(runs)
 
     def take(self) -> Runs:
         """The gathered runs, merged and in order; gathering starts over."""

@@ -46,12 +46,17 @@ class Segment:
 class QueueIndex:
     """Segments and settled seq ids of one queue. `path` is its directory, relative to the vhost's."""
 
-    def __init__(self, queue_id: i64, path: str, segment_entries: i64) -> None:
+    def __init__(
+        self, queue_id: i64, path: str, segment_entries: i64, rewrite_min_bytes: i64 = REWRITE_MIN_BYTES
+    ) -> None:
         self.queue_id: i64 = queue_id
         self.path: str = path
         self.segment_entries: i64 = segment_entries
+        self.rewrite_min_bytes: i64 = rewrite_min_bytes
         self.segments: list[Segment] = []
         self.settled: Runs = []
+        # Of transient positions, in this life. Like `settled` it may say so of seq ids that never were there.
+        self.settled_transient: Runs = []
         # Counts up with every change that a checkpoint must see.
         self.version: i64 = 0
         # Where the next load goes on: a segment, a seq id in it and the offset of its record.
@@ -119,7 +124,8 @@ class QueueIndex:
                 self._count_settled(new_first, new_last, indexed_upto)
 
     def settle_transient(self, seq: i64, indexed_upto: i64) -> None:
-        """A transient position is settled. Nobody asks for it after a crash, so it is counted only."""
+        """A transient position is settled. Nobody asks for it after a crash; a load in this life may come across it."""
+        add_run(self.settled_transient, seq, seq)
         segment = self.find(seq // self.segment_entries)
         if segment is not None:
             segment.live_transient -= 1
@@ -128,6 +134,8 @@ class QueueIndex:
 
     def forget_transients(self, first: i64, end: i64) -> None:
         """All transient positions of the segments that begin in [first, end) are settled."""
+        if first < end:
+            add_run(self.settled_transient, first, end - 1)
         for segment in self.segments:
             if first <= segment.number * self.segment_entries < end:
                 segment.live_transient = 0
@@ -145,7 +153,7 @@ class QueueIndex:
                 if (
                     is_full
                     and segment.live * 4 <= segment.entries
-                    and segment.size_bytes >= REWRITE_MIN_BYTES
+                    and segment.size_bytes >= self.rewrite_min_bytes
                 ):
                     self.straggler = segment
         if len(kept) < len(self.segments):
@@ -220,6 +228,8 @@ class QueueIndex:
             first = self.segments[0].number * self.segment_entries
         if first > 0 and len(self.settled) > 1:
             add_run(self.settled, 0, first - 1)
+        if first > 0 and len(self.settled_transient) > 1:
+            add_run(self.settled_transient, 0, first - 1)
 
     def _place_of(self, number: i64) -> i64:
         low: i64 = 0

@@ -13,7 +13,7 @@ from mypy_extensions import i64
 from warren.store.content_records import write_publish_ref
 from warren.store.index_load import ContentLoad, IndexLoad
 from warren.store.jobs import LoadDone
-from warren.store.message import INDEXED, NOT_JOURNALED, ContentRef, Position, QueueLog
+from warren.store.message import INDEXED, NOT_JOURNALED, PENDING, WRITTEN, ContentRef, Position, QueueLog
 from warren.store.queue_index import QueueIndex, Segment
 from warren.store.record import INDEX_MAGIC, RecordWriter
 from warren.store.runs import add_run
@@ -41,7 +41,11 @@ class QueueStore:
         return self.store.is_behind
 
     def publish(self, position: Position, now_ms: i64) -> None:
-        """Journal a position of a durable queue; positions of one message must follow each other."""
+        """Journal a position of a durable queue; positions of one message must follow each other.
+
+        It outlives restarts from then on, whatever its publisher wanted.
+        """
+        position.persistent = True
         self.store.journal.publish(position, now_ms)
 
     def settle(self, position: Position, now_ms: i64) -> None:
@@ -59,11 +63,19 @@ class QueueStore:
             self._release_transient(position.content)
             position.content = None
 
+    def may_index(self, position: Position) -> bool:
+        """May it move to the index by now? What is not sealed may not, nor what refers to a content that may still turn
+        out not to be there."""
+        if position.journal_state != WRITTEN:
+            return position.journal_state != PENDING
+        content = position.message.content
+        return content is None or self.store.is_content_written(content)
+
     # -- index -----------------------------------------------------------------------------------------------
 
     def index(self, positions: list[Position]) -> None:
         """Move positions to the index: all live ones from `log.indexed_upto` on up to the last of `positions`,
-        ascending, none of them PENDING. They are on disk before anybody is able to load them."""
+        ascending, all of which may be (`may_index`). They are on disk before anybody is able to load them."""
         if len(positions) == 0:
             return
         log = self.log
@@ -125,8 +137,12 @@ class QueueStore:
         segment.entries += 1
         if self._is_lasting(position):
             segment.live_persistent += 1
-        else:
-            segment.live_transient += 1
+            return
+        segment.live_transient += 1
+        index = self.log.index
+        if self.is_durable and index is not None:
+            # To a start it is settled, also when the journal has an ack of it: the retraction of a batch that failed.
+            add_run(index.settled, position.seq, position.seq)
 
     def _start_append(self, index: QueueIndex, segment: Segment, writer: RecordWriter) -> None:
         number = index.file_number(segment.number)
@@ -152,11 +168,16 @@ class QueueStore:
 
     def _is_lasting(self, position: Position) -> bool:
         # Does it come back after a restart?
-        content = position.content
-        return self.is_durable and position.persistent and (content is None or not content.transient)
+        return self.is_durable and position.persistent
 
     def _to_transient(self, position: Position) -> None:
-        position.content = self.store.transient_contents.add(position.message, [position], 0, 1)
+        message = position.message
+        # Other queues share the message; theirs may be a content that lasts.
+        kept = message.content
+        position.content = self.store.transient_contents.add(message, [position], 0, 1)
+        message.content = kept
+        # It does not outlive a restart, whatever its publisher wanted: its batch has failed.
+        position.persistent = False
         self.store.write_transient()
 
     # -- settle ----------------------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ from warren.store.record import (
     read_u64,
     record_length,
 )
+from warren.store.runs import Runs
 
 
 class Damage:
@@ -94,6 +95,8 @@ class JournalReplay:
 
     def feed_file(self, number: i64, data: bytes) -> None:
         """Replay one file whose header the caller has checked."""
+        # A mark of an orderly stop in an earlier file is not the last word.
+        self.is_clean = False
         seed = crc_seed(self.store_id, number)
         file = JournalFile(number)
         self.files.append(file)
@@ -238,6 +241,7 @@ class JournalReplay:
         release = decode_release(data, start, end)
         if release is None:
             return False
+        self._settle(release.queue_id, release.runs)
         if release.serial > self._known_serial and release.serial not in self._serials:
             self._serials.add(release.serial)
             for content in release.contents:
@@ -252,18 +256,22 @@ class JournalReplay:
         count = read_u32(data, start + 4)
         if end - start != 8 + count * RUN_BYTES:
             return False
-        queue = self._queue(read_u32(data, start))
+        runs: Runs = []
         at = start + 8
+        for _ in range(count):
+            runs.append((read_u64(data, at), read_u64(data, at + 8)))
+            at += RUN_BYTES
+        self._settle(read_u32(data, start), runs)
+        return True
+
+    def _settle(self, queue_id: i64, runs: Runs) -> None:
+        queue = self._queue(queue_id)
         log = queue.log
         index = log.index
-        for _ in range(count):
-            first = read_u64(data, at)
-            last = read_u64(data, at + 8)
+        for first, last in runs:
             if index is not None and first < log.indexed_upto:
                 index.settle([(first, min(last, log.indexed_upto - 1))], log.indexed_upto)
             self._drop_run(queue, first, last)
-            at += RUN_BYTES
-        return True
 
     def _drop_run(self, queue: RecoveredQueue, first: i64, last: i64) -> None:
         positions = queue.positions

@@ -17,19 +17,14 @@ from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
+from warren.store.backup_hold import BackupHold
 from warren.store.checkpoint import Checkpoint, CheckpointHead, encode_checkpoint, encode_queue
 from warren.store.content_store import ContentStore
 from warren.store.index_load import ContentLoad, IndexLoad
-from warren.store.jobs import (
-    AppendFile,
-    LoadDone,
-    RewriteSegment,
-    StoreJob,
-    WriteCheckpoint,
-)
+from warren.store.jobs import AppendFile, LoadDone, RewriteSegment, StoreJob, WriteCheckpoint
 from warren.store.journal import Batch, Journal
 from warren.store.message import ContentRef, JournalFile, Position, QueueLog
-from warren.store.queue_index import SEGMENT_ENTRIES, QueueIndex, Segment
+from warren.store.queue_index import REWRITE_MIN_BYTES, SEGMENT_ENTRIES, QueueIndex, Segment
 from warren.store.queue_store import QueueStore
 from warren.store.record import RecordWriter
 from warren.store.recovery import JournalReplay, RecoveredQueue
@@ -43,8 +38,7 @@ BEHIND_BYTES: Final = 67108864
 # A checkpoint is taken for the sake of this much space, or of less after a while.
 _DEAD_BYTES: Final = 33554432
 _DEAD_PATIENCE_MS: Final = 2000
-# An empty queue leaves a segment of this size.
-_DEAD_TAIL_BYTES: Final = 65536
+DEAD_TAIL_BYTES: Final = 65536
 # References of a deleted queue that are given up at a time.
 RELEASE_BATCH: Final = 2048
 RELEASE_BYTES: Final = 1048576
@@ -63,11 +57,17 @@ class StoreSettings:
         content_file_size_limit: i64 = 16777216,
         embed_below: i64 = 4096,
         segment_entries: i64 = SEGMENT_ENTRIES,
+        rewrite_min_bytes: i64 = REWRITE_MIN_BYTES,
+        dead_tail_bytes: i64 = DEAD_TAIL_BYTES,
     ) -> None:
         self.journal_file_size_limit: i64 = journal_file_size_limit
         self.content_file_size_limit: i64 = content_file_size_limit
         self.embed_below: i64 = embed_below
         self.segment_entries: i64 = segment_entries
+        # A segment of which little is alive is rewritten from this size on.
+        self.rewrite_min_bytes: i64 = rewrite_min_bytes
+        # An empty queue leaves the segment it appended to when it has this size.
+        self.dead_tail_bytes: i64 = dead_tail_bytes
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -187,10 +187,12 @@ class VhostStore:
         # Does `advance` have more to do, without anything happening before?
         self.has_more: bool = False
         self.lane: WriteLane = WriteLane()
+        self.backup: BackupHold = BackupHold()
         # The one that is being made; held back until the batch it must not be ahead of is durable.
         self._checkpoint: _Checkpoint | None = None
         self._is_held: bool = False
-        self._durable_batch: i64 = 0
+        # Number of the last batch that the flusher is done with.
+        self.finished_batch: i64 = 0
         self._checkpoint_at_ms: i64 = 0
         self._jobs: list[StoreJob] = []
         self.now_ms: i64 = 0
@@ -213,6 +215,7 @@ class VhostStore:
     def add_queue(self, log: QueueLog, is_durable: bool) -> QueueStore:
         """The store of a queue that is there from now on."""
         queue = QueueStore(self, log, is_durable)
+        log.is_durable = is_durable
         if is_durable:
             self.queues[log.queue_id] = queue
             self.journal.logs[log.queue_id] = log
@@ -221,7 +224,7 @@ class VhostStore:
     def new_index(self, queue_id: i64, is_durable: bool) -> QueueIndex:
         """An index without segments."""
         path = f"{QUEUES_NAME}/{queue_id}" if is_durable else f"{TRANSIENT_NAME}/{QUEUES_NAME}/{queue_id}"
-        return QueueIndex(queue_id, path, self.settings.segment_entries)
+        return QueueIndex(queue_id, path, self.settings.segment_entries, self.settings.rewrite_min_bytes)
 
     def on_queue_deleted(self, queue: QueueStore) -> None:
         """Its segments may go; not before the references in them are given up. See `QueueStore.delete`."""
@@ -268,6 +271,7 @@ class VhostStore:
         log.index = found.index
         index = found.index
         if index is not None:
+            index.rewrite_min_bytes = self.settings.rewrite_min_bytes
             index.snapshot_upto = index.checkpointed_upto = found.indexed_upto
             index.drop_dead_segments(log.indexed_upto)
             self.take_dead_segments(index)
@@ -281,22 +285,14 @@ class VhostStore:
 
     def forget_positions(self, recovered: RecoveredQueue, now_ms: i64) -> None:
         """Nobody needs these positions of the journal."""
+        log = recovered.log
+        log.is_durable = True
         for position in recovered.positions.values():
-            self._forget(position, now_ms)
+            self.journal.settle_forgotten(log, position, now_ms)
 
     def delete_later(self, path: str) -> None:
         """A file that nothing needs; it goes with the next checkpoint."""
         self._deletable_paths.append(path)
-
-    def _forget(self, position: Position, now_ms: i64) -> None:
-        message = position.message
-        message.journal_refs -= 1
-        if message.journal_refs == 0 and message.file is not None:
-            message.file.live_bytes -= message.stored_bytes
-            message.file = None
-        content = message.content
-        if content is not None:
-            self.journal.release(content, now_ms)
 
     def contents_of(self, content: ContentRef) -> ContentStore:
         """The store that holds it."""
@@ -391,7 +387,7 @@ class VhostStore:
         """The flusher has finished `batch`, the oldest under way."""
         number = batch.number
         self.journal.on_done(batch, ok)
-        self._durable_batch = number
+        self.finished_batch = number
         if ok:
             self._written_upto = batch.content_upto
         checkpoint = self._checkpoint
@@ -476,8 +472,10 @@ class VhostStore:
         # One generation later than they could.
         for number in self.journal.forget_files(self.first_journal_file):
             job.delete_paths.append(f"journal/{number}.wal")
+        job.delete_paths = self.backup.delete_paths(job.delete_paths)
+        self.backup.on_encoded(self, job.content, head.first_journal_file)
         self._checkpoint = job
-        self._is_held = job.batch_number > self._durable_batch
+        self._is_held = job.batch_number > self.finished_batch
         if not self._is_held:
             self.lane.push(job)
 
@@ -513,7 +511,11 @@ class VhostStore:
             return
         tail = index.segments[-1]
         log = queue.log
-        if tail.size_bytes >= _DEAD_TAIL_BYTES and not tail.is_rewriting and owner.is_empty(log.queue_id):
+        if (
+            tail.size_bytes >= self.settings.dead_tail_bytes
+            and not tail.is_rewriting
+            and owner.is_empty(log.queue_id)
+        ):
             log.next_seq = max(log.next_seq, (tail.number + 1) * index.segment_entries)
             queue.index_range_done(log.next_seq)
 
@@ -539,13 +541,15 @@ class VhostStore:
             index = durable.log.index
             if index is not None:
                 index.on_checkpoint()
-                straggler = index.segment_to_rewrite()
+                straggler = None if self.backup.is_on else index.segment_to_rewrite()
                 if straggler is not None:
                     self._rewrite(durable, straggler, index.path_of(straggler), list(index.settled))
+        self.backup.on_checkpoint(self, True)
         self._resume_loads()
 
     def _give_up(self, job: _Checkpoint) -> None:
         self._checkpoint = None
+        self.backup.on_checkpoint(self, False)
         self._deletable_paths.extend(job.delete_paths)
         for queue, segment in job.dirty:
             segment.is_dirty = True

@@ -147,6 +147,8 @@ class GroupSessions:
         record = self.oracle.groups.get(index)
         if record is None or record.queue is not queue:
             self.oracle.groups[index] = GroupRecord(queue)
+        # The broker journals transient messages, too, from now on.
+        queue.has_group = True
         name = _name(index)
         session.ask(OpenGroup(name, queue.name.encode(), False, True), opened)
 
@@ -177,6 +179,10 @@ class GroupSessions:
                 self._on_reserved(group, start, reply.end)
             else:
                 self._check_failure(reply)
+                # What it took before its commit failed stays with the group.
+                for copy in group.queue.copies.values():
+                    if copy.state == READY:
+                        copy.state = RESERVING
 
         session.ask(
             Reserve(_name_of(self.oracle, group), group.epoch, group.queue.id, start, count, EVERYTHING, 0),

@@ -92,6 +92,8 @@ class QueueModel:
         self.is_bound = False
         self.is_deleting = False
         self.is_deleted = False
+        # A reader group was opened on it: transient messages may outlive a restart.
+        self.has_group = False
         # Every copy that is not gone, by number; the numbers of those and the copies that must never be seen again.
         self.copies: dict[int, Copy] = {}
         self.gone: dict[int, Copy] = {}
@@ -325,7 +327,8 @@ class Oracle:
             raise Violation(
                 "ghost", f"queue {queue.name} has message {number}, which was settled, after a restart"
             )
-        if not copy.survives() and copy.state != RESERVING and not queue.is_deleting:
+        may_survive = copy.survives() or copy.state == RESERVING or queue.has_group
+        if not may_survive and not queue.is_deleting:
             raise Violation("ghost", f"queue {queue.name} has the transient message {number} after a restart")
         return copy
 

@@ -21,7 +21,7 @@ from warren.broker.vhost import Vhost
 from warren.routing.exchange_types import check_exchange_type
 from warren.store.disk.files import JOURNAL_DIRECTORY, keep_orphans, load_store_id
 from warren.store.disk.flusher import BatchFlusher, FlushJob
-from warren.store.disk.store_reader import StoreReport, keep_strange_queues, read_store
+from warren.store.disk.store_reader import StoreReport, clear_queues, read_store
 from warren.store.jobs import COMPACT, READ, WRITE, StoreJob
 from warren.store.vhost_store import StoreSettings, VhostStore
 from warren.testing.oracle import CommitToken
@@ -187,9 +187,7 @@ class SimulatedNode:
         self._restore_definitions(definitions)
         self.broker.reserve_queue_ids(max(replay.queues, default=0))
         orphans = self.vhost.restore_messages(replay, definitions.next_queue_id, set(), self.now_ms)
-        known = {queue.id for queue in self.vhost.queues.values()} | set(store.queues)
-        for path in keep_strange_queues(self.files, known, definitions.next_queue_id, report):
-            self.files.remove_tree(path)
+        clear_queues(self.files, store, definitions.next_queue_id, report)
         for orphan in orphans:
             keep_orphans(self.files, orphan, store_id)
         self._runner = self.seams.runner(self.files, store_id)

@@ -48,6 +48,26 @@ class FlushJob:
         self.error: Exception | None = None
 
 
+class FlusherCall:
+    """Something to be done between two batches: all that were submitted before are durable, or have failed, and none
+    behind has begun. `done` is told of an error, on the flusher's thread."""
+
+    __slots__ = ("_done", "_function")
+
+    def __init__(self, function: Callable[[], None], done: Callable[[Exception | None], None]) -> None:
+        self._function = function
+        self._done = done
+
+    def run(self) -> None:
+        """Do it."""
+        failure: Exception | None = None
+        try:
+            self._function()
+        except Exception as error:  # Whatever it was, the flusher must go on.
+            failure = error
+        self._done(failure)
+
+
 class _JournalFile:
     """The journal file being written: its durable bytes so far, and up to where there is space for it."""
 
@@ -227,13 +247,17 @@ class Flusher:
 
     def __init__(self, notify: Callable[[FlushJob], None]) -> None:
         self._notify = notify
-        self._jobs: queue.SimpleQueue[FlushJob | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[FlushJob | FlusherCall | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="warren-flusher", daemon=True)
         self._thread.start()
 
     def submit(self, job: FlushJob) -> None:
         """Hand over a job; jobs run one after another."""
         self._jobs.put(job)
+
+    def call(self, call: FlusherCall) -> None:
+        """Run `call` behind all that was submitted."""
+        self._jobs.put(call)
 
     def stop(self) -> None:
         """Finish what was submitted and end the thread. The batch flushers stay open."""
@@ -242,5 +266,8 @@ class Flusher:
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
-            job.flusher.flush(job)
-            self._notify(job)
+            if isinstance(job, FlusherCall):
+                job.run()
+            else:
+                job.flusher.flush(job)
+                self._notify(job)

@@ -20,6 +20,7 @@ from warren.store.disk.files import (
 )
 from warren.store.disk.index_rebuild import RebuiltIndex, rebuild_index
 from warren.store.file_system import FileSystem
+from warren.store.queue_store import QueueStore
 from warren.store.record import (
     CONTENT_MAGIC,
     FILE_HEADER_BYTES,
@@ -31,6 +32,7 @@ from warren.store.recovery import Damage, JournalReplay
 from warren.store.vhost_store import PERSISTENT_NAME, QUEUES_NAME, TRANSIENT_NAME, StoreSettings, VhostStore
 
 _CONTENT_NAME: Final = re.compile(r"(0|[1-9][0-9]{0,9})\.rdq")
+_SEGMENT_NAME: Final = re.compile(r"(0|[1-9][0-9]{0,9})\.idx(\.new)?")
 _QUEUE_NAME: Final = re.compile(r"[1-9][0-9]{0,9}")
 
 
@@ -81,23 +83,33 @@ def read_store(
     return store, replay, report
 
 
-def keep_strange_queues(
-    files: FileSystem, known: set[int], next_queue_id: int, report: StoreReport
-) -> list[str]:
-    """Directories of queues that are in `queues` but neither defined nor in the store's care (`known`).
+def clear_queues(files: FileSystem, store: VhostStore, next_queue_id: int, report: StoreReport) -> None:
+    """Bring `queues` in line with `store`, which has adopted its queues.
 
-    Those of deleted queues (ids below `next_queue_id`) are returned, to be removed; others go to lost+found (W23).
+    Directories of deleted queues (ids below `next_queue_id`) go, and segments that the checkpoint does not know: the
+    journal has what they hold. Whatever else is not ours is moved to lost+found (W23).
     """
-    deleted: list[str] = []
     for name in files.list_names(QUEUES_NAME):
         path = f"{QUEUES_NAME}/{name}"
-        if _QUEUE_NAME.fullmatch(name) and int(name) in known:
-            continue
-        if _QUEUE_NAME.fullmatch(name) and int(name) < next_queue_id:
-            deleted.append(path)
+        queue = store.queues.get(int(name)) if _QUEUE_NAME.fullmatch(name) else None
+        if queue is not None:
+            _clear_queue(files, queue, path, report)
+        elif _QUEUE_NAME.fullmatch(name) and int(name) < next_queue_id:
+            files.remove_tree(path)
         else:
             report.quarantined.append(quarantine(files, path))
-    return deleted
+
+
+def _clear_queue(files: FileSystem, queue: QueueStore, path: str, report: StoreReport) -> None:
+    index = queue.log.index
+    known = {f"{segment.number}.idx" for segment in index.segments} if index is not None else set()
+    for name in files.list_names(path):
+        if name in known:
+            continue
+        if _SEGMENT_NAME.fullmatch(name):
+            files.unlink(f"{path}/{name}")
+        else:
+            report.quarantined.append(quarantine(files, f"{path}/{name}"))
 
 
 def _read_checkpoint(files: FileSystem, store_id: bytes, report: StoreReport) -> Checkpoint | None:

@@ -9,9 +9,8 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
-from warren.store.disk.job_runner import JobRunner
 from warren.store.jobs import COMPACT, READ, WRITE, StoreJob
 
 logger = logging.getLogger("warren.workers")
@@ -22,7 +21,15 @@ _LANES: Final = {WRITE: (1, "write"), READ: (2, "read"), COMPACT: (1, "compact")
 WRITE_STOP_S: Final = 60.0
 OTHER_STOP_S: Final = 2.0
 
-_Jobs = queue.SimpleQueue[tuple[JobRunner, StoreJob] | None]
+
+class Runner(Protocol):
+    """Does a job: a JobRunner, or whoever has jobs of their own for a lane."""
+
+    def run(self, job: StoreJob) -> None:
+        """Do the job; `job.error` says why not."""
+
+
+_Jobs = queue.SimpleQueue[tuple[Runner, StoreJob] | None]
 
 
 class Stopped(Exception):
@@ -48,7 +55,7 @@ class Workers:
             for thread in threads:
                 thread.start()
 
-    def submit(self, runner: JobRunner, job: StoreJob) -> None:
+    def submit(self, runner: Runner, job: StoreJob) -> None:
         """Have `runner` run the job in its lane."""
         self._jobs[job.lane].put((runner, job))
 

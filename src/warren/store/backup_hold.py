@@ -1,0 +1,127 @@
+"""What a backup of a running store consists of, and that all of it stays until it is taken.
+
+A backup begins with a checkpoint of its own. From then until `end` no file is deleted and no segment rewritten, so what
+that checkpoint and the journal behind it need can be linked or copied while everything goes on. `files` is then asked
+for once, at a moment when all sealed batches are on their way to the disk: what was appended since the checkpoint counts,
+up to that batch.
+
+A file is sealed when nothing is ever appended to it again, nor cut off: not by a start either that has to take the
+checkpoint before the backup's. Sealed files may be linked; of others so many bytes must be copied as `files` says.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mypy_extensions import i64, mypyc_attr
+
+if TYPE_CHECKING:
+    from warren.store.vhost_store import VhostStore
+
+
+class BackupFile:
+    """One file, relative to the vhost's directory, and how many bytes of it count."""
+
+    def __init__(self, path: str, size_bytes: i64, is_sealed: bool) -> None:
+        self.path: str = path
+        self.size_bytes: i64 = size_bytes
+        self.is_sealed: bool = is_sealed
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class BackupOwner:
+    """Who takes the backup."""
+
+    def on_checkpoint(self, ok: bool) -> None:
+        """The backup's checkpoint is on disk; or it failed, and the backup has ended."""
+        raise RuntimeError("abstract")
+
+
+class BackupHold:
+    """The part of a vhost's store that backups have to do with; one at a time."""
+
+    def __init__(self) -> None:
+        self.is_on: bool = False
+        # The backup's checkpoint, as it is on disk.
+        self.checkpoint: bytes = b""
+        self._owner: BackupOwner | None = None
+        self._is_taken: bool = False
+        self._first_journal_file: i64 = 0
+        self._files: dict[str, BackupFile] = {}
+        # What would have been deleted.
+        self._held_paths: list[str] = []
+
+    def begin(self, store: VhostStore, owner: BackupOwner) -> None:
+        """Start a backup; `owner` is told when its checkpoint is on disk."""
+        assert not self.is_on
+        self.is_on = True
+        self._owner = owner
+        self._is_taken = False
+        # So that the file that is copied and not linked is a short one.
+        store.journal.request_file()
+        store.journal.is_wanted = True
+        store.is_checkpoint_wanted = True
+
+    def end(self, store: VhostStore) -> None:
+        """The files are taken, or the backup is given up; what was held goes with the next checkpoint."""
+        self.is_on = False
+        if len(self._held_paths) > 0:
+            store.is_checkpoint_wanted = True
+        self._owner = None
+        self.checkpoint = b""
+        self._files = {}
+
+    def delete_paths(self, paths: list[str]) -> list[str]:
+        """What of `paths` a checkpoint may delete."""
+        if self.is_on:
+            self._held_paths.extend(paths)
+            return []
+        held = self._held_paths
+        self._held_paths = []
+        return held + paths
+
+    def on_encoded(self, store: VhostStore, content: bytes, first_journal_file: i64) -> None:
+        """A checkpoint is about to be written; the first one of a backup is the backup's."""
+        if not self.is_on or self._is_taken:
+            return
+        self._is_taken = True
+        self.checkpoint = content
+        self._first_journal_file = first_journal_file
+        self._files = {}
+        for queue in store.queues.values():
+            index = queue.log.index
+            if index is None:
+                continue
+            for segment in index.segments:
+                # A start that falls back to the checkpoint before this one appends from there on.
+                end = (segment.number + 1) * index.segment_entries
+                is_sealed = end <= index.checkpointed_upto
+                path = index.path_of(segment)
+                self._files[path] = BackupFile(path, segment.size_bytes, is_sealed)
+        self._add_growing(store)
+
+    def on_checkpoint(self, store: VhostStore, ok: bool) -> None:
+        """A checkpoint is on disk, or has failed."""
+        owner = self._owner
+        if owner is None or not self._is_taken:
+            return
+        self._owner = None
+        if not ok:
+            self.end(store)
+        owner.on_checkpoint(ok)
+
+    def files(self, store: VhostStore) -> list[BackupFile]:
+        """All files of the backup but the checkpoint. Sizes are those of all batches that are sealed."""
+        self._add_growing(store)
+        return list(self._files.values())
+
+    def _add_growing(self, store: VhostStore) -> None:
+        journal = store.journal
+        for file in journal.files:
+            if file.number >= self._first_journal_file:
+                path = f"journal/{file.number}.wal"
+                self._files[path] = BackupFile(path, file.size_bytes, file is not journal.files[-1])
+        for content_file in store.contents.files:
+            is_closed = store.contents.is_closed(content_file)
+            path = content_file.path
+            self._files[path] = BackupFile(path, content_file.size_bytes, is_closed)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from warren.admin.protocol import BackupStatus
 from warren.broker.broker import Broker
 from warren.broker.metadata import Change, PutReaderGroup
 from warren.broker.vhost import Vhost
@@ -108,12 +109,33 @@ class AdminVhost:
         )
 
 
+class BackupRefused(Exception):
+    """The backup that was asked for is not begun; one line that says why."""
+
+
+class Backups(Protocol):
+    """Makes backups of the node, one at a time."""
+
+    def start(self, target: str) -> None:
+        """Begin one in the new directory `target`. Raises BackupRefused."""
+
+    def status(self) -> BackupStatus:
+        """Of the last one. Raises BackupRefused when there was none."""
+
+
 class AdminNode:
     """The vhosts of a broker, for those who may enter them."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._vhosts: dict[bytes, AdminVhost] = {}
+        # Set by a node that has a disk.
+        self.backups: Backups | None = None
+
+    def is_administrator(self, user: bytes) -> bool:
+        """May the user do what concerns the whole node?"""
+        known = self._broker.users.get(user)
+        return known is not None and "administrator" in known.tags
 
     def recover(self, definitions: list[PutReaderGroup]) -> None:
         """Start-up: all queues have their messages, nobody is connected yet."""

@@ -25,6 +25,9 @@ BAD_REQUEST: Final = "bad_request"
 ACCESS_REFUSED: Final = "access_refused"
 # What was asked could not be made durable (disk full ...). Nothing is lost; asking again may succeed.
 STORAGE_FAILED: Final = "storage_failed"
+# Steps of a backup that has ended.
+BACKUP_DONE: Final = "done"
+BACKUP_FAILED: Final = "failed"
 
 Position = Annotated[int, Meta(ge=0, le=1 << 62)]
 Count = Annotated[int, Meta(ge=1, le=1 << 62)]
@@ -137,6 +140,16 @@ class Peek(Struct, tag="peek", forbid_unknown_fields=True, frozen=True):
     with_bodies: bool = True
 
 
+class StartBackup(Struct, tag="start_backup", forbid_unknown_fields=True, frozen=True):
+    """Make a backup of the node in a new directory on its machine; administrators only. Reply: BackupStatus."""
+
+    target: Annotated[str, Meta(min_length=1, max_length=4096)]
+
+
+class GetBackup(Struct, tag="get_backup", forbid_unknown_fields=True, frozen=True):
+    """How the backup that was started last is doing; administrators only. Reply: BackupStatus."""
+
+
 class LoggedIn(Struct, tag="logged_in", frozen=True):
     """The login is accepted."""
 
@@ -223,6 +236,16 @@ class QueueDescription(Struct, tag="queue_description", frozen=True):
     tail: int
 
 
+class BackupStatus(Struct, tag="backup_status", frozen=True):
+    """`step` is what is being done, and one of BACKUP_DONE and BACKUP_FAILED at the end; `text` says why it failed."""
+
+    target: str
+    step: str
+    done_bytes: int
+    total_bytes: int
+    text: str = ""
+
+
 class ErrorReply(Struct, tag="error", frozen=True):
     """The request is refused; `text` says why in one line."""
 
@@ -231,7 +254,18 @@ class ErrorReply(Struct, tag="error", frozen=True):
 
 
 Request = (
-    Login | OpenGroup | Reserve | PlanRange | Fetch | Ack | DeleteGroup | ListGroups | DescribeQueue | Peek
+    Login
+    | OpenGroup
+    | Reserve
+    | PlanRange
+    | Fetch
+    | Ack
+    | DeleteGroup
+    | ListGroups
+    | DescribeQueue
+    | Peek
+    | StartBackup
+    | GetBackup
 )
 Reply = (
     LoggedIn
@@ -243,6 +277,7 @@ Reply = (
     | GroupDeleted
     | GroupList
     | QueueDescription
+    | BackupStatus
     | ErrorReply
 )
 

@@ -13,18 +13,20 @@ from typing import Final, Protocol
 
 import warren
 from warren.admin.group_calls import GroupCalls
-from warren.admin.node import AdminNode, AdminVhost, Clock
+from warren.admin.node import AdminNode, AdminVhost, BackupRefused, Clock
 from warren.admin.protocol import (
     ACCESS_REFUSED,
     BAD_REQUEST,
     LENGTH_BYTES,
     REQUEST_BYTES_MAX,
     Ack,
+    BackupStatus,
     DeleteGroup,
     DescribeQueue,
     ErrorReply,
     Fetch,
     Fetched,
+    GetBackup,
     ListGroups,
     LoggedIn,
     Login,
@@ -35,6 +37,7 @@ from warren.admin.protocol import (
     Reply,
     Request,
     Reserve,
+    StartBackup,
     decode_request,
     encode_frame,
 )
@@ -79,6 +82,7 @@ class AdminSession:
         self._is_closed = False
         self._vhost: AdminVhost | None = None
         self._groups: GroupCalls | None = None
+        self._is_administrator = False
         self._login_timer = clock.call_later(LOGIN_TIMEOUT_S, self._close)
 
     # -- events of the connection ----------------------------------------------------------------------------
@@ -172,6 +176,9 @@ class AdminSession:
         if vhost is None or groups is None:
             self._refuse_and_close("log in first", ACCESS_REFUSED)
             return
+        if isinstance(request, StartBackup | GetBackup):
+            self._reply(self._back_up(request))
+            return
         if vhost.reader_groups.when_attached(lambda: self._start_later(request)):
             return
         try:
@@ -214,9 +221,23 @@ class AdminSession:
             return
         self._login_timer.cancel()
         self._vhost = answer
+        self._is_administrator = self._node.is_administrator(login.user.encode())
         opener = f"{login.client or 'a client'} at {self._peer}"
         self._groups = GroupCalls(answer, self._clock, opener, self._reply_later)
         self._reply(LoggedIn(warren.__version__))
+
+    def _back_up(self, request: StartBackup | GetBackup) -> BackupStatus | ErrorReply:
+        backups = self._node.backups
+        if not self._is_administrator:
+            return ErrorReply(ACCESS_REFUSED, "backups are for users with the tag administrator")
+        if backups is None:
+            return ErrorReply(BAD_REQUEST, "this node has no data directory")
+        try:
+            if isinstance(request, StartBackup):
+                backups.start(request.target)
+            return backups.status()
+        except BackupRefused as error:
+            return ErrorReply(PRECONDITION, str(error))
 
 
 def _describe_queue(vhost: AdminVhost, request: DescribeQueue) -> QueueDescription:

@@ -152,6 +152,19 @@ class SqliteMetadata(Metadata):
             self._roll_back()
             raise
 
+    def back_up(self, path: Path) -> None:
+        """Put a copy, as of the last `apply`, in the new file `path`; it is not synced."""
+        try:
+            copy = sqlite3.connect(path, isolation_level=None)
+            try:
+                self._connection.backup(copy)
+                # So that whoever opens the copy finds one file.
+                copy.execute("PRAGMA journal_mode = DELETE")
+            finally:
+                copy.close()
+        except sqlite3.Error as error:
+            raise self._failure(error) from None
+
     def close(self) -> None:
         self._connection.close()
 

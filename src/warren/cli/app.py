@@ -99,6 +99,22 @@ def store(context: typer.Context) -> None:
     commands(args=context.args, prog_name=context.command_path)
 
 
+@app.command(context_settings=_PASS_THROUGH, add_help_option=False)
+def backup(context: typer.Context) -> None:
+    """Back up a node, while it runs, or the data directory of a stopped one."""
+    from warren.cli.backup import backup_command
+
+    _hand_over(backup_command, context)
+
+
+@app.command(context_settings=_PASS_THROUGH, add_help_option=False)
+def restore(context: typer.Context) -> None:
+    """Make a data directory of a backup."""
+    from warren.cli.backup import restore_command
+
+    _hand_over(restore_command, context)
+
+
 def _hand_over(command: Callable[..., None], context: typer.Context) -> None:
     """Run `command`, whose signature holds its options, with everything that stood behind its name."""
     subcommand = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

@@ -3,15 +3,41 @@
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+
+class ProgressBar:
+    """Shows nothing."""
+
+    def advance(self, size: int) -> None:
+        """So many bytes were worked on since the last call."""
+
+    def show(self, description: str, done_bytes: int, total_bytes: int) -> None:
+        """So far it is."""
+
+
+class _RichBar(ProgressBar):
+    def __init__(self, bar: "Progress", task: "TaskID") -> None:
+        self._bar = bar
+        self._task = task
+
+    def advance(self, size: int) -> None:
+        self._bar.advance(self._task, size)
+
+    def show(self, description: str, done_bytes: int, total_bytes: int) -> None:
+        self._bar.update(self._task, description=description, completed=done_bytes, total=max(total_bytes, 1))
 
 
 @contextlib.contextmanager
-def progress_bar(description: str, total_bytes: int) -> Iterator[Callable[[int], None]]:
-    """Gives a call that takes the bytes that were worked on since the last one."""
+def progress_bar(description: str, total_bytes: int) -> Iterator[ProgressBar]:
+    """A bar for `total_bytes` of work."""
     if not sys.stderr.isatty():
-        yield lambda size: None
+        yield ProgressBar()
         return
     from rich.console import Console
     from rich.progress import (
@@ -31,8 +57,7 @@ def progress_bar(description: str, total_bytes: int) -> Iterator[Callable[[int],
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(description, total=max(total_bytes, 1))
-        yield lambda size: bar.advance(task, size)
+        yield _RichBar(bar, bar.add_task(description, total=max(total_bytes, 1)))
 
 
 def tree_bytes(path: Path) -> int:

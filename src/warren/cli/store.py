@@ -78,8 +78,8 @@ def report(directory: Directory, as_json: AsJson = False) -> None:
 
 def _run(description: str, directory: Path, work: Callable[[Callable[[int], None]], Result]) -> Result:
     try:
-        with progress_bar(description, tree_bytes(directory)) as on_bytes:
-            return work(on_bytes)
+        with progress_bar(description, tree_bytes(directory)) as bar:
+            return work(bar.advance)
     except (ToolError, OSError) as error:
         print(f"warren: {error}", file=sys.stderr)
         raise typer.Exit(FAILED_EXIT) from None

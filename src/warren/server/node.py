@@ -14,6 +14,7 @@ import secrets
 import signal
 import socket
 import time
+from functools import partial
 
 import uvloop
 
@@ -25,6 +26,7 @@ from warren.server.amqp_protocol import READ_BYTES, ClientProtocol
 from warren.server.config import Config
 from warren.server.disk_monitor import DiskMonitor, free_bytes
 from warren.server.memory_watch import MemoryWatch, ResidentMemory, find_malloc_trim, total_memory_bytes
+from warren.server.online_backup import BackupRunner, NodeBackups, Surroundings
 from warren.server.startup import DataDirectoryError, OpenedData, open_data_directory
 from warren.store.disk.flusher import Flusher, FlushJob
 from warren.store.disk.job_runner import JobRunner
@@ -77,6 +79,11 @@ class Node:
             self.schedule_turn,
         )
         self.admin = AdminNode(self.broker)
+        self._backup_surroundings = Surroundings(
+            loop, config.data_dir, self.broker.vhosts.values, self.schedule_turn
+        )
+        self.backups = NodeBackups(self._backup_surroundings)
+        self.admin.backups = self.backups
         self._memory = ResidentMemory()
         self.memory_watch = MemoryWatch(
             loop, self.broker, self.clock.now_ms, self._memory.used_bytes, find_malloc_trim()
@@ -117,6 +124,10 @@ class Node:
             self._runners[vhost.id] = JobRunner(
                 files, vhost.store.store_id, self._workers.pause, self._data.reserve
             )
+        self._backup_surroundings.copy_definitions = self._data.copy_definitions
+        self._backup_surroundings.call_flusher = self._flusher.call
+        self._backup_surroundings.submit = partial(self._workers.submit, BackupRunner())
+        self._backup_surroundings.pause = self._workers.pause
         self.broker.set_limits(self.clock.now_ms())
         await self._disk_monitor.start()
         self.memory_watch.start()
@@ -153,6 +164,7 @@ class Node:
         assert self._server is not None and self._flusher is not None and self._data is not None
         assert self._workers is not None
         self._server.close()
+        self.backups.stop()
         self._disk_monitor.stop()
         self.memory_watch.stop()
         for protocol in list(self.protocols):

@@ -1,0 +1,112 @@
+"""`warren backup` and `warren restore`.
+
+Exit status 0, or 2 with one line on standard error when it could not be done.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, NoReturn
+from urllib.parse import quote
+
+import typer
+
+from warren.admin.client import AdminClient, AdminRefusedError, NodeAddress, NodeUnreachableError
+from warren.admin.protocol import BACKUP_DONE, BACKUP_FAILED, BackupStatus, GetBackup, StartBackup
+from warren.cli.progress import progress_bar, tree_bytes
+from warren.offline.backup import back_up, restore
+from warren.offline.data_directory import ToolError
+
+FAILED_EXIT = 2
+_POLL_S = 0.1
+
+
+def backup_command(
+    target: Annotated[
+        Path,
+        typer.Argument(metavar="TARGET", help="A new directory; of a running node, on the node's machine."),
+    ],
+    data_dir: Annotated[
+        Path | None,
+        typer.Option("--data-dir", metavar="DIR", help="Of a node that is stopped: its data directory."),
+    ] = None,
+    host: Annotated[
+        str, typer.Option(metavar="HOST", help="Of a running node: where it listens.")
+    ] = "localhost",
+    port: Annotated[int, typer.Option(metavar="PORT", help="Its AMQP port.")] = 5672,
+    user: Annotated[str, typer.Option(metavar="NAME", help="An administrator.")] = "guest",
+    password: Annotated[
+        str, typer.Option(metavar="TEXT", envvar="WARREN_PASSWORD", help="Their password.")
+    ] = "guest",  # noqa: S107  # the user that every new node has
+    vhost: Annotated[str, typer.Option(metavar="NAME", help="A vhost they may enter.")] = "/",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Back up a node with all its vhosts, while it runs, or a stopped one's data directory."""
+    try:
+        if data_dir is not None:
+            with progress_bar("backing up", tree_bytes(data_dir)) as bar:
+                size = back_up(data_dir, target, bar.advance).total_bytes
+        else:
+            uri = f"amqp://{quote(user, '')}:{quote(password, '')}@{_host(host)}:{port}/{quote(vhost, '')}"
+            size = _back_up_online(NodeAddress(uri), target)
+    except (ToolError, AdminRefusedError, NodeUnreachableError, ValueError, OSError) as error:
+        _fail(str(error))
+    if as_json:
+        print(json.dumps({"backup": str(target), "bytes": size}))
+    else:
+        print(f"{target} is complete: {size} bytes")
+
+
+def restore_command(
+    backup: Annotated[Path, typer.Argument(metavar="BACKUP", help="What warren backup has made.")],
+    data_dir: Annotated[
+        Path,
+        typer.Option(
+            "--data-dir", metavar="DIR", help="The new data directory; must not exist, or be empty."
+        ),
+    ],
+    accept_problems: Annotated[
+        bool,
+        typer.Option(
+            "--accept-problems", help="Restore it although the store had problems when it was backed up."
+        ),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Make a data directory of a backup; everything is verified first."""
+    try:
+        # Checksums, check, copy.
+        with progress_bar("restoring", 3 * tree_bytes(backup)) as bar:
+            manifest, result = restore(backup, data_dir, accept_problems, bar.advance)
+    except (ToolError, OSError) as error:
+        _fail(str(error))
+    if as_json:
+        found = {"data_dir": str(data_dir), "bytes": manifest.total_bytes, "created": manifest.created}
+        print(json.dumps({**found, "check": result.as_json()}))
+    else:
+        print(
+            f"{data_dir} is restored from the backup of {manifest.created}: "
+            f"{result.queues} queues, {result.messages} messages, {manifest.total_bytes} bytes"
+        )
+
+
+def _back_up_online(address: NodeAddress, target: Path) -> int:
+    with AdminClient(address, "warren backup") as client, progress_bar("backing up", 1) as bar:
+        status = client.request(StartBackup(str(target.absolute())), BackupStatus)
+        while status.step not in (BACKUP_DONE, BACKUP_FAILED):
+            time.sleep(_POLL_S)
+            status = client.request(GetBackup(), BackupStatus)
+            bar.show(f"backing up: {status.step}", status.done_bytes, status.total_bytes)
+    if status.step == BACKUP_FAILED:
+        raise ToolError(f"the backup failed: {status.text}")
+    return status.total_bytes
+
+
+def _host(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _fail(text: str) -> NoReturn:
+    print(f"warren: {text}", file=sys.stderr)
+    raise typer.Exit(FAILED_EXIT)

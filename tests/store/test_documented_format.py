@@ -1,0 +1,573 @@
+"""docs/storage.md against the files that the engine writes.
+
+The page's tables of bytes are read and used as the decoder: every record of every file, made by a store on a real disk,
+must come out with the values that went in, and nothing may be left over. Its tables of limits and settings are compared
+with the constants, and each piece of code that it names must be there.
+"""
+
+import ast
+import importlib
+import re
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import pytest
+from crc32c import crc32c
+
+from tests.support.journal_driver import STORE_ID
+from warren.server.config import Config, load
+from warren.store.checkpoint import decode_checkpoint
+from warren.store.disk.flusher import BatchFlusher, FlushJob
+from warren.store.disk.job_runner import JobRunner
+from warren.store.disk.local_file_system import LocalFileSystem
+from warren.store.disk.store_reader import read_store
+from warren.store.message import Message, Position, QueueLog
+from warren.store.queue_store import QueueStore
+from warren.store.vhost_store import StoreSettings
+
+ROOT = Path(__file__).parent.parent.parent
+PAGE = ROOT / "docs" / "storage.md"
+SOURCES = ROOT / "src" / "warren"
+
+INTEGERS = {"u8": 1, "u16": 2, "u32": 4, "u64": 8}
+EMBED_BELOW = 256
+UNITS = {"": 1, "ms": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3, "s": 1}
+
+Value = int | bytes | dict[str, "Value"] | list["Value"]
+Fields = dict[str, Value]
+
+
+# -- the page ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Structure:
+    """One table of bytes: rows of (at, type, field)."""
+
+    name: str
+    number: int | None
+    size: int | None
+    rows: list[tuple[str, str, str]] = field(default_factory=list)
+
+
+@cache
+def page_lines() -> list[str]:
+    return PAGE.read_text(encoding="utf-8").splitlines()
+
+
+def cells_of(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+@cache
+def structures() -> dict[str, Structure]:
+    """The tables below headings of the fourth level."""
+    found: dict[str, Structure] = {}
+    current: Structure | None = None
+    for line in page_lines():
+        heading = re.fullmatch(r"#### ([A-Za-z_ ]+?)(?: \((\d+)\))?(?:, (\d+) bytes)?", line)
+        if heading:
+            name, number, size = heading.groups()
+            current = Structure(name, int(number) if number else None, int(size) if size else None)
+            found[name] = current
+        elif line.startswith("#"):
+            current = None
+        elif current is not None and line.startswith("|") and not line.startswith(("| at |", "|---")):
+            at, kind, name = cells_of(line)[:3]
+            current.rows.append((at, kind, name.strip("`")))
+    return found
+
+
+def table(header: str) -> list[list[str]]:
+    """The rows of the one table whose header line is `header`."""
+    lines = page_lines()
+    assert lines.count(header) == 1, header
+    start = lines.index(header) + 2
+    rows: list[list[str]] = []
+    for line in lines[start:]:
+        if not line.startswith("|"):
+            break
+        rows.append(cells_of(line))
+    return rows
+
+
+def decode(name: str, data: bytes, start: int) -> tuple[Fields, int]:
+    """The structure `name` in `data` from `start` on, and where it ends."""
+    fields: Fields = {}
+    at = start
+    for offset, kind, field_name in structures()[name].rows:
+        if offset:
+            assert int(offset) == at - start, f"{name}.{field_name} is not at {offset} but at {at - start}"
+        fields[field_name], at = decode_field(kind, fields, data, at)
+    assert at <= len(data), f"{name} reaches beyond its record"
+    return fields, at
+
+
+def decode_field(kind: str, fields: Fields, data: bytes, at: int) -> tuple[Value, int]:
+    if kind in INTEGERS:
+        end = at + INTEGERS[kind]
+        return int.from_bytes(data[at:end], "big"), end
+    if match := re.fullmatch(r"(?:(\d+)|`(\w+)`) bytes", kind):
+        end = at + amount(match[1], match[2], fields)
+        return data[at:end], end
+    if match := re.fullmatch(r"(\w+) × `(\w+)`", kind):
+        values: list[Value] = []
+        for _ in range(amount(None, match[2], fields)):
+            value, at = decode_field(match[1], fields, data, at)
+            values.append(value)
+        return values, at
+    return decode(kind, data, at)
+
+
+def amount(digits: str | None, name: str, fields: Fields) -> int:
+    value = int(digits) if digits else fields[name]
+    assert isinstance(value, int)
+    return value
+
+
+# -- a store that has written every kind of record -------------------------------------------------------------------
+
+
+class Store:
+    """Queues 1 and 2 on a real disk, committed by hand."""
+
+    def __init__(self, path: Path, content_file_size_limit: int = 1 << 20) -> None:
+        self.files = LocalFileSystem(path)
+        settings = StoreSettings(1 << 20, content_file_size_limit, EMBED_BELOW)
+        self.store, _, _ = read_store(self.files, STORE_ID, settings)
+        self.flusher = BatchFlusher(self.files)
+        self.runner = JobRunner(self.files, STORE_ID)
+        self.queues = {number: self.store.add_queue(QueueLog(number), True) for number in (1, 2)}
+        self.now_ms = 1_700_000_000_000
+
+    def message(self, body: bytes) -> Message:
+        return Message(b"\x02ex\x03key", b"\x10\x00\x02", body, True, self.now_ms)
+
+    def publish(self, message: Message, *queue_ids: int, expiry_ms: int = 0) -> list[Position]:
+        positions = [place(self.queues[queue_id], message, expiry_ms) for queue_id in queue_ids]
+        for position, queue_id in zip(positions, queue_ids, strict=True):
+            self.queues[queue_id].publish(position, self.now_ms)
+        return positions
+
+    def settle(self, *positions: Position) -> None:
+        for settled in positions:
+            self.queues[int(settled.log.queue_id)].settle(settled, self.now_ms)
+
+    def commit(self) -> None:
+        self.now_ms += 25
+        batch = self.store.journal.seal()
+        self.store.advance(self.now_ms)
+        job = FlushJob(self.store.journal, batch, self.flusher, lambda _changes: None)
+        if batch.has_work():
+            self.flusher.flush(job)
+        assert job.error is None
+        self.store.on_batch_done(batch, True)
+        while jobs := self.store.take_jobs(self.now_ms):
+            for store_job in jobs:
+                self.runner.run(store_job)
+                assert store_job.error is None
+                store_job.finished()
+
+    def close(self) -> None:
+        self.flusher.close()
+        self.runner.close()
+        self.files.release()
+
+
+def place(queue: QueueStore, message: Message, expiry_ms: int = 0) -> Position:
+    log = queue.log
+    log.next_seq += 1
+    return Position(message, log, log.next_seq - 1, expiry_ms)
+
+
+@dataclass
+class Record:
+    """One record as the page has it decoded, and where it was."""
+
+    path: str
+    kind: str
+    fields: Fields
+    offset: int
+    length: int
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> list[Record]:
+    """What `write_story` leaves, decoded."""
+    write_story(tmp_path)
+    return decode_directory(tmp_path)
+
+
+def decode_directory(directory: Path) -> list[Record]:
+    found: list[Record] = []
+    for path in sorted(directory.rglob("*")):
+        if path.is_file():
+            found.extend(decode_file(path.relative_to(directory).as_posix(), path.read_bytes()))
+    return found
+
+
+def write_story(path: Path) -> None:
+    """A small and a large message to both queues, more to the second; the first is indexed, and acks one of each."""
+    store = Store(path)
+    small = store.publish(store.message(b"small"), 1, 2, expiry_ms=store.now_ms + 60_000)
+    large = store.publish(store.message(bytes(range(256)) * 4), 1, 2)
+    store.publish(store.message(b"more"), 2)
+    store.commit()
+    transient = place(store.queues[1], Message(b"\x00\x01q", b"\x00\x00", b"gone", False, store.now_ms), 0)
+    transient.redelivered = True
+    spilled = place(store.queues[1], Message(b"\x00\x01q", b"\x00\x00", bytes(500), False, store.now_ms), 0)
+    store.queues[1].index([small[0], large[0], transient, spilled])
+    store.settle(small[0], large[1])
+    store.queues[1].log.delivered_upto = 2
+    store.commit()
+    store.store.is_checkpoint_wanted = True
+    store.commit()
+    store.store.journal.request_clean_stop()
+    store.commit()
+    store.close()
+
+
+def decode_file(path: str, data: bytes) -> list[Record]:
+    """All records of one file by the page's rules: header, CRCs, types."""
+    header, at = decode("File header", data, 0)
+    assert at == structures()["File header"].size
+    assert header["magic"] == magic_of(path)
+    assert header["format_version"] == 1
+    assert header["store_id"] == STORE_ID
+    assert header["crc"] == crc32c(data[:36])
+    number = header["file_number"]
+    assert number == number_of(path, data)
+    assert isinstance(number, int)
+    seed = crc32c(number.to_bytes(8, "big"), crc32c(STORE_ID))
+    if path.endswith(".wal"):
+        data = data.rstrip(b"\0")
+    kinds = {structure.number: name for name, structure in structures().items() if structure.number}
+    found: list[Record] = []
+    while at < len(data):
+        start = at
+        record, at = decode("Record header", data, start)
+        assert at - start == structures()["Record header"].size
+        assert (record["magic"], record["version"]) == (0x5752, 1)
+        header_crc = crc32c(data[start : start + 8], seed)
+        assert record["header_crc"] == header_crc
+        length = record["body_length"]
+        assert isinstance(length, int)
+        body = data[at : at + length]
+        assert record["body_crc"] == crc32c(body, header_crc)
+        kind = kinds[record["type"]]  # type: ignore[index]  # an int: `type` is a u8
+        fields, end = decode(kind, body, 0)
+        assert end == length, f"{kind} has {length} bytes, the page knows {end}"
+        at += length
+        found.append(Record(path, kind, fields, start, at - start))
+    return found
+
+
+def file_row(path: str) -> list[str]:
+    suffix = {"wal": "`journal/N.wal`", "idx": "`queues/Q/K.idx`", "rdq": "`msg_store_*/N.rdq`"}
+    name = suffix.get(path.rpartition(".")[2], "`checkpoint`")
+    rows = [row for row in table("| file | magic | file number | records |") if row[0] == name]
+    assert len(rows) == 1
+    return rows[0]
+
+
+def magic_of(path: str) -> bytes:
+    return file_row(path)[1].strip("`").encode()
+
+
+def number_of(path: str, data: bytes) -> int:
+    if path.endswith(".idx"):
+        _, queue_id, name = path.rsplit("/", 2)
+        return int(queue_id) * 2**32 + int(name.removesuffix(".idx"))
+    if "." in path and not path.startswith("checkpoint"):
+        return int(path.rpartition("/")[2].partition(".")[0])
+    return int.from_bytes(data[56:64], "big")  # the generation, first of the first record's body
+
+
+def of_kind(records: list[Record], kind: str, path: str = "") -> list[Fields]:
+    return [record.fields for record in records if record.kind == kind and path in record.path]
+
+
+# -- bytes ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_record_that_the_page_describes_is_written_and_where_it_says(records: list[Record]) -> None:
+    described = {name for name, structure in structures().items() if structure.number}
+    assert {record.kind for record in records} == described
+    for record in records:
+        assert record.kind in file_row(record.path)[3].split(", "), record
+
+
+def test_type_numbers_are_those_of_the_code() -> None:
+    modules = [importlib.import_module(f"warren.store.{name}") for name in ("record", "checkpoint")]
+    for name, structure in structures().items():
+        if structure.number is not None:
+            assert structure.number in [getattr(module, name, None) for module in modules], name
+
+
+def test_sizes_in_headings() -> None:
+    for name, structure in structures().items():
+        if structure.size is not None:
+            assert decode(name, bytes(structure.size), 0)[1] == structure.size, name
+
+
+def test_messages_in_the_journal(records: list[Record]) -> None:
+    small, more = of_kind(records, "PUBLISH", ".wal")
+    assert small == {
+        "position_count": 2,
+        "positions": [position(1, 1, 1_700_000_060_000), position(2, 1, 1_700_000_060_000)],
+        "timestamp": 1_700_000_000_000,
+        "flags": 1,
+        "exchange_length": 2,
+        "exchange": b"ex",
+        "routing_key_length": 3,
+        "routing_key": b"key",
+        "properties_length": 3,
+        "properties": b"\x10\x00\x02",
+        "body_length": 5,
+        "body": b"small",
+    }
+    assert more["positions"] == [position(2, 3)]
+    (reference,) = of_kind(records, "PUBLISH_REF", ".wal")
+    (content,) = [record for record in records if record.kind == "CONTENT" and "persistent" in record.path]
+    assert reference == {
+        "content_id": 1,
+        "file": 0,
+        "offset": content.offset,
+        "stored_bytes": content.length,
+        "body_bytes": 1024,
+        "references": 2,
+        "flags": 1,
+        "timestamp": 1_700_000_000_000,
+        "position_count": 2,
+        "positions": [position(1, 2), position(2, 2)],
+    }
+
+
+def position(queue_id: int, seq: int, expiry: int = 0, flags: int = 0) -> Fields:
+    return {"queue_id": queue_id, "seq": seq, "expiry": expiry, "flags": flags}
+
+
+def test_contents(records: list[Record]) -> None:
+    (content,) = of_kind(records, "CONTENT", "persistent")
+    publish = content["publish"]
+    assert isinstance(publish, dict)
+    assert (content["content_id"], content["references"]) == (1, 2)
+    assert publish["positions"] == [position(1, 2), position(2, 2)]
+    assert publish["body"] == bytes(range(256)) * 4
+    (spilled,) = of_kind(records, "CONTENT", "transient")
+    assert isinstance(spilled["publish"], dict)
+    assert spilled["publish"]["body"] == bytes(500)
+    assert spilled["publish"]["flags"] == 0
+
+
+def test_a_segment(records: list[Record]) -> None:
+    small, gone = of_kind(records, "PUBLISH", ".idx")
+    assert small["positions"] == [position(1, 1, 1_700_000_060_000)]
+    assert small["body"] == b"small"
+    assert gone["positions"] == [position(1, 3, flags=1 | 2)]
+    large, spilled = of_kind(records, "PUBLISH_REF", ".idx")
+    assert (large["content_id"], large["flags"], large["positions"]) == (1, 1, [position(1, 2)])
+    assert (spilled["flags"], spilled["positions"]) == (2, [position(1, 4, flags=2)])
+
+
+def test_what_is_settled(records: list[Record]) -> None:
+    assert of_kind(records, "ACK") == [ack(1, 1, 1)]
+    (release,) = of_kind(records, "RELEASE")
+    (reference,) = of_kind(records, "PUBLISH_REF", ".wal")
+    content = {"content_id": 1, "references": 2, "stored_bytes": reference["stored_bytes"]}
+    assert release == {"serial": 1, "count": 1, "contents": [content], "ack": ack(2, 2, 2)}
+
+
+def ack(queue_id: int, first: int, last: int) -> Fields:
+    return {"queue_id": queue_id, "run_count": 1, "runs": [{"first": first, "last": last}]}
+
+
+def test_a_clean_stop(records: list[Record]) -> None:
+    journal = [record for record in records if record.path.endswith(".wal")]
+    assert [record.kind for record in journal[-3:]] == ["QUEUE_STATE", "QUEUE_STATE", "CLEAN_STOP"]
+    assert of_kind(records, "QUEUE_STATE") == [
+        {"queue_id": 1, "next_seq": 5, "delivered_upto": 2},
+        {"queue_id": 2, "next_seq": 4, "delivered_upto": 0},
+    ]
+
+
+def test_a_checkpoint(records: list[Record]) -> None:
+    rows = [record for record in records if record.path == "checkpoint"]
+    kinds = [record.kind for record in rows]
+    assert kinds == ["CHECKPOINT_HEAD", *["CHECKPOINT_QUEUE"] * 2, "CHECKPOINT_CONTENT", "CHECKPOINT_END"]
+    head, first, second, content, end = [record.fields for record in rows]
+    assert head == {
+        "generation": 1,
+        "first_journal_file": 1,
+        "next_content_id": 2,
+        "release_serial": 1,
+        "next_content_file": 1,
+        "queue_count": 2,
+        "content_file_count": 1,
+    }
+    segment_bytes = sum([record.length for record in records if record.path == "queues/1/0.idx"]) + 40
+    segment = {"number": 0, "size": segment_bytes, "entries": 4, "live_persistent": 1, "flags": 1}
+    assert first == {
+        "queue_id": 1,
+        "next_seq": 5,
+        "delivered_upto": 2,
+        "indexed_upto": 5,
+        "flags": 0,
+        "run_count": 2,
+        "settled": [{"first": 0, "last": 1}, {"first": 3, "last": 4}],
+        "segment_count": 1,
+        "segments": [segment],
+    }
+    assert (second["indexed_upto"], second["segments"], second["settled"]) == (1, [], [])
+    (reference,) = of_kind(records, "PUBLISH_REF", ".wal")
+    stored_bytes = reference["stored_bytes"]
+    assert isinstance(stored_bytes, int)
+    assert content == {
+        "number": 0,
+        "first_id": 1,
+        "content_count": 1,
+        "size": 40 + stored_bytes,
+        "valid": stored_bytes,
+        "id_count": 0,
+        "ids": [],
+        "released_count": 1,
+        "released": [1],
+    }
+    assert end == {"record_count": 4}
+
+
+def test_a_checkpoint_that_is_cut_or_changed_does_not_count(tmp_path: Path) -> None:
+    """T30: it is believed as a whole, or not at all."""
+    write_story(tmp_path)
+    data = (tmp_path / "checkpoint").read_bytes()
+    assert decode_checkpoint(data, STORE_ID) is not None
+    for size in range(len(data)):
+        assert decode_checkpoint(data[:size], STORE_ID) is None
+    for place in range(len(data)):
+        for bit in range(8):
+            changed = data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :]
+            assert decode_checkpoint(changed, STORE_ID) is None
+    assert decode_checkpoint(data, bytes(16)) is None
+
+
+def test_a_compacted_file_in_a_checkpoint(tmp_path: Path) -> None:
+    """Three contents a file; of the first two files one content each is left, one of them for one of two queues."""
+    store = Store(tmp_path, content_file_size_limit=2500)
+    contents: dict[int, list[Position]] = {}
+    for content_id in range(1, 11):
+        queues = (1, 2) if content_id == 5 else (1,)
+        contents[content_id] = store.publish(store.message(bytes(1024)), *queues)
+    store.commit()
+    store.settle(contents[5][1])
+    for content_id in (1, 3, 4, 6, 8, 9):
+        store.settle(*contents[content_id])
+    store.commit()
+    store.store.is_checkpoint_wanted = True
+    store.commit()
+    store.close()
+    records = decode_directory(tmp_path)
+    copy, third, last = of_kind(records, "CHECKPOINT_CONTENT", "checkpoint")
+    sizes = [record.length for record in records if record.kind == "CONTENT" and "/4.rdq" in record.path]
+    assert (copy["number"], copy["first_id"], copy["content_count"]) == (4, 2, 2)
+    assert (copy["ids"], copy["released"]) == ([2, 5], [0, 1])
+    assert (copy["size"], copy["valid"]) == (40 + sum(sizes), sum(sizes))
+    assert (third["ids"], third["released"]) == ([], [0, 65535, 65535])
+    assert (last["first_id"], last["content_count"], last["released"]) == (10, 1, [])
+
+
+def test_the_file_by_hand_is_a_file() -> None:
+    """The bytes printed in the page are valid, and say what it says."""
+    data = b""
+    for line in page_lines():
+        if match := re.match(r"000000[0-9a-f]0  ((?:[0-9a-f]{2} +){16})\|", line):
+            data += bytes.fromhex(match[1].replace(" ", ""))
+    header, at = decode("File header", data, 0)
+    assert header["crc"] == crc32c(data[:36])
+    assert isinstance(header["store_id"], bytes)
+    seed = crc32c((1).to_bytes(8, "big"), crc32c(header["store_id"]))
+    record, at = decode("Record header", data, at)
+    assert record["header_crc"] == crc32c(data[40:48], seed)
+    body = data[at : at + 75]
+    assert record["body_crc"] == crc32c(body, crc32c(data[40:48], seed))
+    fields, end = decode("PUBLISH", body, 0)
+    assert (end, record["body_length"]) == (75, 75)
+    assert (fields["exchange"], fields["routing_key"], fields["body"]) == (b"x", b"k", b"hello")
+    assert fields["positions"] == [position(1, 1), position(2, 1)]
+
+
+# -- limits and names ------------------------------------------------------------------------------------------------
+
+
+def value_of(text: str) -> int:
+    match = re.fullmatch(r"([\d,]+) ?(\w*)", text)
+    assert match, text
+    return int(match[1].replace(",", "")) * UNITS[match[2]]
+
+
+def test_limits_are_those_of_the_code() -> None:
+    rows = table("| what | value | code |")
+    assert len(rows) > 10
+    for what, value, code in rows:
+        path, name = code.strip("`").split(":")
+        module = importlib.import_module("warren." + path.removesuffix(".py").replace("/", "."))
+        assert getattr(module, name) == value_of(value), what
+
+
+def test_defaults_are_those_of_the_configuration() -> None:
+    config = Config()
+    rows = table("| setting | default |")
+    assert len(rows) == 5
+    for setting, value in rows:
+        name = setting.strip("`")
+        if hasattr(config, name):
+            assert getattr(config, name) == value_of(value), name
+        else:
+            check_setting(name, value)
+
+
+def check_setting(name: str, value: str) -> None:
+    """A setting with one value only: that value is accepted."""
+    load(environment={}, settings=[f"{name}={value_of(value)}"])
+
+
+def names_in_page() -> list[str]:
+    text = PAGE.read_text(encoding="utf-8")
+    return sorted(set(re.findall(r"`((?:store|queues|broker|server)/[a-z_/]+\.py:[A-Za-z_.]+)`", text)))
+
+
+@pytest.mark.parametrize("name", names_in_page())
+def test_code_that_the_page_names_is_there(name: str) -> None:
+    path, symbol = name.split(":")
+    body: list[ast.stmt] = ast.parse((SOURCES / path).read_text(encoding="utf-8")).body
+    for part in symbol.split("."):
+        found = [node for node in body if part in names_of(node)]
+        assert found, f"{part} is not in {path}"
+        body = found[0].body if isinstance(found[0], ast.ClassDef) else []
+
+
+def names_of(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.ClassDef | ast.FunctionDef):
+        return [node.name]
+    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+        return [node.target.id]
+    return []
+
+
+def test_files_that_the_page_names_are_there() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    for path in re.findall(r"`((?:store|queues|broker|server)/[a-z_/]+\.py)`", text):
+        assert (SOURCES / path).is_file(), path
+    for path in re.findall(r"`(tests/[a-z_/]+\.py)`", text):
+        assert (ROOT / path).is_file(), path
+    for path in re.findall(r"\]\(([a-z0-9_/-]+\.md)\)", text):
+        assert (PAGE.parent / path).is_file(), path
+
+
+def test_the_map_of_the_store_is_complete() -> None:
+    """ARCHITECTURE.md names each module of the store, and no other."""
+    page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    rows = page.partition("| file in `store/` | what |")[2].partition("\n\n")[0]
+    named = re.findall(r"`([a-z_/]+\.py)`", rows)
+    modules = {path.relative_to(SOURCES / "store").as_posix() for path in (SOURCES / "store").rglob("*.py")}
+    assert sorted(named) == sorted(name for name in modules if not name.endswith("__init__.py"))

@@ -1,0 +1,427 @@
+"""What is known about storing a queue's messages, fact by fact, and where in this code it shows.
+
+S: what a classic queue is and does. W: weaknesses known from other brokers, which this one must not have. G: guarantees.
+T: faults and situations that the tests must bring about. Comments and docstrings all over the code use these numbers.
+
+One line a fact: `ID | what it says | evidence`, more evidence in indented lines. Evidence is `module:name`, a piece of code
+in `src/warren` (or `bench.module:name`); `path::name`, a test below `tests`; or `argued: ` and why there is none.
+The tests look whether what is named exists. Facts without evidence are in OPEN, which should be empty.
+"""
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+
+OPEN = {
+    "S82", "W10", "W25", "G8", "G11", "G13",
+    "T10", "T56", "T71", "T74", "T75",
+}  # fmt: skip
+
+FACTS = """
+S1 | an exchange is as durable as it was declared | broker.topology:exchange_declare
+    protocol/test_exchanges.py::test_inequivalent kill/test_restart.py::test_what_is_not_durable_is_gone
+S2 | a queue likewise; an empty name asks for one | broker.topology:queue_declare
+    protocol/test_queues.py::test_server_named protocol/test_queues.py::test_good_argument
+S3 | some clients publish persistent by default | argued: a client's choice; the protocol carries it with each message
+S4 | each message says whether it is persistent | broker.publish_properties:inspect_properties
+    protocol/test_publish.py::test_unknown_delivery_mode
+S5 | what is not durable is gone after a restart | kill/test_restart.py::test_what_is_not_durable_is_gone
+S6 | durable exchanges come back with all properties | broker.metadata:PutExchange
+    broker/test_metadata_sqlite.py::test_metadata_comes_back_as_it_was_written
+S7 | durable queues come back with all properties | broker.metadata:PutQueue
+    broker/test_metadata_sqlite.py::test_metadata_comes_back_as_it_was_written
+S8 | an exclusive queue ends with its connection | protocol/test_queues.py::test_exclusive_queues_are_never_durable
+    protocol/test_clean_up.py::test_exclusive_queues_go_with_a_lost_connection
+    kill/test_restart.py::test_what_is_not_durable_is_gone
+S9 | a binding is kept when both its ends are durable | routing.binding:Binding.is_durable
+    kill/test_restart.py::test_what_is_not_durable_is_gone
+S10 | persistent takes both, queue and message | queues.queue:Queue.publish
+    kill/test_restart.py::test_what_is_not_durable_is_gone
+S11 | after a restart clients go on without declaring | kill/test_sigkill.py::test_fifty_kills
+    interop/test_aio_pika.py::test_robust_connection_comes_back
+S12 | disk before confirm | store.journal:Journal.on_done
+    protocol/test_confirms.py::test_a_persistent_message_is_confirmed_by_the_commit_only
+S13 | only what matters should be persistent | argued: advice for users; what it costs is in docs/benchmarks.md
+S14 | written is not synced | store.file_system:FileHandle store.disk.flusher:BatchFlusher
+    simulation/test_simulated_file_system.py::test_an_unsynced_write_is_kept_dropped_or_torn
+    simulation/test_planted_bugs.py::test_a_planted_bug_is_found
+S15 | one copy is one point of failure | argued: replication is not the store's business
+S16 | two reasons to write: persistence and memory | queues.queue:Queue.publish queues.paging:PageStep
+S17 | a buffer in front of the file, 1 MiB | store.journal:BUFFER_BYTES
+    store/test_documented_format.py::test_limits_are_those_of_the_code
+S18 | at the latest after 25 ms | store.journal:FLUSH_INTERVAL_MS server.node:Node._on_flush_timer
+    store/test_documented_format.py::test_limits_are_those_of_the_code
+S19 | at once when nothing else is to be done | store.journal:Journal.is_due server.node:Node._commit
+S20 | persistent messages reach the kernel | store.disk.flusher:BatchFlusher.flush
+    store/test_flusher.py::test_what_is_written_is_what_was_sealed
+S21 | transient ones are paged too, and gone after a start | queues.paging:PageStep store.disk.store_reader:read_store
+    store/test_index_rebuild.py::test_transient_messages_of_an_earlier_life_do_not_count
+S22 | persistent ones stay in memory too, and go first | queues.entry:Entry.is_on_disk
+    queues.paging:PageStep._sink_alphas
+S23 | a confirm says that it is safe | store.journal:Journal.on_done
+    protocol/test_confirms.py::test_a_persistent_message_is_confirmed_by_the_commit_only
+    simulation/test_planted_bugs.py::test_a_planted_bug_is_found
+S24 | timers: sync, rates, expiry of queues and messages | server.node:Node._on_flush_timer server.node:Node._tick_expiry
+    queues.memory_monitor:MemoryMonitor.tick protocol/test_expiry.py::test_an_unused_queue_expires
+S25 | contents by id, one store for a vhost's queues | store.content_store:ContentStore
+    store/test_content_store.py::test_a_fan_out_is_stored_once_and_removed_last
+S26 | a persistent and a transient store, the latter wiped | store.vhost_store:TRANSIENT_NAME
+    store/test_segments.py::test_transient_messages_are_paged_and_do_not_outlive_the_node
+S27 | files are numbered from 0 | store/test_content_store.py::test_files_fill_up_to_the_limit_and_ids_ascend
+S28 | a file has 16 MiB | store.content_store:FILE_SIZE_LIMIT
+    store/test_content_store.py::test_files_fill_up_to_the_limit_and_ids_ascend
+S29 | files are only appended to | store.content_store:ContentStore.add
+    store/test_content_store.py::test_a_failed_write_gives_its_file_up
+S30 | tables in memory say what is where | store.content_file:ContentFile
+    store/test_content_machine.py::TestContentMachine
+S31 | a read goes to the file directly | store.index_load:ContentLoad
+    store/test_content_compaction.py::test_readers_do_not_wait_for_compaction
+S32 | removing only changes the accounts | store.content_store:ContentStore.release
+    store/test_content_machine.py::TestContentMachine
+S33 | a file without anything valid goes | store.content_store:ContentStore._drop_if_dead
+    store/test_content_store.py::test_a_file_goes_with_its_last_content_and_the_current_one_stays
+S34 | compaction: over half garbage, three files, a pair that fits | store.content_store:ContentStore.pick_compaction
+    store/test_content_compaction.py::test_compaction_waits_for_garbage_and_files
+S35 | only neighbours are merged
+    | store/test_content_compaction.py::test_the_neighbours_with_most_garbage_become_one_file
+S36 | the steps of a merge | store.content_scan:compact_contents
+    store/test_job_runner.py::test_any_call_of_a_compaction_fails
+    store/test_content_compaction.py::test_the_neighbours_with_most_garbage_become_one_file
+S37 | one content for all queues, counted | store/test_content_store.py::test_a_fan_out_is_stored_once_and_removed_last
+S38 | a publish adds, an ack removes | store.journal:Journal.publish store.journal:Journal.settle
+    store/test_journal_machine.py::TestJournalMachine
+S39 | an index for each queue | store.queue_index:QueueIndex
+    store/test_documented_format.py::test_a_segment
+S40 | segments of 16384 positions, from 0 | store.queue_index:SEGMENT_ENTRIES store.queue_index:QueueIndex.segment_for_append
+    store/test_documented_format.py::test_limits_are_those_of_the_code
+S41 | reading keeps a segment in memory | argued: a load reads as much as it wants and keeps nothing else
+    (store.index_load:IndexLoad)
+S42 | a summary of each segment is in memory | store.queue_index:Segment
+    store/test_segments.py::test_a_segment_goes_when_all_of_it_is_settled
+S43 | small messages in the index, large ones in the store | store.journal:Journal._write_message
+    store/test_segments.py::test_the_embed_threshold_may_change_between_starts
+    server/test_config.py::test_sizes_have_the_units_of_rabbitmq
+S44 | a higher threshold costs memory | argued: no segment is held in memory, so it does not
+S45 | small ones cost one write | store.journal:Journal._write_message
+S46 | RabbitMQ's directories before 3.7 | argued: warren does not read RabbitMQ's files yet
+S47 | RabbitMQ's directories since 3.7 | argued: warren does not read RabbitMQ's files yet
+S48 | a queue is a protocol part and an engine | queues.queue:Queue queues.variable_queue:VariableQueue
+S49 | straight to a consumer when nothing waits | queues.queue:Queue.publish
+    queues/test_queue_machine.py::TestQueueMachine
+S50 | alpha | queues.entry:ALPHA queues/test_queue_machine.py::TestQueueMachine
+S51 | beta | queues.entry:BETA queues/test_queue_machine.py::TestQueueMachine
+S52 | gamma | queues.entry:GAMMA queues/test_queue_machine.py::TestQueueMachine
+S53 | delta | queues.variable_queue:Delta queues/test_queue_machine.py::TestQueueMachine
+S54 | persistent ones are on disk whatever their form | queues.paging:PageStep._may_sink store.journal:Journal
+S55 | not every message is in every form | queues/test_queue_machine.py::TestQueueMachine
+S56 | q1, q2, delta, q3, q4 | queues.variable_queue:VariableQueue queues.variable_queue:VariableQueue.check
+S57 | memory, disk, memory | queues/test_queue_machine.py::TestQueueMachine
+S58 | who keeps up stays alpha | queues.queue:Queue._expect_paging
+    store/test_recovery.py::test_a_journal_that_keeps_up_writes_nothing
+S59 | target_ram_count from rates, none without pressure | queues.queue_memory:QueueMemory.set_duration
+    queues/test_memory_monitor.py::test_the_worked_example_to_the_target_of_a_queue
+S60 | unacked ones count; looked at after everything | queues.queue:Queue.ram_count queues.queue:Queue.work
+S61 | a publish goes to q4, or q1 | queues.variable_queue:VariableQueue.publish
+    queues/test_queue_machine.py::TestQueueMachine
+S62 | q4 sinks youngest first to the old end of q3 | queues.variable_queue:VariableQueue.sink_q4
+    queues.paging:PageStep._sink_alphas
+S63 | q3 sinks youngest first, its oldest stays | queues.paging:PageStep._push_old
+S64 | q1 sinks to q2, or q3, then q4 | queues.variable_queue:VariableQueue.sink_q1 queues.paging:PageStep._sink_alphas
+S65 | permitted_beta_count | queues.variable_queue:permitted_beta_count queues/test_paging.py::test_permitted_betas
+S66 | in batches to delta, first q3, then q2 | queues.paging:PageStep._push_middle
+S67 | a bound for what is written at once | queues.queue_host:PAGE_MESSAGES store.vhost_store:VhostStore.is_behind
+S68 | the middle goes to disk, in batches | queues.paging:PageStep._push_middle
+S69 | a target = duration x rates | queues.memory_monitor:desired_duration
+    queues/test_memory_monitor.py::test_the_desired_duration
+S70 | taken from q4, then q3 | queues.variable_queue:VariableQueue.fetch
+    queues/test_queue_machine.py::TestQueueMachine
+S71 | q3 and delta empty: q1 becomes q4 | queues.variable_queue:VariableQueue._keep_shape
+S72 | q3 empty: a batch of delta comes | queues.variable_queue:VariableQueue.accept queues.loading:ReadAhead
+S73 | q3 empty means all empty | queues.variable_queue:VariableQueue.check queues/test_queue_machine.py::TestQueueMachine
+S74 | two modes, by argument | queues.arguments:parse_arguments protocol/test_queues.py::test_bad_argument
+S75 | lazy: to disk at once, from it when consumed | queues.paging:PageStep.page_lazy
+    queues/test_queue_machine.py::TestQueueMachine kill/test_mixed_load.py::test_killed_under_mixed_load
+S76 | lazy and transient: gone after a start | store.queue_store:QueueStore._is_lasting
+    store/test_index_rebuild.py::test_transient_messages_of_an_earlier_life_do_not_count
+S77 | paging must not block | queues.queue_host:QueueHost.work_off queues.paging:SLICE_MESSAGES
+S78 | 10,000,000 messages in a lazy queue: 1.5 MB | bench.backlog:measure
+S79 | a backlog slows a queue down | bench.backlog:measure queues.loading:look_ahead
+S80 | prefetch, multiple acks, flow control | protocol/test_qos.py::test_per_consumer_limit_is_exact
+    protocol/test_settle.py::test_multiple broker/test_disk_flow.py::test_who_publishes_to_a_disk_that_lags_is_stopped_until_half_is_written
+S81 | recovery after any end | store.disk.store_reader:read_store simulation/test_histories.py::test_the_fixed_seeds_hold
+S83 | the memory monitor | queues.memory_monitor:MemoryMonitor queues/test_memory_monitor.py::test_a_flood_stays_at_the_threshold
+
+W1 | confirmed before it was synced | simulation/test_planted_bugs.py::test_a_planted_bug_is_found
+    store/test_flusher.py::test_any_call_of_a_batch_fails
+W2 | no checksums | store.record:body_is_valid store/test_recovery.py::test_every_flipped_bit_costs_one_message_at_most
+    store/test_content_scan.py::test_every_damaged_byte_costs_one_content
+W3 | records that do not describe themselves | store/test_documented_format.py::test_messages_in_the_journal
+    store/test_recovery.py::test_bodies_that_look_like_records
+W4 | recovery reads everything | store.disk.store_reader:read_store bench.backlog:measure
+    store/test_segments.py::test_a_start_reads_the_checkpoint_and_the_journal_behind_it
+W5 | all or nothing is trusted | store.index_repair:report_damage
+    store/test_index_rebuild.py::test_damage_that_nobody_can_mend_costs_its_own_message
+W6 | clean marks that are wrong | store.checkpoint:decode_checkpoint
+    store/test_checkpoint_job.py::test_power_fails_in_any_call_of_a_checkpoint
+W7 | replay that crashes | store/test_recovery.py::test_any_bytes_give_a_state
+    store/test_recovery.py::test_valid_records_with_contents_of_nonsense
+W8 | two stores, two syncs | store.journal:Journal broker/test_definitions_durable.py::test_the_second_to_ask_waits_for_the_disk_as_the_first_does
+W9 | compaction locks readers out | store/test_content_compaction.py::test_readers_do_not_wait_for_compaction
+W11 | reference counts that are not kept | store/test_content_recovery.py::test_references_after_recovery
+    simulation/test_planted_bugs.py::test_a_planted_bug_is_found
+W12 | memory for each stored message | store.content_file:ContentFile store.queue_index:QueueIndex
+W13 | embedding costs memory | argued: an index is not in memory, see S44
+W14 | what a length limit drops is written first | argued: length limits are refused until they are there
+    (queues.arguments:parse_arguments)
+W15 | paging blocks and bloats | queues.queue_host:QueueHost.work_off
+    queues/test_memory_monitor.py::test_a_flood_stays_at_the_threshold
+W16 | idle queues are woken | queues/test_memory_monitor.py::test_idle_queues_are_not_touched
+W17 | a start loads lazy queues | queues.queue:Queue.restore_delta broker.vhost:Vhost._restore_queue
+W18 | one segment is never paged | queues.paging:MIDDLE_BYTES
+    queues/test_paging.py::test_small_messages_of_one_segment_are_paged_too
+W19 | unlimited batches | queues.purging:Purge.work queues.queue:Queue.drop_expired_head queues.reader_group:SLICE_MESSAGES
+W20 | damage takes the vhost down | kill/test_restart.py::test_damage_costs_what_is_damaged
+    store/test_index_rebuild.py::test_what_is_not_ours_is_kept
+W21 | a full disk | store.disk.space_reserve:SpaceReserve kill/test_failing_disk.py::test_files_may_not_grow
+    store/test_space_reserve.py::test_a_commit_that_finds_no_space_leaves_room_for_the_next
+W22 | a blocked connection's acks wait | protocol/test_blocked.py::test_what_a_blocked_connection_settles_is_settled
+W23 | unknown data are deleted | store/test_files.py::test_directories_and_links_are_put_aside
+    store/test_index_rebuild.py::test_what_is_not_ours_is_kept kill/test_restart.py::test_lost_definitions_do_not_lose_messages
+W24 | one message pins a file | store.queue_index:QueueIndex.segment_to_rewrite
+    store/test_job_runner.py::test_a_rewritten_segment_has_what_was_not_settled
+    store/test_segments.py::test_a_segment_with_little_alive_is_rewritten
+    store/test_segments.py::test_all_segments_with_little_alive_are_rewritten
+    store/test_content_compaction.py::test_where_no_pair_fits_one_file_is_copied_alone
+W26 | allocated space taken for data | store/test_recovery.py::test_junk_behind_the_last_record
+    simulation/test_simulated_file_system.py::test_space_that_was_allocated_reads_as_zeros
+W27 | failed syncs that are repeated | store/test_checkpoint_job.py::test_a_sync_that_failed_is_not_forgotten
+    store/test_flusher.py::test_a_failing_call_fails_the_batch_and_the_next_one_succeeds
+    store/test_content_store.py::test_a_failed_write_gives_its_file_up
+W28 | names that are not durable | store/test_files.py::test_directories_are_made_with_their_parents
+    simulation/test_simulated_file_system.py::test_a_name_needs_its_directory_synced
+    store/test_checkpoint_job.py::test_power_fails_in_any_call_of_a_checkpoint
+W29 | everything redelivered after a crash | queues.queue:Queue.restore
+    kill/test_restart.py::test_a_clean_stop_remembers_what_was_delivered
+    store/test_recovery.py::test_the_mark_of_a_clean_stop_ends_with_the_next_start
+
+G1 | confirmed survives | kill/test_sigkill.py::test_fifty_kills simulation/test_histories.py::test_the_fixed_seeds_hold
+    kill/test_mixed_load.py::test_killed_under_mixed_load
+G2 | acked and synced stays away | kill/test_sigkill.py::test_fifty_kills
+    simulation/test_histories.py::test_the_fixed_seeds_hold
+G3 | order, and a requeue returns to its place | protocol/test_settle.py::test_requeue_to_the_original_place
+    queues/test_queue_machine.py::TestQueueMachine
+G4 | nothing damaged is delivered | kill/test_restart.py::test_damage_costs_what_is_damaged
+    store/test_content_compaction.py::test_damage_costs_one_content simulation/test_histories.py::test_the_fixed_seeds_hold
+G5 | a start is bounded by what no checkpoint has | store.disk.store_reader:read_store bench.workloads:run_restart
+    store/test_segments.py::test_a_start_reads_the_checkpoint_and_the_journal_behind_it
+G6 | no queue stalls another | queues.queue_host:QueueHost.work_off bench.interference:measure
+G7 | memory is bounded whatever the backlog | bench.backlog:measure
+    queues/test_memory_monitor.py::test_a_flood_stays_at_the_threshold
+G9 | limits mean back-pressure | kill/test_failing_disk.py::test_publishes_are_nacked_and_the_node_serves_on
+    server/test_limits.py::test_a_node_that_fills_up_and_is_emptied_again
+    hostile/test_strangers.py::test_more_connections_than_descriptors
+G10 | files say what they are; nothing is erased | store.record:file_header_is_valid
+    store/test_files.py::test_a_strange_file_among_ours_is_put_aside_whole
+    store/test_content_recovery.py::test_when_a_file_is_missing_nothing_is_taken_for_garbage
+G12 | RabbitMQ's files can be imported | argued: warren does not read RabbitMQ's files yet
+
+T1 | killed anywhere in a publish | kill/test_sigkill.py::test_fifty_kills simulation/test_histories.py::test_the_fixed_seeds_hold
+T2 | killed in acks, requeues, purges, declares, deletes | kill/test_mixed_load.py::test_killed_under_mixed_load
+    simulation/test_histories.py::test_the_fixed_seeds_hold
+T3 | killed in a roll, a checkpoint, a rename | store/test_checkpoint_job.py::test_power_fails_in_any_call_of_a_checkpoint
+    store/test_flusher.py::test_any_call_of_a_batch_fails simulation/test_histories.py::test_the_fixed_seeds_hold
+T4 | killed in each step of a merge | store/test_job_runner.py::test_any_call_of_a_compaction_fails
+    store/test_content_recovery.py::test_a_crash_during_a_compaction
+    store/test_content_recovery.py::test_a_crash_behind_a_compaction
+T5 | killed in recovery, again and again | kill/test_restart.py::test_killed_while_it_starts
+    simulation/test_histories.py::test_the_fixed_seeds_hold
+T6 | crash, clean stop, clean stop | kill/test_restart.py::test_crash_then_clean_stops
+    kill/test_store_on_disk.py::test_crash_clean_stop_clean_stop
+T7 | one queue crashes | argued: queues are objects of one process and do not crash apart from it
+T8 | a queue that crashes again and again | argued: queues are objects of one process, see T7
+T9 | power fails: all, some, in another order | simulation/test_histories.py::test_the_fixed_seeds_hold
+    simulation/test_simulated_file_system.py::test_a_later_write_may_be_there_without_an_earlier_one
+T11 | the clock jumps | server.node:Clock simulation/test_histories.py::test_the_fixed_seeds_hold
+T12 | an image of the disk, taken while running | kill/test_store_on_disk.py::test_an_image_of_a_running_node
+T13 | two nodes on one directory | kill/test_restart.py::test_one_data_directory_has_one_node
+T20 | the last record torn at every byte | store/test_recovery.py::test_tail_torn_at_every_byte
+    store/test_content_scan.py::test_cut_anywhere store/test_index_rebuild.py::test_an_unfinished_append_is_no_damage
+T21 | tails of zeros, noise, old bytes | store/test_recovery.py::test_junk_behind_the_last_record
+    store/test_recovery.py::test_records_of_another_store_or_another_file
+T22 | files of zeros, empty, wrong magic or version | store/test_recovery.py::test_less_than_a_header
+    store/test_files.py::test_a_strange_file_among_ours_is_put_aside_whole
+    kill/test_restart.py::test_strange_files_in_the_journal
+T23 | one bit flipped anywhere | store/test_recovery.py::test_every_flipped_bit_costs_one_message_at_most
+    store/test_content_scan.py::test_every_damaged_byte_costs_one_content
+    store/test_index_scan.py::test_damage_costs_its_own_record_wherever_the_pieces_end
+T24 | absurd lengths, bodies that look like records | store/test_recovery.py::test_absurd_lengths
+    store/test_recovery.py::test_bodies_that_look_like_records store/test_recovery.py::test_a_body_made_to_slow_the_search_down
+T25 | where pieces of a scan meet | store/test_content_scan.py::test_where_chunks_meet
+    store/test_index_scan.py::test_damage_costs_its_own_record_wherever_the_pieces_end
+T26 | files are missing | store/test_content_recovery.py::test_when_a_file_is_missing_nothing_is_taken_for_garbage
+    store/test_index_rebuild.py::test_what_is_in_the_index_comes_back store/test_files.py::test_no_journal_at_all
+    kill/test_restart.py::test_lost_definitions_do_not_lose_messages kill/test_restart.py::test_a_lost_store_id_is_found_again
+    store/test_segments.py::test_a_lost_segment_costs_what_was_in_it
+T27 | entries without body, bodies without entry, repeats
+    | store/test_recovery.py::test_repeated_records_and_acks_of_the_unknown
+    store/test_content_recovery.py::test_a_content_of_the_tail_that_is_not_there
+    store/test_content_recovery.py::test_ids_are_not_given_out_again
+T28 | duplicates after an interrupted merge | store/test_content_recovery.py::test_the_same_id_twice_in_one_file
+    store/test_content_recovery.py::test_a_crash_during_a_compaction
+    store/test_content_recovery.py::test_a_crash_behind_a_compaction
+T29 | gaps, and huge seq ids | store/test_recovery.py::test_large_sequence_ids
+    store/test_index_rebuild.py::test_a_hole_within_a_segment
+T30 | a checkpoint with a valid beginning | store/test_documented_format.py::test_a_checkpoint_that_is_cut_or_changed_does_not_count
+    kill/test_store_on_disk.py::test_a_truncated_checkpoint
+T31 | what may not be read | kill/test_store_on_disk.py::test_what_may_not_be_read_stops_the_start
+    kill/test_store_on_disk.py::test_what_may_not_be_read_later_is_not_thrown_away
+    kill/test_store_on_disk.py::test_a_file_system_that_is_read_only
+T32 | a damaged segment in the middle | store/test_index_rebuild.py::test_damage_that_nobody_can_mend_costs_its_own_message
+    store/test_index_scan.py::test_damage_costs_its_own_record_wherever_the_pieces_end
+    store/test_segments.py::test_a_damaged_segment_costs_one_message_and_still_goes
+T33 | unknown files are kept | store/test_files.py::test_names_that_are_not_ours_are_put_aside
+    store/test_index_rebuild.py::test_what_is_not_ours_is_kept
+T34 | recovered twice is the same; counts are right | store/test_content_recovery.py::test_references_after_recovery
+    store/test_index_rebuild.py::test_a_second_time_it_is_the_same
+T40 | no space at any write | simulation/test_histories.py::test_the_fixed_seeds_hold
+    kill/test_failing_disk.py::test_files_may_not_grow kill/test_failing_disk.py::test_started_on_a_disk_that_is_full
+T41 | I/O errors in write, sync, read | store/test_flusher.py::test_any_call_of_a_batch_fails
+    store/test_job_runner.py::test_a_range_that_cannot_be_read_is_lost_but_a_lack_of_descriptors_is_not
+    store/test_checkpoint_job.py::test_any_call_of_a_checkpoint_fails
+T42 | no descriptors | kill/test_store_on_disk.py::test_more_queues_than_descriptors
+    hostile/test_strangers.py::test_more_connections_than_descriptors
+    store/test_checkpoint_job.py::test_without_a_descriptor_nothing_was_lost
+    store/test_job_runner.py::test_a_full_disk_takes_no_more_than_64_descriptors
+T43 | short writes | store/test_file_system.py::test_thousands_of_parts_and_short_writes
+    store/test_flusher.py::test_a_write_that_fails_half_way
+T44 | the memory limit, with huge and idle queues | server/test_limits.py::test_a_node_that_fills_up_and_is_emptied_again
+    queues/test_memory_monitor.py::test_many_idle_queues_are_asked_in_slices
+    queues/test_memory_monitor.py::test_idle_queues_are_not_touched
+T45 | alarms on and off | queues/test_memory_monitor.py::test_the_disk_alarm_stops_paging_at_once_and_its_end_starts_it
+    protocol/test_blocked.py::test_of_two_alarms_the_last_to_clear_unblocks
+    protocol/test_blocked.py::test_what_a_blocked_connection_settles_is_settled
+T46 | a slow disk | kill/test_store_on_disk.py::test_a_slow_disk_under_a_lazy_queue
+    kill/test_slow_disk.py::test_a_slow_disk_confirms_in_batches_and_consumers_do_not_notice
+T47 | a consumer that stops reading | kill/test_store_on_disk.py::test_memory_while_nothing_is_acked
+    protocol/test_back_pressure.py::test_a_consumer_that_does_not_read
+    hostile/test_never_reading.py::test_a_consumer_that_never_reads_slows_nobody
+T48 | garbage behind a slow consumer
+    | store/test_content_compaction.py::test_the_garbage_stays_bounded_with_a_slow_consumer
+T50 | invariants after every step | queues/test_queue_machine.py::TestQueueMachine
+T51 | a segment and a half without memory | queues/test_paging.py::test_one_segment_and_a_half_without_memory
+T52 | permitted_beta_count in numbers | queues/test_paging.py::test_permitted_betas
+    queues/test_paging.py::test_a_larger_target_permits_no_less
+T53 | requeues in any order into any part | queues/test_queue_machine.py::TestQueueMachine
+    protocol/test_settle.py::test_requeue_in_any_order
+T54 | unacked ones are paged | queues/test_paging.py::test_unacked_messages_are_paged
+    queues/test_queue_machine.py::TestQueueMachine
+T55 | purge with and without unacked | protocol/test_queues.py::test_purge queues/test_queue_machine.py::TestQueueMachine
+T57 | lazy to default and back | queues/test_queue_machine.py::TestQueueMachine
+T58 | the embed threshold, exactly and changed | store/test_content_store.py::test_sizes_around_the_limits
+    store/test_segments.py::test_the_embed_threshold_may_change_between_starts
+T59 | sizes around every limit | store/test_content_store.py::test_sizes_around_the_limits
+    store/test_content_store.py::test_128_mib_are_read_and_copied_in_pieces
+    protocol/test_content.py::test_bodies_around_every_boundary
+T60 | fan-out, and races of it | store/test_content_store.py::test_a_fan_out_is_stored_once_and_removed_last
+    store/test_content_store.py::test_write_and_remove_races
+T61 | transient, paged, restart | store/test_segments.py::test_transient_messages_are_paged_and_do_not_outlive_the_node
+T62 | each publish is confirmed once | protocol/test_confirms.py::test_a_mixture_is_confirmed_once_each
+    protocol/test_confirms.py::test_a_publish_whose_queue_is_deleted_is_confirmed
+    store/test_content_store.py::test_write_and_remove_races
+T63 | direct delivery, and the consumer dies | protocol/test_confirms.py::test_delivery_to_a_no_ack_consumer_is_confirmed
+    protocol/test_settle.py::test_unacked_return_when_their_channel_ends
+T64 | what is all acked goes, the current one stays
+    | store/test_content_store.py::test_a_file_goes_with_its_last_content_and_the_current_one_stays
+    store/test_checkpoint_job.py::test_a_queue_directory_goes_with_its_last_segment
+    store/test_segments.py::test_a_segment_goes_when_all_of_it_is_settled
+T65 | a hundred files | store/test_content_store.py::test_a_hundred_files
+T66 | readers while a file is merged and deleted
+    | store/test_content_compaction.py::test_readers_do_not_wait_for_compaction
+T67 | a compactor that is stuck | store/test_workers.py::test_stop_does_not_wait_for_what_is_stuck
+    store/test_workers.py::test_a_compaction_that_rests_is_ended_by_a_stop
+T68 | a long run with kills | kill/test_mixed_load.py::test_killed_under_mixed_load
+T70 | the time of a start does not grow with the backlog | bench.backlog:measure bench.workloads:run_restart
+    store/test_segments.py::test_a_start_reads_the_checkpoint_and_the_journal_behind_it
+T72 | a start reads no bodies
+    | kill/test_store_on_disk.py::test_a_start_reads_no_bodies_and_takes_no_memory_for_them
+    store/test_segments.py::test_a_start_reads_the_checkpoint_and_the_journal_behind_it
+T73 | a lazy queue starts without memory
+    | kill/test_store_on_disk.py::test_a_start_reads_no_bodies_and_takes_no_memory_for_them
+    broker.vhost:Vhost._restore_queue bench.backlog:measure
+    store/test_segments.py::test_a_start_reads_the_checkpoint_and_the_journal_behind_it
+T76 | RabbitMQ's directories | argued: warren does not read RabbitMQ's files yet
+T77 | versions of the format | argued: there is one; what has another is put aside whole, T22
+T78 | what a start found is logged | server.startup:_log_report kill/test_restart.py::test_damage_costs_what_is_damaged
+"""
+
+
+def known_ids() -> set[str]:
+    cases = [*range(1, 14), *range(20, 35), *range(40, 49), *range(50, 69), *range(70, 79)]
+    counted = {"S": range(1, 84), "W": range(1, 30), "G": range(1, 14), "T": cases}
+    return {f"{letter}{number}" for letter, numbers in counted.items() for number in numbers}
+
+
+@cache
+def rows() -> dict[str, str]:
+    """The evidence of each fact."""
+    joined: list[str] = []
+    for line in FACTS.splitlines():
+        if line.startswith(" "):
+            joined[-1] += " " + line.strip()
+        elif line:
+            joined.append(line)
+    found: dict[str, str] = {}
+    for line in joined:
+        fact, _says, evidence = [part.strip() for part in line.split(" | ")]
+        assert fact not in found, f"{fact} stands there twice"
+        found[fact] = evidence
+    return found
+
+
+@cache
+def body_of(path: Path) -> list[ast.stmt]:
+    return ast.parse(path.read_text(encoding="utf-8")).body
+
+
+def has_name(body: list[ast.stmt], dotted: str) -> bool:
+    first, _, rest = dotted.partition(".")
+    for node in body:
+        if isinstance(node, ast.ClassDef) and node.name == first:
+            return not rest or has_name(node.body, rest)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == first:
+            return not rest
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if any(isinstance(target, ast.Name) and target.id == first for target in targets):
+            return not rest
+    return False
+
+
+def is_there(pointer: str) -> bool:
+    if "::" in pointer:
+        name, _, symbol = pointer.partition("::")
+        path = ROOT / "tests" / name
+    else:
+        module, _, symbol = pointer.partition(":")
+        root = ROOT if module.startswith("bench.") else ROOT / "src" / "warren"
+        path = root / (module.replace(".", "/") + ".py")
+    return path.is_file() and has_name(body_of(path), symbol)
+
+
+def test_no_fact_is_missing() -> None:
+    assert set(rows()) | OPEN == known_ids()
+    assert not set(rows()) & OPEN
+
+
+@pytest.mark.parametrize("fact", list(rows()))
+def test_what_is_named_exists(fact: str) -> None:
+    evidence = rows()[fact]
+    if evidence.startswith("argued: "):
+        assert len(evidence) > 20
+        return
+    pointers = evidence.split()
+    assert pointers
+    assert [pointer for pointer in pointers if not is_there(pointer)] == []

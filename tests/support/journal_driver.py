@@ -98,6 +98,7 @@ class JournalDriver:
         for queue_id in self.queue_ids:
             found = replay.queues.get(queue_id)
             log = found.log if found is not None else QueueLog(queue_id)
+            log.is_durable = True
             self.logs[queue_id] = log
             self.journal.logs[queue_id] = log
             for position in found.in_order() if found is not None else []:
@@ -205,6 +206,8 @@ class JournalDriver:
             self.succeed()
         while self.journal.has_pending():
             self.commit()
+        # A file that was given up goes with the next batch, whatever is in it.
+        self.commit()
         self.retire()
 
     def _landed(self) -> InFlight:

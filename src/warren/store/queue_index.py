@@ -163,15 +163,17 @@ class QueueIndex:
     def segment_to_rewrite(self) -> Segment | None:
         """A segment that should be written anew without what is settled in it, when that is safe by now."""
         segment = self.straggler
-        self.straggler = None
+        if segment is None or segment.live == 0:
+            self.straggler = None
+            return None
         if (
-            segment is None
-            or segment.live == 0
-            or (segment.number + 1) * self.segment_entries > self.previous_upto
+            (segment.number + 1) * self.segment_entries > self.previous_upto
             or segment.written_bytes < segment.size_bytes
             or segment.is_rewriting
         ):
+            # Not yet.
             return None
+        self.straggler = None
         return segment
 
     def on_checkpoint(self) -> None:

@@ -201,6 +201,8 @@ class VhostStore:
         self._load_at_ms: i64 = 0
         # To be deleted with the next checkpoint, and with the one after it: the one before the last must be good, too.
         self._deletable_paths: list[str] = []
+        # Is there a segment that should be rewritten?
+        self._has_stragglers: bool = False
         self._dead_paths: list[str] = []
         self._dead_bytes: i64 = 0
         self._dead_since_ms: i64 = 0
@@ -431,7 +433,8 @@ class VhostStore:
 
     def _is_space_due(self) -> bool:
         dead = self._dead_bytes + self.contents.dead_bytes
-        if dead == 0 and len(self._dead_paths) == 0 and len(self._deletable_paths) == 0:
+        paths = len(self._dead_paths) + len(self._deletable_paths)
+        if dead == 0 and paths == 0 and not self._has_stragglers:
             self._dead_since_ms = 0
             return False
         if self._dead_since_ms == 0:
@@ -439,7 +442,8 @@ class VhostStore:
         return dead >= _DEAD_BYTES or self.now_ms - self._dead_since_ms >= _DEAD_PATIENCE_MS
 
     def take_dead_segments(self, index: QueueIndex) -> None:
-        """Segments without a live entry are deleted with the next checkpoint."""
+        """Segments without a live entry are deleted with the next checkpoints, those with few are rewritten then."""
+        self._has_stragglers = self._has_stragglers or index.straggler is not None
         if len(index.dead_paths) > 0:
             self._dead_paths.extend(index.dead_paths)
             self._dead_bytes += index.dead_bytes
@@ -537,6 +541,7 @@ class VhostStore:
         self.previous_first_journal_file = self.first_journal_file
         self.first_journal_file = job.head.first_journal_file
         self._deletable_paths.extend(job.undeleted)
+        self._has_stragglers = False
         for durable in self.queues.values():
             index = durable.log.index
             if index is not None:
@@ -544,6 +549,7 @@ class VhostStore:
                 straggler = None if self.backup.is_on else index.segment_to_rewrite()
                 if straggler is not None:
                     self._rewrite(durable, straggler, index.path_of(straggler), list(index.settled))
+                self._has_stragglers = self._has_stragglers or index.straggler is not None
         self.backup.on_checkpoint(self, True)
         self._resume_loads()
 

@@ -1,0 +1,26 @@
+"""The command line as a person types it."""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+
+def warren(*arguments: object, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """`warren ARGUMENTS`, without colours and 120 characters wide."""
+    return subprocess.run(
+        [sys.executable, "-m", "warren", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "120", **(environment or {})},
+    )
+
+
+def warren_json(*arguments: object, status: int = 0) -> Any:
+    """What a command prints with --json."""
+    done = warren(*arguments, "--json")
+    assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
+    return json.loads(done.stdout)

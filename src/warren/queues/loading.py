@@ -269,13 +269,13 @@ def peek_anywhere(
     disk none from `end` on.
     """
     if queue.ready.is_on_disk(first):
-        # A load looks no further than delta; when it finds nothing there, what is behind it is in memory.
+
         def on_loaded(entries: list[Entry]) -> None:
-            behind: i64 = queue.ready.delta.end
-            if len(entries) > 0 or behind <= first or behind >= end:
+            if len(entries) > 0 or queue.ready.is_on_disk(first):
                 done(entries)
             else:
-                peek_anywhere(queue, behind, end, max_messages, max_bytes, done)
+                # Nothing ready is in delta from there on: what is behind it is in memory.
+                peek_anywhere(queue, first, end, max_messages, max_bytes, done)
 
         queue.loader.submit(RangeLoad(queue, first, end, max_messages, max_bytes, False, on_loaded))
         return

@@ -105,8 +105,8 @@ class PageStep:
             else:
                 self._sink_alphas(excess)
                 self._drop_unacked(queue.ram_count - queue.target_ram_count)
-            self._drop_middle(queue.ram_count - queue.target_ram_count)
         self._push_middle(excess > 0)
+        self._drop_middle(queue.ram_count - queue.target_ram_count)
 
     def _sink_alphas(self, excess: i64) -> None:
         ready = self.queue.ready

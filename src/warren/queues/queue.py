@@ -162,12 +162,12 @@ class Queue(Destination):
 
     def publish(self, message: Message, expiration_ms: i64, now_ms: i64) -> None:
         """Take a routed message. `expiration_ms` is the message's own time to live (NO_LIMIT: none)."""
+        if not self.is_touched:
+            self._touch()
         log = self.log
         seq = log.next_seq
         log.next_seq = seq + 1
         self.published_count += 1
-        if not self.is_touched:
-            self._touch()
         entry = Entry(message, log, seq, 0, self)
         if self.message_ttl_ms != NO_LIMIT or expiration_ms != NO_LIMIT:
             entry.expiry_ms = now_ms + _lower(self.message_ttl_ms, expiration_ms)
@@ -403,11 +403,6 @@ class Queue(Destination):
         self.take_held(entries)
         return entries
 
-    def settle_held(self, entries: list[Entry], now_ms: i64) -> None:
-        """Ack held entries."""
-        for entry in entries:
-            self.settle(entry, now_ms)
-
     def watch_ready(self, callback: Callable[[], None]) -> None:
         """Call `callback` once, when a message becomes ready or the queue is deleted."""
         self._ready_watchers.append(callback)
@@ -572,6 +567,7 @@ class Queue(Destination):
 
     def _touch(self) -> None:
         self.is_touched = True
+        self.memory.begin()
         self.host.touched.append(self)
 
     def _count_within(self, index: i64, max_messages: i64, max_bytes: i64) -> i64:

@@ -27,13 +27,21 @@ class QueueMemory(MemoryUser):
         self.rates: Rates = Rates()
         self._is_ended: bool = False
 
+    def begin(self) -> None:
+        """Something is about to happen after a pause, which must not thin the rates of what happens now."""
+        queue = self.queue
+        if not self.is_active:
+            self.rates.start(
+                queue.published_count, queue.delivered_count, self._handed_out(), queue.settled_count
+            )
+
     def report(self, now_ms: i64) -> None:
         """Something happened in this turn: tell how much the queue holds now, unacked messages included (S60)."""
         queue = self.queue
         if self._is_ended:
             return
         if not self.is_active:
-            self._count_from(now_ms)
+            self.rates.start_time(now_ms)
         if queue.is_deleted:
             self._is_ended = True
             self.update(0)
@@ -64,13 +72,6 @@ class QueueMemory(MemoryUser):
         target = min(seconds * self.rates.total(), float(NO_TARGET))
         count: i64 = int(target)
         self.queue.set_target(count)
-
-    def _count_from(self, now_ms: i64) -> None:
-        # The time in which nothing happened must not thin the rates of what happens now.
-        queue = self.queue
-        self.rates.start(
-            now_ms, queue.published_count, queue.delivered_count, self._handed_out(), queue.settled_count
-        )
 
     def _handed_out(self) -> i64:
         queue = self.queue

@@ -36,15 +36,16 @@ class Rates:
         self._unacked_count: i64 = 0
         self._unacked_count_before: i64 = 0
 
-    def start(
-        self, now_ms: i64, in_count: i64, out_count: i64, ack_in_count: i64, ack_out_count: i64
-    ) -> None:
-        """An idle queue is being used again: measure from here."""
-        self._sampled_ms = now_ms
+    def start(self, in_count: i64, out_count: i64, ack_in_count: i64, ack_out_count: i64) -> None:
+        """Measure from these counts on."""
         self._in_count = in_count
         self._out_count = out_count
         self._ack_in_count = ack_in_count
         self._ack_out_count = ack_out_count
+
+    def start_time(self, now_ms: i64) -> None:
+        """Measure from this time on."""
+        self._sampled_ms = now_ms
 
     def sample(
         self, now_ms: i64, in_count: i64, out_count: i64, ack_in_count: i64, ack_out_count: i64
@@ -59,7 +60,8 @@ class Rates:
         self.egress = _averaged(self.egress, out_count - self._out_count, elapsed_s, weight)
         self.ack_ingress = _averaged(self.ack_ingress, ack_in_count - self._ack_in_count, elapsed_s, weight)
         self.ack_egress = _averaged(self.ack_egress, ack_out_count - self._ack_out_count, elapsed_s, weight)
-        self.start(now_ms, in_count, out_count, ack_in_count, ack_out_count)
+        self.start(in_count, out_count, ack_in_count, ack_out_count)
+        self.start_time(now_ms)
 
     def sample_ram(self, ram_count: i64, unacked_count: i64) -> None:
         """How many messages are in memory; called once with each sample."""

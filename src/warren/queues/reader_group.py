@@ -258,7 +258,8 @@ class ReaderGroup:
         del self.held[:count]
         queue = self.queue
         if queue is not None:
-            queue.settle_held(done, now_ms)
+            for entry in done:
+                queue.settle(entry, now_ms)
         return self.acked < end
 
     # -- life of the group -------------------------------------------------------------------------------------
@@ -325,7 +326,8 @@ class ReaderGroup:
         queue = self.queue
         self.queue = None
         if queue is not None:
-            queue.settle_held(self.held, now_ms)
+            for entry in self.held:
+                queue.settle(entry, now_ms)
         self.held = []
 
     def release(self, now_ms: i64) -> None:

@@ -1,0 +1,94 @@
+"""Queues that page, on the real store: what a load may bring back, what a restart finds, and that nothing leaks."""
+
+import pytest
+
+from tests.support.memory_node import MemoryDisk, MemoryNode
+from warren.queues.entry import Entry
+from warren.queues.queue import Queue
+from warren.queues.variable_queue import EMPTY
+
+LARGE = 5000
+
+
+@pytest.fixture
+def node() -> MemoryNode:
+    return MemoryNode(MemoryDisk())
+
+
+def fill(node: MemoryNode, count: int, size: int = 10, persistent: bool = True, first: int = 0) -> Queue:
+    for number in range(first, first + count):
+        node.publish(b"q", b"%0*d" % (size, number), persistent)
+    node.commit()
+    node.work()
+    return node.vhost.queues[b"q"]
+
+
+def take(node: MemoryNode, queue: Queue, no_ack: bool = False, limit: int = 1000) -> Entry | None:
+    """The head, from wherever it is."""
+    found: list[Entry | None] = []
+
+    def look(now_ms: int) -> None:
+        entry = queue.get(no_ack, now_ms)
+        if entry is not None or queue.look_at_head(now_ms) == EMPTY:
+            found.append(entry)
+        else:
+            queue.when_head(look)
+
+    look(node.clock.now_ms())
+    for _ in range(limit):
+        if found:
+            return found[0]
+        node.work()
+    raise AssertionError("the head never comes")
+
+
+def bodies(node: MemoryNode, queue: Queue) -> list[int]:
+    """Everything ready, taken."""
+    found = []
+    while (entry := take(node, queue, True)) is not None:
+        found.append(int(entry.message.body))
+    return found
+
+
+def forget_gets(node: MemoryNode) -> None:
+    """So much later that nobody seems to want the head any more."""
+    node.clock.time_ms += 2000
+
+
+def held_out(node: MemoryNode, entries: list[Entry]) -> None:
+    """The test has these unacked."""
+    node.vhost.held_entries.append(
+        lambda queue, first, end: [one for one in entries if one.queue is queue and first <= one.seq < end]
+    )
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+@pytest.mark.parametrize("is_sealed", [True, False])
+def test_what_was_acked_does_not_come_back_with_a_load(
+    node: MemoryNode, persistent: bool, is_sealed: bool
+) -> None:
+    """Out of order acks in the midst of what goes to disk afterwards: whether or not a batch has carried them."""
+    node.declare(b"q")
+    queue = fill(node, 5, persistent=persistent)
+    out: list[Entry] = []
+    held_out(node, out)
+    for _ in range(4):
+        entry = take(node, queue)
+        assert entry is not None
+        out.append(entry)
+    forget_gets(node)
+    queue.set_mode(True)
+    node.work()
+    assert queue.ready.entry_count == 0
+    second = out.pop(1)
+    queue.settle(second, node.clock.now_ms())
+    if is_sealed:
+        node.commit()
+    # The first one goes back, and to disk: the range on disk covers 2, 3 and 4 now.
+    forget_gets(node)
+    queue.requeue([out.pop(0)], node.clock.now_ms())
+    node.work()
+    assert queue.ready.delta.start == 1 and queue.ready.delta.count == 2
+    assert bodies(node, queue) == [0, 4]
+    queue.requeue([out.pop(), out.pop()], node.clock.now_ms())
+    assert bodies(node, queue) == [2, 3]

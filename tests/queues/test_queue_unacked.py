@@ -1,0 +1,320 @@
+"""Queues on disk and what is out of them: requeues, purges, deletions, readers of ranges, and what memory they account for.
+
+The store is the model; its loads come back when the test says so.
+"""
+
+import pytest
+
+from tests.support.model_store import NOW_MS, ModelHost
+from tests.support.paging_queues import ADDRESS, LARGE, SMALL, Taker, drain, fill, lazy
+from warren.queues.entry import Entry
+from warren.queues.loading import EntryContents, RangeLoad, peek_anywhere
+from warren.queues.memory_account import INFINITE as ENDLESS
+from warren.queues.variable_queue import INFINITE
+from warren.store.message import Message
+
+
+@pytest.fixture
+def host() -> ModelHost:
+    return ModelHost()
+
+
+# -- T53, T54 --------------------------------------------------------------------------------------------------------
+
+
+def test_t53_a_block_that_comes_back_in_reverse_keeps_its_order(host: ModelHost) -> None:
+    queue = host.declare()
+    fill(queue, 40)
+    out = [host.take(queue) for _ in range(20)]
+    queue.set_target(0)
+    host.settle_down()
+    for entry in reversed(out):
+        assert entry is not None
+        host.requeue(entry)
+        host.turn()
+        host.check()
+    host.settle_down()
+    assert drain(host, queue) == list(range(1, 41))
+
+
+@pytest.mark.parametrize("is_lazy", [False, True])
+def test_t53_with_holes_and_with_what_is_out_in_the_midst_of_delta(host: ModelHost, is_lazy: bool) -> None:
+    queue = host.declare()
+    fill(queue, 60)
+    out = [host.take(queue) for _ in range(30)]
+    host.now_ms += 2000
+    queue.set_mode(is_lazy)
+    queue.set_target(0)
+    for entry in out[::3]:
+        assert entry is not None
+        host.requeue(entry)
+    host.settle_down()
+    host.check()
+    for entry in out[1::3]:
+        assert entry is not None
+        host.settle(entry)
+    for entry in out[2::6]:
+        assert entry is not None
+        host.requeue(entry)
+    host.settle_down()
+    host.check()
+    expected = sorted([*range(1, 31, 3), *range(3, 31, 6), *range(31, 61)])
+    assert drain(host, queue) == expected
+    assert len(host.out) == 5
+    host.requeue(*host.out)
+    assert drain(host, queue) == list(range(6, 31, 6))
+    assert host.stores[0].live == {}
+
+
+def test_t54_unacked_messages_leave_memory_and_come_back(host: ModelHost) -> None:
+    """Half are out; at target 0 none has its content in memory; a requeue reads it again."""
+    queue = host.declare()
+    fill(queue, 20, LARGE)
+    out = [host.take(queue) for _ in range(10)]
+    queue.set_target(0)
+    host.settle_down()
+    assert queue.ram_count == 0 and queue.paged_out_count == 10 and queue.out_bytes == 0
+    host.check()
+    seen: list[list[Entry]] = []
+    held = [entry for entry in out if entry is not None]
+    queue.loader.submit(EntryContents(queue, held, seen.append))
+    host.complete()
+    assert seen == [[]] and all(int(entry.message.body) == entry.seq for entry in held)
+    host.check()
+    host.requeue(*held)
+    assert drain(host, queue) == list(range(1, 21))
+    assert host.contents == {}
+
+
+def test_small_unacked_messages_leave_memory_as_well(host: ModelHost) -> None:
+    """C14 says they cannot; here they move to the index."""
+    queue = host.declare()
+    fill(queue, 10)
+    for _ in range(10):
+        host.take(queue)
+    queue.set_target(0)
+    host.settle_down()
+    assert queue.paged_out_count == 10 and len(host.stores[0].live) == 10
+    host.check()
+    host.requeue(*host.out)
+    assert drain(host, queue) == list(range(1, 11))
+    host.check()
+
+
+# -- T55 -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_t55_purge_with_unacked(host: ModelHost, size: int) -> None:
+    """What is out is not purged, wherever it lies in the range on disk; it comes back afterwards."""
+    queue = host.declare()
+    fill(queue, 100, size)
+    out = [host.take(queue) for _ in range(60)]
+    host.now_ms += 2000
+    queue.set_mode(True)
+    for entry in out[::2]:
+        assert entry is not None
+        host.requeue(entry)
+    host.settle_down()
+    assert queue.ready.delta.count == 70
+    done: list[int] = []
+    purge = queue.purge(host.now_ms)
+    purge.when_done = done.append
+    assert purge.count == 70 and queue.ready.count == 0 and queue.unacked_count == 30
+    fill(queue, 1, size)
+    host.settle_down()
+    assert purge.is_done and done == [host.now_ms]
+    host.check()
+    host.requeue(*host.out)
+    assert drain(host, queue) == [*range(2, 61, 2), 101]
+    host.settle_down()
+    assert host.stores[0].live == {} and host.contents == {}
+
+
+def test_t55_purge_of_whole_segments_reads_nothing(host: ModelHost) -> None:
+    """Without references, segments go at once; only what lies at the edges is read."""
+    queue = lazy(host, 100)
+    before = host.stores[0].loads
+    purge = queue.purge(NOW_MS)
+    host.settle_down()
+    assert purge.is_done and purge.count == 100
+    assert host.stores[0].live == {}
+    # [1, 16) and [96, 101), in batches of 8.
+    assert host.stores[0].loads - before == 3
+
+
+def test_w19_a_purge_takes_turns() -> None:
+    """Many messages in memory: gone at once, settled in slices, answered at the end."""
+    host = ModelHost()
+    queue = host.declare()
+    fill(queue, 5000)
+    other = host.declare()
+    purge = queue.purge(NOW_MS)
+    assert queue.ready.count == 0 and not purge.is_done
+    fill(other, 1)
+    assert host.take(other, True) is not None
+    turns = 0
+    answered: list[int] = []
+    purge.when_done = answered.append
+    while not answered:
+        host.turn()
+        turns += 1
+    assert turns == 2 and purge.count == 5000
+    assert all(position.journal_state != 2 for position in host.batch)
+
+
+def test_two_purges_after_each_other(host: ModelHost) -> None:
+    queue = lazy(host, 50)
+    first = queue.purge(NOW_MS)
+    fill(queue, 40, SMALL, False)
+    host.turn()
+    second = queue.purge(NOW_MS)
+    host.settle_down()
+    assert (first.count, second.count) == (50, 40)
+    assert first.is_done and second.is_done and host.stores[0].live == {}
+
+
+def test_a_load_that_is_overtaken_by_a_purge_brings_nothing(host: ModelHost) -> None:
+    queue = lazy(host, 30)
+    taker = Taker(host, queue, 100)
+    queue.add_consumer(taker)
+    queue.deliver_ready(NOW_MS)
+    assert len(host.loads) == 1
+    queue.purge(NOW_MS)
+    host.settle_down()
+    assert taker.taken == [] and queue.ready.count == 0
+    fill(queue, 1, SMALL, False)
+    assert [entry.seq for entry in taker.taken] == [31]
+    host.check()
+
+
+def test_delete_gives_everything_up(host: ModelHost) -> None:
+    """In memory, on disk and unacked, while a load is under way."""
+    queue = host.declare()
+    fill(queue, 5000, SMALL)
+    fill(queue, 5, LARGE)
+    entry = host.take(queue)
+    assert entry is not None
+    queue.set_mode(True)
+    host.turn()
+    taker = Taker(host, queue, 1)
+    queue.add_consumer(taker)
+    queue.deliver_ready(NOW_MS)
+    consumers = queue.delete(NOW_MS)
+    assert consumers == [taker] and queue.ready.count == 0
+    host.settle_down()
+    assert host.stores[0].was_deleted
+    for one in list(host.out):
+        host.settle(one)
+    assert host.contents == {}
+    assert host.memory.ram_bytes == 0
+
+
+# -- readers ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_range_on_disk_can_be_looked_at_and_taken(host: ModelHost) -> None:
+    queue = lazy(host, 40)
+    seen: list[list[Entry]] = []
+    peek_anywhere(queue, 10, 30, 5, 1 << 30, seen.append)
+    host.complete()
+    assert [int(entry.message.body) for entry in seen.pop()] == [10, 11, 12, 13, 14]
+    assert queue.ready.count == 40 and queue.unacked_count == 0
+    queue.loader.submit(RangeLoad(queue, 10, 13, 100, 1 << 30, True, seen.append))
+    host.complete()
+    taken = seen.pop()
+    host.out.extend(taken)
+    assert [int(entry.seq) for entry in taken] == [10, 11, 12]
+    host.check()
+    assert drain(host, queue) == [*range(1, 10), *range(13, 41)]
+
+
+def test_taking_a_range_ends_before_what_somebody_else_has(host: ModelHost) -> None:
+    queue = host.declare()
+    fill(queue, 20)
+    out = [host.take(queue) for _ in range(6)]
+    host.now_ms += 2000
+    queue.set_mode(True)
+    host.requeue(*[entry for entry in out if entry is not None and entry.seq != 4])
+    host.settle_down()
+    seen: list[list[Entry]] = []
+    queue.loader.submit(RangeLoad(queue, 2, 100, 100, 1 << 30, True, seen.append))
+    host.complete()
+    assert [int(entry.seq) for entry in seen[0]] == [2, 3]
+    host.out.extend(seen[0])
+    host.check()
+
+
+def test_peeking_goes_on_in_memory_behind_what_is_unacked_on_disk(host: ModelHost) -> None:
+    """Nothing ready is in the rest of the range on disk: the first message behind it is the answer."""
+    queue = host.declare()
+    fill(queue, 10)
+    host.settle_down()
+    queue.set_mode(True)
+    host.settle_down()
+    seen: list[list[Entry]] = []
+    queue.loader.submit(RangeLoad(queue, 6, 100, 100, 1 << 30, True, seen.append))
+    host.complete()
+    host.out.extend(seen.pop())
+    for _ in range(2):
+        queue.publish(Message(ADDRESS, b"\x00\x00", b"%d" % queue.next_seq, True, 0), -1, NOW_MS)
+    peek_anywhere(queue, 7, 1 << 60, 5, 1 << 30, seen.append)
+    host.settle_down(seal=False)
+    assert [int(entry.seq) for entry in seen.pop()] == [11, 12]
+
+
+# -- the memory monitor ----------------------------------------------------------------------------------------------
+
+
+def test_s69_the_target_is_duration_times_rates(host: ModelHost) -> None:
+    """2000 messages a second in total, 33.9 seconds: 67,800 messages or thereabouts (reference 3.10)."""
+    queue = host.declare(durable=False)
+    host.turn()
+    for _ in range(40):
+        fill(queue, 500, 1, False)
+        for _ in range(500):
+            entry = host.take(queue)
+            assert entry is not None
+            host.settle(entry)
+        host.now_ms += 1000
+        host.turn()
+        queue.memory.sample_rates(host.now_ms)
+    assert queue.memory.rates.total() == pytest.approx(2000, rel=0.02)
+    queue.memory.set_duration((61 / 3) / 0.6)
+    assert queue.target_ram_count == pytest.approx(67_800, rel=0.02)
+    queue.memory.set_duration(ENDLESS)
+    assert queue.target_ram_count == INFINITE
+
+
+def test_rates_halve_in_five_seconds_and_an_idle_queue_has_no_duration(host: ModelHost) -> None:
+    queue = host.declare(durable=False)
+    host.turn()
+    fill(queue, 1000, 1, False)
+    host.turn()
+    host.now_ms += 1000
+    queue.memory.sample_rates(host.now_ms)
+    ingress = queue.memory.rates.ingress
+    host.now_ms += 5000
+    queue.memory.sample_rates(host.now_ms)
+    assert queue.memory.rates.ingress == pytest.approx(ingress / 2)
+    assert queue.memory.duration_s() == pytest.approx(2 * 1000 / (4 * ingress / 2))
+    host.now_ms += 600_000
+    queue.memory.sample_rates(host.now_ms)
+    assert queue.memory.duration_s() == ENDLESS
+
+
+def test_the_account_follows_what_is_in_memory(host: ModelHost) -> None:
+    """Ready and unacked messages, once a turn; an idle queue is on no list."""
+    queue = host.declare()
+    fill(queue, 10)
+    host.turn()
+    assert host.memory.ram_bytes == queue.ready.ram_bytes > 0
+    entry = host.take(queue)
+    assert entry is not None
+    host.turn()
+    before = host.memory.ram_bytes
+    assert before > queue.ready.ram_bytes
+    host.settle(entry)
+    host.turn()
+    assert host.memory.ram_bytes == queue.ready.ram_bytes < before
+    assert host.touched == [] and host.paging == []

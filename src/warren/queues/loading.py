@@ -54,12 +54,14 @@ class Load(LoadDone):
         queue.loader.end(self)
         self.arrive(entries, first, next_seq, damaged)
         queue.loader.go_on()
+        _look_after_demand(queue)
 
     def on_contents(self, positions: list[Position], lost: list[Position]) -> None:
         queue = self.queue
         queue.loader.end(self)
         self.arrive_contents(_as_entries(positions), _as_entries(lost))
         queue.loader.go_on()
+        _look_after_demand(queue)
 
     def _taken(self, positions: list[Position], first: i64, next_seq: i64) -> list[Entry]:
         queue = self.queue
@@ -345,6 +347,12 @@ def take_contents(queue: Queue, entries: list[Entry], lost: list[Entry]) -> None
                 entry.form = ALPHA
                 queue.paged_out_count -= 1
                 queue.out_bytes += entry.content_bytes
+
+
+def _look_after_demand(queue: Queue) -> None:
+    # Whoever wanted the head while the load was somebody else's has asked for none.
+    if queue.loader.current is None and queue.ready.head_state() == LOADING and queue.has_demand():
+        queue.on_arrival()
 
 
 def _load_contents(load: Load, entries: list[Entry]) -> bool:

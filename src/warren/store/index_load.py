@@ -163,7 +163,8 @@ class IndexLoad:
         segment = self._segment
         index = self.queue.log.index
         assert segment is not None and index is not None
-        if segment.number == index.segments[-1].number:
+        # While it was read, it may have died, and the others as well.
+        if len(index.segments) == 0 or segment.number >= index.segments[-1].number:
             self.next_seq = self.end_seq
         else:
             self.next_seq = (segment.number + 1) * index.segment_entries

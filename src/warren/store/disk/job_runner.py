@@ -127,7 +127,9 @@ class JobRunner:
         job.undeleted = []
         job.unsynced = []
         self._sync_files(job)
-        for directory in sorted(self._unsynced_directories.union(map(_directory_of, job.new_paths))):
+        # The directory of a queue may be new as well, and the sync of its name may have failed.
+        new = {_directory_of(path) for path in job.new_paths}
+        for directory in sorted(self._unsynced_directories.union(new, map(_directory_of, new))):
             with contextlib.suppress(FileNotFoundError):
                 self._files.sync_directory(directory)
         self._unsynced_directories.clear()

@@ -22,6 +22,7 @@ _PUBLISH: Final = 1
 _ACK: Final = 2
 _PUBLISH_REF: Final = 5
 _CONTENT: Final = 6
+_RELEASE: Final = 7
 
 
 @dataclass
@@ -73,9 +74,17 @@ def _add_record(damage: Damage, kind: int, body: bytes) -> None:
         # Before the positions: id, file, offset, record bytes, body bytes, references, flags, timestamp.
         _add_positions(damage, body, 8 + 4 + 4 + 4 + 4 + 2 + 1 + 8)
     elif kind == _ACK:
-        queue_id, count = struct.unpack_from(">II", body)
-        for first, last in struct.iter_unpack(">QQ", body[8 : 8 + 16 * count]):
-            damage.acks.append((queue_id, first, last))
+        _add_acks(damage, body, 0)
+    elif kind == _RELEASE:
+        # A serial number, then what is given up of each content: id, references, record bytes.
+        (count,) = struct.unpack_from(">I", body, 8)
+        _add_acks(damage, body, 12 + (8 + 2 + 4) * count)
+
+
+def _add_acks(damage: Damage, body: bytes, at: int) -> None:
+    queue_id, count = struct.unpack_from(">II", body, at)
+    for first, last in struct.iter_unpack(">QQ", body[at + 8 : at + 8 + 16 * count]):
+        damage.acks.append((queue_id, first, last))
 
 
 def _add_positions(damage: Damage, body: bytes, at: int) -> int:

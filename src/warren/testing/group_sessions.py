@@ -170,11 +170,13 @@ class GroupSessions:
     def _reserve(self, session: GroupSession, group: GroupRecord, count: int, goes_on: bool) -> None:
         start = group.reserved if goes_on else group.acked
         self._let_go(group, start)
+        group.queue.is_reserving = True
         for copy in group.queue.copies.values():
             if copy.state == READY:
                 copy.state = RESERVING
 
         def reserved(reply: Reply) -> None:
+            group.queue.is_reserving = False
             if isinstance(reply, Reserved):
                 self._on_reserved(group, start, reply.end)
             else:

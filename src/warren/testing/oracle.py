@@ -78,6 +78,10 @@ class Copy:
         """Has it a place on disk at all?"""
         return self.is_kept or (self.queue.durable and self.content.persistent)
 
+    def may_survive(self) -> bool:
+        """The same, or is it in the journal for the sake of a reader group?"""
+        return self.survives() or self.queue.has_group
+
 
 class QueueModel:
     """One incarnation of a queue; `id` is the broker's."""
@@ -94,6 +98,8 @@ class QueueModel:
         self.is_deleted = False
         # A reader group was opened on it: transient messages may outlive a restart.
         self.has_group = False
+        # A reader group has asked for messages and has no answer yet: what is ready may be in it.
+        self.is_reserving = False
         # Every copy that is not gone, by number; the numbers of those and the copies that must never be seen again.
         self.copies: dict[int, Copy] = {}
         self.gone: dict[int, Copy] = {}
@@ -105,7 +111,7 @@ class QueueModel:
 
     def add(self, copy: Copy) -> None:
         """A copy is ready."""
-        copy.state = READY
+        copy.state = RESERVING if self.is_reserving else READY
         self.copies[copy.content.number] = copy
         heapq.heappush(self._ready, (copy.order, copy.content.number))
 
@@ -287,6 +293,7 @@ class Oracle:
         self._settled = []
         for group in self.groups.values():
             group.is_open = False
+            group.queue.is_reserving = False
 
     def found(self, queue: QueueModel, numbers: list[int], held: list[int], now_ms: int) -> None:
         """Recovery of `queue` gave the messages `numbers`, in this order; `held` of them are with a reader group."""
@@ -327,13 +334,13 @@ class Oracle:
             raise Violation(
                 "ghost", f"queue {queue.name} has message {number}, which was settled, after a restart"
             )
-        may_survive = copy.survives() or copy.state == RESERVING or queue.has_group
+        may_survive = copy.may_survive() or copy.state == RESERVING
         if not may_survive and not queue.is_deleting:
             raise Violation("ghost", f"queue {queue.name} has the transient message {number} after a restart")
         return copy
 
     def _forget(self, queue: QueueModel, copy: Copy) -> None:
-        if copy.expiry_ms != 0 and copy.survives():
+        if copy.expiry_ms != 0 and copy.may_survive():
             # Dropped for its age just now, which a clock that goes back may take back.
             copy.state = UNSURE
             queue.copies[copy.content.number] = copy

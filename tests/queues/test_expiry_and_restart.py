@@ -1,0 +1,66 @@
+"""Thousands of messages that expire together, in memory and on disk, and what restarts find (T56)."""
+
+import pytest
+
+from tests.support.memory_node import MemoryDisk, MemoryNode
+from warren.queues.queue import Queue
+from warren.store.message import Message
+
+COUNT = 5_000
+NEVER = -1
+
+
+def publish(node: MemoryNode, count: int, expiration_ms: int) -> None:
+    queue = node.vhost.queues[b"q"]
+    now_ms = node.clock.now_ms()
+    for _ in range(count):
+        body = b"%d" % queue.next_seq
+        queue.publish(Message(b"\x00\x01q", b"\x00\x00", body, True, now_ms), expiration_ms, now_ms)
+
+
+def settled(node: MemoryNode) -> Queue:
+    """The queue, when all that is due has been done, a slice a turn."""
+    for _ in range(50):
+        node.broker.tick(node.clock.now_ms())
+        node.work()
+    node.commit()
+    return node.vhost.queues[b"q"]
+
+
+def stopped(node: MemoryNode) -> None:
+    """In order: the journal's last word is the mark of a clean stop."""
+    node.vhost.journal.request_clean_stop()
+    assert node.memory_store.flush(node.vhost.journal.seal())
+
+
+@pytest.mark.parametrize("is_paged", [False, True])
+def test_what_has_expired_is_gone_and_the_rest_is_counted(is_paged: bool) -> None:
+    node = MemoryNode(MemoryDisk())
+    queue = node.declare(b"q")
+    publish(node, COUNT, 1_000)
+    publish(node, COUNT, 60_000)
+    publish(node, 10, NEVER)
+    node.commit()
+    if is_paged:
+        queue.set_mode(True)
+        assert settled(node).ram_count == 0
+    assert settled(node).ready_count == 2 * COUNT + 10
+    node.clock.time_ms += 1_001
+    assert settled(node).ready_count == COUNT + 10
+
+    stopped(node)
+    node = MemoryNode(node.disk, node.clock)
+    assert settled(node).ready_count == COUNT + 10
+    node = node.crash()
+    assert settled(node).ready_count == COUNT + 10
+
+    # While it was down the others have expired.
+    node.clock.time_ms += 60_000
+    node = node.crash()
+    assert settled(node).ready_count == 10
+    node = node.crash()
+    queue = settled(node)
+    assert queue.ready_count == 10
+    first = queue.get(True, node.clock.now_ms())
+    assert first is not None
+    assert first.message.body == b"%d" % (2 * COUNT + 1)

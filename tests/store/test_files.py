@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 
 from tests.store.test_recovery import bodies_of, record_file
 from tests.support.journal_driver import SEGMENT_ENTRIES, STORE_ID, content_of
@@ -65,13 +66,17 @@ def test_files_are_read_in_the_order_of_their_numbers(directory: Directory) -> N
     assert not directory.lost.exists()
 
 
+def with_header(data: bytes) -> bytes:
+    """The file with the checksum that its header should have."""
+    return data[:36] + crc32c(data[:36]).to_bytes(4, "big") + data[40:]
+
+
 STRANGE = {
     "empty": b"",
     "zeros": bytes(4096),
     "header cut": record_file(b"x", number=5)[0][:39],
-    "wrong magic": b"X" + record_file(b"x", number=5)[0][1:],
-    "future version": b"WARRENWL\x00\x00\x00\x02" + record_file(b"x", number=5)[0][12:],
-    "header bit": record_file(b"x", number=5)[0][:20] + b"?" + record_file(b"x", number=5)[0][21:],
+    "wrong magic": with_header(b"X" + record_file(b"x", number=5)[0][1:]),
+    "future version": with_header(b"WARRENWL\x00\x00\x00\x02" + record_file(b"x", number=5)[0][12:]),
     "other store": record_file(b"x", number=5, store_id=bytes(16))[0],
     "copy of another file": record_file(b"x", number=4)[0],
     "noise": random.Random(2).randbytes(10_000),

@@ -22,7 +22,6 @@ from warren.store.disk.snapshot import NoStore, ReferenceCounts, VhostSnapshot
 from warren.store.message import Position
 from warren.store.queue_index import SEGMENT_ENTRIES, Segment
 from warren.store.record import (
-    CONTENT_MAGIC,
     FILE_HEADER_BYTES,
     INDEX_MAGIC,
     RECORD_HEADER_BYTES,
@@ -211,6 +210,8 @@ class _VhostCheck:
                 DAMAGED,
                 f"{JOURNAL_DIRECTORY}/{damage.file_number}.wal, bytes {damage.start} to {damage.end}: {damage.reason}",
             )
+        for path in report.damaged_headers:
+            self._problem(DAMAGED, f"{path} has a damaged header")
         if report.index_damage:
             self._problem(DAMAGED, "stretches of index segments are damaged", count=report.index_damage)
         for torn in report.torn:
@@ -335,11 +336,6 @@ class _VhostCheck:
     # -- contents ----------------------------------------------------------------------------------------------------
 
     def _check_contents(self, index: int, file: ContentFile) -> None:
-        files = self.snapshot.files
-        header = files.read(file.path, 0, FILE_HEADER_BYTES)
-        is_ours = file_header_is_valid(header, CONTENT_MAGIC, self.snapshot.store_id)
-        if not is_ours or file_header_number(header) != file.number:
-            self._problem(DAMAGED, f"{file.path} has a damaged header")
         counted = self.counts.of_file(index)
         seen = bytearray(file.count)
         valid_bytes = 0

@@ -222,6 +222,8 @@ def _log_report(name: str, report: StoreReport) -> None:
             torn.file_number,
             torn.end - torn.start,
         )
+    for path in report.damaged_headers:
+        logger.error("vhost '%s': the header of %s is damaged; its records are used", name, path)
     for line in report.missing:
         logger.error("vhost '%s': missing: %s", name, line)
     if report.missing_contents > 0:

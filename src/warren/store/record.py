@@ -228,6 +228,13 @@ def file_header_is_valid(data: bytes, magic: bytes, store_id: bytes) -> bool:
     return not store_id or data[12:28] == store_id
 
 
+def file_header_is_whole(data: bytes) -> bool:
+    """Is `data` the beginning of a file of whatever kind, version and store?"""
+    if len(data) < FILE_HEADER_BYTES:
+        return False
+    return (i64(read_i32_be(data, 36)) & 0xFFFFFFFF) == crc32c(data[:36])
+
+
 def file_header_number(data: bytes) -> i64:
     """The number in a valid file header."""
     return read_i64_be(data, 28)

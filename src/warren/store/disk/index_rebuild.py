@@ -159,8 +159,10 @@ def _journaled(files: FileSystem, store_id: bytes, segment_entries: int) -> dict
     if files.exists(JOURNAL_DIRECTORY):
         for number in journal_numbers(files)[0]:
             data = read_whole(files, journal_path(number))
-            if file_header_is_valid(data, FILE_MAGIC, store_id) and file_header_number(data) == number:
-                replay.feed_file(number, data)
+            if file_header_is_valid(data, FILE_MAGIC, store_id) and file_header_number(data) != number:
+                continue
+            # Of a file that is not ours, whatever its header says, no record is valid.
+            replay.feed_file(number, data)
     return {queue_id: sorted(queue.positions) for queue_id, queue in replay.queues.items()}
 
 

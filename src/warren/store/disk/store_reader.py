@@ -25,12 +25,17 @@ from warren.store.record import (
     CONTENT_MAGIC,
     FILE_HEADER_BYTES,
     FILE_MAGIC,
+    crc_seed,
     file_header_is_valid,
+    file_header_is_whole,
     file_header_number,
+    next_header,
 )
 from warren.store.recovery import Damage, JournalReplay
 from warren.store.vhost_store import PERSISTENT_NAME, QUEUES_NAME, TRANSIENT_NAME, StoreSettings, VhostStore
 
+# How far a record is looked for in a file whose header is damaged.
+_SEARCH_BYTES: Final = 4194304
 _CONTENT_NAME: Final = re.compile(r"(0|[1-9][0-9]{0,9})\.rdq")
 _SEGMENT_NAME: Final = re.compile(r"(0|[1-9][0-9]{0,9})\.idx(\.new)?")
 _QUEUE_NAME: Final = re.compile(r"[1-9][0-9]{0,9}")
@@ -50,6 +55,8 @@ class StoreReport:
     damage: list[Damage] = field(default_factory=list)
     # Unfinished writes at the ends of journal files.
     torn: list[Damage] = field(default_factory=list)
+    # Files whose header is damaged, and whose records are used.
+    damaged_headers: list[str] = field(default_factory=list)
     # Content files that should be there, positions whose content is not, releases of contents nobody knows.
     missing: list[str] = field(default_factory=list)
     missing_contents: int = 0
@@ -152,7 +159,7 @@ def _read_journal(
             continue
         data = read_whole(files, path)
         report.bytes_read += len(data)
-        if not file_header_is_valid(data, FILE_MAGIC, store_id) or file_header_number(data) != number:
+        if not _is_ours(data, FILE_MAGIC, number, store_id, path, report):
             report.quarantined.append(quarantine(files, path))
             continue
         report.journal_files += 1
@@ -165,6 +172,20 @@ def _read_journal(
     report.damage = replay.damage
     report.torn = replay.torn
     return replay
+
+
+def _is_ours(data: bytes, magic: bytes, number: int, store_id: bytes, path: str, report: StoreReport) -> bool:
+    """Does `data`, the beginning of a file, belong to file `number` of this store?"""
+    if file_header_is_valid(data, magic, store_id):
+        return file_header_number(data) == number
+    if file_header_is_whole(data):
+        # Of another kind, a later version, or another store.
+        return False
+    if next_header(data, FILE_HEADER_BYTES, crc_seed(store_id, number)) == len(data):
+        return False
+    # The checksums of records begin with the file's number: only the header is damaged.
+    report.damaged_headers.append(path)
+    return True
 
 
 def _read_contents(
@@ -193,10 +214,9 @@ def _read_contents(
     for number in sorted(numbers):
         path = store.contents.path_of(number)
         header = files.read(path, 0, FILE_HEADER_BYTES)
-        if (
-            not file_header_is_valid(header, CONTENT_MAGIC, store.store_id)
-            or file_header_number(header) != number
-        ):
+        if not file_header_is_valid(header, CONTENT_MAGIC, store.store_id):
+            header = files.read(path, 0, _SEARCH_BYTES)
+        if not _is_ours(header, CONTENT_MAGIC, number, store.store_id, path, report):
             report.quarantined.append(quarantine(files, path))
             continue
         recovery.restore_file(number, files.size(path))

@@ -55,6 +55,9 @@ class Delta:
         self.content_bytes: i64 = 0
         # When the oldest one expires; 0 = never.
         self.first_expiry_ms: i64 = UNKNOWN
+        # Something in it was damaged. Whether that was ready nobody knows, so `count` may be wrong by it, and does not
+        # become 0 before the range was read to its end.
+        self.is_uncertain: bool = False
 
     def covers(self, seq: i64) -> bool:
         """Is `seq` in the range?"""
@@ -68,6 +71,7 @@ class Delta:
         self.body_bytes = 0
         self.content_bytes = 0
         self.first_expiry_ms = UNKNOWN
+        self.is_uncertain = False
 
 
 class VariableQueue:
@@ -380,11 +384,13 @@ class VariableQueue:
     def accept(self, entries: list[Entry], next_seq: i64, damaged: i64) -> None:
         """A load from `delta.start` on has come: `entries` join q3, delta begins at `next_seq` (S72)."""
         delta = self.delta
+        delta.is_uncertain = delta.is_uncertain or damaged > 0
         for entry in entries:
             self._leave_delta(entry)
             self.q3.append(entry)
             self._count_in(entry)
-        lost: i64 = min(damaged, delta.count)
+        least: i64 = 1 if delta.is_uncertain else 0
+        lost: i64 = min(damaged, max(0, delta.count - least))
         delta.count -= lost
         self.count -= lost
         delta.start = next_seq
@@ -416,7 +422,7 @@ class VariableQueue:
     def _leave_delta(self, entry: Entry) -> None:
         delta = self.delta
         # A count of a restart is right; nothing goes below zero should it not be.
-        if delta.count > 0:
+        if delta.count > 1 or (delta.count == 1 and not delta.is_uncertain):
             delta.count -= 1
             self.count -= 1
         delta.body_bytes = max(0, delta.body_bytes - entry.body_bytes)

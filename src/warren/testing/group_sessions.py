@@ -182,6 +182,7 @@ class GroupSessions:
             else:
                 self._check_failure(reply)
                 # What it took before its commit failed stays with the group.
+                group.has_failed = True
                 for copy in group.queue.copies.values():
                     if copy.state == READY:
                         copy.state = RESERVING
@@ -194,13 +195,14 @@ class GroupSessions:
     def _on_reserved(self, group: GroupRecord, start: int, end: int) -> None:
         group.reserved = max(group.reserved, end)
         group.acked = max(group.acked, min(start, group.reserved))
+        engine = self.node.vhost.queues.get(group.queue.name.encode())
+        indexed_upto = engine.log.indexed_upto if engine is not None else 0
         for copy in list(group.queue.copies.values()):
             if start <= copy.seq < end and copy.state in (RESERVING, READY):
                 # What was over before it could be taken is not held, and nobody says so.
                 copy.state = UNSURE if copy.is_expired(self.node.now_ms) else HELD
-                copy.is_must = True
-                copy.is_kept = True
-            elif copy.state == RESERVING:
+                copy.is_must = copy.is_kept = not (copy.is_early and copy.seq < indexed_upto)
+            elif copy.state == RESERVING and not group.has_failed:
                 self.oracle.requeue(copy)
 
     def _let_go(self, group: GroupRecord, end: int) -> list[Copy]:

@@ -55,7 +55,7 @@ class Copy:
     """A message in one queue. `order` is its place in it, `seq` what the broker calls that place."""
 
     __slots__ = (
-        "content", "expiry_ms", "is_kept", "is_must", "order", "queue", "seq", "state", "was_delivered",
+        "content", "expiry_ms", "is_early", "is_kept", "is_must", "order", "queue", "seq", "state", "was_delivered",
     )  # fmt: skip
 
     def __init__(self, content: Content, queue: QueueModel, order: int, seq: int, expiry_ms: int) -> None:
@@ -68,6 +68,9 @@ class Copy:
         self.is_must = False
         # A reader group made it durable, whatever its publisher wanted.
         self.is_kept = False
+        # Transient, and published before its queue had a reader group: paging may have moved it to the index as such,
+        # and then a group that holds it cannot make it durable.
+        self.is_early = not content.persistent and not queue.has_group
         self.was_delivered = False
 
     def is_expired(self, now_ms: int) -> bool:
@@ -144,6 +147,8 @@ class GroupRecord:
         self.acked = 0
         self.ack_asked = 0
         self.reserved = 0
+        # A reserve has failed; what it had taken by then stays with the group.
+        self.has_failed = False
 
 
 class CommitToken:
@@ -294,6 +299,7 @@ class Oracle:
         for group in self.groups.values():
             group.is_open = False
             group.queue.is_reserving = False
+            group.has_failed = False
 
     def found(self, queue: QueueModel, numbers: list[int], held: list[int], now_ms: int) -> None:
         """Recovery of `queue` gave the messages `numbers`, in this order; `held` of them are with a reader group."""

@@ -187,6 +187,26 @@ def test_a_lost_store_id_is_found_in_the_journal(directory: Directory, content: 
     assert (directory.path / "store_id").read_text().strip() == STORE_ID.hex()
 
 
+def test_a_store_id_that_no_file_has_is_not_believed(directory: Directory) -> None:
+    """A flipped bit in it would make strangers of all files."""
+    directory.put(7, b"mine")
+    directory.put(8, b"mine too")
+    other = record_file(b"foreign", number=9, store_id=bytes(16))[0]
+    (directory.journal / "9.wal").write_bytes(other)
+    (directory.path / "store_id").write_text((b"?" + STORE_ID[1:]).hex() + "\n")
+    assert load_store_id(directory.files) == STORE_ID
+    assert (directory.path / "store_id").read_text().strip() == STORE_ID.hex()
+
+
+def test_one_file_is_enough_to_believe_a_store_id(directory: Directory) -> None:
+    directory.put(7, b"mine")
+    for number in (8, 9):
+        foreign = record_file(b"foreign", number=number, store_id=bytes(16))[0]
+        (directory.journal / f"{number}.wal").write_bytes(foreign)
+    (directory.path / "store_id").write_text(STORE_ID.hex() + "\n")
+    assert load_store_id(directory.files) == STORE_ID
+
+
 def test_a_lost_store_id_with_a_torn_first_file(directory: Directory) -> None:
     (directory.journal / "1.wal").write_bytes(b"")
     directory.put(2, b"mine")

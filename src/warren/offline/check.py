@@ -16,7 +16,7 @@ from warren.broker.metadata import Definitions
 from warren.offline.data_directory import DataDirectory, VhostDirectory, files_of, opened
 from warren.store.content_file import GONE, ContentFile
 from warren.store.content_scan import ContentScan
-from warren.store.disk.files import JOURNAL_DIRECTORY, LOST_AND_FOUND, STORE_ID_NAME
+from warren.store.disk.files import JOURNAL_DIRECTORY, LOST_AND_FOUND, known_store_id
 from warren.store.disk.index_rebuild import QUEUE_NAME, SEGMENT_NAME
 from warren.store.disk.snapshot import NoStore, ReferenceCounts, VhostSnapshot
 from warren.store.message import Position
@@ -197,8 +197,8 @@ class _VhostCheck:
     def _check_start(self) -> None:
         report = self.snapshot.report
         self.on_bytes(report.bytes_read)
-        if not self.snapshot.files.exists(STORE_ID_NAME):
-            self._problem(MISSING_FILE, f"{STORE_ID_NAME} is missing; its number is in the other files")
+        if not known_store_id(self.snapshot.files)[1]:
+            self._problem(MISSING_FILE, "store_id is lost or damaged; the other files say what it was")
         for line in report.quarantined:
             self._problem(NOT_OURS, f"not a usable file of this vhost: {line.partition(' -> ')[0]}")
         if report.is_rebuilt:

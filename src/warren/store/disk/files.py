@@ -7,19 +7,30 @@ import contextlib
 import os
 import re
 import secrets
-from collections.abc import Callable
+from collections import Counter
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from warren.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
 from warren.store.file_system import FileHandle, FileSystem
 from warren.store.record import (
+    CHECKPOINT_MAGIC,
+    CONTENT_MAGIC,
     FILE_HEADER_BYTES,
     FILE_MAGIC,
+    RECORD_HEADER_BYTES,
     STORE_ID_BYTES,
     RecordWriter,
+    body_is_valid,
+    crc_seed,
     file_header_is_valid,
+    record_length,
 )
 from warren.store.recovery import RecoveredQueue
+from warren.store.vhost_store import PERSISTENT_NAME
+from warren.store.vhost_store import PERSISTENT_NAME
 
 JOURNAL_DIRECTORY: Final = "journal"
 LOST_AND_FOUND: Final = "lost+found"
@@ -105,25 +116,37 @@ def remove_if_there(files: FileSystem, path: str) -> None:
 
 
 def load_store_id(files: FileSystem, make_bytes: Callable[[int], bytes] = secrets.token_bytes) -> bytes:
-    """The store id of a vhost directory; made of random bytes and synced at first use."""
+    """The store id of a vhost directory; made of random bytes and synced at first use.
+
+    The files of the store say it as well, so neither a lost nor a damaged id file costs anything.
+    """
+    known = b""
     with contextlib.suppress(FileNotFoundError, ValueError):
-        store_id = bytes.fromhex(read_whole(files, STORE_ID_NAME).decode("ascii").strip())
-        if len(store_id) == STORE_ID_BYTES:
-            return store_id
-    store_id = _store_id_of_journal(files) or make_bytes(STORE_ID_BYTES)
+        known = bytes.fromhex(read_whole(files, STORE_ID_NAME).decode("ascii").strip())
+    headers = _ids_in_headers(files)
+    if len(known) == STORE_ID_BYTES:
+        usual = headers.most_common(1)
+        # One file of another store among none of ours says nothing.
+        if known in headers or not usual or usual[0][1] < 2:
+            return known
+    store_id = headers.most_common(1)[0][0] if headers else make_bytes(STORE_ID_BYTES)
     put_whole(files, STORE_ID_NAME, (store_id.hex() + "\n").encode("ascii"))
     return store_id
 
 
-def _store_id_of_journal(files: FileSystem) -> bytes:
-    # The id file is lost but the journal is there: every journal file carries the id.
+def _ids_in_headers(files: FileSystem) -> Counter[bytes]:
+    """What the checkpoints and journal files say whose they are."""
+    found: Counter[bytes] = Counter()
+    paths = [(CHECKPOINT_NAME, CHECKPOINT_MAGIC), (PREVIOUS_NAME, CHECKPOINT_MAGIC)]
     for name in files.list_names(JOURNAL_DIRECTORY):
-        path = f"{JOURNAL_DIRECTORY}/{name}"
-        if name.endswith(".wal") and files.is_file(path):
+        if name.endswith(".wal"):
+            paths.append((f"{JOURNAL_DIRECTORY}/{name}", FILE_MAGIC))
+    for path, magic in paths:
+        if files.is_file(path):
             header = files.read(path, 0, FILE_HEADER_BYTES)
-            if file_header_is_valid(header, FILE_MAGIC, b""):
-                return header[12:28]
-    return b""
+            if file_header_is_valid(header, magic, b""):
+                found[header[12:28]] += 1
+    return found
 
 
 def journal_numbers(files: FileSystem) -> tuple[list[int], list[str]]:
@@ -145,11 +168,33 @@ def keep_orphans(files: FileSystem, queue: RecoveredQueue, store_id: bytes) -> s
     writer = RecordWriter(store_id)
     writer.file_header(store_id, 0)
     for position in queue.in_order():
-        writer.publish(position.message, [position], 0, 1)
+        message = position.message
+        if not position.has_content:
+            found = _content_of(files, position, store_id)
+            if found is None:
+                continue
+            message = found
+        writer.publish(message, [position], 0, 1)
     files.make_directories(LOST_AND_FOUND)
     name = _free_name(files, f"queue-{queue.log.queue_id}.wal")
     put_whole(files, f"{LOST_AND_FOUND}/{name}", b"".join(writer.take()))
     return name
+
+
+def _content_of(files: FileSystem, position: Position, store_id: bytes) -> Message | None:
+    """The content of a recovered position, from where the journal says it is."""
+    content = position.content
+    if content is None:
+        return None
+    path = f"{PERSISTENT_NAME}/{content.file}.rdq"
+    if not files.is_file(path):
+        return None
+    data = files.read(path, content.offset, content.stored_bytes)
+    seed = crc_seed(store_id, content.file)
+    if record_length(data, 0, seed) != len(data) or not body_is_valid(data, 0, len(data)):
+        return None
+    stored = decode_content(data, RECORD_HEADER_BYTES, len(data))
+    return stored.message if stored is not None and stored.id == content.id else None
 
 
 def quarantine(files: FileSystem, path: str) -> str:

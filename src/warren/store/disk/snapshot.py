@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
-from warren.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
 from warren.store.content_file import ContentFile, index_of
 from warren.store.content_records import decode_content, decode_publish_ref
 from warren.store.content_scan import ContentScan
-from warren.store.disk.files import JOURNAL_DIRECTORY, STORE_ID_NAME, read_whole
+from warren.store.disk.files import known_store_id
 from warren.store.disk.index_rebuild import PIECE_BYTES, scan_segment
 from warren.store.disk.read_only_files import ReadOnlyFiles
 from warren.store.disk.store_reader import StoreReport, read_store
@@ -23,21 +22,15 @@ from warren.store.index_records import IndexScan
 from warren.store.message import ContentRef, Message, Position, QueueLog
 from warren.store.queue_index import SEGMENT_ENTRIES, QueueIndex, Segment
 from warren.store.record import (
-    CHECKPOINT_MAGIC,
-    CONTENT_MAGIC,
     FILE_HEADER_BYTES,
-    FILE_MAGIC,
-    INDEX_MAGIC,
     PUBLISH_REF,
     RECORD_HEADER_BYTES,
-    STORE_ID_BYTES,
     body_is_valid,
     crc_seed,
-    file_header_is_valid,
     record_length,
 )
 from warren.store.recovery import JournalReplay, RecoveredQueue
-from warren.store.vhost_store import PERSISTENT_NAME, QUEUES_NAME, StoreSettings, VhostStore
+from warren.store.vhost_store import QUEUES_NAME, StoreSettings, VhostStore
 
 # (path, offset, bytes) of a stretch that is no record.
 OnDamage = Callable[[str, int, bytes], None]
@@ -60,28 +53,11 @@ def ignore_read(_size: int) -> None:
 
 
 def find_store_id(files: FileSystem) -> bytes:
-    """The store id of a vhost's directory: from its file, or from the header of any file of the store. Raises NoStore."""
-    if files.exists(STORE_ID_NAME):
-        text = read_whole(files, STORE_ID_NAME).decode("ascii", "replace").strip()
-        if len(text) == 2 * STORE_ID_BYTES and set(text) <= set("0123456789abcdef"):
-            return bytes.fromhex(text)
-    candidates = [(CHECKPOINT_NAME, CHECKPOINT_MAGIC), (PREVIOUS_NAME, CHECKPOINT_MAGIC)]
-    for directory, magic in ((JOURNAL_DIRECTORY, FILE_MAGIC), (PERSISTENT_NAME, CONTENT_MAGIC)):
-        candidates += [(f"{directory}/{name}", magic) for name in _names(files, directory)]
-    for queue in _names(files, QUEUES_NAME):
-        directory = f"{QUEUES_NAME}/{queue}"
-        if not files.is_file(directory):
-            candidates += [(f"{directory}/{name}", INDEX_MAGIC) for name in _names(files, directory)]
-    for path, magic in candidates:
-        if files.is_file(path):
-            header = files.read(path, 0, FILE_HEADER_BYTES)
-            if file_header_is_valid(header, magic, b""):
-                return header[12:28]
-    raise NoStore("there is no store_id and no file that names one")
-
-
-def _names(files: FileSystem, directory: str) -> list[str]:
-    return files.list_names(directory) if files.exists(directory) and not files.is_file(directory) else []
+    """The store id of a vhost's directory. Raises NoStore."""
+    store_id, _ = known_store_id(files)
+    if not store_id:
+        raise NoStore("there is no store_id and no file that names one")
+    return store_id
 
 
 class VhostSnapshot:

@@ -3,7 +3,8 @@
 The driver knows what Spark's checkpoint knows: offsets that were planned, batches that were committed; the sink remembers
 what each batch number wrote first, as an idempotent sink does. The node loses what was not synced, commits fail,
 consumers take messages and give them back, a zombie of an older epoch interferes. Whatever happens: a batch read again
-is the same, and in the end the sink has each confirmed message exactly once, those consumers acked apart.
+is the same, and in the end the sink has each confirmed message exactly once, those consumers acked apart. The queue may
+be lazy, or be told to give up its memory, so what a group wants is on disk as often as not.
 """
 
 from hypothesis import HealthCheck, settings
@@ -27,6 +28,7 @@ from warren.admin.protocol import (
 from warren.queues.entry import Entry
 from warren.queues.queue import Queue
 from warren.queues.reader_group import EVERYTHING, FENCED
+from warren.queues.variable_queue import INFINITE
 
 SLICE = 4
 
@@ -42,6 +44,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.confirmed: set[bytes] = set()
         self.consumed: set[bytes] = set()
         self.out: list[Entry] = []
+        self.bodies_out: dict[int, bytes] = {}
         # Spark's checkpoint: ends of the batches planned (offsets), number of batches done (commits).
         self.initial: int | None = None
         self.offsets: list[int] = []
@@ -56,9 +59,13 @@ class GroupMachine(RuleBasedStateMachine):
         self.client = MemoryClient(self.node)
         # There are no channels here; the consumer's messages are in `out`.
         setattr(self.node.groups, "first_unacked_seq", self.first_unacked)  # noqa: B010 - mypy takes no assignment
+        self.node.vhost.held_entries[1:] = [self.out_between]
 
     def first_unacked(self, queue: Queue, from_seq: int) -> int:
         return min((entry.seq for entry in self.out if entry.seq >= from_seq), default=-1)
+
+    def out_between(self, queue: Queue, first: int, end: int) -> list[Entry]:
+        return [entry for entry in self.out if first <= entry.seq < end]
 
     @property
     def queue(self) -> Queue:
@@ -66,14 +73,22 @@ class GroupMachine(RuleBasedStateMachine):
 
     # -- publishers and consumers ------------------------------------------------------------------------------
 
-    @rule(count=st.integers(1, 6), persistent=st.booleans())
-    def publish(self, count: int, persistent: bool) -> None:
+    @rule(count=st.integers(1, 6), persistent=st.booleans(), size=st.sampled_from([1, 1, 5000]))
+    def publish(self, count: int, persistent: bool, size: int) -> None:
         for _ in range(count):
-            body = b"%d" % self.next_body
+            body = (b"%d" % self.next_body).ljust(size, b".")
             self.next_body += 1
             self.node.publish(b"q", body, persistent)
             if persistent:
                 self.unconfirmed.append(body)
+
+    @rule(is_lazy=st.booleans(), most=st.sampled_from([0, 3, int(INFINITE)]))
+    def page(self, is_lazy: bool, most: int) -> None:
+        """Memory is short, or plentiful again."""
+        self.queue.set_mode(is_lazy)
+        self.queue.set_target(most)
+        self.node.clock.time_ms += 2000
+        self.node.work()
 
     @rule()
     def sync(self) -> None:
@@ -90,14 +105,20 @@ class GroupMachine(RuleBasedStateMachine):
     @rule()
     def consumer_gets(self) -> None:
         entry = self.queue.get(False, self.node.clock.now_ms())
+        if entry is None and self.queue.ready_count > 0:
+            self.queue.when_head(lambda now_ms: None)
+            self.node.work()
+            entry = self.queue.get(False, self.node.clock.now_ms())
         if entry is not None:
             self.out.append(entry)
+            # It may leave memory while it is out.
+            self.bodies_out[int(entry.seq)] = entry.message.body
 
     @precondition(lambda self: self.out)
     @rule(data=st.data())
     def consumer_acks(self, data: st.DataObject) -> None:
         entry = self.out.pop(data.draw(st.integers(0, len(self.out) - 1)))
-        self.consumed.add(entry.message.body)
+        self.consumed.add(self.bodies_out[int(entry.seq)])
         self.queue.settle(entry, self.node.clock.now_ms())
         self.node.commit()
 
@@ -204,7 +225,7 @@ class GroupMachine(RuleBasedStateMachine):
         for part in plan.slices:
             at = part.start
             while at < part.end:
-                reply = self.client.must(Fetch("g", group.epoch, group.incarnation, at, part.end, 3, 1000))
+                reply = self.client.must(Fetch("g", group.epoch, group.incarnation, at, part.end, 3, 12000))
                 assert isinstance(reply, Fetched)
                 bodies += [message.body or b"" for message in read_block(reply.block)]
                 at = reply.next

@@ -323,6 +323,7 @@ def test_every_integer_type_will_do(amqp: Amqp, tag: str) -> None:
         ("x-queue-type", "S", b"nonsense", "\"unsupported queue type 'nonsense'\""),
         ("x-queue-type", "I", 1, "{unacceptable_type,signedint}"),
         ("x-queue-mode", "S", b"nonsense", "\"unsupported queue mode 'nonsense'\""),
+        ("x-queue-mode", "I", 1, "{unacceptable_type,signedint}"),
         ("x-queue-version", "I", 3, "\"unsupported queue version '3'\""),
     ],
 )  # fmt: skip
@@ -338,7 +339,7 @@ def test_bad_argument(amqp: Amqp, key: str, tag: str, value: object, reason: str
 @pytest.mark.parametrize(
     ("key", "tag", "value"),
     [("x-expires", "l", 315360000000), ("x-message-ttl", "I", 0), ("x-queue-type", "S", b"classic"),
-     ("x-queue-mode", "S", b"default"), ("x-queue-version", "I", 2), ("x-queue-master-locator", "S", b"random"),
+     ("x-queue-mode", "S", b"default"), ("x-queue-mode", "S", b"lazy"), ("x-queue-version", "I", 2), ("x-queue-master-locator", "S", b"random"),
      ("x-whatever", "F", {"a": Field(ord("I"), 1)})],
 )  # fmt: skip
 def test_good_argument(amqp: Amqp, key: str, tag: str, value: object) -> None:

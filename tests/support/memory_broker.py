@@ -40,7 +40,9 @@ class MemoryBroker:
         def random_bytes(size: int) -> bytes:
             return hashlib.shake_128(str(next(numbers)).encode()).digest(size)
 
-        self.broker = Broker(settings or Settings(), random_bytes, lambda: None)
+        # Somebody wants another turn.
+        self.is_woken = False
+        self.broker = Broker(settings or Settings(), random_bytes, self.wake)
         for user in (GUEST, IMPERSONATOR, OUTSIDER):
             self.broker.users[user.name] = user
         for user in (GUEST, IMPERSONATOR):
@@ -48,6 +50,9 @@ class MemoryBroker:
         self.memory_store = MemoryStore(SimulatedFileSystem(), StoreSettings(JOURNAL_FILE_BYTES))
         self.vhost = Vhost(self.broker, b"/", 1, self.memory_store.store)
         self.broker.vhosts[b"/"] = self.vhost
+
+    def wake(self) -> None:
+        self.is_woken = True
 
     def connect(self, is_loopback: bool = True) -> "EngineLink":
         link = EngineLink(self, is_loopback)
@@ -78,8 +83,10 @@ class MemoryBroker:
                 is_failing = self.failing_commits > 0
                 self.failing_commits -= is_failing
                 self.memory_store.flush(journal.seal(), not is_failing)
-            has_more = self.vhost.advance(self.now_ms)
-            if not self.memory_store.run_jobs(self.now_ms) and not (has_more and journal.has_pending()):
+            self.is_woken = False
+            has_more = self.vhost.advance(self.now_ms) and journal.has_pending()
+            has_more = has_more or (self.is_woken and len(self.vhost.host.paging) > 0)
+            if not self.memory_store.run_jobs(self.now_ms) and not has_more:
                 return
 
     def advance(self, ms: int) -> None:

@@ -226,6 +226,7 @@ class MemoryClient:
                 (reply,) = self.replies()
                 return reply
             self.node.commit(commit_ok, is_torn)
+            self.node.work()
             self.node.clock.advance(0 if self.output else 10)
         raise AssertionError(f"no reply to {request}")
 

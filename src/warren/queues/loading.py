@@ -242,7 +242,7 @@ class RangeLoad(Load):
                 queue.ready.trim_delta(first)
         elif self._take:
             entries = self._before_unacked(entries)
-            queue.ready.take_loaded(entries)
+            queue.ready.take_loaded(entries, first)
             queue.take_held(entries)
         self._done(entries)
 

@@ -400,13 +400,20 @@ class VariableQueue:
             delta.clear()
         self._keep_shape()
 
-    def take_loaded(self, entries: list[Entry]) -> None:
-        """Entries were loaded from the midst of delta and leave it without ever being here.
+    def take_loaded(self, entries: list[Entry], first: i64) -> None:
+        """Entries, the oldest ready ones from `first` on, were loaded and leave delta without ever being here.
 
         Damaged ones among them stay counted until delta begins behind them: they would be met, and counted, again.
         """
+        delta = self.delta
         for entry in entries:
             self._leave_delta(entry)
+        if first <= delta.start and len(entries) > 0:
+            delta.start = entries[-1].seq + 1
+            delta.first_expiry_ms = UNKNOWN
+            if delta.start >= delta.end:
+                self.count -= delta.count
+                delta.clear()
         self._keep_shape()
 
     def trim_delta(self, from_seq: i64) -> None:

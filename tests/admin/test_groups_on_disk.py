@@ -1,0 +1,179 @@
+"""Reader groups and peeks of a queue whose messages are on disk, through admin sessions."""
+
+import pytest
+
+from tests.support.blocks import read_block
+from tests.support.memory_node import MemoryClient, MemoryDisk, MemoryNode
+from warren.admin.protocol import (
+    Ack,
+    DeleteGroup,
+    DescribeQueue,
+    Fetch,
+    Fetched,
+    GroupOpened,
+    ListGroups,
+    OpenGroup,
+    Peek,
+    QueueDescription,
+    Reserve,
+    Reserved,
+)
+from warren.queues.reader_group import EVERYTHING, HELD_BYTES_MAX
+
+MANY = 1 << 40
+
+
+class PausedNode(MemoryNode):
+    """Its disk does nothing while `is_paused`."""
+
+    is_paused = False
+
+    def work(self) -> None:
+        if not self.is_paused:
+            super().work()
+
+    def commit(self, ok: bool = True, is_torn: bool = False) -> None:
+        super().commit(ok, is_torn)
+
+
+@pytest.fixture
+def node() -> MemoryNode:
+    node = MemoryNode(MemoryDisk())
+    node.declare(b"q").set_mode(True)
+    return node
+
+
+def fill(node: MemoryNode, count: int, size: int = 10, persistent: bool = True) -> None:
+    for _ in range(count):
+        seq = node.vhost.queues[b"q"].next_seq
+        node.publish(b"q", b"%0*d" % (size, seq), persistent)
+    node.commit()
+    node.work()
+
+
+def on_disk(node: MemoryNode) -> int:
+    return int(node.vhost.queues[b"q"].ready.delta.count)
+
+
+def open_group(client: MemoryClient) -> GroupOpened:
+    reply = client.must(OpenGroup("g", b"q"))
+    assert isinstance(reply, GroupOpened)
+    return reply
+
+
+def reserve(client: MemoryClient, group: GroupOpened, start: int, max_messages: int = MANY) -> int:
+    reply = client.must(Reserve("g", group.epoch, group.incarnation, start, max_messages, MANY, 0, MANY))
+    assert isinstance(reply, Reserved)
+    return reply.end
+
+
+def fetch_all(client: MemoryClient, group: GroupOpened, start: int, end: int) -> list[int]:
+    found = []
+    while start < end:
+        reply = client.must(Fetch("g", group.epoch, group.incarnation, start, end, 100, 1 << 20))
+        assert isinstance(reply, Fetched)
+        found += [int((message.body or b"")[-9:]) for message in read_block(reply.block)]
+        start = reply.next
+    return found
+
+
+def test_a_range_on_disk_is_reserved_read_again_and_acked(node: MemoryNode) -> None:
+    """More than one load, in the middle of a queue that goes on growing."""
+    fill(node, 5000)
+    assert on_disk(node) == 5000
+    client = MemoryClient(node)
+    group = open_group(client)
+    assert reserve(client, group, 0, 3000) == 3001
+    assert (on_disk(node), node.vhost.queues[b"q"].unacked_count) == (2000, 3000)
+    fill(node, 10)
+    for _ in range(2):
+        assert fetch_all(client, group, 0, 3001) == list(range(1, 3001))
+    client.must(Ack("g", group.epoch, group.incarnation, 3001))
+    assert reserve(client, group, 3001) == 5011
+    assert fetch_all(client, group, 3001, 5011) == list(range(3001, 5011))
+
+
+def test_what_a_group_holds_keeps_little_in_memory(node: MemoryNode) -> None:
+    """A large range: contents are read for each fetch, not kept from the reserve on."""
+    fill(node, 4000, 10_000)
+    client = MemoryClient(node)
+    group = open_group(client)
+    assert reserve(client, group, 0) == 4001
+    queue = node.vhost.queues[b"q"]
+    assert queue.out_bytes <= HELD_BYTES_MAX + 20_000 and queue.paged_out_count > 2000
+    assert fetch_all(client, group, 3000, 3300) == list(range(3000, 3300))
+    assert fetch_all(client, group, 0, 100) == list(range(1, 100))
+
+
+def test_held_messages_are_held_again_after_a_crash_before_anybody_is_served(node: MemoryNode) -> None:
+    """They are read from disk first; calls that come earlier are answered afterwards."""
+    fill(node, 3000)
+    group = open_group(MemoryClient(node))
+    client = MemoryClient(node)
+    assert reserve(client, group, 0, 2500) == 2501
+    # A checkpoint, so that the index counts.
+    node.vhost.store.is_checkpoint_wanted = True
+    node.commit()
+    node.work()
+    PausedNode.is_paused = True
+    try:
+        restarted = PausedNode(node.disk, node.clock)
+        queue = restarted.vhost.queues[b"q"]
+        assert queue.is_held_back and queue.ready_count == 3000
+        client = MemoryClient(restarted)
+        client.send(ListGroups())
+        client.send(Fetch("g", group.epoch, group.incarnation, 2490, 2501, 100, 1 << 20))
+        restarted.clock.advance(10)
+        assert client.replies() == []
+        assert queue.get(True, restarted.clock.now_ms()) is None
+    finally:
+        PausedNode.is_paused = False
+    restarted.work()
+    assert not queue.is_held_back and (queue.ready_count, queue.unacked_count) == (500, 2500)
+    _groups, fetched = client.replies()
+    assert isinstance(fetched, Fetched)
+    assert [int(message.body or b"") for message in read_block(fetched.block)] == list(range(2490, 2501))
+    queue.when_head(lambda now_ms: None)
+    restarted.work()
+    entry = queue.get(True, restarted.clock.now_ms())
+    assert entry is not None and entry.seq == 2501
+
+
+def test_transient_messages_of_a_queue_with_a_group_are_journaled(node: MemoryNode) -> None:
+    """What a group reserves must outlive a crash, also when paging came before the reserve."""
+    client = MemoryClient(node)
+    group = open_group(client)
+    fill(node, 50, persistent=False)
+    assert on_disk(node) == 50
+    assert reserve(client, group, 0) == 51
+    restarted = node.crash()
+    client = MemoryClient(restarted)
+    assert fetch_all(client, group, 0, 51) == list(range(1, 51))
+
+
+def test_a_group_that_is_deleted_while_a_load_is_under_way_takes_nothing(node: MemoryNode) -> None:
+    fill(node, 100)
+    client = MemoryClient(node)
+    group = open_group(client)
+    client.send(Reserve("g", group.epoch, group.incarnation, 0, MANY, MANY, 0, MANY))
+    MemoryClient(node).must(DeleteGroup("g"))
+    node.work()
+    node.clock.advance(100)
+    queue = node.vhost.queues[b"q"]
+    assert (queue.ready_count, queue.unacked_count) == (100, 0)
+
+
+def test_peek_reads_from_disk_and_leaves_everything_there(node: MemoryNode) -> None:
+    fill(node, 5000)
+    client = MemoryClient(node)
+    described = client.must(DescribeQueue(b"q"))
+    assert isinstance(described, QueueDescription)
+    assert (described.first_ready, described.ready, described.tail) == (1, 5000, 5001)
+    start, found = 100, []
+    while start < 4900:
+        reply = client.must(Peek(b"q", described.incarnation, start, 4900, 1000, 1 << 26))
+        assert isinstance(reply, Fetched)
+        found += [int(message.body or b"") for message in read_block(reply.block)]
+        start = reply.next
+    assert found == list(range(100, 4900))
+    assert on_disk(node) == 5000 and node.vhost.queues[b"q"].peek(0, 1, EVERYTHING) == []

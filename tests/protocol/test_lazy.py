@@ -42,7 +42,7 @@ def test_a_consumer_is_served_from_disk(amqp: Amqp) -> None:
     channel = amqp.channel()
     channel.qos(100)
     channel.consume(name)
-    found = []
+    found: list[int] = []
     while len(found) < COUNT:
         message = channel.message()
         found.append(int(message.body))

@@ -78,7 +78,7 @@ def test_a_setting_that_cannot_be_honoured_stops_the_start(
 
 def test_a_configuration_file_error_names_file_and_line(tmp_path: Path) -> None:
     path = tmp_path / "warren.conf"
-    path.write_text("heartbeat = 30\nvm_memory_high_watermark.relative = 0.4\n")
+    path.write_text("heartbeat = 30\nconsumer_timeout = 1000\n")
     done = warren("server", environment={"WARREN_CONFIG_FILE": str(path)})
     assert done.returncode == 2
-    assert done.stderr == f"warren: {path}:2: vm_memory_high_watermark.relative is not supported yet\n"
+    assert done.stderr == f"warren: {path}:2: consumer_timeout is not supported yet\n"

@@ -135,7 +135,6 @@ def test_a_segment_with_little_alive_is_rewritten(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-@pytest.mark.xfail(strict=True, reason="a queue remembers one such segment at a time")
 def test_all_segments_with_little_alive_are_rewritten(tmp_path: Path) -> None:
     """W24: also when nothing happens to the queue any more."""
     driver = EngineDriver(tmp_path, (4 * MIB, 16 * MIB, MIB, 8))

@@ -436,7 +436,7 @@ class Journal:
             if len(indexed) > 0 and index is not None:
                 index.settle(indexed, log.indexed_upto)
                 index.drop_dead_segments(log.indexed_upto)
-                if len(index.dead_paths) > 0 or index.straggler is not None:
+                if len(index.dead_paths) > 0 or index.has_stragglers:
                     self._dead_indexes.append(index)
                 runs = merge_runs(runs + indexed)
             if len(log.releases) > 0:

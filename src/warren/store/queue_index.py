@@ -68,8 +68,8 @@ class QueueIndex:
         self.dead_bytes: i64 = 0
         # Has a segment been appended to since the last checkpoint?
         self.has_dirty: bool = False
-        # A full segment in which few entries hold many bytes (W24).
-        self.straggler: Segment | None = None
+        # Is there a full segment in which few entries hold many bytes (W24)?
+        self.has_stragglers: bool = False
         # `indexed_upto` in the checkpoint that is under way, in the last one and in the one before: what lies below is
         # never appended again after a crash.
         self.snapshot_upto: i64 = 0
@@ -128,7 +128,7 @@ class QueueIndex:
         add_run(self.settled_transient, seq, seq)
         segment = self.find(seq // self.segment_entries)
         if segment is not None:
-            segment.live_transient -= 1
+            segment.live_transient = max(0, segment.live_transient - 1)
             if segment.live == 0:
                 self.drop_dead_segments(indexed_upto)
 
@@ -143,6 +143,7 @@ class QueueIndex:
     def drop_dead_segments(self, indexed_upto: i64) -> None:
         """Forget the segments in which nothing is alive and to which nothing will be appended."""
         kept: list[Segment] = []
+        self.has_stragglers = False
         for segment in self.segments:
             is_full = (segment.number + 1) * self.segment_entries <= indexed_upto
             if segment.live == 0 and is_full and not segment.is_rewriting:
@@ -150,31 +151,30 @@ class QueueIndex:
                 self.dead_bytes += segment.size_bytes
             else:
                 kept.append(segment)
-                if (
-                    is_full
-                    and segment.live * 4 <= segment.entries
-                    and segment.size_bytes >= self.rewrite_min_bytes
-                ):
-                    self.straggler = segment
+                if is_full and self._is_straggler(segment):
+                    self.has_stragglers = True
         if len(kept) < len(self.segments):
             self.segments = kept
             self._forget_settled_below(indexed_upto)
 
     def segment_to_rewrite(self) -> Segment | None:
-        """A segment that should be written anew without what is settled in it, when that is safe by now."""
-        segment = self.straggler
-        if segment is None or segment.live == 0:
-            self.straggler = None
-            return None
-        if (
-            (segment.number + 1) * self.segment_entries > self.previous_upto
-            or segment.written_bytes < segment.size_bytes
-            or segment.is_rewriting
-        ):
-            # Not yet.
-            return None
-        self.straggler = None
-        return segment
+        """A segment that should be written anew without what is settled in it, and may be by now."""
+        for segment in self.segments:
+            if (
+                self._is_straggler(segment)
+                and (segment.number + 1) * self.segment_entries <= self.previous_upto
+                and segment.written_bytes == segment.size_bytes
+                and not segment.is_rewriting
+            ):
+                return segment
+        return None
+
+    def _is_straggler(self, segment: Segment) -> bool:
+        return (
+            segment.live > 0
+            and segment.live * 4 <= segment.entries
+            and segment.size_bytes >= self.rewrite_min_bytes
+        )
 
     def on_checkpoint(self) -> None:
         """The checkpoint that was under way is on disk."""
@@ -220,7 +220,8 @@ class QueueIndex:
                 if len(subtract(start, last_entry, self.settled)) == 0:
                     segment.live_persistent = 0
                 else:
-                    segment.live_persistent -= end - first + 1
+                    # Of a segment that could not be read nothing counts as alive, but something may be in memory.
+                    segment.live_persistent = max(0, segment.live_persistent - (end - first + 1))
             first = end + 1
 
     def _forget_settled_below(self, indexed_upto: i64) -> None:

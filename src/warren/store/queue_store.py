@@ -140,8 +140,8 @@ class QueueStore:
             return
         segment.live_transient += 1
         index = self.log.index
-        if self.is_durable and index is not None:
-            # To a start it is settled, also when the journal has an ack of it: the retraction of a batch that failed.
+        if self.is_durable and message.persistent and index is not None:
+            # Its batch failed, and the journal has an ack of it as a retraction: to a start it is settled already.
             add_run(index.settled, position.seq, position.seq)
 
     def _start_append(self, index: QueueIndex, segment: Segment, writer: RecordWriter) -> None:

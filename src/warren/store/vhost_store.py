@@ -21,6 +21,7 @@ from warren.store.backup_hold import BackupHold
 from warren.store.checkpoint import Checkpoint, CheckpointHead, encode_checkpoint, encode_queue
 from warren.store.content_store import ContentStore
 from warren.store.index_load import ContentLoad, IndexLoad
+from warren.store.index_repair import recount_segments
 from warren.store.jobs import AppendFile, LoadDone, RewriteSegment, StoreJob, WriteCheckpoint
 from warren.store.journal import Batch, Journal
 from warren.store.message import ContentRef, JournalFile, Position, QueueLog
@@ -199,6 +200,8 @@ class VhostStore:
         self._loads: list[IndexLoad | ContentLoad] = []
         self._failed_loads: list[IndexLoad | ContentLoad] = []
         self._load_at_ms: i64 = 0
+        # Their live entries are to be counted anew.
+        self.damaged_segments: list[tuple[QueueStore, Segment]] = []
         # To be deleted with the next checkpoint, and with the one after it: the one before the last must be good, too.
         self._deletable_paths: list[str] = []
         # Is there a segment that should be rewritten?
@@ -378,6 +381,8 @@ class VhostStore:
                 load.read_on()
 
     def _resume_loads(self) -> None:
+        if len(self.damaged_segments) > 0:
+            recount_segments(self)
         loads = self._loads
         self._loads = []
         for load in loads:
@@ -443,7 +448,7 @@ class VhostStore:
 
     def take_dead_segments(self, index: QueueIndex) -> None:
         """Segments without a live entry are deleted with the next checkpoints, those with few are rewritten then."""
-        self._has_stragglers = self._has_stragglers or index.straggler is not None
+        self._has_stragglers = self._has_stragglers or index.has_stragglers
         if len(index.dead_paths) > 0:
             self._dead_paths.extend(index.dead_paths)
             self._dead_bytes += index.dead_bytes
@@ -549,7 +554,7 @@ class VhostStore:
                 straggler = None if self.backup.is_on else index.segment_to_rewrite()
                 if straggler is not None:
                     self._rewrite(durable, straggler, index.path_of(straggler), list(index.settled))
-                self._has_stragglers = self._has_stragglers or index.straggler is not None
+                self._has_stragglers = self._has_stragglers or index.has_stragglers
         self.backup.on_checkpoint(self, True)
         self._resume_loads()
 
@@ -590,6 +595,8 @@ class VhostStore:
         if job.error is None and index is not None:
             job.segment.size_bytes = job.new_size
             job.segment.written_bytes = job.new_size
+            if len(job.settled) > 0:
+                job.segment.entries = job.segment.live
             index.forget_cursor()
             index.version += 1
         self._resume_loads()

@@ -8,13 +8,16 @@ import os
 import re
 import secrets
 from collections import Counter
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 from warren.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
+from warren.store.content_records import decode_content
+from warren.store.content_records import decode_content
 from warren.store.file_system import FileHandle, FileSystem
+from warren.store.message import Message, Position
+from warren.store.message import Message, Position
 from warren.store.record import (
     CHECKPOINT_MAGIC,
     CONTENT_MAGIC,
@@ -29,7 +32,6 @@ from warren.store.record import (
     record_length,
 )
 from warren.store.recovery import RecoveredQueue
-from warren.store.vhost_store import PERSISTENT_NAME
 from warren.store.vhost_store import PERSISTENT_NAME
 
 JOURNAL_DIRECTORY: Final = "journal"
@@ -116,7 +118,16 @@ def remove_if_there(files: FileSystem, path: str) -> None:
 
 
 def load_store_id(files: FileSystem, make_bytes: Callable[[int], bytes] = secrets.token_bytes) -> bytes:
-    """The store id of a vhost directory; made of random bytes and synced at first use.
+    """The store id of a vhost directory; made of random bytes and synced at first use."""
+    store_id, is_written = known_store_id(files)
+    if not is_written:
+        store_id = store_id or make_bytes(STORE_ID_BYTES)
+        put_whole(files, STORE_ID_NAME, (store_id.hex() + "\n").encode("ascii"))
+    return store_id
+
+
+def known_store_id(files: FileSystem) -> tuple[bytes, bool]:
+    """The store id (empty: there is none), and whether the file that is there to say so does.
 
     The files of the store say it as well, so neither a lost nor a damaged id file costs anything.
     """
@@ -124,14 +135,12 @@ def load_store_id(files: FileSystem, make_bytes: Callable[[int], bytes] = secret
     with contextlib.suppress(FileNotFoundError, ValueError):
         known = bytes.fromhex(read_whole(files, STORE_ID_NAME).decode("ascii").strip())
     headers = _ids_in_headers(files)
+    usual = headers.most_common(1)
     if len(known) == STORE_ID_BYTES:
-        usual = headers.most_common(1)
         # One file of another store among none of ours says nothing.
         if known in headers or not usual or usual[0][1] < 2:
-            return known
-    store_id = headers.most_common(1)[0][0] if headers else make_bytes(STORE_ID_BYTES)
-    put_whole(files, STORE_ID_NAME, (store_id.hex() + "\n").encode("ascii"))
-    return store_id
+            return known, True
+    return (usual[0][0] if usual else b""), False
 
 
 def _ids_in_headers(files: FileSystem) -> Counter[bytes]:

@@ -46,6 +46,10 @@ class IndexScan:
         self._unsealed: Runs = log.indexed.gathered()
         self._settled_transient: Runs = log.index.settled_transient if log.index is not None else []
 
+    def count_unsealed(self) -> None:
+        """Take what was settled since the last seal for live, as the accounts do."""
+        self._unsealed = []
+
     def feed(self, data: bytes, is_last: bool, max_messages: i64, max_bytes: i64) -> None:
         """Take the records in `data`, the bytes from `offset` on, up to a total of `max_messages` or `max_bytes` found.
 

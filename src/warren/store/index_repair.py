@@ -19,6 +19,7 @@ from warren.store.record import FILE_HEADER_BYTES, crc_seed
 
 if TYPE_CHECKING:
     from warren.store.queue_store import QueueStore
+    from warren.store.vhost_store import VhostStore
 
 
 class _Recount(ReadRanges):
@@ -50,7 +51,22 @@ def report_damage(queue: QueueStore, segment: Segment, offset: i64, data: bytes)
         store.owner.on_damage(queue.log.queue_id, path, offset, len(data))
     if not segment.is_damaged:
         segment.is_damaged = True
-        store.submit(_Recount(queue, segment, path))
+        store.damaged_segments.append((queue, segment))
+        recount_segments(store)
+
+
+def recount_segments(store: VhostStore) -> None:
+    """Read damaged segments, those of which all is written; the others wait until more is."""
+    waiting: list[tuple[QueueStore, Segment]] = []
+    for queue, segment in store.damaged_segments:
+        index = queue.log.index
+        if index is None:
+            continue
+        if segment.is_rewriting or segment.written_bytes < segment.size_bytes:
+            waiting.append((queue, segment))
+        else:
+            store.submit(_Recount(queue, segment, index.path_of(segment)))
+    store.damaged_segments = waiting
 
 
 def _recount(job: _Recount) -> None:
@@ -59,12 +75,19 @@ def _recount(job: _Recount) -> None:
     segment = job.segment
     index = job.queue.log.index
     data = job.results[0] if len(job.results) == 1 else None
+    if segment.is_rewriting or segment.size_bytes != job.ranges[0][2]:
+        # There is more in it by now, or less.
+        store.damaged_segments.append((job.queue, segment))
+        recount_segments(store)
+        return
     segment.is_damaged = False
     if index is None or data is None:
         return
     start: i64 = segment.number * index.segment_entries
     seed = crc_seed(store.store_id, index.file_number(segment.number))
     scan = IndexScan(job.queue.log, seed, FILE_HEADER_BYTES, start, start + index.segment_entries)
+    # What was settled since the seal leaves the accounts with the next one.
+    scan.count_unsealed()
     scan.feed(data[FILE_HEADER_BYTES:], True, index.segment_entries, 1 << 62)
     transient: i64 = 0
     for position in scan.found:

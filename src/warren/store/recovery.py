@@ -36,7 +36,7 @@ from warren.store.record import (
     read_u64,
     record_length,
 )
-from warren.store.runs import Runs
+from warren.store.runs import Runs, add_run, remove_seq
 
 
 class Damage:
@@ -55,6 +55,8 @@ class RecoveredQueue:
     def __init__(self, queue_id: i64) -> None:
         self.log: QueueLog = QueueLog(queue_id)
         self.positions: dict[int, Position] = {}
+        # What the journal settles of the index.
+        self.settled: Runs = []
         # Its queue was deleted before the checkpoint; what its index refers to is still to be given up.
         self.is_deleted: bool = False
 
@@ -135,6 +137,9 @@ class JournalReplay:
         """Count what each file still holds; afterwards positions and files are ready for the journal."""
         live: dict[int, int] = {}
         for queue in self.queues.values():
+            index = queue.log.index
+            if index is not None and len(queue.settled) > 0:
+                index.settle(queue.settled, queue.log.indexed_upto)
             ends: dict[int, int] = {}
             for seq, position in queue.positions.items():
                 message = position.message
@@ -229,7 +234,9 @@ class JournalReplay:
         seq = read_u64(data, at + 4)
         log.next_seq = max(log.next_seq, seq + 1)
         if seq < log.indexed_upto:
-            # In the index, or settled.
+            # In the index, or settled. An ack before it was the retraction of a batch that failed, after which it was
+            # journaled again.
+            remove_seq(queue.settled, seq)
             return None
         position = Position(message, log, seq, read_u64(data, at + 12))
         position.redelivered = (data[at + 20] & FLAG_REDELIVERED) != 0
@@ -270,7 +277,7 @@ class JournalReplay:
         index = log.index
         for first, last in runs:
             if index is not None and first < log.indexed_upto:
-                index.settle([(first, min(last, log.indexed_upto - 1))], log.indexed_upto)
+                add_run(queue.settled, first, min(last, log.indexed_upto - 1))
             self._drop_run(queue, first, last)
 
     def _drop_run(self, queue: RecoveredQueue, first: i64, last: i64) -> None:

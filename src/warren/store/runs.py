@@ -71,3 +71,11 @@ def add_run(runs: Runs, first: i64, last: i64) -> None:
             last = runs[end][1]
         end += 1
     runs[start:end] = [(first, last)]
+
+
+def remove_seq(runs: Runs, seq: i64) -> None:
+    """Take `seq` out in place, if it is there."""
+    place = index_of_run(runs, seq)
+    if place < len(runs) and runs[place][0] <= seq:
+        first, last = runs[place]
+        runs[place : place + 1] = subtract(first, last, [(seq, seq)])

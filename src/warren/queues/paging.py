@@ -24,7 +24,7 @@ from mypy_extensions import i64
 
 from warren.queues.entry import ALPHA, BETA, GAMMA, Entry
 from warren.queues.variable_queue import INFINITE, permitted_beta_count
-from warren.store.message import INDEXED, NOT_JOURNALED, PENDING, Position
+from warren.store.message import INDEXED, NOT_JOURNALED, PENDING, Message, Position
 
 if TYPE_CHECKING:
     from warren.queues.queue import Queue
@@ -73,6 +73,19 @@ def drop_unacked(queue: Queue, entry: Entry) -> None:
         entry.drop_content()
         queue.paged_out_count += 1
         queue.out_bytes -= entry.content_bytes
+
+
+def journal_alone(queue: Queue, entry: Entry, now_ms: i64) -> None:
+    """Journal an entry that is in memory only; its content is there."""
+    message = entry.message
+    if entry.content is not None:
+        # The copy in the transient content store is not needed any more.
+        queue.store.settle(entry, now_ms)
+    # A copy of its own: the original may be shared with queues that keep it in memory only.
+    entry.message = Message(
+        message.address, message.properties, message.body, message.persistent, message.timestamp_ms
+    )
+    queue.store.publish(entry, now_ms)
 
 
 class PageStep:
@@ -139,6 +152,8 @@ class PageStep:
             return True
         if state != NOT_JOURNALED:
             return self.index(entry.seq + 1)
+        if self._must_journal(entry):
+            return False
         if not self._may_write():
             return False
         self.queue.store.content_to_transient(entry)
@@ -312,7 +327,7 @@ class PageStep:
         limit: i64 = min(self.writes_left, i64(len(found)))
         positions: list[Position] = []
         store = queue.store
-        while count < limit and store.may_index(found[count]):
+        while count < limit and not self._must_journal(found[count]) and store.may_index(found[count]):
             positions.append(found[count])
             count += 1
         self.is_blocked = self.is_blocked or count < limit
@@ -324,6 +339,18 @@ class PageStep:
             store.index_range_done(end)
             return True
         return count == limit
+
+    def _must_journal(self, entry: Entry) -> bool:
+        """Must it be journaled before it may move? It is, then.
+
+        A reader group that holds it later must find it after a restart; in the index as it is it would be transient.
+        """
+        queue = self.queue
+        if entry.journal_state != NOT_JOURNALED or not queue.journals_transient or entry.form != ALPHA:
+            return False
+        journal_alone(queue, entry, queue.store.store.now_ms)
+        self.is_blocked = True
+        return True
 
     def _note_indexed(self, found: list[Entry], count: i64, out: list[Entry]) -> None:
         queue = self.queue

@@ -30,9 +30,9 @@ from mypy_extensions import i64
 
 from warren.queues.entry import ALPHA, Entry
 from warren.queues.loading import LOAD_BYTES, EntryContents, RangeLoad
-from warren.queues.paging import drop_unacked
+from warren.queues.paging import drop_unacked, journal_alone
 from warren.queues.queue import Queue
-from warren.store.message import NOT_JOURNALED, Message
+from warren.store.message import NOT_JOURNALED
 
 # Codes of GroupError; part of the admin protocol.
 FENCED: Final = "fenced"
@@ -480,20 +480,7 @@ def _make_durable(queue: Queue, entries: list[Entry], now_ms: i64) -> None:
     """
     for entry in entries:
         if entry.journal_state == NOT_JOURNALED:
-            message = entry.message
-            if entry.content is not None:
-                # The copy in the transient content store is not needed any more.
-                queue.store.settle(entry, now_ms)
-            # A copy of its own: the original may be shared with queues that keep it in memory only.
-            entry.message = Message(
-                message.address,
-                message.properties,
-                message.body,
-                message.persistent,
-                message.timestamp_ms,
-            )
-            entry.persistent = True
-            queue.store.publish(entry, now_ms)
+            journal_alone(queue, entry, now_ms)
 
 
 def text(name: bytes) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64, mypyc_attr
 
 from warren.queues.entry import ALPHA, Entry
-from warren.queues.variable_queue import LOADING
+from warren.queues.variable_queue import LOADING, VariableQueue
 from warren.store.jobs import LoadDone
 from warren.store.message import Position
 
@@ -46,6 +46,9 @@ class Load(LoadDone):
     def arrive_contents(self, entries: list[Entry], lost: list[Entry]) -> None:
         """The contents of `entries` are here, but for those of `lost`, which are settled."""
         raise RuntimeError("abstract")
+
+    def leave_out(self, purged: VariableQueue) -> None:
+        """What is in `purged` is nobody's."""
 
     def on_loaded(self, positions: list[Position], next_seq: i64, damaged: i64) -> None:
         queue = self.queue
@@ -121,10 +124,13 @@ class Loader:
                 self.end(load)
         self._is_going = False
 
-    def make_stale(self) -> None:
-        """The messages of delta as it is are gone."""
+    def make_stale(self, purged: VariableQueue) -> None:
+        """The messages of delta as it is are gone, and all others in `purged`."""
         if self.current is not None:
             self.current.is_stale = True
+            self.current.leave_out(purged)
+        for load in self._waiting:
+            load.leave_out(purged)
 
 
 class ReadAhead(Load):
@@ -172,6 +178,12 @@ class EntryContents(Load):
         super().__init__(queue)
         self._entries: list[Entry] = entries
         self._done: Callable[[list[Entry]], None] = done
+
+    def leave_out(self, purged: VariableQueue) -> None:
+        for entry in self._entries:
+            # It had come back, and is not to be taken for an unacked one.
+            if entry.form != ALPHA and purged.holds(entry):
+                entry.form = ALPHA
 
     def begin(self) -> bool:
         wanted: list[Entry] = []

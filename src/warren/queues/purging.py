@@ -112,8 +112,8 @@ def begin_purge(queue: Queue, is_end: bool, now_ms: i64) -> Purge:
         out = queue.host.find_out(queue, delta.start, delta.end)
     rings = [ready.q1, ready.q2, ready.q3, ready.q4]
     purge = Purge(queue, ready.count, rings, delta.start, delta.end, out, is_end)
+    queue.loader.make_stale(ready)
     queue.ready = VariableQueue()
-    queue.loader.make_stale()
     if len(queue.purges) == 0:
         purge.work(SLICE_MESSAGES, now_ms)
     if not purge.is_done:

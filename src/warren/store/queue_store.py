@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from warren.store.content_records import write_publish_ref
 from warren.store.index_load import ContentLoad, IndexLoad
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from warren.store.vhost_store import VhostStore
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class QueueStore:
     """The store of one queue. A queue that is not `is_durable` has its index in a place that is wiped at start."""
 

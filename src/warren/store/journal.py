@@ -332,12 +332,16 @@ class Journal:
             total += file.live_bytes
         return total
 
+    def window_bytes(self) -> i64:
+        """So large it may become before its oldest files retire."""
+        return WINDOW_FILES * self.file_size_limit + WINDOW_BYTES_PER_QUEUE * i64(len(self.logs))
+
     def files_to_retire(self, first_needed: i64) -> list[JournalFile]:
         """The oldest files, closed ones, when the journal has outgrown its window: so many that it is half of it.
 
         Files below `first_needed` are retired already.
         """
-        window: i64 = WINDOW_FILES * self.file_size_limit + WINDOW_BYTES_PER_QUEUE * i64(len(self.logs))
+        window = self.window_bytes()
         total: i64 = 0
         for file in self.files:
             if file.number >= first_needed:
@@ -503,8 +507,10 @@ class Journal:
             self._leave(position)
             message.content = None
             position.content = None
-            position.log.journaled.add(position.seq)
-            self.mark_dirty(position.log)
+            log = position.log
+            log.journaled.add(position.seq)
+            log.retracted_upto = max(log.retracted_upto, position.seq)
+            self.mark_dirty(log)
         for log, runs in batch.acks:
             log.journaled.runs.extend(runs)
             self.mark_dirty(log)

@@ -103,6 +103,8 @@ class QueueLog:
         self.indexed_upto: i64 = 1
         # Transient positions below were there before the last start: they are gone.
         self.transient_floor: i64 = 0
+        # Highest seq id that was in a batch that failed: what is left of those on disk is retracted by acks.
+        self.retracted_upto: i64 = 0
         # Unacked positions from `indexed_upto` on.
         self.unindexed_out: i64 = 0
         # Number of the journal file that names this log among those it has positions of.

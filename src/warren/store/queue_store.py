@@ -129,6 +129,9 @@ class QueueStore:
         ):
             self._to_transient(position)
         self.store.journal.on_indexed(position)
+        if not self.is_durable:
+            # Its settles are kept with those of transient positions, and a load looks for them there.
+            position.persistent = False
         if position.content is None:
             writer.publish(message, one, 0, 1)
         else:
@@ -141,8 +144,9 @@ class QueueStore:
             return
         segment.live_transient += 1
         index = self.log.index
-        if self.is_durable and message.persistent and index is not None:
-            # Its batch failed, and the journal has an ack of it as a retraction: to a start it is settled already.
+        if self.is_durable and position.seq <= self.log.retracted_upto and index is not None:
+            # Its batch may have failed, and the journal has an ack of it as a retraction then: to a start it is settled
+            # already. (Its message may not be in memory, and so not say whether it is persistent.)
             add_run(index.settled, position.seq, position.seq)
 
     def _start_append(self, index: QueueIndex, segment: Segment, writer: RecordWriter) -> None:

@@ -258,8 +258,12 @@ class _QueueRebuild:
         segment.size_bytes = max(_without_tail(end, damaged), FILE_HEADER_BYTES)
         segment.written_bytes = segment.size_bytes
         self._keep_damage(path, damaged)
-        if self._cut_seq < 0 or segment.entries > 0:
+        if segment.entries > 0:
             self._row.segments.append(segment)
+        elif self._cut_seq < 0:
+            # Nothing in it, or nothing that can be read, whose copy is in lost+found. Appends may come to its place, or to
+            # one before it.
+            remove_if_there(files, path)
         else:
             self._rebuilt.quarantined.append(quarantine(files, path))
 

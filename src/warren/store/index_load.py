@@ -243,7 +243,7 @@ class ContentLoad:
         ranges: list[tuple[str, i64, i64]] = []
         self._asked = []
         for position in self.positions:
-            if position.has_content:
+            if position.has_content or _is_given_up(position):
                 continue
             content = position.content
             if content is None:
@@ -282,6 +282,8 @@ class ContentLoad:
         for place in range(len(self._asked)):
             position = self._asked[place]
             data = job.results[place] if place < len(job.results) else None
+            if _is_given_up(position):
+                continue
             if data is None or not self._take(position, data):
                 self._misplaced.append(position)
         self._search()
@@ -294,7 +296,9 @@ class ContentLoad:
             return
         for position in self._asked:
             content = position.content
-            assert content is not None
+            if content is None:
+                # Given up meanwhile.
+                continue
             found = job.found.get(content.id)
             message = None if found is None else _content_in(found[1], content.id)
             if message is None:
@@ -315,6 +319,8 @@ class ContentLoad:
         self._is_searching = True
         while len(self._misplaced) > 0:
             position = self._misplaced.pop(0)
+            if _is_given_up(position):
+                continue
             content = position.content
             if content is None:
                 segment = self._segment_of(position)
@@ -405,6 +411,11 @@ class ContentLoad:
         index = self.queue.log.index
         assert index is not None
         return index.path_of(segment)
+
+
+def _is_given_up(position: Position) -> bool:
+    """Was it settled while it was being loaded, so that its content is nowhere any more?"""
+    return position.content is None and position.place < 0
 
 
 def _content_in(record: bytes, content_id: i64) -> Message | None:

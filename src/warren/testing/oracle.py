@@ -225,6 +225,15 @@ class Oracle:
                 f"queue {queue.name} delivered message {last.content.number} before message {first.content.number}",
             )
 
+    def check_empty(self, queues: list[QueueModel], now_ms: int) -> None:
+        """Of these queues the broker has said that nothing waits in them."""
+        for queue in queues:
+            first = queue.first_ready(now_ms)
+            if first is not None and not queue.is_deleting:
+                raise Violation(
+                    "empty", f"queue {queue.name} says it is empty; message {first.content.number} waits"
+                )
+
     def settle(self, copy: Copy) -> None:
         """A client acked or rejected it, or a purge dropped it."""
         copy.state = SETTLED

@@ -143,6 +143,8 @@ class Sessions:
         self._lost: dict[int, ChannelModel] = {}
         # Deliveries of this turn, by queue id; queues in which the order within the turn says nothing.
         self._delivered: dict[int, list[Copy]] = {}
+        # Queues that had nothing for a basic.get in this turn.
+        self._said_empty: list[QueueModel] = []
         self._is_mixed = False
         self.groups = GroupSessions(node, oracle)
 
@@ -152,6 +154,9 @@ class Sessions:
         """Let the node answer, and look at what it delivered."""
         self.node.turn()
         self.groups.look()
+        said_empty, self._said_empty = self._said_empty, []
+        if not self._is_mixed:
+            self.oracle.check_empty(said_empty, self.node.now_ms)
         delivered = self._delivered
         if delivered:
             self._delivered = {}
@@ -410,7 +415,9 @@ class Sessions:
             return False
         name = queue.name.encode()
         if operation.kind == "purge":
-            dropped = [copy for copy in queue.copies.values() if copy.state in (READY, UNSURE)]
+            # A reader group that waits for its answer may have what is not ready.
+            states = (READY,) if queue.is_reserving else (READY, UNSURE)
+            dropped = [copy for copy in queue.copies.values() if copy.state in states]
             for copy in queue.copies.values():
                 if copy.state == RESERVING:
                     # A reader group may have it by now, or may not.
@@ -519,11 +526,8 @@ class Sessions:
                 else:
                     channel.unacked[method.delivery_tag] = Delivery(copy, None)
             else:
-                first = queue.first_ready(self.node.now_ms)
-                if first is not None and not queue.is_deleting:
-                    raise Violation(
-                        "empty", f"queue {queue.name} says it is empty; message {first.content.number} waits"
-                    )
+                # Others may have been given its messages in this turn, and are heard later.
+                self._said_empty.append(queue)
 
         self._ask(channel, BasicGet(queue.name.encode(), no_ack), BasicGetOk, got)
         return True

@@ -269,6 +269,8 @@ class VhostStore:
         """Give a queue its numbering and its index back."""
         log = queue.log
         found = recovered.log
+        found.is_durable = True
+        self._drop_lacking(recovered)
         log.next_seq = found.next_seq
         log.delivered_upto = found.delivered_upto
         log.indexed_upto = found.indexed_upto
@@ -281,9 +283,25 @@ class VhostStore:
             index.drop_dead_segments(log.indexed_upto)
             self.take_dead_segments(index)
 
+    def _drop_lacking(self, recovered: RecoveredQueue) -> None:
+        # The content of a batch that failed, or never came to an end, may be missing while the reference is there.
+        for seq, position in list(recovered.positions.items()):
+            if self._is_lacking(position):
+                del recovered.positions[seq]
+                position.message.content = None
+                self.journal.settle_forgotten(recovered.log, position, self.now_ms)
+                self.lost_count += 1
+                if self.owner is not None:
+                    self.owner.on_lost(recovered.log.queue_id, 1, "its content is not there")
+
+    def _is_lacking(self, position: Position) -> bool:
+        content = position.content
+        return content is not None and self.contents.locate(content.id) is None
+
     def adopt_deleted(self, recovered: RecoveredQueue, now_ms: i64) -> None:
         """A queue that is gone left this behind: give up what it refers to, then its index."""
         self.forget_positions(recovered, now_ms)
+        recovered.positions = {}
         queue = self.add_queue(QueueLog(recovered.log.queue_id), True)
         self.adopt(queue, recovered)
         queue.delete()
@@ -293,6 +311,8 @@ class VhostStore:
         log = recovered.log
         log.is_durable = True
         for position in recovered.positions.values():
+            if self._is_lacking(position):
+                position.message.content = None
             self.journal.settle_forgotten(log, position, now_ms)
 
     def delete_later(self, path: str) -> None:

@@ -79,6 +79,7 @@ class Node:
             self.schedule_turn,
         )
         self.admin = AdminNode(self.broker)
+        self.admin.name = config.node_name
         self._backup_surroundings = Surroundings(
             loop, config.data_dir, self.broker.vhosts.values, self.schedule_turn
         )
@@ -140,6 +141,10 @@ class Node:
         # What recovery built lives as long as the node: the collector need not look at it again and again.
         gc.collect()
         gc.freeze()
+        trim = find_malloc_trim()
+        if trim is not None:
+            # What reading the journal took is given back.
+            trim()
         gc.set_threshold(50_000, 20, 100)
         listener = _listen(self.config.listen_host, self.config.listen_port)
         self._server = await self.loop.create_server(
@@ -333,10 +338,12 @@ class Node:
     # -- timers ----------------------------------------------------------------------------------------------------
 
     def _tick_expiry(self) -> None:
-        self.broker.tick(self.clock.now_ms())
+        # First of all the next one: an error must not stop the clock.
         self.loop.call_later(_EXPIRY_TICK_S, self._tick_expiry)
+        self.broker.tick(self.clock.now_ms())
 
     def _tick_connections(self) -> None:
+        self.loop.call_later(_CONNECTION_TICK_S, self._tick_connections)
         now_ms = self.clock.now_ms()
         if self._data is not None:
             self._data.reserve.keep()
@@ -345,7 +352,6 @@ class Node:
         self.broker.tick_connections(now_ms)
         for protocol in list(self.protocols):
             protocol.close_if_due(now_ms)
-        self.loop.call_later(_CONNECTION_TICK_S, self._tick_connections)
 
 
 def _settings(config: Config) -> Settings:

@@ -213,6 +213,10 @@ def _read_contents(
             report.quarantined.append(quarantine(files, f"{PERSISTENT_NAME}/{name}"))
     for number in sorted(numbers):
         path = store.contents.path_of(number)
+        if files.size(path) == 0:
+            # Made, and then the power failed.
+            files.unlink(path)
+            continue
         header = files.read(path, 0, FILE_HEADER_BYTES)
         if not file_header_is_valid(header, CONTENT_MAGIC, store.store_id):
             header = files.read(path, 0, _SEARCH_BYTES)

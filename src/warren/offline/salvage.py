@@ -313,7 +313,13 @@ class _VhostSalvage:
     def _copy_queue(self, queue: RecoveredQueue, builder: StoreBuilder) -> list[Change]:
         queue_id = queue.log.queue_id
         changes: list[Change] = []
+        expected = len(queue.positions)
+        for segment in self.snapshot.segments(queue):
+            expected += segment.live_persistent
         name = self.names.get(queue_id)
+        if name is None and expected == 0:
+            # Deleted, for all that is known.
+            return changes
         if name is None:
             name = b"salvaged-%d" % queue_id
             changes.append(PutQueue(self.definition.name, queue_id, name, True, False, b""))
@@ -322,11 +328,9 @@ class _VhostSalvage:
         builder.start_queue(queue_id)
         again = self.found_again.get(queue_id, {})
         waiting = sorted(again, reverse=True)
-        expected = 0
         for segment in self.snapshot.segments(queue):
             if segment.live_persistent == 0:
                 continue
-            expected += segment.live_persistent
             for position in self._positions(queue, segment):
                 while waiting and waiting[-1] < position.seq:
                     self._copy(again[waiting.pop()], row, builder)
@@ -335,17 +339,13 @@ class _VhostSalvage:
         while waiting:
             self._copy(again[waiting.pop()], row, builder)
         for position in queue.in_order():
-            expected += 1
             self._copy(position, row, builder)
         builder.end_queue(queue.log.next_seq, queue.log.delivered_upto)
         row.lost = max(expected - row.messages, 0)
         if row.lost:
             self.result.losses.append(f"vhost '{vhost_name}', queue '{row.name}': {row.lost} messages")
-        if row.messages or name == self.names.get(queue_id):
-            self.result.queues.append(row)
+        self.result.queues.append(row)
         if changes:
-            if not row.messages:
-                return []
             self.result.notes.append(f"queue id {queue_id}, whose definition is lost, is called '{row.name}'")
         return changes
 

@@ -1,0 +1,381 @@
+"""`warren store check` on the directory of a real node that was killed: clean as it is, and every kind of damage is seen."""
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support import stopped_node
+from tests.support.stopped_node import MESSAGES, change, copy_of, edit_checkpoint, fingerprint, store_of
+from warren.offline.check import (
+    DAMAGED,
+    DEFINITIONS,
+    JOURNAL_GAP,
+    MISSING_CONTENT,
+    MISSING_FILE,
+    NO_CHECKPOINT,
+    NO_DEFINITION,
+    NO_DIRECTORY,
+    NOT_OURS,
+    WRONG_COUNT,
+    CheckResult,
+    check_directory,
+)
+from warren.offline.data_directory import ToolError, locked
+from warren.store.checkpoint import CHECKPOINT_CONTENT, CHECKPOINT_QUEUE
+from warren.store.record import FILE_HEADER_BYTES, crc_seed, record_length
+
+pytestmark = pytest.mark.kill
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return stopped_node.make_data_directory(tmp_path_factory.mktemp("node"))
+
+
+@pytest.fixture
+def data(original: Path, tmp_path: Path) -> Path:
+    """A copy to be damaged."""
+    return copy_of(original, tmp_path / "data")
+
+
+@pytest.fixture
+def store(data: Path) -> Path:
+    return store_of(data)
+
+
+def kinds(data: Path) -> dict[str, int]:
+    """The problems found."""
+    return dict(check_directory(data).problem_counts)
+
+
+def segments(store: Path) -> list[Path]:
+    """Those of queue `small`."""
+    return sorted((store / "queues/1").iterdir(), key=lambda path: int(path.stem))
+
+
+def journals(store: Path) -> list[Path]:
+    return sorted((store / "journal").iterdir(), key=lambda path: int(path.stem))
+
+
+def contents(store: Path) -> list[Path]:
+    """Content files, all but the last, which holds nothing that is alive."""
+    return sorted((store / "msg_store_persistent").iterdir(), key=lambda path: int(path.stem))[:-1]
+
+
+def needed_journals(store: Path) -> list[Path]:
+    """Those behind the checkpoint."""
+    first = int.from_bytes((store / "checkpoint").read_bytes()[64:72], "big")
+    return [path for path in journals(store) if int(path.stem) >= first]
+
+
+def record_offsets(path: Path, number: int) -> list[int]:
+    """Where the records of a file are."""
+    data = path.read_bytes()
+    seed = crc_seed(data[12:28], number)
+    offsets: list[int] = []
+    at = FILE_HEADER_BYTES
+    while at < len(data) and (length := record_length(data, at, seed)) > 0:
+        offsets.append(at)
+        at += length
+    return offsets
+
+
+def test_a_killed_node_is_clean(original: Path) -> None:
+    result = check_directory(original)
+    assert result.problems == [] and result.is_clean
+    assert result.messages == MESSAGES and result.queues == 3
+    assert len(segments(store_of(original))) >= 3 and len(contents(store_of(original))) >= 3
+
+
+def test_looking_changes_nothing(data: Path, store: Path) -> None:
+    """T34: also where a start would have much to do, a second look finds the same."""
+    segments(store)[1].write_bytes(bytes(4096))
+    change(contents(store)[0], lambda data: data.__setitem__(9000, data[9000] ^ 1))
+    (store / "journal/strange").write_text("strange")
+    (store / "checkpoint").unlink()
+    (store / "checkpoint.previous").unlink()
+    before = fingerprint(data)
+    result = check_directory(data)
+    assert not result.is_clean
+    assert check_directory(data).as_json() == result.as_json()
+    assert fingerprint(data) == before
+
+
+# -- T20, T21: tails -------------------------------------------------------------------------------------------------
+
+
+def test_tails_of_crashes_are_no_problems(data: Path, store: Path) -> None:
+    tails = (bytes(5000), random.Random(1).randbytes(5000), contents(store)[0].read_bytes()[-3000:])
+    for tail in tails:
+        for path in (segments(store)[-1], journals(store)[-1]):
+            path.write_bytes(path.read_bytes() + tail)
+    result = check_directory(data)
+    assert result.problems == []
+    assert any("no checkpoint counts" in note for note in result.notes)
+    assert any("unfinished write" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("cut", [1, 15, 16, 40, 100])
+def test_a_torn_last_record(data: Path, store: Path, cut: int) -> None:
+    """Of the journal: it was never confirmed, for all anybody can tell."""
+    path = journals(store)[-1]
+    size = len(path.read_bytes().rstrip(b"\0"))
+    change(path, lambda data: data.__delitem__(slice(size - cut, None)))
+    result = check_directory(data)
+    assert set(result.problem_counts) <= {WRONG_COUNT}
+    assert any("unfinished write" in note for note in result.notes)
+
+
+# -- T22, T33: files that are not ours -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", [b"", bytes(4096)])
+@pytest.mark.parametrize(
+    "name",
+    ["journal/999.wal", "msg_store_persistent/999.rdq", "queues/1/x.idx", "queues/readme", "journal/note"],
+)
+def test_what_is_not_ours(data: Path, store: Path, name: str, content: bytes) -> None:
+    (store / name).write_bytes(content)
+    assert kinds(data) == {NOT_OURS: 1}
+
+
+def test_strange_directories(data: Path, store: Path) -> None:
+    (store / "queues/backup").mkdir()
+    (data / "msg_stores/vhosts/mine").mkdir()
+    assert kinds(data) == {NOT_OURS: 2}
+
+
+@pytest.mark.parametrize("content", [b"", bytes(4096), b"WARRENIX\0\0\0\1", b"noise" * 100])
+def test_an_overwritten_segment(data: Path, store: Path, content: bytes) -> None:
+    """T32 as well: the others are looked at."""
+    path = segments(store)[1]
+    path.write_bytes(content)
+    result = check_directory(data)
+    assert DAMAGED in result.problem_counts
+    assert result.messages == MESSAGES - 16384
+    assert all("queues/1/1.idx" in problem.text for problem in result.problems)
+
+
+@pytest.mark.parametrize("place", ["first", "middle"])
+def test_an_overwritten_journal_file(data: Path, store: Path, place: str) -> None:
+    path = needed_journals(store)[0 if place == "first" else 1]
+    path.write_bytes(bytes(4096))
+    assert set(kinds(data)) >= {NOT_OURS, JOURNAL_GAP}
+
+
+# -- T23: flipped bits -----------------------------------------------------------------------------------------------
+
+
+def flip(path: Path, at: int) -> None:
+    change(path, lambda data: data.__setitem__(at, data[at] ^ 4))
+
+
+@pytest.mark.parametrize("part", ["magic", "type", "version", "length", "header crc", "body crc", "body"])
+@pytest.mark.parametrize("kind", ["journal", "segment", "contents"])
+def test_a_flipped_bit_in_a_record(data: Path, store: Path, kind: str, part: str) -> None:
+    offset = {
+        "magic": 0, "type": 2, "version": 3, "length": 6, "header crc": 9, "body crc": 13, "body": 60,
+    }[part]  # fmt: skip
+    if kind == "journal":
+        path = needed_journals(store)[1]
+        number = int(path.stem)
+    elif kind == "segment":
+        path = segments(store)[1]
+        number = 1 << 32 | 1
+    else:
+        path = contents(store)[1]
+        number = int(path.stem)
+    offsets = record_offsets(path, number)
+    flip(path, offsets[len(offsets) // 2] + offset)
+    found = kinds(data)
+    assert found[DAMAGED] == 1
+    assert found.get(MISSING_CONTENT, 0) == (2 if kind == "contents" else 0)
+
+
+@pytest.mark.parametrize("at", [0, 30])
+@pytest.mark.parametrize("kind", ["journal", "segment", "contents"])
+def test_a_flipped_bit_in_the_header_of_a_file(data: Path, store: Path, kind: str, at: int) -> None:
+    paths = {
+        "journal": needed_journals(store)[1],
+        "segment": segments(store)[1],
+        "contents": contents(store)[1],
+    }
+    flip(paths[kind], at)
+    assert kinds(data) == {DAMAGED: 1}
+    assert check_directory(data).messages == MESSAGES
+
+
+def test_a_flipped_bit_in_the_checkpoint(data: Path, store: Path) -> None:
+    """T30 too: the one before it serves."""
+    flip(store / "checkpoint", 100)
+    found = check_directory(data)
+    assert set(found.problem_counts) == {NO_CHECKPOINT, NOT_OURS}
+    assert found.messages == MESSAGES
+
+
+@pytest.mark.parametrize("size", [0, 39, 40, 100, -1])
+def test_a_truncated_checkpoint(data: Path, store: Path, size: int) -> None:
+    change(store / "checkpoint", lambda data: data.__delitem__(slice(size, None)))
+    assert set(kinds(data)) == {NO_CHECKPOINT, NOT_OURS}
+
+
+def test_a_flipped_bit_in_the_store_id(data: Path, store: Path) -> None:
+    change(
+        store / "store_id", lambda data: data.__setitem__(0, ord("0") if data[0] != ord("0") else ord("1"))
+    )
+    assert kinds(data) == {MISSING_FILE: 1}
+
+
+def test_flipped_bits_anywhere_are_seen(data: Path, store: Path) -> None:
+    choose = random.Random(5)
+    paths = [segments(store)[0], *contents(store), *needed_journals(store)[:-1], store / "checkpoint"]
+    for path in choose.sample(paths, 8):
+        before = path.read_bytes()
+        flip(path, choose.randrange(len(before)))
+        result = check_directory(data)
+        assert not result.is_clean, path
+        assert result.messages >= MESSAGES - 1
+        path.write_bytes(before)
+
+
+# -- T24, T25: lengths and stretches ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("filler", [b"\0", b"\xff", b"\x57\x52\x01\x01"])
+def test_an_overwritten_stretch(data: Path, store: Path, filler: bytes) -> None:
+    for path in (segments(store)[0], contents(store)[0], needed_journals(store)[0]):
+        change(path, lambda data: data.__setitem__(slice(20000, 24096), filler * (4096 // len(filler))))
+    found = kinds(data)
+    assert found[DAMAGED] == 3
+    assert found[MISSING_CONTENT] == 2
+
+
+# -- T26: missing files ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("which", ["first", "last", "all"])
+def test_missing_segments(data: Path, store: Path, which: str) -> None:
+    found = segments(store)
+    gone = {"first": found[:1], "last": found[-1:], "all": found}[which]
+    for path in gone:
+        path.unlink()
+    result = check_directory(data)
+    assert set(result.problem_counts) == {MISSING_FILE}
+    assert result.problem_counts[MISSING_FILE] == MESSAGES - result.messages
+
+
+def test_a_missing_directory_of_segments(data: Path, store: Path) -> None:
+    shutil.rmtree(store / "queues")
+    assert set(kinds(data)) >= {MISSING_FILE}
+
+
+def test_a_missing_content_file(data: Path, store: Path) -> None:
+    path = contents(store)[1]
+    count = len(record_offsets(path, int(path.stem)))
+    path.unlink()
+    # With one missing, nothing that is unknown is taken for garbage: the last one, which holds nothing.
+    assert kinds(data) == {MISSING_FILE: 1, MISSING_CONTENT: 2 * count, NOT_OURS: 1}
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_missing_journal_file(data: Path, store: Path, place: int) -> None:
+    needed_journals(store)[place].unlink()
+    assert kinds(data)[JOURNAL_GAP] == 1
+
+
+def test_no_checkpoint_at_all(data: Path, store: Path) -> None:
+    (store / "checkpoint").unlink()
+    (store / "checkpoint.previous").unlink()
+    result = check_directory(data)
+    assert set(result.problem_counts) == {NO_CHECKPOINT}
+    assert result.messages == MESSAGES
+
+
+def test_missing_definitions(data: Path) -> None:
+    for path in data.glob("node.sqlite*"):
+        path.unlink()
+    result = check_directory(data)
+    assert set(result.problem_counts) == {DEFINITIONS}
+    assert result.messages == MESSAGES
+
+
+def test_damaged_definitions(data: Path) -> None:
+    for path in data.glob("node.sqlite-*"):
+        path.unlink()
+    (data / "node.sqlite").write_bytes(b"SQLite format 3\0" + bytes(4080))
+    assert set(kinds(data)) == {DEFINITIONS}
+
+
+def test_a_missing_store_id_and_a_missing_vhost(data: Path, store: Path) -> None:
+    (store / "store_id").unlink()
+    assert kinds(data) == {MISSING_FILE: 1}
+    shutil.rmtree(store)
+    assert kinds(data) == {NO_DIRECTORY: 1}
+
+
+def test_a_vhost_that_is_not_defined(data: Path, store: Path) -> None:
+    copy_of(store, store.parent / "7")
+    result = check_directory(data)
+    assert NO_DEFINITION in result.problem_counts
+    assert result.messages >= MESSAGES
+
+
+def test_a_queue_that_is_not_defined(data: Path, store: Path) -> None:
+    (store / "queues/99").mkdir()
+    shutil.copyfile(segments(store)[0], store / "queues/99/0.idx")
+    assert kinds(data) == {NO_DEFINITION: 1}
+
+
+# -- T27, T28: what contradicts itself -------------------------------------------------------------------------------
+
+
+def test_wrong_counts_of_a_segment(data: Path, store: Path) -> None:
+    def edit(index: int, body: bytearray) -> None:
+        if body[:4] == (1).to_bytes(4, "big"):
+            # The live count of the last segment; see `encode_queue`.
+            body[-2] ^= 1
+
+    edit_checkpoint(store, CHECKPOINT_QUEUE, edit)
+    assert kinds(data) == {WRONG_COUNT: 1}
+
+
+def test_wrong_references_of_a_content(data: Path, store: Path) -> None:
+    def edit(index: int, body: bytearray) -> None:
+        if index == 1:
+            # No content has given up a reference so far: let the first one have.
+            count = int.from_bytes(body[16:20], "big")
+            assert body[-4:] == bytes(4)
+            body[-4:] = count.to_bytes(4, "big") + b"\0\1" + bytes(2 * (count - 1))
+
+    edit_checkpoint(store, CHECKPOINT_CONTENT, edit)
+    assert kinds(data) == {WRONG_COUNT: 1}
+
+
+def test_a_content_that_is_there_twice(data: Path, store: Path) -> None:
+    path = contents(store)[0]
+    offsets = record_offsets(path, int(path.stem))
+    change(path, lambda data: data.extend(data[offsets[0] : offsets[1]]))
+    assert kinds(data) == {WRONG_COUNT: 1}
+
+
+def test_a_copy_that_compaction_did_not_finish(data: Path, store: Path) -> None:
+    (store / "msg_store_persistent/900.rdq.new").write_bytes(b"half")
+    (store / "queues/1/0.idx.new").write_bytes(b"half")
+    (store / "checkpoint.new").write_bytes(b"half")
+    assert kinds(data) == {}
+
+
+# -- what cannot be looked at ----------------------------------------------------------------------------------------
+
+
+def test_what_is_no_data_directory(tmp_path: Path) -> None:
+    for path, text in ((tmp_path / "none", "is not a directory"), (tmp_path, "is not a data directory")):
+        with pytest.raises(ToolError, match=text):
+            check_directory(path)
+
+
+def test_two_may_look_at_the_same_time(data: Path) -> None:
+    with locked(data):
+        assert isinstance(check_directory(data), CheckResult)

@@ -1,0 +1,131 @@
+"""The data directory of a real node that was killed, with something of everything in it, and copies of it to be damaged."""
+
+import hashlib
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.support.amqp_frames import PERSISTENT
+from tests.support.broker_process import BrokerProcess
+from tests.support.kill_ledger import Confirms, connect
+from warren.store.checkpoint import CHECKPOINT_NAME
+from warren.store.record import (
+    CHECKPOINT_MAGIC,
+    FILE_HEADER_BYTES,
+    RECORD_HEADER_BYTES,
+    RecordWriter,
+    crc_seed,
+    file_header_number,
+    record_length,
+)
+
+SETTINGS = ("journal_file_size_limit=1MiB", "msg_store_file_size_limit=64KiB")
+# So many small ones, in three segments; so many large ones, shared by two queues. Some of the first are acked.
+SMALL_COUNT = 55_000
+LARGE_COUNT = 120
+ACKED_COUNT = 500
+# What is alive in each queue at the end.
+SMALL = range(ACKED_COUNT, SMALL_COUNT + 1)
+LARGE = range(1, LARGE_COUNT + 1)
+FAN = range(LARGE_COUNT)
+MESSAGES = len(SMALL) + len(LARGE) + len(FAN)
+
+
+def small_body(number: int) -> bytes:
+    return b"small %06d " % number + b"s" * 90
+
+
+def large_body(number: int) -> bytes:
+    return b"large %06d " % number + b"l" * 6000
+
+
+def make_data_directory(directory: Path) -> Path:
+    """Run a node, fill it, kill it; returns its data directory."""
+    node = BrokerProcess(directory, *SETTINGS)
+    node.start()
+    try:
+        peer = connect(node)
+        channel = peer.channel()
+        channel.exchange(b"both", b"fanout", durable=True)
+        for queue in (b"small", b"large", b"fan"):
+            channel.declare(queue, durable=True)
+        confirms = Confirms(channel)
+
+        def publish(key: bytes, body: bytes, exchange: bytes = b"") -> None:
+            confirms.publish(key, body, PERSISTENT, exchange, lambda: None)
+            while len(confirms.waiting) > 1000:
+                confirms.read(5)
+
+        for queue in (b"large", b"fan"):
+            channel.bind(queue, b"both")
+        for number in range(LARGE_COUNT):
+            publish(b"", large_body(number), b"both")
+        for number in range(SMALL_COUNT):
+            publish(b"small", small_body(number))
+        confirms.drain()
+        for _ in range(ACKED_COUNT):
+            channel.get(b"small", True)
+        channel.get(b"large", True)
+        # Their confirms say that the acks are durable.
+        publish(b"small", small_body(SMALL_COUNT))
+        publish(b"large", large_body(LARGE_COUNT))
+        confirms.drain()
+        # A queue that is deleted, with what it shared.
+        channel.declare(b"gone", durable=True)
+        channel.bind(b"gone", b"both")
+        publish(b"gone", large_body(1000))
+        confirms.drain()
+        channel.delete(b"gone")
+        peer.drop()
+    finally:
+        node.kill()
+    return directory / "data"
+
+
+def copy_of(data: Path, target: Path) -> Path:
+    """All of a data directory but the reserve, which is large."""
+    shutil.copytree(data, target, ignore=shutil.ignore_patterns("reserve"))
+    return target
+
+
+def store_of(data: Path) -> Path:
+    """The store of vhost /."""
+    return data / "msg_stores/vhosts/1"
+
+
+def fingerprint(directory: Path) -> dict[str, str]:
+    """Every file and what is in it."""
+    return {
+        path.relative_to(directory).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        if path.is_file()
+        else "directory"
+        for path in sorted(directory.rglob("*"))
+    }
+
+
+def change(path: Path, edit: Callable[[bytearray], object]) -> None:
+    """Edit a file's bytes in place."""
+    data = bytearray(path.read_bytes())
+    edit(data)
+    path.write_bytes(data)
+
+
+def edit_checkpoint(store: Path, kind: int, edit: Callable[[int, bytearray], object]) -> None:
+    """Edit the bodies of the records of one kind (their index, the bytes), with all checksums right."""
+    path = store / CHECKPOINT_NAME
+    data = path.read_bytes()
+    store_id = data[12:28]
+    number = file_header_number(data)
+    writer = RecordWriter(store_id)
+    writer.start_file(CHECKPOINT_MAGIC, number)
+    at = FILE_HEADER_BYTES
+    index = 0
+    while at < len(data):
+        length = record_length(data, at, crc_seed(store_id, number))
+        body = bytearray(data[at + RECORD_HEADER_BYTES : at + length])
+        if data[at + 2] == kind:
+            edit(index, body)
+            index += 1
+        writer.raw_record(data[at + 2], bytes(body), b"")
+        at += length
+    path.write_bytes(b"".join(writer.take()))

@@ -1,0 +1,152 @@
+"""Shrunken histories that once broke a promise, each for a cause of its own.
+
+The first line of a story are its seed and its limits; each other line is an operation with its values, and the seed of what is decided
+while it runs ("-" is the empty text). A change of the operations' values makes a story mean something else: then it may go.
+"""
+
+import pytest
+
+from warren.testing.operations import History, Operation
+from warren.testing.shrink import tell
+from warren.testing.simulated_node import Limits
+from warren.testing.simulation import watch_broker
+
+STORIES = {
+    "whoever waits for the head while another load ends": """536 600 3000 64 8 1
+        declare 1 1 0 1 27058327
+        idle 511787610
+        group_fetch 1 473226011
+        publish 0 1 7 4 1 0 796529741
+        idle 920841314
+        group_reserve 1 1 1 577184525
+        consume 0 1 1 0 1038792827""",
+    "the directory of a queue whose name was not synced": """727 4096 8192 64 16 4
+        declare 0 1 0 1 659283287
+        declare 1 1 0 1 842369107
+        declare 2 1 0 1 711011398
+        idle 724469831
+        get 0 1 0 477095767
+        publish 0 2 9 271 1 0 854430637
+        publish 0 1 5 102 1 0 223840087
+        tx_commit 0 268327297
+        idle 64681577
+        publish 0 0 8 292 1 0 103205643
+        publish 0 -1 6 154 1 0 616512628
+        fault sync_directory 1 24 2 410795371
+        idle 1515351""",
+    "a load that outlives all segments": """2802 1500 8192 64 2 4
+        declare 1 1 0 0 162182237
+        page 1 0 769761904
+        publish 3 1 1 266 1 0 390027025
+        stop 0 447608789
+        consume 0 1 1 1 585794050
+        idle 191771535
+        delete 1 1066653247""",
+    "a damaged segment that is appended to while it is counted anew": """1073 1500 1000 256 8 4
+        declare 1 1 0 1 3553891
+        idle 97250640
+        publish 0 1 1 4 1 0 208026061
+        publish 0 -1 4 4 0 0 181663673
+        idle 920402752
+        flip 3 939330485
+        crash kill 0 0 511937606
+        publish 0 1 1 4 1 0 59675902
+        get 0 1 1 892336351
+        tick 300 687191717""",
+    "a reader group holds what a failed batch left": """1648 1500 3000 256 16 4
+        declare 0 1 0 1 289087224
+        idle 1055806642
+        group_fetch 0 758476172
+        publish 0 0 1 489 1 0 283529973
+        fault sync 0 24 1 862906920
+        idle 59910237
+        group_reserve 0 1 1 674997173""",
+    "messages journaled again are in the index of a checkpoint": """2000 1500 3000 0 2 4
+        declare 0 1 0 1 574802002
+        declare 1 1 0 1 6892870
+        idle 163280915
+        group_reserve 0 1 0 1051630093
+        publish 0 -1 4 4 0 0 741897016
+        run flush 1 796066622
+        finish flush 1 99085700
+        group_reserve 1 1 0 535444772
+        group_reserve 0 1 1 463917264
+        disk_full 0 662052892
+        idle 604813555""",
+    "an empty segment that a rebuilt index lists": """3193 4096 3000 256 2 4
+        declare 1 1 0 1 771833374
+        idle 742484873
+        publish 0 1 9 4 1 0 943529471
+        publish 0 -1 7 271 1 0 887192854
+        publish 0 1 7 261 1 0 271081362
+        idle 11438944
+        publish 0 1 1 4 1 0 529635757
+        crash_within 4 kill 91087704
+        idle 281965239
+        flip 3 875907424
+        publish 0 1 1 265 1 0 1007719439
+        flip 3 33665089
+        fault write 0 28 2 999752473
+        run write 1 1039290786
+        flip 1 1029268095
+        crash_within 40 kill 549910887
+        flip 1 199847463
+        run write 1 982406267
+        idle 232557477
+        publish 0 -1 1 4 1 0 588463039
+        stop 0 121780112""",
+    "a retraction of what has no content in memory": """6271 1500 8192 256 8 1
+        declare 3 1 0 0 983181208
+        idle 1042513904
+        consume 0 3 3 0 635475146
+        tick 300 78763417
+        page 3 0 645400646
+        publish 0 -1 10 269 1 0 185732246
+        disk_full 1000 420896322
+        tick 3000 831964992
+        idle 260955865
+        publish 0 3 1 254 1 0 250218363
+        tick 300 567776961""",
+    "a start that finds references without contents": """3050 4096 3000 256 2 1
+        declare 0 1 0 1 338252446
+        declare 3 1 0 1 694075266
+        idle 790798502
+        publish 0 -1 1 275 1 0 648482533
+        crash_within 16 power 128285452
+        fault write 1 28 1 142004110
+        run flush 1 773654194
+        idle 308413670""",
+    "a queue is deleted while a content is read": """9538 1500 3000 0 16 4
+        declare 1 1 0 0 684020940
+        page 1 0 362443499
+        publish 3 1 1 4 0 0 625487057
+        idle 645416188
+        consume 0 1 1 0 204613507
+        delete 1 928755019""",
+}
+
+
+def value_of(word: str) -> int | str:
+    if word == "-":
+        return ""
+    return int(word) if word.lstrip("-").isdigit() else word
+
+
+def history_of(story: str) -> History:
+    first, *lines = story.splitlines()
+    operations = []
+    for line in lines:
+        kind, *words = line.split()
+        *values, operation_seed = [value_of(word) for word in words]
+        assert isinstance(operation_seed, int)
+        operations.append(Operation(kind, tuple(values), operation_seed))
+    seed, *limits = map(int, first.split())
+    return History(seed, Limits(*limits), tuple(operations))
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_a_story_that_failed_once_holds(name: str) -> None:
+    watch_broker()
+    lines, violation = tell(history_of(STORIES[name]))
+    if violation is not None:
+        pytest.fail("\n".join([*lines, f"=> {violation}"]))

@@ -362,8 +362,8 @@ def take_contents(queue: Queue, entries: list[Entry], lost: list[Entry]) -> None
 
 
 def _look_after_demand(queue: Queue) -> None:
-    # Whoever wanted the head while the load was somebody else's has asked for none.
-    if queue.loader.current is None and queue.ready.head_state() == LOADING and queue.has_demand():
+    # Whoever wanted the head while the load was somebody else's has asked for none; and it may have taken all there was.
+    if queue.loader.current is None and queue.has_demand():
         queue.on_arrival()
 
 

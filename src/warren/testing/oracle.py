@@ -337,6 +337,10 @@ class Oracle:
             if copy.content.number in held:
                 copy.state = HELD
         for number, copy in old.items():
+            if number in held and number not in queue.copies:
+                # Its time was over when the group had given it back; with the group it stays.
+                queue.add(copy)
+                copy.state = HELD
             if number not in queue.copies:
                 self._forget(queue, copy)
         queue.is_deleting = False

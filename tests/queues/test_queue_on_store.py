@@ -92,3 +92,24 @@ def test_what_was_acked_does_not_come_back_with_a_load(
     assert bodies(node, queue) == [0, 4]
     queue.requeue([out.pop(), out.pop()], node.clock.now_ms())
     assert bodies(node, queue) == [2, 3]
+
+
+def test_persistent_messages_in_a_queue_that_is_not_durable_are_settled_once(node: MemoryNode) -> None:
+    """To such a queue they are transient: nothing of it outlives the node, and what was acked does not come back."""
+    node.declare(b"q", durable=False)
+    queue = fill(node, 5)
+    queue.set_mode(True)
+    node.work()
+    out: list[Entry] = []
+    held_out(node, out)
+    for _ in range(3):
+        entry = take(node, queue)
+        assert entry is not None
+        out.append(entry)
+    queue.settle(out.pop(1), node.clock.now_ms())
+    forget_gets(node)
+    # The first one goes back to disk, and the range on disk begins before the one that was acked.
+    queue.requeue([out.pop(0)], node.clock.now_ms())
+    node.work()
+    assert queue.ready.delta.start == 1
+    assert bodies(node, queue) == [0, 3, 4]

@@ -4,8 +4,11 @@ from tests.support.amqp_frames import PERSISTENT
 from tests.support.amqp_peer import ChannelPeer, Peer
 from tests.support.memory_broker import EngineLink, MemoryBroker
 from warren.broker.connection import Connection
-from warren.broker.disk_flow import STOP_BYTES, STORE_STOP_BYTES
+from warren.broker.disk_flow import DEBT_STOP_BYTES, STOP_BYTES, STORE_STOP_BYTES
 from warren.broker.throttle import FLOW_SHOWN_MS
+from warren.store.content_store import GARBAGE_ALLOWANCE_BYTES
+from warren.store.figures import debt_to_pay, payable_bytes
+from warren.store.jobs import CompactContents, StoreJob
 
 BODY = bytes(100_000)
 MANY = STOP_BYTES // len(BODY) + 1
@@ -151,3 +154,86 @@ def test_a_store_that_is_behind_stops_whoever_publishes() -> None:
     lane.waiting_bytes = STORE_STOP_BYTES // 2
     memory.pump()
     assert is_reading(transient)
+
+
+def test_a_store_in_debt_stops_publishers_until_it_is_paid() -> None:
+    """W10: compaction that does not come along with the garbage."""
+    memory = MemoryBroker()
+    store = memory.vhost.store
+    contents = store.contents
+    held: list[StoreJob] = []
+    holds = True
+
+    def run_jobs(now_ms: int) -> bool:
+        jobs = store.take_jobs(now_ms)
+        for job in jobs:
+            if holds and isinstance(job, CompactContents):
+                held.append(job)
+                continue
+            memory.memory_store.runner.run(job)
+            job.finished()
+        return bool(jobs)
+
+    memory.memory_store.run_jobs = run_jobs  # type: ignore[method-assign]  # the compactor's thread is slow here
+    flood, consumer = channel_of(memory), channel_of(memory)
+    flood.declare(b"q", durable=True)
+    consumer.consume(b"q")
+    # The third file is being written; one message of each stays.
+    large = bytes(6_000_000)
+    tags = []
+    for _ in range(8):
+        flood.publish(b"q", large, PERSISTENT)
+        tags.append(consumer.message().deliver.delivery_tag)
+    assert contents.file_count == 3
+    for place, tag in enumerate(tags):
+        if place not in (0, 3):
+            consumer.ack(tag)
+    memory.advance(2000)
+    assert len(held) == 1 and store.figures().debt_bytes == 0
+    # As if the garbage in the first file were so much.
+    beyond = int(store.figures().disk_bytes - 2 * store.figures().live_bytes)
+    more = GARBAGE_ALLOWANCE_BYTES - beyond + DEBT_STOP_BYTES
+    contents.files[0].size_bytes += more
+    contents.total_bytes += more
+    assert store.figures().debt_bytes == DEBT_STOP_BYTES
+    memory.advance(2000)
+    flood.publish(b"q", b"small")
+    assert is_reading(flood)
+    contents.files[0].size_bytes += 1000
+    contents.total_bytes += 1000
+    memory.advance(2000)
+    flood.publish(b"q", b"small")
+    assert not is_reading(flood)
+    assert is_reading(consumer)
+    memory.advance(10_000)
+    assert not is_reading(flood)
+    holds = False
+    for job in held:
+        memory.memory_store.runner.run(job)
+        job.finished()
+    # What was copied goes with the next two checkpoints.
+    assert store.figures().deletable_bytes > DEBT_STOP_BYTES
+    memory.advance(5000)
+    assert is_reading(flood)
+    assert store.figures().debt_bytes == 0 and store.figures().deletable_bytes == 0
+    assert debt_to_pay(store) == 0
+    flood.publish(b"q", b"small")
+    assert is_reading(flood)
+
+
+def test_nobody_waits_for_what_the_store_does_not_give_back() -> None:
+    """What exceeds twice what is alive, but lies in the journal's window or in the file that is being written."""
+    memory = MemoryBroker()
+    store = memory.vhost.store
+    flood = channel_of(memory)
+    flood.declare(b"q", durable=True)
+    flood.publish(b"q", bytes(5000), PERSISTENT)
+    store.contents.files[-1].size_bytes += 2 * GARBAGE_ALLOWANCE_BYTES
+    store.contents.total_bytes += 2 * GARBAGE_ALLOWANCE_BYTES
+    store.journal.file_size_limit = 2 * GARBAGE_ALLOWANCE_BYTES
+    store.journal.files[-1].size_bytes += 4 * GARBAGE_ALLOWANCE_BYTES
+    assert store.figures().debt_bytes > 4 * GARBAGE_ALLOWANCE_BYTES
+    assert payable_bytes(store) < DEBT_STOP_BYTES
+    memory.advance(3000)
+    flood.publish(b"q", b"small")
+    assert is_reading(flood)

@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 
-OPEN = {"W10", "G8", "G13", "T10", "T71"}
+OPEN = {"G8", "T10", "T71"}
 
 FACTS = """
 S1 | an exchange is as durable as it was declared | broker.topology:exchange_declare
@@ -170,6 +170,12 @@ W7 | replay that crashes | store/test_recovery.py::test_any_bytes_give_a_state
     store/test_recovery.py::test_valid_records_with_contents_of_nonsense
 W8 | two stores, two syncs | store.journal:Journal broker/test_definitions_durable.py::test_the_second_to_ask_waits_for_the_disk_as_the_first_does
 W9 | compaction locks readers out | store/test_content_compaction.py::test_readers_do_not_wait_for_compaction
+W10 | compaction falls behind: debt is shown, and publishers wait until it is paid
+    | store.figures:StoreFigures.debt_bytes store.figures:debt_to_pay broker.disk_flow:DEBT_STOP_BYTES
+    broker/test_disk_flow.py::test_a_store_in_debt_stops_publishers_until_it_is_paid
+    broker/test_disk_flow.py::test_nobody_waits_for_what_the_store_does_not_give_back
+    store/test_content_compaction.py::test_the_garbage_stays_bounded_with_a_slow_consumer
+    admin/test_figures.py::test_debt_is_what_exceeds_twice_what_is_alive
 W11 | reference counts that are not kept | store/test_content_recovery.py::test_references_after_recovery
     simulation/test_planted_bugs.py::test_a_planted_bug_is_found
 W12 | memory for each stored message | store.content_file:ContentFile store.queue_index:QueueIndex
@@ -232,6 +238,9 @@ G11 | backup online, restore verified, check and salvage | offline.check:check_d
     kill/test_backup.py::test_what_was_confirmed_before_a_backup_is_in_it
     kill/test_backup.py::test_a_store_that_had_problems_is_restored_on_demand
 G12 | RabbitMQ's files can be imported | argued: warren does not read RabbitMQ's files yet
+G13 | parts, forms, targets and modes can be seen | queues.queue_figures:QueueFigures admin.status:queue_status
+    admin/test_figures.py::test_figures_are_those_of_a_model cli/test_status.py::test_queues
+    server/test_config.py::test_sizes_have_the_units_of_rabbitmq
 
 T1 | killed anywhere in a publish | kill/test_sigkill.py::test_fifty_kills simulation/test_histories.py::test_the_fixed_seeds_hold
 T2 | killed in acks, requeues, purges, declares, deletes | kill/test_mixed_load.py::test_killed_under_mixed_load

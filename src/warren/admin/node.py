@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from warren.admin.protocol import BackupStatus
+from warren.admin.protocol import BackupStatus, NodeStatus, QueueList, VhostStatus
+from warren.admin.status import node_status, queue_status, vhost_status
 from warren.broker.broker import Broker
 from warren.broker.metadata import Change, PutReaderGroup
 from warren.broker.vhost import Vhost
@@ -75,6 +76,17 @@ class AdminVhost:
         """The queue called `name`."""
         return self._vhost.queues.get(name)
 
+    def status(self) -> VhostStatus:
+        """What the vhost stores, in numbers."""
+        return vhost_status(self._vhost)
+
+    def queue_list(self, after: int, max_queues: int) -> QueueList:
+        """Figures of the first `max_queues` queues with an id above `after`."""
+        queues = [queue for queue in self._vhost.queues.values() if queue.id > after]
+        queues.sort(key=lambda queue: queue.id)
+        listed = [queue_status(queue) for queue in queues[:max_queues]]
+        return QueueList(listed, len(queues) <= max_queues)
+
     def commit(self, changes: list[Change], done: Callable[[bool], None]) -> None:
         """Call `done(ok)` when `changes` of the metadata and everything journaled so far are durable."""
         self._vhost.commit(changes, done)
@@ -131,11 +143,24 @@ class AdminNode:
         self._vhosts: dict[bytes, AdminVhost] = {}
         # Set by a node that has a disk.
         self.backups: Backups | None = None
+        # What the node is called.
+        self.name = ""
 
     def is_administrator(self, user: bytes) -> bool:
         """May the user do what concerns the whole node?"""
         known = self._broker.users.get(user)
         return known is not None and "administrator" in known.tags
+
+    def is_monitor(self, user: bytes) -> bool:
+        """May the user see what concerns the whole node?"""
+        known = self._broker.users.get(user)
+        return known is not None and not {"administrator", "monitoring"}.isdisjoint(known.tags)
+
+    def status(self, only: AdminVhost | None) -> NodeStatus:
+        """The node, and all of its vhosts or `only` one."""
+        names = sorted(self._broker.vhosts) if only is None else [only.name]
+        vhosts = [self.vhost(name) for name in names]
+        return node_status(self._broker, self.name, [vhost.status() for vhost in vhosts if vhost is not None])
 
     def recover(self, definitions: list[PutReaderGroup]) -> None:
         """Start-up: all queues have their messages, nobody is connected yet."""

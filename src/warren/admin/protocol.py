@@ -37,6 +37,7 @@ FetchBytes = Annotated[int, Meta(ge=1, le=64 * 1024 * 1024)]
 FetchMessages = Annotated[int, Meta(ge=1, le=100_000)]
 GroupName = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9._-]{1,128}\Z")]
 ShortStr = Annotated[bytes, Meta(max_length=255)]
+QueueCount = Annotated[int, Meta(ge=1, le=1000)]
 
 
 class Login(Struct, tag="login", forbid_unknown_fields=True, frozen=True):
@@ -150,6 +151,18 @@ class GetBackup(Struct, tag="get_backup", forbid_unknown_fields=True, frozen=Tru
     """How the backup that was started last is doing; administrators only. Reply: BackupStatus."""
 
 
+class DescribeNode(Struct, tag="describe_node", forbid_unknown_fields=True, frozen=True):
+    """The node and its stores: of all vhosts for users with the tag administrator or monitoring, of the session's vhost
+    for others. Reply: NodeStatus."""
+
+
+class ListQueues(Struct, tag="list_queues", forbid_unknown_fields=True, frozen=True):
+    """Figures of the vhost's queues with an id above `after`, `max_queues` at most. Reply: QueueList."""
+
+    after: Position = 0
+    max_queues: QueueCount = 1000
+
+
 class LoggedIn(Struct, tag="logged_in", frozen=True):
     """The login is accepted."""
 
@@ -246,6 +259,138 @@ class BackupStatus(Struct, tag="backup_status", frozen=True):
     text: str = ""
 
 
+class JournalStatus(Struct, frozen=True):
+    """A journal; `live_bytes` are those of records that some queue needs."""
+
+    bytes: int
+    live_bytes: int
+    files: int
+
+
+class IndexStatus(Struct, frozen=True):
+    """The indexes of all queues; `live_bytes` is the share that live positions have of their segments."""
+
+    bytes: int
+    live_bytes: int
+    segments: int
+    live_positions: int
+
+
+class ContentStatus(Struct, frozen=True):
+    """A content store; garbage = total - valid."""
+
+    total_bytes: int
+    valid_bytes: int
+    garbage_bytes: int
+    files: int
+    compactions: int
+
+
+class VhostStatus(Struct, frozen=True):
+    """What one vhost stores. Counts are since the start, but for the generation of the last checkpoint."""
+
+    vhost: str
+    queues: int
+    disk_bytes: int
+    live_bytes: int
+    # What is on disk beyond 2 x live + 1 GiB.
+    debt_bytes: int
+    # Of files that go with the next checkpoints.
+    deletable_bytes: int
+    # Handed over to be written beside the journal, and whether that is too much.
+    waiting_bytes: int
+    is_behind: bool
+    journal: JournalStatus
+    index: IndexStatus
+    persistent: ContentStatus
+    transient: ContentStatus
+    checkpoints: int
+    failed_checkpoints: int
+    generation: int
+    damaged: int
+    lost: int
+
+
+class NodeStatus(Struct, tag="node_status", frozen=True):
+    """The node. What was not measured yet is None; `alarms` are "memory" and "disk" while they are on."""
+
+    node: str
+    version: str
+    build: str
+    connections: int
+    alarms: list[str]
+    memory_used_bytes: int | None
+    memory_limit_bytes: int
+    # Of that, what messages take.
+    message_bytes: int
+    disk_free_bytes: int | None
+    disk_limit_bytes: int
+    # How often a connection was stopped as the disk could not follow.
+    flow_stops: int
+    vhosts: list[VhostStatus]
+
+
+class FormStatus(Struct, frozen=True):
+    """Ready messages of one form, and the bytes of their contents."""
+
+    count: int
+    bytes: int
+
+
+class PartStatus(Struct, frozen=True):
+    """Ready messages in each part of the queue."""
+
+    q1: int
+    q2: int
+    delta: int
+    q3: int
+    q4: int
+
+
+class RateStatus(Struct, frozen=True):
+    """Messages per second: published, taken out, waiting for an ack from now on, acked."""
+
+    published: float
+    taken: float
+    ack_awaited: float
+    acked: float
+
+
+class QueueStatus(Struct, frozen=True):
+    """One queue. Counts are since the start of the node; `target_ram_count` is None when it need not page."""
+
+    name: str
+    id: int
+    mode: str
+    durable: bool
+    consumers: int
+    ready: int
+    unacked: int
+    parts: PartStatus
+    alpha: FormStatus
+    beta: FormStatus
+    gamma: FormStatus
+    delta: FormStatus
+    ram_count: int
+    ram_bytes: int
+    target_ram_count: int | None
+    rates: RateStatus
+    published: int
+    delivered: int
+    settled: int
+    requeued: int
+    expired: int
+    next_seq: int
+    indexed_upto: int
+
+
+class QueueList(Struct, tag="queue_list", frozen=True):
+    """By id; `is_last`: there are no more."""
+
+    queues: list[QueueStatus]
+    is_last: bool
+
+
 class ErrorReply(Struct, tag="error", frozen=True):
     """The request is refused; `text` says why in one line."""
 
@@ -266,6 +411,8 @@ Request = (
     | Peek
     | StartBackup
     | GetBackup
+    | DescribeNode
+    | ListQueues
 )
 Reply = (
     LoggedIn
@@ -278,6 +425,8 @@ Reply = (
     | GroupList
     | QueueDescription
     | BackupStatus
+    | NodeStatus
+    | QueueList
     | ErrorReply
 )
 

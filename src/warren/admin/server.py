@@ -22,12 +22,14 @@ from warren.admin.protocol import (
     Ack,
     BackupStatus,
     DeleteGroup,
+    DescribeNode,
     DescribeQueue,
     ErrorReply,
     Fetch,
     Fetched,
     GetBackup,
     ListGroups,
+    ListQueues,
     LoggedIn,
     Login,
     OpenGroup,
@@ -83,6 +85,8 @@ class AdminSession:
         self._vhost: AdminVhost | None = None
         self._groups: GroupCalls | None = None
         self._is_administrator = False
+        # May see what concerns other vhosts.
+        self._is_monitor = False
         self._login_timer = clock.call_later(LOGIN_TIMEOUT_S, self._close)
 
     # -- events of the connection ----------------------------------------------------------------------------
@@ -179,6 +183,12 @@ class AdminSession:
         if isinstance(request, StartBackup | GetBackup):
             self._reply(self._back_up(request))
             return
+        if isinstance(request, DescribeNode):
+            self._reply(self._node.status(None if self._is_monitor else vhost))
+            return
+        if isinstance(request, ListQueues):
+            self._reply(vhost.queue_list(request.after, request.max_queues))
+            return
         if vhost.reader_groups.when_attached(lambda: self._start_later(request)):
             return
         try:
@@ -222,6 +232,7 @@ class AdminSession:
         self._login_timer.cancel()
         self._vhost = answer
         self._is_administrator = self._node.is_administrator(login.user.encode())
+        self._is_monitor = self._node.is_monitor(login.user.encode())
         opener = f"{login.client or 'a client'} at {self._peer}"
         self._groups = GroupCalls(answer, self._clock, opener, self._reply_later)
         self._reply(LoggedIn(warren.__version__))

@@ -7,7 +7,7 @@ metadata in the same group commit as the messages that depend on it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
@@ -21,6 +21,7 @@ from warren.queues.queue import Queue
 from warren.routing.equivalence import resource_text
 from warren.routing.exchange import Exchange
 from warren.routing.router import Router
+from warren.store.figures import debt_to_pay
 from warren.store.journal import Journal
 from warren.store.recovery import JournalReplay, RecoveredQueue
 from warren.store.vhost_store import VhostStore
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from warren.broker.broker import Broker
     from warren.broker.channel import Channel
     from warren.broker.connection import Connection
+
+# The debt of the store is counted so often (ms).
+_DEBT_INTERVAL_MS: Final = 1000
 
 
 class Vhost:
@@ -42,6 +46,8 @@ class Vhost:
         self.journal: Journal = store.journal
         # How many batches had been sealed, and finished, when the queues were told of it.
         self._batches: i64 = 0
+        self._debt_bytes: i64 = 0
+        self._debt_at_ms: i64 = 0
         store.owner = VhostStoreOwner(self)
         self.host: VhostHost = VhostHost(self)
         self.router: Router = Router()
@@ -213,7 +219,13 @@ class Vhost:
             self.host.on_sealed()
         self.host.work_off(now_ms)
         self.store.advance(now_ms)
-        self.broker.disk_flow.store_waits(self, self.store.lane.waiting_bytes)
+        if now_ms >= self._debt_at_ms:
+            self._debt_at_ms = now_ms + _DEBT_INTERVAL_MS
+            self._debt_bytes = debt_to_pay(self.store)
+            if self._debt_bytes > 0:
+                # Only a checkpoint deletes files.
+                self.store.is_checkpoint_wanted = True
+        self.broker.disk_flow.store_waits(self, self.store.lane.waiting_bytes, self._debt_bytes)
         return self.store.has_more
 
     def find_out(self, queue: Queue, first: i64, end: i64) -> list[Entry]:

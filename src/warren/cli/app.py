@@ -100,6 +100,22 @@ def store(context: typer.Context) -> None:
 
 
 @app.command(context_settings=_PASS_THROUGH, add_help_option=False)
+def status(context: typer.Context) -> None:
+    """How a running node is doing, and what its stores hold."""
+    from warren.cli.status import status_command
+
+    _hand_over(status_command, context)
+
+
+@app.command(context_settings=_PASS_THROUGH, add_help_option=False)
+def queues(context: typer.Context) -> None:
+    """The queues of a running node: where their messages are."""
+    from warren.cli.status import queues_command
+
+    _hand_over(queues_command, context)
+
+
+@app.command(context_settings=_PASS_THROUGH, add_help_option=False)
 def backup(context: typer.Context) -> None:
     """Back up a node, while it runs, or the data directory of a stopped one."""
     from warren.cli.backup import backup_command

@@ -8,12 +8,12 @@ import sys
 import time
 from pathlib import Path
 from typing import Annotated, NoReturn
-from urllib.parse import quote
 
 import typer
 
 from warren.admin.client import AdminClient, AdminRefusedError, NodeAddress, NodeUnreachableError
 from warren.admin.protocol import BACKUP_DONE, BACKUP_FAILED, BackupStatus, GetBackup, StartBackup
+from warren.cli.connection import node_address
 from warren.cli.progress import progress_bar, tree_bytes
 from warren.offline.backup import back_up, restore
 from warren.offline.data_directory import ToolError
@@ -48,8 +48,7 @@ def backup_command(
             with progress_bar("backing up", tree_bytes(data_dir)) as bar:
                 size = back_up(data_dir, target, bar.advance).total_bytes
         else:
-            uri = f"amqp://{quote(user, '')}:{quote(password, '')}@{_host(host)}:{port}/{quote(vhost, '')}"
-            size = _back_up_online(NodeAddress(uri), target)
+            size = _back_up_online(node_address(host, port, user, password, vhost), target)
     except (ToolError, AdminRefusedError, NodeUnreachableError, ValueError, OSError) as error:
         _fail(str(error))
     if as_json:
@@ -101,10 +100,6 @@ def _back_up_online(address: NodeAddress, target: Path) -> int:
     if status.step == BACKUP_FAILED:
         raise ToolError(f"the backup failed: {status.text}")
     return status.total_bytes
-
-
-def _host(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 def _fail(text: str) -> NoReturn:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from warren.cli.progress import progress_bar, tree_bytes
+from warren.cli.sizes import size_text
 from warren.offline.check import CheckResult, check_directory
 from warren.offline.data_directory import ToolError
 from warren.offline.report import VhostReport, report_directory
@@ -98,7 +99,7 @@ def _print_check(result: CheckResult) -> None:
         print(f"note: {note}")
     print(
         f"{result.queues} queues, {result.messages} messages, {result.contents} large contents; "
-        f"{_size(result.bytes_read)} read"
+        f"{size_text(result.bytes_read)} read"
     )
     if result.is_clean:
         print("no problems")
@@ -130,7 +131,7 @@ def _print_report(vhost: VhostReport) -> None:
                 str(queue.messages),
                 str(queue.journal_messages),
                 str(queue.large_messages),
-                _size(queue.bytes),
+                size_text(queue.bytes),
                 oldest.strftime("%Y-%m-%d %H:%M:%S UTC") if queue.messages else "",
             )
         )
@@ -140,9 +141,9 @@ def _print_report(vhost: VhostReport) -> None:
         rows.append(
             (
                 kind,
-                _size(sum(file.size for file in files)),
-                _size(sum(file.live for file in files)),
-                _size(sum(file.garbage for file in files)),
+                size_text(sum(file.size for file in files)),
+                size_text(sum(file.live for file in files)),
+                size_text(sum(file.garbage for file in files)),
                 str(len(files)),
                 "",
             )
@@ -154,14 +155,16 @@ def _print_report(vhost: VhostReport) -> None:
         key=lambda file: -file.garbage,
     )
     for file in files[:20]:
-        rows.append((_size(file.garbage), _size(file.size), file.path, "", "", ""))
+        rows.append((size_text(file.garbage), size_text(file.size), file.path, "", "", ""))
     if len(rows) > 1:
         _print_table(rows)
     rows = [("body up to", "messages", "", "", "", "")]
     for row in vhost.as_json()["body_sizes"]:
         if row["messages"]:
             bound = row["bytes_upto"]
-            rows.append(("larger" if bound is None else _size(bound), str(row["messages"]), "", "", "", ""))
+            rows.append(
+                ("larger" if bound is None else size_text(bound), str(row["messages"]), "", "", "", "")
+            )
     _print_table(rows)
 
 
@@ -171,12 +174,3 @@ def _print_table(rows: list[tuple[str, str, str, str, str, str]]) -> None:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         print("  " + "  ".join(cells).rstrip())
     print()
-
-
-def _size(size: int) -> str:
-    amount = float(size)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if amount < 1024:
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    return f"{amount:.1f} TiB"

@@ -47,7 +47,12 @@ class QueueMemory(MemoryUser):
             self.update(0)
             self.account.end(self)
             return
-        self.update(
+        self.update(self.held_bytes())
+
+    def held_bytes(self) -> i64:
+        """What the queue holds in memory at this moment."""
+        queue = self.queue
+        return (
             queue.ready.ram_bytes
             + queue.out_bytes
             + ENTRY_BYTES * queue.unacked_count

@@ -20,6 +20,7 @@ from mypy_extensions import i64, mypyc_attr
 from warren.store.backup_hold import BackupHold
 from warren.store.checkpoint import Checkpoint, CheckpointHead, encode_checkpoint, encode_queue
 from warren.store.content_store import ContentStore
+from warren.store.figures import StoreFigures
 from warren.store.index_load import ContentLoad, IndexLoad
 from warren.store.index_repair import recount_segments
 from warren.store.jobs import AppendFile, LoadDone, RewriteSegment, StoreJob, WriteCheckpoint
@@ -111,6 +112,8 @@ class _Checkpoint(WriteCheckpoint):
         self.head: CheckpointHead = head
         # The batch it must not be ahead of.
         self.batch_number: i64 = 0
+        # Of the files that it deletes.
+        self.delete_bytes: i64 = 0
         self.dirty: list[tuple[QueueStore, Segment]] = []
 
     def finished(self) -> None:
@@ -172,7 +175,9 @@ class VhostStore:
             store_id, settings.journal_file_size_limit, settings.embed_below, self.contents
         )
         self.index_writer: RecordWriter = RecordWriter(store_id)
+        # Those that are durable, and the others.
         self.queues: dict[int, QueueStore] = {}
+        self.transient_queues: dict[int, QueueStore] = {}
         self.owner: StoreOwner | None = None
         # Of the last checkpoint on disk, and of the one before it.
         self.generation: i64 = 0
@@ -204,6 +209,7 @@ class VhostStore:
         self.damaged_segments: list[tuple[QueueStore, Segment]] = []
         # To be deleted with the next checkpoint, and with the one after it: the one before the last must be good, too.
         self._deletable_paths: list[str] = []
+        self._next_delete_bytes: i64 = 0
         # Is there a segment that should be rewritten?
         self._has_stragglers: bool = False
         self._dead_paths: list[str] = []
@@ -224,6 +230,8 @@ class VhostStore:
         if is_durable:
             self.queues[log.queue_id] = queue
             self.journal.logs[log.queue_id] = log
+        else:
+            self.transient_queues[log.queue_id] = queue
         return queue
 
     def new_index(self, queue_id: i64, is_durable: bool) -> QueueIndex:
@@ -243,6 +251,7 @@ class VhostStore:
         """Nothing of the queue is needed any more."""
         log = queue.log
         self.queues.pop(log.queue_id, None)
+        self.transient_queues.pop(log.queue_id, None)
         self.journal.logs.pop(log.queue_id, None)
         index = log.index
         if index is not None:
@@ -338,6 +347,18 @@ class VhostStore:
     def is_behind(self) -> bool:
         """Is more waiting to be written than the disk can be expected to take soon?"""
         return self.lane.waiting_bytes > BEHIND_BYTES
+
+    @property
+    def deletable_bytes(self) -> i64:
+        """Bytes of files that nothing needs and that the next checkpoints delete."""
+        checkpoint = self._checkpoint
+        size: i64 = checkpoint.delete_bytes if checkpoint is not None else 0
+        dead = self._dead_bytes + self.contents.dead_bytes + self.transient_contents.dead_bytes
+        return size + dead + self._next_delete_bytes
+
+    def figures(self) -> StoreFigures:
+        """What is in the store; takes time in proportion to the queues and segments."""
+        return StoreFigures(self)
 
     # -- writing ---------------------------------------------------------------------------------------------
 
@@ -493,6 +514,9 @@ class VhostStore:
             rows.append(self._row_of(queue, job))
         job.content = encode_checkpoint(self.store_id, head, rows, contents.checkpoint_rows())
         job.batch_number = self.journal.last_sealed()
+        journal_bytes = self.journal.total_bytes()
+        job.delete_bytes = self._next_delete_bytes + self.transient_contents.dead_bytes
+        self._next_delete_bytes = self._dead_bytes + contents.dead_bytes
         job.delete_paths = self._deletable_paths + self.transient_contents.take_dead_paths()
         self._deletable_paths = self._dead_paths + contents.take_dead_paths()
         self._dead_paths = []
@@ -501,6 +525,7 @@ class VhostStore:
         # One generation later than they could.
         for number in self.journal.forget_files(self.first_journal_file):
             job.delete_paths.append(f"journal/{number}.wal")
+        job.delete_bytes += journal_bytes - self.journal.total_bytes()
         job.delete_paths = self.backup.delete_paths(job.delete_paths)
         self.backup.on_encoded(self, job.content, head.first_journal_file)
         self._checkpoint = job
@@ -582,6 +607,7 @@ class VhostStore:
         self._checkpoint = None
         self.backup.on_checkpoint(self, False)
         self._deletable_paths.extend(job.delete_paths)
+        self._next_delete_bytes += job.delete_bytes
         for queue, segment in job.dirty:
             segment.is_dirty = True
             if queue.log.index is not None:

@@ -1,0 +1,111 @@
+"""The figures of node, stores and queues as replies of the admin protocol. Nothing here touches a file or waits."""
+
+import warren
+from warren.admin.protocol import (
+    ContentStatus,
+    FormStatus,
+    IndexStatus,
+    JournalStatus,
+    NodeStatus,
+    PartStatus,
+    QueueStatus,
+    RateStatus,
+    VhostStatus,
+)
+from warren.broker.alarms import OFF
+from warren.broker.broker import Broker
+from warren.broker.vhost import Vhost
+from warren.build import build_name
+from warren.queues.queue import Queue
+from warren.queues.queue_figures import FormFigures, QueueFigures
+from warren.store.figures import ContentFigures
+
+
+def node_status(broker: Broker, name: str, vhosts: list[VhostStatus]) -> NodeStatus:
+    """The node called `name`, as far as it is not in `vhosts`."""
+    alarms = broker.alarms
+    on = [("memory", alarms.memory_since_ms), ("disk", alarms.disk_since_ms)]
+    return NodeStatus(
+        node=name,
+        version=warren.__version__,
+        build=build_name(),
+        connections=len(broker.connections),
+        alarms=[kind for kind, since_ms in on if since_ms != OFF],
+        memory_used_bytes=_measured(alarms.memory_used_bytes),
+        memory_limit_bytes=alarms.memory_limit_bytes,
+        message_bytes=broker.memory_monitor.account.ram_bytes,
+        disk_free_bytes=_measured(alarms.disk_free_bytes),
+        disk_limit_bytes=alarms.disk_limit_bytes,
+        flow_stops=broker.disk_flow.stop_count,
+        vhosts=vhosts,
+    )
+
+
+def vhost_status(vhost: Vhost) -> VhostStatus:
+    """What a vhost stores."""
+    figures = vhost.store.figures()
+    return VhostStatus(
+        vhost=vhost.name.decode("utf-8", "replace"),
+        queues=len(vhost.queues),
+        disk_bytes=figures.disk_bytes,
+        live_bytes=figures.live_bytes,
+        debt_bytes=figures.debt_bytes,
+        deletable_bytes=figures.deletable_bytes,
+        waiting_bytes=figures.waiting_bytes,
+        is_behind=figures.is_behind,
+        journal=JournalStatus(figures.journal_bytes, figures.journal_live_bytes, figures.journal_files),
+        index=IndexStatus(
+            figures.index_bytes, figures.index_live_bytes, figures.segments, figures.live_positions
+        ),
+        persistent=_content_status(figures.persistent),
+        transient=_content_status(figures.transient),
+        checkpoints=figures.checkpoints,
+        failed_checkpoints=figures.failed_checkpoints,
+        generation=figures.generation,
+        damaged=figures.damaged,
+        lost=figures.lost,
+    )
+
+
+def queue_status(queue: Queue) -> QueueStatus:
+    """What a queue holds and does."""
+    figures = QueueFigures(queue)
+    return QueueStatus(
+        name=figures.name.decode("utf-8", "replace"),
+        id=figures.queue_id,
+        mode="lazy" if figures.is_lazy else "default",
+        durable=figures.durable,
+        consumers=figures.consumers,
+        ready=figures.ready,
+        unacked=figures.unacked,
+        parts=PartStatus(figures.q1, figures.q2, figures.delta_part, figures.q3, figures.q4),
+        alpha=_form_status(figures.alpha),
+        beta=_form_status(figures.beta),
+        gamma=_form_status(figures.gamma),
+        delta=_form_status(figures.delta),
+        ram_count=figures.ram_count,
+        ram_bytes=figures.ram_bytes,
+        target_ram_count=figures.target_ram_count,
+        rates=RateStatus(figures.in_rate, figures.out_rate, figures.ack_in_rate, figures.ack_out_rate),
+        published=figures.published,
+        delivered=figures.delivered,
+        settled=figures.settled,
+        requeued=figures.requeued,
+        expired=figures.expired,
+        next_seq=figures.next_seq,
+        indexed_upto=figures.indexed_upto,
+    )
+
+
+def _content_status(figures: ContentFigures) -> ContentStatus:
+    return ContentStatus(
+        figures.total_bytes, figures.valid_bytes, figures.garbage_bytes, figures.files, figures.compactions
+    )
+
+
+def _form_status(figures: FormFigures) -> FormStatus:
+    return FormStatus(figures.count, figures.size_bytes)
+
+
+def _measured(size: int) -> int | None:
+    return size if size >= 0 else None

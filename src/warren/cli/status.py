@@ -1,0 +1,157 @@
+"""`warren status` and `warren queues`: a running node in numbers.
+
+Exit status 0, or 2 with one line on standard error when the node does not answer or refuses.
+"""
+
+import json
+import sys
+from typing import Annotated, Any, NoReturn
+
+import msgspec
+import typer
+
+from warren.admin.client import AdminClient, AdminRefusedError, NodeUnreachableError
+from warren.admin.protocol import (
+    ContentStatus,
+    DescribeNode,
+    ListQueues,
+    NodeStatus,
+    QueueList,
+    QueueStatus,
+    VhostStatus,
+)
+from warren.cli.connection import Host, Password, Port, User, VhostName, node_address
+from warren.cli.sizes import size_text
+
+FAILED_EXIT = 2
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def status_command(
+    host: Host = "localhost",
+    port: Port = 5672,
+    user: User = "guest",
+    password: Password = "guest",  # noqa: S107  # the user that every new node has
+    vhost: VhostName = "/",
+    as_json: AsJson = False,
+) -> None:
+    """How a running node is doing, and what its stores hold.
+
+    Users with the tag administrator or monitoring see the stores of all vhosts, others that of the vhost they name.
+    """
+    try:
+        with AdminClient(node_address(host, port, user, password, vhost), "warren status") as client:
+            status = client.request(DescribeNode(), NodeStatus)
+    except (AdminRefusedError, NodeUnreachableError, ValueError) as error:
+        _fail(error)
+    if as_json:
+        _print_json(msgspec.to_builtins(status))
+        return
+    _print_node(status)
+    for each in status.vhosts:
+        _print_vhost(each)
+
+
+def queues_command(
+    host: Host = "localhost",
+    port: Port = 5672,
+    user: User = "guest",
+    password: Password = "guest",  # noqa: S107  # the user that every new node has
+    vhost: VhostName = "/",
+    as_json: AsJson = False,
+) -> None:
+    """The queues of a vhost of a running node: how many messages are where."""
+    queues: list[QueueStatus] = []
+    try:
+        with AdminClient(node_address(host, port, user, password, vhost), "warren queues") as client:
+            page = client.request(ListQueues(), QueueList)
+            queues.extend(page.queues)
+            while not page.is_last:
+                page = client.request(ListQueues(queues[-1].id), QueueList)
+                queues.extend(page.queues)
+    except (AdminRefusedError, NodeUnreachableError, ValueError) as error:
+        _fail(error)
+    queues.sort(key=lambda queue: queue.name)
+    if as_json:
+        _print_json({"vhost": vhost, "queues": msgspec.to_builtins(queues)})
+        return
+    rows = [("name", "mode", "ready", "unacked", "alpha", "beta", "gamma", "delta", "RAM", "target")]
+    for queue in queues:
+        target = queue.target_ram_count
+        counts = (queue.ready, queue.unacked)
+        forms = (queue.alpha.count, queue.beta.count, queue.gamma.count, queue.delta.count)
+        alpha, beta, gamma, delta = [str(count) for count in forms]
+        ready, unacked = [str(count) for count in counts]
+        size = size_text(queue.ram_bytes)
+        limit = "none" if target is None else str(target)
+        rows.append((queue.name, queue.mode, ready, unacked, alpha, beta, gamma, delta, size, limit))
+    _print_rows([list(row) for row in rows], 2)
+
+
+def _print_node(status: NodeStatus) -> None:
+    alarms = " and ".join(status.alarms) or "none"
+    print(f"{status.node}: warren {status.version} ({status.build}), {status.connections} connections")
+    print(
+        f"memory: {_measured(status.memory_used_bytes)} used, {size_text(status.memory_limit_bytes)} allowed, "
+        f"{size_text(status.message_bytes)} by messages"
+    )
+    print(
+        f"disk: {_measured(status.disk_free_bytes)} free, {size_text(status.disk_limit_bytes)} must be; "
+        f"publishers stopped {status.flow_stops} times"
+    )
+    print(f"alarms: {alarms}")
+
+
+def _print_vhost(vhost: VhostStatus) -> None:
+    print()
+    print(
+        f"vhost '{vhost.vhost}': {vhost.queues} queues; {size_text(vhost.disk_bytes)} on disk, "
+        f"{size_text(vhost.live_bytes)} alive, debt {size_text(vhost.debt_bytes)}"
+    )
+    journal = vhost.journal
+    index = vhost.index
+    rows = [
+        ["where", "size", "live", "files"],
+        ["journal", size_text(journal.bytes), size_text(journal.live_bytes), str(journal.files)],
+        ["index", size_text(index.bytes), size_text(index.live_bytes), str(index.segments)],
+        _content_row("persistent contents", vhost.persistent),
+        _content_row("transient contents", vhost.transient),
+        ["to be deleted", size_text(vhost.deletable_bytes), "", ""],
+    ]
+    _print_rows(rows, 1)
+    behind = ", the disk is behind" if vhost.is_behind else ""
+    print(f"  {index.live_positions} messages in the index")
+    print(f"  {size_text(vhost.waiting_bytes)} wait to be written{behind}")
+    print(
+        f"  {vhost.checkpoints} checkpoints, {vhost.failed_checkpoints} failed, the last is number {vhost.generation}"
+    )
+    print(f"  {vhost.damaged} damaged records, {vhost.lost} lost messages")
+
+
+def _content_row(name: str, status: ContentStatus) -> list[str]:
+    return [name, size_text(status.total_bytes), size_text(status.valid_bytes), str(status.files)]
+
+
+def _print_rows(rows: list[list[str]], left: int) -> None:
+    """A table whose `left` first columns are texts, the others numbers."""
+    widths = [max([len(row[column]) for row in rows]) for column in range(len(rows[0]))]
+    for row in rows:
+        cells = [
+            cell.ljust(width) if column < left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        print("  " + "  ".join(cells).rstrip())
+
+
+def _measured(size: int | None) -> str:
+    return "?" if size is None else size_text(size)
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2))
+
+
+def _fail(error: Exception) -> NoReturn:
+    print(f"warren: {error}", file=sys.stderr)
+    raise typer.Exit(FAILED_EXIT)

@@ -1,0 +1,136 @@
+"""What a vhost's store holds, in numbers: for operators, and for the flow control that waits for it to be tidied up.
+
+Everything is counted from what is in memory anyway; no file is looked at. It takes time in proportion to the number of
+queues and segments, so it is for those who ask now and then.
+
+Debt. A store may take twice what is alive in it and GARBAGE_ALLOWANCE_BYTES (G8); what it takes beyond that is its debt
+(W10). Publishers are made to wait for the part of it that the store is about to give back by itself, whatever clients
+do: else they might wait for ever. That part is `payable_bytes`: files that go with the next checkpoints, what compaction
+has to do, and the journal beyond its window. Not in it are the journal's window and segments that are not rewritten as
+more than a quarter of them is alive.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import i64
+
+from warren.store.content_store import COMPACTION_FILES_MIN, GARBAGE_ALLOWANCE_BYTES, ContentStore
+from warren.store.message import QueueLog
+
+if TYPE_CHECKING:
+    from warren.store.vhost_store import VhostStore
+
+# Less than this is not worth counting it exactly.
+_SMALL_BYTES: Final = 67108864
+
+
+class ContentFigures:
+    """One content store. Sizes in bytes."""
+
+    def __init__(self, contents: ContentStore) -> None:
+        self.total_bytes: i64 = contents.total_bytes
+        self.valid_bytes: i64 = contents.valid_bytes
+        self.garbage_bytes: i64 = contents.garbage_bytes
+        self.files: i64 = contents.file_count
+        self.compactions: i64 = contents.compactions
+
+
+class StoreFigures:
+    """One vhost's store at this moment. Sizes in bytes; counts since the start, but for the generation."""
+
+    def __init__(self, store: VhostStore) -> None:
+        self.journal_bytes: i64 = store.journal.total_bytes()
+        self.journal_live_bytes: i64 = store.journal.live_bytes()
+        self.journal_files: i64 = len(store.journal.files)
+        # Segments of all queues, durable or not, and the share of their bytes that live positions have.
+        self.index_bytes: i64 = 0
+        self.index_live_bytes: i64 = 0
+        self.segments: i64 = 0
+        self.live_positions: i64 = 0
+        self.persistent: ContentFigures = ContentFigures(store.contents)
+        self.transient: ContentFigures = ContentFigures(store.transient_contents)
+        # In files that nothing needs any more and that go with the next two checkpoints.
+        self.deletable_bytes: i64 = store.deletable_bytes
+        self.waiting_bytes: i64 = store.lane.waiting_bytes
+        self.is_behind: bool = store.is_behind
+        self.checkpoints: i64 = store.checkpoint_count
+        self.failed_checkpoints: i64 = store.checkpoint_failures
+        self.generation: i64 = store.generation
+        self.damaged: i64 = store.damaged_count
+        self.lost: i64 = store.lost_count
+        for queue in store.queues.values():
+            self._add_index(queue.log)
+        for queue in store.transient_queues.values():
+            self._add_index(queue.log)
+
+    def _add_index(self, log: QueueLog) -> None:
+        index = log.index
+        if index is None:
+            return
+        for segment in index.segments:
+            self.segments += 1
+            self.index_bytes += segment.size_bytes
+            self.live_positions += segment.live
+            if segment.entries > 0:
+                self.index_live_bytes += segment.size_bytes * segment.live // segment.entries
+
+    @property
+    def disk_bytes(self) -> i64:
+        """Everything the store has on disk, but checkpoints and what a backup keeps."""
+        return (
+            self.journal_bytes
+            + self.index_bytes
+            + self.persistent.total_bytes
+            + self.transient.total_bytes
+            + self.deletable_bytes
+        )
+
+    @property
+    def live_bytes(self) -> i64:
+        """What of it some queue needs."""
+        return (
+            self.journal_live_bytes
+            + self.index_live_bytes
+            + self.persistent.valid_bytes
+            + self.transient.valid_bytes
+        )
+
+    @property
+    def debt_bytes(self) -> i64:
+        """What is on disk beyond twice what is alive and the allowance."""
+        return max(0, self.disk_bytes - 2 * self.live_bytes - GARBAGE_ALLOWANCE_BYTES)
+
+
+def payable_bytes(store: VhostStore) -> i64:
+    """What the store is about to give back by itself."""
+    payable: i64 = store.deletable_bytes
+    journal = store.journal
+    kept: i64 = 0
+    for file in journal.files:
+        if file.number < store.first_journal_file:
+            payable += file.size_bytes
+        else:
+            kept += file.size_bytes
+    payable += max(0, kept - journal.window_bytes())
+    return payable + _compactable_bytes(store.contents) + _compactable_bytes(store.transient_contents)
+
+
+def debt_to_pay(store: VhostStore) -> i64:
+    """The store's debt, as far as it is payable; 0 when that is little."""
+    payable = payable_bytes(store)
+    if payable < _SMALL_BYTES:
+        return 0
+    return min(payable, store.figures().debt_bytes)
+
+
+def _compactable_bytes(contents: ContentStore) -> i64:
+    # Compaction ends when no more is garbage than valid; the file that is being written is none of its business.
+    if contents.file_count < COMPACTION_FILES_MIN:
+        return 0
+    garbage: i64 = 0
+    for file in contents.files:
+        if contents.is_closed(file):
+            garbage += file.size_bytes - file.valid_bytes
+    return max(0, garbage - contents.valid_bytes)

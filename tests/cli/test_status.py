@@ -1,0 +1,94 @@
+"""`warren status` and `warren queues` against a node, and without one."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.amqp_frames import PERSISTENT, table
+from tests.support.command_line import warren, warren_json
+from tests.support.node_thread import NodeThread
+from warren import __version__
+
+LARGE = 10_000
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[NodeThread]:
+    """One large and two small messages in a queue, of which one is unacked; a lazy queue; one without messages."""
+    node = NodeThread(tmp_path)
+    channel = node.peer().open().channel()
+    channel.confirm_select()
+    channel.declare(b"orders", durable=True)
+    channel.declare(b"archive", durable=True, arguments=table(x__queue__mode="lazy"))
+    channel.declare(b"empty")
+    for body in (b"small", b"small", bytes(LARGE)):
+        channel.publish(b"orders", body, PERSISTENT)
+    for _ in range(4):
+        channel.publish(b"archive", b"old", PERSISTENT)
+    channel.confirms(7)
+    channel.get(b"orders")
+    yield node
+    node.stop()
+
+
+def test_queues(node: NodeThread) -> None:
+    found = warren_json("queues", "--port", node.port)
+    assert found["vhost"] == "/"
+    archive, empty, orders = found["queues"]
+    assert [queue["name"] for queue in found["queues"]] == ["archive", "empty", "orders"]
+    assert (orders["mode"], orders["ready"], orders["unacked"], orders["next_seq"]) == ("default", 2, 1, 4)
+    assert orders["alpha"]["count"] == 2 and orders["ram_count"] == 3 and orders["parts"]["q4"] == 2
+    assert orders["target_ram_count"] is None and orders["ram_bytes"] > LARGE
+    assert (archive["mode"], archive["ready"], archive["durable"]) == ("lazy", 4, True)
+    assert archive["alpha"]["count"] + archive["delta"]["count"] == 4
+    assert (empty["ready"], empty["published"], empty["durable"]) == (0, 0, False)
+    lines = warren("queues", "--port", node.port).stdout.splitlines()
+    titles = ["name", "mode", "ready", "unacked", "alpha", "beta", "gamma", "delta", "RAM", "target"]
+    assert lines[0].split() == titles
+    assert lines[3].split()[:8] == ["orders", "default", "2", "1", "2", "0", "0", "0"]
+    assert lines[3].endswith("none")
+    assert len(lines) == 4
+
+
+def test_status(node: NodeThread) -> None:
+    found = warren_json("status", "--port", node.port)
+    assert found["version"] == __version__ and found["node"].startswith("warren@")
+    assert found["alarms"] == [] and found["memory_used_bytes"] > 1_000_000
+    assert found["disk_free_bytes"] > 0 and found["connections"] == 1
+    (vhost,) = found["vhosts"]
+    assert (vhost["vhost"], vhost["queues"], vhost["debt_bytes"], vhost["lost"]) == ("/", 3, 0, 0)
+    assert LARGE < vhost["persistent"]["valid_bytes"] < vhost["persistent"]["total_bytes"] < LARGE + 200
+    assert vhost["journal"]["files"] > 0 and vhost["journal"]["bytes"] > vhost["journal"]["live_bytes"] > 0
+    assert vhost["checkpoints"] > 0 and vhost["generation"] > 0
+    text = warren("status", "--port", node.port).stdout
+    assert "alarms: none\n" in text
+    assert "vhost '/': 3 queues; " in text and "debt 0 B\n" in text
+    assert "0 damaged records, 0 lost messages\n" in text
+
+
+@pytest.mark.parametrize("command", ["status", "queues"])
+def test_one_line_and_status_2_when_nobody_answers(command: str) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    done = warren(command, "--host", "127.0.0.1", "--port", port)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"warren: no connection to 127.0.0.1:{port}: ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["status", "queues"])
+def test_a_refusal_is_one_line_too(node: NodeThread, command: str) -> None:
+    done = warren(command, "--port", node.port, environment={"WARREN_PASSWORD": "wrong"})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("warren: login of user 'guest' was refused")
+    assert done.stderr.count("\n") == 1
+
+
+def test_help_shows_the_options() -> None:
+    for command in ("status", "queues"):
+        text = warren(command, "--help").stdout
+        for option in ("--host", "--port", "--user", "--password", "--vhost", "--json"):
+            assert option in text

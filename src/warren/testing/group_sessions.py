@@ -163,6 +163,7 @@ class GroupSessions:
                 f"and acked at most up to {group.ack_asked}",
             )
         group.is_open = True
+        queue.journals_all = True
         group.epoch = reply.epoch
         group.acked = reply.acked
         group.reserved = reply.reserved

@@ -70,7 +70,7 @@ class Copy:
         self.is_kept = False
         # Transient, and published before its queue had a reader group: paging may have moved it to the index as such,
         # and then a group that holds it cannot make it durable.
-        self.is_early = not content.persistent and not queue.has_group
+        self.is_early = not content.persistent and not queue.journals_all
         self.was_delivered = False
 
     def is_expired(self, now_ms: int) -> bool:
@@ -101,6 +101,8 @@ class QueueModel:
         self.is_deleted = False
         # A reader group was opened on it: transient messages may outlive a restart.
         self.has_group = False
+        # One is open since the last start, for certain: what is published now is journaled.
+        self.journals_all = False
         # A reader group has asked for messages and has no answer yet: what is ready may be in it.
         self.is_reserving = False
         # Every copy that is not gone, by number; the numbers of those and the copies that must never be seen again.
@@ -303,6 +305,8 @@ class Oracle:
                 for copy in queue.copies.values():
                     if copy.is_expired(now_ms) and copy.state != SETTLED:
                         copy.state = UNSURE
+        for queue in self.queues.values():
+            queue.journals_all = False
         self._published = []
         self._settled = []
         for group in self.groups.values():

@@ -44,6 +44,7 @@ def test_the_order_of_a_checkpoint(store: DiskStore) -> None:
     assert store.faults.calls == [
         "sync",
         "open",  # of what is gone
+        "sync_directory",  # of the queues' directories
         "sync_directory",
         "sync_directory",  # of what is gone
         *["create", "write", "sync", "close"],

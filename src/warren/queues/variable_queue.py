@@ -543,7 +543,8 @@ class VariableQueue:
             places.append(len(seqs))
         assert seqs == sorted(set(seqs))
         if delta.count > 0:
-            assert delta.start < delta.end and delta.count <= delta.end - delta.start
+            assert delta.start < delta.end
+            assert delta.is_uncertain or delta.count <= delta.end - delta.start
             assert len(seqs[: places[1]]) == 0 or seqs[places[1] - 1] < delta.start
             assert len(seqs) == places[1] or seqs[places[1]] >= delta.end
         else:

@@ -415,8 +415,8 @@ class Sessions:
             return False
         name = queue.name.encode()
         if operation.kind == "purge":
-            # A reader group that waits for its answer may have what is not ready.
-            states = (READY,) if queue.is_reserving else (READY, UNSURE)
+            # A reader group may have what is not ready.
+            states = (READY,) if queue.has_group else (READY, UNSURE)
             dropped = [copy for copy in queue.copies.values() if copy.state in states]
             for copy in queue.copies.values():
                 if copy.state == RESERVING:

@@ -193,7 +193,8 @@ class _VhostSalvage:
         self.queues = [
             queue
             for queue in snapshot.queues()
-            if not queue.is_deleted and not is_deleted_queue(definitions, vhost, queue.log.queue_id)
+            if queue.log.queue_id in self.names
+            or not (queue.is_deleted or is_deleted_queue(definitions, vhost, queue.log.queue_id))
         ]
         # Seq ids whose records cannot be read, by queue; and large messages among them that were found again.
         self.lost: dict[int, Runs] = {}

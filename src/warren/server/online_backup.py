@@ -160,7 +160,7 @@ class _Backup:
                 place = f"{VHOSTS_PATH}/{vhost.id}/{file.path}"
                 # What of a sealed file is behind the bytes that count is the rest of a crash, and stepped over.
                 files.append(SourceFile(place, file.size_bytes, file.is_sealed))
-        self._total_bytes = sum(file.size for file in files)
+        self._total_bytes = sum(max(file.size, 0) for file in files)
         self._failed_commits = [vhost.journal.failed_count for vhost in self._vhosts]
         surroundings = self._surroundings
         copy_definitions = surroundings.copy_definitions

@@ -11,7 +11,7 @@ checkpoint before the backup's. Sealed files may be linked; of others so many by
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64, mypyc_attr
 
@@ -19,8 +19,12 @@ if TYPE_CHECKING:
     from warren.store.vhost_store import VhostStore
 
 
+# All bytes of a file.
+WHOLE: Final = -1
+
+
 class BackupFile:
-    """One file, relative to the vhost's directory, and how many bytes of it count."""
+    """One file, relative to the vhost's directory, and how many bytes of it count, or WHOLE."""
 
     def __init__(self, path: str, size_bytes: i64, is_sealed: bool) -> None:
         self.path: str = path
@@ -47,7 +51,9 @@ class BackupHold:
         self._owner: BackupOwner | None = None
         self._is_taken: bool = False
         self._first_journal_file: i64 = 0
-        self._files: dict[str, BackupFile] = {}
+        self._segments: list[BackupFile] = []
+        # Journal and content files, which grow.
+        self._growing: dict[str, BackupFile] = {}
         # What would have been deleted.
         self._held_paths: list[str] = []
 
@@ -57,8 +63,6 @@ class BackupHold:
         self.is_on = True
         self._owner = owner
         self._is_taken = False
-        # So that the file that is copied and not linked is a short one.
-        store.journal.request_file()
         store.journal.is_wanted = True
         store.is_checkpoint_wanted = True
 
@@ -69,7 +73,8 @@ class BackupHold:
             store.is_checkpoint_wanted = True
         self._owner = None
         self.checkpoint = b""
-        self._files = {}
+        self._segments = []
+        self._growing = {}
 
     def delete_paths(self, paths: list[str]) -> list[str]:
         """What of `paths` a checkpoint may delete."""
@@ -87,7 +92,8 @@ class BackupHold:
         self._is_taken = True
         self.checkpoint = content
         self._first_journal_file = first_journal_file
-        self._files = {}
+        self._segments = []
+        self._growing = {}
         for queue in store.queues.values():
             index = queue.log.index
             if index is None:
@@ -96,8 +102,7 @@ class BackupHold:
                 # A start that falls back to the checkpoint before this one appends from there on.
                 end = (segment.number + 1) * index.segment_entries
                 is_sealed = end <= index.checkpointed_upto
-                path = index.path_of(segment)
-                self._files[path] = BackupFile(path, segment.size_bytes, is_sealed)
+                self._segments.append(BackupFile(index.path_of(segment), segment.size_bytes, is_sealed))
         self._add_growing(store)
 
     def on_checkpoint(self, store: VhostStore, ok: bool) -> None:
@@ -112,16 +117,21 @@ class BackupHold:
 
     def files(self, store: VhostStore) -> list[BackupFile]:
         """All files of the backup but the checkpoint. Sizes are those of all batches that are sealed."""
+        # Those that have left the store's tables meanwhile are closed, and only held.
+        for file in self._growing.values():
+            file.size_bytes = WHOLE
+            file.is_sealed = True
         self._add_growing(store)
-        return list(self._files.values())
+        return self._segments + list(self._growing.values())
 
     def _add_growing(self, store: VhostStore) -> None:
         journal = store.journal
         for file in journal.files:
             if file.number >= self._first_journal_file:
                 path = f"journal/{file.number}.wal"
-                self._files[path] = BackupFile(path, file.size_bytes, file is not journal.files[-1])
+                is_closed = file is not journal.files[-1]
+                self._growing[path] = BackupFile(path, file.size_bytes, is_closed)
         for content_file in store.contents.files:
-            is_closed = store.contents.is_closed(content_file)
             path = content_file.path
-            self._files[path] = BackupFile(path, content_file.size_bytes, is_closed)
+            is_closed = store.contents.is_closed(content_file)
+            self._growing[path] = BackupFile(path, content_file.size_bytes, is_closed)

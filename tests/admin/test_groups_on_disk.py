@@ -32,6 +32,7 @@ class PausedNode(MemoryNode):
         if not self.is_paused:
             super().work()
 
+
 @pytest.fixture
 def node() -> MemoryNode:
     node = MemoryNode(MemoryDisk())

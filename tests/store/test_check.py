@@ -138,7 +138,9 @@ def test_a_torn_last_record(data: Path, store: Path, cut: int) -> None:
 )
 def test_what_is_not_ours(data: Path, store: Path, name: str, content: bytes) -> None:
     (store / name).write_bytes(content)
-    assert kinds(data) == {NOT_OURS: 1}
+    # A content file that was made, and then the power failed, is nothing to report.
+    is_just_made = name.endswith(".rdq") and not content
+    assert kinds(data) == ({} if is_just_made else {NOT_OURS: 1})
 
 
 def test_strange_directories(data: Path, store: Path) -> None:

@@ -24,7 +24,7 @@ from warren.store.disk.local_file_system import LocalFileSystem
 from warren.store.disk.store_reader import read_store
 from warren.store.message import Message, Position, QueueLog
 from warren.store.queue_store import QueueStore
-from warren.store.vhost_store import StoreSettings
+from warren.store.store_settings import StoreSettings
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "storage.md"

@@ -18,7 +18,7 @@ from warren.store.disk.files import (
 from warren.store.disk.local_file_system import LocalFileSystem
 from warren.store.disk.store_reader import read_store
 from warren.store.recovery import JournalReplay
-from warren.store.vhost_store import StoreSettings
+from warren.store.store_settings import StoreSettings
 
 
 class Directory:

@@ -12,7 +12,9 @@ from warren.store.disk.store_reader import StoreReport, read_store
 from warren.store.jobs import LoadDone
 from warren.store.message import INDEXED, PENDING, JournalFile, Message, Position, QueueLog
 from warren.store.queue_store import QueueStore
-from warren.store.vhost_store import StoreOwner, StoreSettings, VhostStore
+from warren.store.store_owner import StoreOwner
+from warren.store.store_settings import StoreSettings
+from warren.store.vhost_store import VhostStore
 
 STORE_ID = bytes(range(16))
 QUEUES = (1, 2, 3)

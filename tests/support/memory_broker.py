@@ -14,7 +14,7 @@ from warren.broker.metadata import PutUser
 from warren.broker.passwords import hash_password
 from warren.broker.settings import Settings
 from warren.broker.vhost import Vhost
-from warren.store.vhost_store import StoreSettings
+from warren.store.store_settings import StoreSettings
 from warren.testing.simulated_file_system import SimulatedFileSystem
 
 JOURNAL_FILE_BYTES = 1 << 24

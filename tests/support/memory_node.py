@@ -25,7 +25,7 @@ from warren.broker.settings import Settings
 from warren.broker.vhost import Vhost
 from warren.queues.queue import Queue
 from warren.store.message import Message
-from warren.store.vhost_store import StoreSettings
+from warren.store.store_settings import StoreSettings
 from warren.testing.simulated_file_system import SimulatedFileSystem
 
 FILE_BYTES = 1 << 20

@@ -7,7 +7,8 @@ from warren.store.disk.store_reader import StoreReport, read_store
 from warren.store.file_system import FileSystem
 from warren.store.journal import Batch
 from warren.store.recovery import JournalReplay
-from warren.store.vhost_store import StoreSettings, VhostStore
+from warren.store.store_settings import StoreSettings
+from warren.store.vhost_store import VhostStore
 
 STORE_ID = b"0123456789abcdef"
 

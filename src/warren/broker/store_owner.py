@@ -8,7 +8,7 @@ from mypy_extensions import i64
 
 from warren.queues.queue import Queue
 from warren.store.message import JournalFile
-from warren.store.vhost_store import StoreOwner
+from warren.store.store_owner import StoreOwner
 
 if TYPE_CHECKING:
     from warren.broker.vhost import Vhost

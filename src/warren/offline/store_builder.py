@@ -12,7 +12,8 @@ from warren.store.disk.job_runner import JobRunner
 from warren.store.file_system import FileSystem
 from warren.store.message import ContentRef, Message, Position, QueueLog
 from warren.store.queue_store import QueueStore
-from warren.store.vhost_store import PERSISTENT_NAME, QUEUES_NAME, StoreSettings, VhostStore
+from warren.store.store_settings import StoreSettings
+from warren.store.vhost_store import PERSISTENT_NAME, QUEUES_NAME, VhostStore
 
 # What is gathered before it is written.
 _BATCH_BYTES = 4194304

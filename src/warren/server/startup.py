@@ -38,7 +38,8 @@ from warren.store.disk.flusher import BatchFlusher
 from warren.store.disk.local_file_system import LocalFileSystem
 from warren.store.disk.space_reserve import SpaceReserve
 from warren.store.disk.store_reader import StoreReport, clear_queues, read_store
-from warren.store.vhost_store import QUEUES_NAME, StoreSettings
+from warren.store.store_settings import StoreSettings
+from warren.store.vhost_store import QUEUES_NAME
 from warren.wire.errors import AmqpError
 
 logger = logging.getLogger("warren.startup")

@@ -1,7 +1,7 @@
 """What a backup of a running store consists of, and that all of it stays until it is taken.
 
-A backup begins with a checkpoint of its own. From then until `end` no file is deleted and no segment rewritten, so what
-that checkpoint and the journal behind it need can be linked or copied while everything goes on. `files` is then asked
+A backup begins with a checkpoint of its own. Until `end` no file is deleted, no segment rewritten and no content moved, so
+what that checkpoint and the journal behind it need can be linked or copied while everything goes on. `files` is then asked
 for once, at a moment when all sealed batches are on their way to the disk: what was appended since the checkpoint counts,
 up to that batch.
 

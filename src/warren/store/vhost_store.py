@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mypy_extensions import i64, mypyc_attr
+from mypy_extensions import i64
 
 from warren.store.backup_hold import BackupHold
 from warren.store.checkpoint import Checkpoint, CheckpointHead, encode_checkpoint, encode_queue
@@ -23,13 +23,16 @@ from warren.store.content_store import ContentStore
 from warren.store.figures import StoreFigures
 from warren.store.index_load import ContentLoad, IndexLoad
 from warren.store.index_repair import recount_segments
-from warren.store.jobs import AppendFile, LoadDone, RewriteSegment, StoreJob, WriteCheckpoint
+from warren.store.jobs import AppendFile, RewriteSegment, StoreJob, WriteCheckpoint
 from warren.store.journal import Batch, Journal
-from warren.store.message import ContentRef, JournalFile, Position, QueueLog
-from warren.store.queue_index import REWRITE_MIN_BYTES, SEGMENT_ENTRIES, QueueIndex, Segment
+from warren.store.message import ContentRef, Position, QueueLog
+from warren.store.queue_index import QueueIndex, Segment
 from warren.store.queue_store import QueueStore
 from warren.store.record import RecordWriter
 from warren.store.recovery import JournalReplay, RecoveredQueue
+from warren.store.reference_release import ReferenceRelease
+from warren.store.store_owner import StoreOwner
+from warren.store.store_settings import StoreSettings
 from warren.store.write_lane import WriteLane
 
 PERSISTENT_NAME: Final = "msg_store_persistent"
@@ -40,57 +43,10 @@ BEHIND_BYTES: Final = 67108864
 # A checkpoint is taken for the sake of this much space, or of less after a while.
 _DEAD_BYTES: Final = 33554432
 _DEAD_PATIENCE_MS: Final = 2000
-DEAD_TAIL_BYTES: Final = 65536
-# References of a deleted queue that are given up at a time.
-RELEASE_BATCH: Final = 2048
-RELEASE_BYTES: Final = 1048576
 # After a failed checkpoint or compaction.
 _CHECKPOINT_RETRY_MS: Final = 250
 _LOAD_RETRY_MS: Final = 100
 _COMPACTION_RETRY_MS: Final = 5000
-
-
-class StoreSettings:
-    """Sizes in bytes, but for the number of seq ids of a segment."""
-
-    def __init__(
-        self,
-        journal_file_size_limit: i64,
-        content_file_size_limit: i64 = 16777216,
-        embed_below: i64 = 4096,
-        segment_entries: i64 = SEGMENT_ENTRIES,
-        rewrite_min_bytes: i64 = REWRITE_MIN_BYTES,
-        dead_tail_bytes: i64 = DEAD_TAIL_BYTES,
-    ) -> None:
-        self.journal_file_size_limit: i64 = journal_file_size_limit
-        self.content_file_size_limit: i64 = content_file_size_limit
-        self.embed_below: i64 = embed_below
-        self.segment_entries: i64 = segment_entries
-        # A segment of which little is alive is rewritten from this size on.
-        self.rewrite_min_bytes: i64 = rewrite_min_bytes
-        # An empty queue leaves the segment it appended to when it has this size.
-        self.dead_tail_bytes: i64 = dead_tail_bytes
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class StoreOwner:
-    """Whom the store asks about queues, and tells what went wrong."""
-
-    def retire(self, file: JournalFile) -> bool:
-        """Move what the journal file holds to the indexes, a slice at a time; True when nothing is left to move."""
-        raise RuntimeError("abstract")
-
-    def is_empty(self, queue_id: i64) -> bool:
-        """Has the queue no message at all, ready or unacked?"""
-        raise RuntimeError("abstract")
-
-    def on_damage(self, queue_id: i64, path: str, offset: i64, size: i64) -> None:
-        """Bytes of a file could not be used; a copy is in lost+found."""
-        raise RuntimeError("abstract")
-
-    def on_lost(self, queue_id: i64, count: i64, reason: str) -> None:
-        """Messages of a queue cannot be had any more."""
-        raise RuntimeError("abstract")
 
 
 class _Append(AppendFile):
@@ -138,27 +94,6 @@ class _Rewrite(RewriteSegment):
         self.store.on_rewritten(self)
 
 
-class _Release(LoadDone):
-    """Gives up the references in the index of a deleted queue, batch by batch."""
-
-    def __init__(self, queue: QueueStore) -> None:
-        self.queue: QueueStore = queue
-
-    def go_on(self, from_seq: i64) -> None:
-        """Release what is in the index from `from_seq` on."""
-        end_seq = self.queue.log.indexed_upto
-        IndexLoad(self.queue, from_seq, end_seq, RELEASE_BATCH, RELEASE_BYTES, False, self).start()
-
-    def on_loaded(self, positions: list[Position], next_seq: i64, damaged: i64) -> None:
-        store = self.queue.store
-        for position in positions:
-            self.queue.settle(position, store.now_ms)
-        if next_seq < self.queue.log.indexed_upto:
-            self.go_on(next_seq)
-        else:
-            store.drop_queue(self.queue)
-
-
 class VhostStore:
     """Everything one vhost stores. Times in ms."""
 
@@ -179,10 +114,9 @@ class VhostStore:
         self.queues: dict[int, QueueStore] = {}
         self.transient_queues: dict[int, QueueStore] = {}
         self.owner: StoreOwner | None = None
-        # Of the last checkpoint on disk, and of the one before it.
+        # Of the last checkpoint on disk.
         self.generation: i64 = 0
         self.first_journal_file: i64 = 0
-        self.previous_first_journal_file: i64 = 0
         # Figures for operators.
         self.checkpoint_count: i64 = 0
         self.checkpoint_failures: i64 = 0
@@ -243,7 +177,7 @@ class VhostStore:
         """Its segments may go; not before the references in them are given up. See `QueueStore.delete`."""
         index = queue.log.index
         if index is not None and index.has_references(0, queue.log.indexed_upto):
-            _Release(queue).go_on(0)
+            ReferenceRelease(queue).go_on(0)
         else:
             self.drop_queue(queue)
 
@@ -386,10 +320,6 @@ class VhostStore:
         self._jobs = []
         jobs.extend(self.lane.start(now_ms))
         return jobs
-
-    def is_idle(self) -> bool:
-        """Is nothing under way or waiting?"""
-        return len(self._jobs) == 0 and self.lane.is_idle() and self._checkpoint is None
 
     def on_append(self, job: _Append) -> None:
         """An append is done, or has failed."""
@@ -588,7 +518,6 @@ class VhostStore:
         self._checkpoint = None
         self.checkpoint_count += 1
         self.generation = job.head.generation
-        self.previous_first_journal_file = self.first_journal_file
         self.first_journal_file = job.head.first_journal_file
         self._deletable_paths.extend(job.undeleted)
         self._has_stragglers = False
@@ -658,7 +587,8 @@ class VhostStore:
         self._failed_compactions = max(
             self.contents.failed_compactions, self.transient_contents.failed_compactions
         )
-        if self.now_ms < self._compact_at_ms:
+        # For a start on a backup, a content is where it was at the checkpoint or where the journal behind it says.
+        if self.now_ms < self._compact_at_ms or self.backup.is_on:
             return
         for contents in (self.contents, self.transient_contents):
             job = contents.pick_compaction()

@@ -7,7 +7,6 @@ are sent. Everything a client sees goes to the oracle.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -27,6 +26,7 @@ from warren.testing.oracle import (
     Violation,
     body_of,
 )
+from warren.testing.session_models import ChannelModel, ConsumerModel, Delivery
 from warren.testing.simulated_client import SimulatedClient, content_frames, method_frame
 from warren.testing.simulated_node import SimulatedNode
 from warren.wire.field_table import encode_table, fields_from_python
@@ -76,45 +76,6 @@ PLAIN: Final = "plain"
 CHANNELS: Final = ((0, CONFIRM), (0, TRANSACTION), (1, CONFIRM), (1, PLAIN), (2, PLAIN))
 EXCHANGE: Final = b"amq.fanout"
 RESOURCE_ERROR: Final = 506
-
-
-class ConsumerModel:
-    """A consumer as its client knows it."""
-
-    def __init__(self, tag: bytes, queue: QueueModel, prefetch: int, no_ack: bool) -> None:
-        self.tag = tag
-        self.queue = queue
-        self.prefetch = prefetch
-        self.no_ack = no_ack
-        self.unacked = 0
-
-
-class Delivery:
-    """An unacked delivery."""
-
-    def __init__(self, copy: Copy, consumer: ConsumerModel | None) -> None:
-        self.copy = copy
-        self.consumer = consumer
-
-
-class ChannelModel:
-    """A channel as its client knows it."""
-
-    def __init__(self, number: int, mode: str, client: SimulatedClient) -> None:
-        self.number = number
-        self.mode = mode
-        self.client = client
-        self.publish_count = 0
-        self.unconfirmed: dict[int, list[Copy]] = {}
-        self.unacked: dict[int, Delivery] = {}
-        self.consumers: dict[bytes, ConsumerModel] = {}
-        self.consumer_count = 0
-        # Answers that must come, in this order, and what they mean.
-        self.expected: deque[tuple[type[Method], Callable[[Method, bytes, bytes], None]]] = deque()
-        # What an open transaction will do.
-        self.publishes: list[tuple[Content, list[QueueModel], int]] = []
-        self.settles: list[tuple[dict[int, Delivery], bool]] = []
-        self.is_lost = False
 
 
 def _nothing(_method: Method, _properties: bytes, _body: bytes) -> None:

@@ -23,7 +23,8 @@ from warren.store.disk.files import JOURNAL_DIRECTORY, keep_orphans, load_store_
 from warren.store.disk.flusher import BatchFlusher, FlushJob
 from warren.store.disk.store_reader import StoreReport, clear_queues, read_store
 from warren.store.jobs import COMPACT, READ, WRITE, StoreJob
-from warren.store.vhost_store import StoreSettings, VhostStore
+from warren.store.store_settings import StoreSettings
+from warren.store.vhost_store import VhostStore
 from warren.testing.oracle import CommitToken
 from warren.testing.seams import Seams
 from warren.testing.simulated_client import SimulatedClient

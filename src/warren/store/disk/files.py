@@ -8,19 +8,16 @@ import os
 import re
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from warren.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
 from warren.store.content_records import decode_content
-from warren.store.content_records import decode_content
 from warren.store.file_system import FileHandle, FileSystem
-from warren.store.message import Message, Position
 from warren.store.message import Message, Position
 from warren.store.record import (
     CHECKPOINT_MAGIC,
-    CONTENT_MAGIC,
     FILE_HEADER_BYTES,
     FILE_MAGIC,
     RECORD_HEADER_BYTES,

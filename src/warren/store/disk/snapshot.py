@@ -30,7 +30,8 @@ from warren.store.record import (
     record_length,
 )
 from warren.store.recovery import JournalReplay, RecoveredQueue
-from warren.store.vhost_store import QUEUES_NAME, StoreSettings, VhostStore
+from warren.store.store_settings import StoreSettings
+from warren.store.vhost_store import QUEUES_NAME, VhostStore
 
 # (path, offset, bytes) of a stretch that is no record.
 OnDamage = Callable[[str, int, bytes], None]

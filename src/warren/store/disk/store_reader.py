@@ -32,7 +32,8 @@ from warren.store.record import (
     next_header,
 )
 from warren.store.recovery import Damage, JournalReplay
-from warren.store.vhost_store import PERSISTENT_NAME, QUEUES_NAME, TRANSIENT_NAME, StoreSettings, VhostStore
+from warren.store.store_settings import StoreSettings
+from warren.store.vhost_store import PERSISTENT_NAME, QUEUES_NAME, TRANSIENT_NAME, VhostStore
 
 # How far a record is looked for in a file whose header is damaged.
 _SEARCH_BYTES: Final = 4194304

@@ -1,0 +1,26 @@
+"""Whom the store of a vhost asks about the queues in it."""
+
+from mypy_extensions import i64, mypyc_attr
+
+from warren.store.message import JournalFile
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class StoreOwner:
+    """Whom the store asks about queues, and tells what went wrong."""
+
+    def retire(self, file: JournalFile) -> bool:
+        """Move what the journal file holds to the indexes, a slice at a time; True when nothing is left to move."""
+        raise RuntimeError("abstract")
+
+    def is_empty(self, queue_id: i64) -> bool:
+        """Has the queue no message at all, ready or unacked?"""
+        raise RuntimeError("abstract")
+
+    def on_damage(self, queue_id: i64, path: str, offset: i64, size: i64) -> None:
+        """Bytes of a file could not be used; a copy is in lost+found."""
+        raise RuntimeError("abstract")
+
+    def on_lost(self, queue_id: i64, count: i64, reason: str) -> None:
+        """Messages of a queue cannot be had any more."""
+        raise RuntimeError("abstract")

@@ -1,0 +1,31 @@
+"""Sizes that the store of a vhost works with."""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from warren.store.queue_index import REWRITE_MIN_BYTES, SEGMENT_ENTRIES
+
+DEAD_TAIL_BYTES: Final = 65536
+
+
+class StoreSettings:
+    """Sizes in bytes, but for the number of seq ids of a segment."""
+
+    def __init__(
+        self,
+        journal_file_size_limit: i64,
+        content_file_size_limit: i64 = 16777216,
+        embed_below: i64 = 4096,
+        segment_entries: i64 = SEGMENT_ENTRIES,
+        rewrite_min_bytes: i64 = REWRITE_MIN_BYTES,
+        dead_tail_bytes: i64 = DEAD_TAIL_BYTES,
+    ) -> None:
+        self.journal_file_size_limit: i64 = journal_file_size_limit
+        self.content_file_size_limit: i64 = content_file_size_limit
+        self.embed_below: i64 = embed_below
+        self.segment_entries: i64 = segment_entries
+        # A segment of which little is alive is rewritten from this size on.
+        self.rewrite_min_bytes: i64 = rewrite_min_bytes
+        # An empty queue leaves the segment it appended to when it has this size.
+        self.dead_tail_bytes: i64 = dead_tail_bytes

@@ -1,0 +1,181 @@
+"""What a backup takes of a store that goes on is the store as it was at one commit, whatever happens afterwards."""
+
+import os
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support.engine_driver import QUEUES, EngineDriver
+from warren.store.backup_hold import WHOLE, BackupFile, BackupOwner
+from warren.store.checkpoint import CHECKPOINT_NAME
+from warren.store.disk.flusher import FlushJob
+
+
+class Owner(BackupOwner):
+    def __init__(self) -> None:
+        self.answers: list[bool] = []
+
+    def on_checkpoint(self, ok: bool) -> None:
+        self.answers.append(ok)
+
+
+def begin(driver: EngineDriver) -> Owner:
+    owner = Owner()
+    driver.store.backup.begin(driver.store, owner)
+    return owner
+
+
+def checkpointed(driver: EngineDriver) -> Owner:
+    owner = begin(driver)
+    for _ in range(3):
+        driver.commit()
+    assert owner.answers == [True]
+    return owner
+
+
+def take(driver: EngineDriver, files: list[BackupFile], target: Path) -> None:
+    """Link and copy, as a backup does, and let go."""
+    for file in files:
+        place = target / file.path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if file.is_sealed:
+            os.link(driver.path / file.path, place)
+        else:
+            assert file.size_bytes != WHOLE
+            data = (driver.path / file.path).read_bytes()[: file.size_bytes]
+            assert len(data) == file.size_bytes
+            place.write_bytes(data)
+    (target / CHECKPOINT_NAME).write_bytes(driver.store.backup.checkpoint)
+    driver.store.backup.end(driver.store)
+
+
+def opened(copy: Path, target: Path) -> EngineDriver:
+    """A store made of a backup, which stays as it is."""
+    shutil.copytree(copy, target)
+    return EngineDriver(target)
+
+
+def content(driver: EngineDriver) -> dict[int, dict[int, bytes]]:
+    return {queue_id: driver.found(queue_id) for queue_id in QUEUES}
+
+
+def churn(driver: EngineDriver, rng: random.Random, steps: int) -> None:
+    """What a broker does in all orders."""
+    for _ in range(steps):
+        choice = rng.random()
+        if choice < 0.5:
+            sizes = (0, 10, 200, 300, 1000, 3000)
+            driver.publish(rng.choice(sizes), *rng.sample(QUEUES, rng.randrange(1, 4)))
+        elif choice < 0.72:
+            driver.commit()
+        elif choice < 0.9:
+            driver.settle(rng.choice(QUEUES), rng.randrange(1, 6))
+        elif choice < 0.97:
+            driver.index(rng.choice(QUEUES))
+        else:
+            driver.checkpoint()
+    driver.commit()
+
+
+@pytest.mark.parametrize("seed", range(100, 500))
+def test_a_backup_is_the_store_of_one_commit(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    driver = EngineDriver(tmp_path / "store")
+    churn(driver, rng, rng.randrange(0, 200))
+    checkpointed(driver)
+    churn(driver, rng, rng.randrange(0, 100))
+    files = driver.store.backup.files(driver.store)
+    expected = {queue_id: dict(bodies) for queue_id, bodies in driver.bodies.items()}
+    # The copying takes its time.
+    churn(driver, rng, rng.randrange(0, 100))
+    take(driver, files, tmp_path / "backup")
+    # Nothing that comes later may change a linked file: not a start either that takes the checkpoint before the last.
+    for _ in range(3):
+        churn(driver, rng, 60)
+        if rng.random() < 0.5:
+            driver.close()
+            if rng.random() < 0.5:
+                (driver.path / CHECKPOINT_NAME).unlink()
+            driver.open()
+    driver.check()
+    restored = opened(tmp_path / "backup", tmp_path / "restored")
+    assert restored.report.damage == [] and restored.report.missing == []
+    assert content(restored) == expected
+    restored.bodies = expected
+    churn(restored, rng, 100)
+    restored.reopen()
+    restored.check()
+
+
+def test_nothing_is_deleted_while_a_backup_is_made(tmp_path: Path) -> None:
+    driver = EngineDriver(tmp_path / "store")
+    for _ in range(40):
+        driver.publish(1000, 1)
+        driver.publish(100, 1)
+    driver.commit()
+    driver.index(1)
+    checkpointed(driver)
+    files = driver.store.backup.files(driver.store)
+    driver.settle(1)
+    for _ in range(8):
+        driver.now_ms += 3000
+        driver.checkpoint()
+    assert all((driver.path / file.path).exists() for file in files)
+    driver.store.backup.end(driver.store)
+    for _ in range(3):
+        driver.now_ms += 3000
+        driver.checkpoint()
+    left = [file.path for file in files if (driver.path / file.path).exists()]
+    # The segment that is appended to stays, and the content file.
+    assert len(left) <= 3 < len(files), left
+
+
+def test_only_the_first_checkpoint_is_the_backup(tmp_path: Path) -> None:
+    driver = EngineDriver(tmp_path / "store")
+    driver.publish(100, 1)
+    owner = checkpointed(driver)
+    taken = driver.store.backup.checkpoint
+    assert (driver.path / CHECKPOINT_NAME).read_bytes() == taken
+    driver.publish(100, 1)
+    driver.checkpoint()
+    assert owner.answers == [True] and driver.store.backup.checkpoint == taken
+    assert (driver.path / CHECKPOINT_NAME).read_bytes() != taken
+
+
+def test_a_checkpoint_that_fails_ends_the_backup(tmp_path: Path) -> None:
+    driver = EngineDriver(tmp_path / "store")
+    owner = begin(driver)
+    # In the way of the new checkpoint.
+    (driver.path / "checkpoint.new").mkdir()
+    (driver.path / "checkpoint.new/file").touch()
+    store = driver.store
+    batch = store.journal.seal()
+    store.advance(driver.now_ms)
+    job = FlushJob(store.journal, batch, driver.flusher, lambda changes: None)
+    driver.flusher.flush(job)
+    store.on_batch_done(batch, True)
+    for waiting in store.take_jobs(driver.now_ms):
+        driver.runner.run(waiting)
+        waiting.finished()
+    assert owner.answers == [False] and not store.backup.is_on
+    shutil.rmtree(driver.path / "checkpoint.new")
+    driver.now_ms += 1000
+    driver.checkpoint()
+    checkpointed(driver)
+
+
+def test_a_commit_that_fails_under_the_checkpoint_ends_the_backup(tmp_path: Path) -> None:
+    """It would count contents that are not there."""
+    driver = EngineDriver(tmp_path / "store")
+    owner = begin(driver)
+    driver.publish(1000, 1)
+    store = driver.store
+    batch = store.journal.seal()
+    store.advance(driver.now_ms)
+    store.on_batch_done(batch, False)
+    assert owner.answers == [False] and not store.backup.is_on
+    driver.bodies[1].clear()
+    driver.now_ms += 1000
+    checkpointed(driver)

@@ -7,9 +7,10 @@ import pytest
 
 from tests.support.model_store import NOW_MS, ModelHost
 from tests.support.paging_queues import ADDRESS, LARGE, SMALL, Taker, drain, fill, lazy
-from warren.queues.entry import Entry
+from warren.queues.entry import ALPHA, Entry
 from warren.queues.loading import EntryContents, RangeLoad, peek_anywhere
 from warren.queues.memory_account import INFINITE as ENDLESS
+from warren.queues.queue import Queue
 from warren.queues.variable_queue import INFINITE
 from warren.store.message import Message
 
@@ -98,6 +99,92 @@ def test_small_unacked_messages_leave_memory_as_well(host: ModelHost) -> None:
     host.check()
     host.requeue(*host.out)
     assert drain(host, queue) == list(range(1, 11))
+    host.check()
+
+
+# -- contents that come, or not, for whom they were not asked -----------------------------------------------------------
+
+
+def group_takes_what_is_read(host: ModelHost, damaged: set[int]) -> tuple[Queue, Entry]:
+    """Three messages on disk; while the contents are read for a waiting basic.get, a reader group takes the first."""
+    queue = host.declare()
+    fill(queue, 3, LARGE)
+    queue.set_target(0)
+    host.turn()
+    host.stores[0].damaged = damaged
+    queue.when_head(lambda now_ms: None)
+    assert len(host.loads) == 1
+    (held,) = queue.hold(1, 1, 1 << 40)
+    host.out.append(held)
+    return queue, held
+
+
+def test_a_purge_does_not_keep_a_content_from_a_message_that_was_taken_before(host: ModelHost) -> None:
+    queue, held = group_takes_what_is_read(host, set())
+    queue.purge(NOW_MS)
+    host.complete()
+    assert held.form == ALPHA and int(held.message.body) == 1
+    host.check()
+    host.requeue(held)
+    assert drain(host, queue) == [1]
+    assert host.contents == {}
+
+
+@pytest.mark.parametrize("is_purged", [False, True])
+def test_who_holds_a_message_learns_that_its_content_is_lost(host: ModelHost, is_purged: bool) -> None:
+    """Whoever asked for it: the waiting basic.get did, and a purge does not change that."""
+    queue, _held = group_takes_what_is_read(host, {1})
+    if is_purged:
+        queue.purge(NOW_MS)
+    host.complete()
+    assert host.out == [] and queue.unacked_count == 0 and queue.paged_out_count == 0
+    host.check()
+    assert drain(host, queue) == ([] if is_purged else [2, 3])
+    assert host.contents == {}
+
+
+def test_what_is_in_memory_stays_there_until_the_rest_has_come(host: ModelHost) -> None:
+    """Dropped while the others are read, it would have to be read itself, and they be dropped meanwhile, and so on."""
+    queue = host.declare()
+    fill(queue, 4, LARGE)
+    queue.set_target(0)
+    host.settle_down()
+    held = queue.hold(1, 2, 1 << 40)
+    host.out.extend(held)
+    queue.loader.submit(EntryContents(queue, held[:1], lambda lost: None))
+    host.complete()
+    assert [entry.form == ALPHA for entry in held] == [True, False]
+    seen: list[list[Entry]] = []
+    queue.loader.submit(EntryContents(queue, held, seen.append))
+    host.turn()
+    queue.set_target(0)
+    host.turn()
+    assert held[0].form != ALPHA
+    host.complete()
+    assert seen == [[]] and [int(entry.message.body) for entry in held if entry.form == ALPHA] == [1, 2]
+    host.check()
+
+
+@pytest.mark.parametrize("first", [1, 5, 8])
+def test_a_range_that_ends_or_begins_with_damage_is_counted_without_it(host: ModelHost, first: int) -> None:
+    """Three are taken out of ten on disk; what is left is read to its end, whatever was damaged."""
+    queue = lazy(host, 10)
+    host.stores[0].damaged = {first, 10}
+    taken: list[Entry] = []
+
+    def arrived(entries: list[Entry]) -> None:
+        taken.extend(entries)
+        host.out.extend(entries)
+
+    for start in (first, 10):
+        queue.loader.submit(RangeLoad(queue, start, 11, 2, 1 << 40, True, arrived))
+        host.complete()
+        host.check()
+    held = [int(entry.seq) for entry in taken]
+    assert held == list(range(first + 1, min(first + 3, 10)))
+    host.settle_down()
+    assert drain(host, queue) == [seq for seq in range(1, 10) if seq != first and seq not in held]
+    assert queue.ready.count == 0
     host.check()
 
 

@@ -269,9 +269,9 @@ def test_a_load_that_finds_less_lowers_the_count(ready: VariableQueue, owner: Qu
 
 def test_a_range_without_anything_ready_is_cut_off(ready: VariableQueue, owner: Queue) -> None:
     in_all_parts(ready, owner)
-    ready.trim_delta(65)
+    ready.trim_delta(65, 0)
     assert (ready.delta.end, ready.delta.count) == (65, 2)
-    ready.trim_delta(50)
+    ready.trim_delta(50, 0)
     assert ready.delta.count == 0 and ready.count == 8
     assert parts(ready) == [[10, 20], [30, 40, 70, 80], [], [90, 100]]
     ready.check()

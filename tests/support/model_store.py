@@ -73,6 +73,10 @@ class ModelHost(QueueHost):
     def wake(self) -> None:
         self.wake_count += 1
 
+    def on_out_lost(self, queue: Queue, lost: list[Entry]) -> None:
+        for entry in lost:
+            self.out.remove(entry)
+
     def find_out(self, queue: Queue, first: int, end: int) -> list[Entry]:
         return [entry for entry in self.out if entry.queue is queue and first <= entry.seq < end]
 
@@ -200,8 +204,12 @@ class ModelStore(QueueStore):
         self.is_loading = False
         self.was_deleted = False
         self.loads = 0
-        # Seq ids whose record cannot be read.
+        # Seq ids whose record cannot be read. Every load that comes across one counts it.
         self.damaged: set[int] = set()
+        # Those of them whose message was nowhere else.
+        self.lost: set[int] = set()
+        # Behind the last load: one that goes on there does not come across anything twice.
+        self.cursor_seq = 0
         # Those whose content has not reached the disk.
         self.undurable: set[int] = set()
 
@@ -289,7 +297,9 @@ class ModelStore(QueueStore):
         positions: list[Position] = []
         next_seq = end_seq
         size = 0
-        unreadable: list[int] = []
+        # A record that cannot be read says nothing of whose it was; the scan begins with the segment, or at the cursor.
+        start = from_seq // self.host.segment_entries * self.host.segment_entries
+        met_from = self.cursor_seq if start <= self.cursor_seq <= from_seq else start
         # As the real one does: what is alive now, whatever happens until it comes back.
         for seq in sorted(self.live):
             if seq < from_seq or seq >= end_seq:
@@ -299,7 +309,6 @@ class ModelStore(QueueStore):
                 break
             stored = self.live[seq]
             if seq in self.damaged:
-                unreadable.append(seq)
                 continue
             position = self.log.make_position(stored.message, seq, stored.expiry_ms)
             position.journal_state = INDEXED
@@ -309,14 +318,19 @@ class ModelStore(QueueStore):
             position.place = seq
             positions.append(position)
             size += position.content_bytes
+        met = {seq for seq in self.damaged if met_from <= seq < next_seq}
+        # Records side by side are one stretch of damage.
+        unreadable = sum(seq - 1 not in met for seq in met)
+        self.cursor_seq = next_seq
 
         def come_back() -> None:
             self.is_loading = False
-            lost = [seq for seq in unreadable if seq in self.live]
-            for seq in lost:
-                self.host.lost.append((self, seq))
-                self._lose(seq)
-            done.on_loaded(positions, next_seq, len(lost))
+            in_memory = self._in_memory()
+            for seq in met:
+                if seq >= from_seq and seq in self.live and seq not in in_memory:
+                    self.host.lost.append((self, seq))
+                    self._lose(seq)
+            done.on_loaded(positions, next_seq, unreadable)
 
         self.host.loads.append(come_back)
 
@@ -357,7 +371,19 @@ class ModelStore(QueueStore):
                 self.host.release(stored.content)
         self.live = {}
 
+    def _in_memory(self) -> set[int]:
+        """What the queue, or somebody it was given to, knows without any load."""
+        queue = self.queue
+        out = {int(entry.seq) for entry in self.host.out if entry.queue is queue}
+        ready = {int(queue.ready.at(index).seq) for index in range(queue.ready.entry_count)}
+        purged: set[int] = set()
+        for purge in queue.purges:
+            for ring in purge._rings:
+                purged.update(int(ring.at(place).seq) for place in range(ring.count))
+        return out | ready | purged
+
     def _lose(self, seq: int) -> None:
+        self.lost.add(seq)
         stored = self.live.pop(seq)
         if stored.content is not None:
             self.host.release(stored.content)
@@ -381,5 +407,11 @@ class ModelStore(QueueStore):
             assert entry.journal_state != INDEXED or int(entry.seq) in self.live
         in_memory = {int(entry.seq) for entry in entries + out}
         on_disk = {seq for seq in self.live if seq not in in_memory}
-        assert len(on_disk) == ready.delta.count
+        delta = ready.delta
+        if delta.is_uncertain:
+            assert delta.count > 0 or not on_disk
+        else:
+            # What was lost stays counted until delta begins, or ends, beside it.
+            lost = sum(delta.covers(seq) for seq in self.lost)
+            assert len(on_disk) <= delta.count <= len(on_disk) + lost
         assert all(ready.delta.covers(seq) for seq in on_disk)

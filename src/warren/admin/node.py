@@ -65,6 +65,7 @@ class AdminVhost:
         self.reader_groups = ReaderGroups()
         # What groups hold is unacked: paging and loading ask who has what.
         vhost.held_entries.append(self.reader_groups.held_of)
+        vhost.loss_watchers.append(self.reader_groups.forget)
         vhost.deletion_watchers.append(self.reader_groups.on_queue_deleted)
 
     @property

@@ -56,6 +56,8 @@ class Vhost:
         self.reply_channels: dict[bytes, Channel] = {}
         # What reader groups hold of a queue, in a range of seq ids.
         self.held_entries: list[Callable[[Queue, i64, i64], list[Entry]]] = []
+        # Told of unacked messages of a queue whose contents cannot be had: reader groups forget them.
+        self.loss_watchers: list[Callable[[Queue, list[Entry]], None]] = []
         # Told of every queue that is deleted, with the time: reader groups let go of what they hold of it.
         self.deletion_watchers: list[Callable[[Queue, int], None]] = []
 

@@ -41,6 +41,12 @@ class VhostHost(QueueHost):
         """There will be something to do at the end of this turn."""
         self.vhost.broker.wake()
 
+    def on_out_lost(self, queue: Queue, lost: list[Entry]) -> None:
+        """The contents of these unacked entries cannot be had; they are settled, and a reader group that has them forgets
+        them."""
+        for watcher in self.vhost.loss_watchers:
+            watcher(queue, lost)
+
     def find_out(self, queue: Queue, first: i64, end: i64) -> list[Entry]:
         """The unacked entries of `queue` with seq ids in [first, end), whoever has them, in any order."""
         return self.vhost.find_out(queue, first, end)

@@ -15,7 +15,7 @@ from mypy_extensions import i64, mypyc_attr
 from warren.queues.entry import ALPHA, Entry
 from warren.queues.variable_queue import LOADING, VariableQueue
 from warren.store.jobs import LoadDone
-from warren.store.message import Position
+from warren.store.message import Message, Position
 
 if TYPE_CHECKING:
     from warren.queues.queue import Queue
@@ -159,15 +159,22 @@ class ReadAhead(Load):
 class HeadContents(Load):
     """Contents of the next entries whose positions are in memory."""
 
+    def __init__(self, queue: Queue) -> None:
+        super().__init__(queue)
+        self._entries: list[Entry] = []
+
+    def leave_out(self, purged: VariableQueue) -> None:
+        _leave_out(self._entries, purged)
+
     def begin(self) -> bool:
         queue = self.queue
-        found = queue.ready.paged_near_head(queue.host.page_batch, LOAD_BYTES)
-        return _load_contents(self, found)
+        self._entries = queue.ready.paged_near_head(queue.host.page_batch, LOAD_BYTES)
+        return _load_contents(self, self._entries)
 
     def arrive_contents(self, entries: list[Entry], lost: list[Entry]) -> None:
+        # Also when it is stale: a reader group may have taken some of them before the purge.
         queue = self.queue
-        if not self.is_stale:
-            take_contents(queue, entries, lost)
+        take_contents(queue, entries, lost)
         queue.on_arrival()
 
 
@@ -177,25 +184,31 @@ class EntryContents(Load):
     def __init__(self, queue: Queue, entries: list[Entry], done: Callable[[list[Entry]], None]) -> None:
         super().__init__(queue)
         self._entries: list[Entry] = entries
+        # What is in memory when it begins stays there: else it might be dropped until the rest comes, and so in turns.
+        self._kept: list[tuple[Entry, Message]] = []
         self._done: Callable[[list[Entry]], None] = done
 
     def leave_out(self, purged: VariableQueue) -> None:
-        for entry in self._entries:
-            # It had come back, and is not to be taken for an unacked one.
-            if entry.form != ALPHA and purged.holds(entry):
-                entry.form = ALPHA
+        _leave_out(self._entries, purged)
 
     def begin(self) -> bool:
         wanted: list[Entry] = []
         for entry in self._entries:
             if entry.form != ALPHA:
                 wanted.append(entry)
+            elif entry.has_content:
+                self._kept.append((entry, entry.message))
         if not _load_contents(self, wanted):
             self._done([])
             return False
         return True
 
     def arrive_contents(self, entries: list[Entry], lost: list[Entry]) -> None:
+        for entry, message in self._kept:
+            if entry.form != ALPHA:
+                entry.message = message
+                entry.has_content = True
+                entries.append(entry)
         take_contents(self.queue, entries, lost)
         self._done(lost)
 
@@ -251,10 +264,10 @@ class RangeLoad(Load):
                 queue.loader.submit(self)
                 return
             if next_seq >= queue.ready.delta.end:
-                queue.ready.trim_delta(first)
+                queue.ready.trim_delta(first, damaged)
         elif self._take:
             entries = self._before_unacked(entries)
-            queue.ready.take_loaded(entries, first)
+            queue.ready.take_loaded(entries, first, damaged)
             queue.take_held(entries)
         self._done(entries)
 
@@ -343,14 +356,19 @@ def look_ahead(queue: Queue) -> i64:
 def take_contents(queue: Queue, entries: list[Entry], lost: list[Entry]) -> None:
     """The contents of `entries` were loaded, but for those of `lost`, which the store has settled."""
     ready = queue.ready
+    out: list[Entry] = []
     for entry in lost:
         if not ready.remove(entry) and entry.form != ALPHA:
             # Somebody has it unacked.
+            out.append(entry)
             queue.unacked_count -= 1
             queue.paged_out_count -= 1
             if entry.seq >= queue.log.indexed_upto:
                 queue.log.unindexed_out -= 1
         entry.form = ALPHA
+    if len(out) > 0:
+        # Who has it need not be the one who asked for its content.
+        queue.host.on_out_lost(queue, out)
     for entry in entries:
         if entry.form != ALPHA:
             if ready.holds(entry):
@@ -365,6 +383,13 @@ def _look_after_demand(queue: Queue) -> None:
     # Whoever wanted the head while the load was somebody else's has asked for none; and it may have taken all there was.
     if queue.loader.current is None and queue.has_demand():
         queue.on_arrival()
+
+
+def _leave_out(entries: list[Entry], purged: VariableQueue) -> None:
+    # What is purged is not to be taken for unacked when its content comes.
+    for entry in entries:
+        if entry.form != ALPHA and purged.holds(entry):
+            entry.form = ALPHA
 
 
 def _load_contents(load: Load, entries: list[Entry]) -> bool:

@@ -101,6 +101,11 @@ class QueueHost:
         """There will be something to do at the end of this turn."""
         raise RuntimeError("abstract")
 
+    def on_out_lost(self, queue: Queue, lost: list[Entry]) -> None:
+        """The contents of these unacked entries cannot be had; they are settled, and a reader group that has them forgets
+        them."""
+        raise RuntimeError("abstract")
+
     def find_out(self, queue: Queue, first: i64, end: i64) -> list[Entry]:
         """The unacked entries of `queue` with seq ids in [first, end), whoever has them, in any order."""
         raise RuntimeError("abstract")

@@ -229,7 +229,7 @@ class ReaderGroup:
             return False
 
         def on_contents(lost: list[Entry]) -> None:
-            self._forget(lost)
+            # Those have been forgotten, like any that somebody else asked for.
             on_loaded()
 
         queue.loader.submit(EntryContents(queue, absent, on_contents))
@@ -351,6 +351,13 @@ class ReaderGroup:
         if len(self.held) > 0:
             assert self.held[0].seq >= self.acked and self.held[-1].seq < self.reserved
 
+    def forget(self, lost: list[Entry]) -> None:
+        """Those of `lost` that it holds are held no longer: their contents cannot be had, and they are settled."""
+        for entry in lost:
+            index = self._index_of(entry.seq)
+            if index < len(self.held) and self.held[index] is entry:
+                del self.held[index]
+
     # -- parts -------------------------------------------------------------------------------------------------
 
     def _add_held(
@@ -425,12 +432,6 @@ class ReaderGroup:
         for entry in entries:
             if queue.out_bytes > HELD_BYTES_MAX:
                 drop_unacked(queue, entry)
-
-    def _forget(self, lost: list[Entry]) -> None:
-        for entry in lost:
-            index = self._index_of(entry.seq)
-            if index < len(self.held) and self.held[index] is entry:
-                del self.held[index]
 
     def _index_of(self, seq: i64) -> i64:
         """How many held messages lie below `seq`."""

@@ -82,6 +82,12 @@ class ReaderGroups:
                 held.extend(group.held_between(first, end))
         return held
 
+    def forget(self, queue: Queue, lost: list[Entry]) -> None:
+        """The contents of what may be held of `queue` cannot be had, whoever asked for them; it is settled."""
+        for group in self.by_name.values():
+            if group.queue is queue:
+                group.forget(lost)
+
     def when_attached(self, callback: Callable[[], None]) -> bool:
         """Is any group still reading what it held before the start? Then `callback` is called when it has."""
         for group in self.by_name.values():

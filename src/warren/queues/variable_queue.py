@@ -384,15 +384,11 @@ class VariableQueue:
     def accept(self, entries: list[Entry], next_seq: i64, damaged: i64) -> None:
         """A load from `delta.start` on has come: `entries` join q3, delta begins at `next_seq` (S72)."""
         delta = self.delta
-        delta.is_uncertain = delta.is_uncertain or damaged > 0
+        self._count_damaged(damaged)
         for entry in entries:
             self._leave_delta(entry)
             self.q3.append(entry)
             self._count_in(entry)
-        least: i64 = 1 if delta.is_uncertain else 0
-        lost: i64 = min(damaged, max(0, delta.count - least))
-        delta.count -= lost
-        self.count -= lost
         delta.start = next_seq
         delta.first_expiry_ms = UNKNOWN
         if next_seq >= delta.end:
@@ -400,7 +396,7 @@ class VariableQueue:
             delta.clear()
         self._keep_shape()
 
-    def take_loaded(self, entries: list[Entry], first: i64) -> None:
+    def take_loaded(self, entries: list[Entry], first: i64, damaged: i64) -> None:
         """Entries, the oldest ready ones from `first` on, were loaded and leave delta without ever being here.
 
         Damaged ones among them stay counted until delta begins behind them: they would be met, and counted, again.
@@ -409,6 +405,7 @@ class VariableQueue:
         for entry in entries:
             self._leave_delta(entry)
         if first <= delta.start and len(entries) > 0:
+            self._count_damaged(damaged)
             delta.start = entries[-1].seq + 1
             delta.first_expiry_ms = UNKNOWN
             if delta.start >= delta.end:
@@ -416,15 +413,25 @@ class VariableQueue:
                 delta.clear()
         self._keep_shape()
 
-    def trim_delta(self, from_seq: i64) -> None:
-        """Nothing ready is in delta from `from_seq` on."""
+    def trim_delta(self, from_seq: i64, damaged: i64) -> None:
+        """Nothing ready is in delta from `from_seq` on, but for what is damaged."""
         delta = self.delta
         if from_seq <= delta.start:
             self.count -= delta.count
             delta.clear()
             self._keep_shape()
         elif from_seq < delta.end:
+            self._count_damaged(damaged)
             delta.end = from_seq
+
+    def _count_damaged(self, damaged: i64) -> None:
+        # Delta loses a part of its range in which so many were damaged.
+        delta = self.delta
+        if damaged > 0:
+            delta.is_uncertain = True
+            lost: i64 = max(0, min(damaged, delta.count - 1))
+            delta.count -= lost
+            self.count -= lost
 
     def _leave_delta(self, entry: Entry) -> None:
         delta = self.delta

@@ -329,7 +329,8 @@ class QueueMachine(RuleBasedStateMachine):
         for number, queue in enumerate(self.queues):
             self.cancel(number)
             self.host.settle_down()
-            self.note_lost()
+            # What expired while those before it were out is gone, although they come back.
+            self.expire(number)
             out = self.my_out(number)
             if out:
                 model = self.models[number]

@@ -225,3 +225,11 @@ def test_a_file_in_the_way_of_a_directory_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"")
     with pytest.raises(OSError, match="a"):
         make_directories(tmp_path / "a" / "b")
+
+
+def test_no_number_is_used_again(directory: Directory) -> None:
+    """Neither that of a file that was moved away, nor one that is there but not needed any more."""
+    directory.put(4, b"mine")
+    (directory.journal / "7.wal").write_bytes(b"noise")
+    replay, _ = directory.read()
+    assert replay.next_file_number == 8

@@ -92,7 +92,7 @@ class JournalDriver:
         self.files = files
         replay = replayed(files)
         self.journal = new_journal(self.file_size_limit)
-        self.journal.adopt(replay.files)
+        self.journal.adopt(replay.files, 1)
         self.logs: dict[int, QueueLog] = {}
         self.live: dict[Key, Position] = {}
         for queue_id in self.queue_ids:

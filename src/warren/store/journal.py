@@ -287,11 +287,12 @@ class Journal:
         self.in_flight.append(batch)
         return batch
 
-    def adopt(self, files: list[JournalFile]) -> None:
-        """Take over the files that recovery found; writing goes on in a new one."""
+    def adopt(self, files: list[JournalFile], next_number: i64) -> None:
+        """Take over the files that recovery found; writing goes on in a new one, whose number is `next_number` or more."""
         self.files = files
+        self._next_file_number = next_number
         if len(files) > 0:
-            self._next_file_number = files[-1].number + 1
+            self._next_file_number = max(next_number, files[-1].number + 1)
 
     def request_file(self) -> None:
         """The next sealed batch starts a file in any case: from then on, a clean stop before it does not count."""

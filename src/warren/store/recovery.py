@@ -73,6 +73,8 @@ class JournalReplay:
         self.store_id: bytes = store_id
         self.queues: dict[int, RecoveredQueue] = {}
         self.files: list[JournalFile] = []
+        # Above every number that a journal file has or had, those that are not replayed included.
+        self.next_file_number: i64 = 1
         self.damage: list[Damage] = []
         self.torn: list[Damage] = []
         # Was the last record the mark of an orderly stop?

@@ -201,7 +201,7 @@ class VhostStore:
         The persistent content store has been filled already (`content_recovery.py`).
         """
         journal = self.journal
-        journal.adopt(replay.files)
+        journal.adopt(replay.files, replay.next_file_number)
         journal.release_serial = replay.release_serial
         if checkpoint is not None:
             self.generation = checkpoint.head.generation

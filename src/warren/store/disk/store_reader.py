@@ -153,8 +153,12 @@ def _read_journal(
     numbers, strange = journal_numbers(files)
     for path in strange:
         report.quarantined.append(quarantine(files, path))
+    if checkpoint is not None:
+        replay.next_file_number = checkpoint.head.first_journal_file
     for number in numbers:
         path = journal_path(number)
+        # Also of those that are moved away or about to be deleted.
+        replay.next_file_number = max(replay.next_file_number, number + 1)
         if checkpoint is not None and number < checkpoint.head.first_journal_file:
             store.delete_later(path)
             continue

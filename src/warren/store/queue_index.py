@@ -10,7 +10,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from warren.store.runs import Runs, add_run, subtract
+from warren.store.runs import Runs, add_run, contains, subtract
 
 SEGMENT_ENTRIES: Final = 16384
 # A segment is rewritten when at most a quarter of its entries is alive and it has at least this many bytes (W24).
@@ -124,7 +124,12 @@ class QueueIndex:
                 self._count_settled(new_first, new_last, indexed_upto)
 
     def settle_transient(self, seq: i64, indexed_upto: i64) -> None:
-        """A transient position is settled. Nobody asks for it after a crash; a load in this life may come across it."""
+        """A transient position is settled. Nobody asks for it after a crash; a load in this life may come across it.
+
+        It counts once, although a load that misses its content may say so again.
+        """
+        if contains(self.settled_transient, seq):
+            return
         add_run(self.settled_transient, seq, seq)
         segment = self.find(seq // self.segment_entries)
         if segment is not None:

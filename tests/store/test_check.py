@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import stopped_node
 from tests.support.stopped_node import MESSAGES, change, copy_of, edit_checkpoint, fingerprint, store_of
 from warren.offline.check import (
     DAMAGED,
@@ -27,22 +26,6 @@ from warren.store.checkpoint import CHECKPOINT_CONTENT, CHECKPOINT_QUEUE
 from warren.store.record import FILE_HEADER_BYTES, crc_seed, record_length
 
 pytestmark = pytest.mark.kill
-
-
-@pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return stopped_node.make_data_directory(tmp_path_factory.mktemp("node"))
-
-
-@pytest.fixture
-def data(original: Path, tmp_path: Path) -> Path:
-    """A copy to be damaged."""
-    return copy_of(original, tmp_path / "data")
-
-
-@pytest.fixture
-def store(data: Path) -> Path:
-    return store_of(data)
 
 
 def kinds(data: Path) -> dict[str, int]:

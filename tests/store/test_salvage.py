@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.store.test_check import contents, flip, needed_journals, record_offsets, segments
-from tests.support import stopped_node
 from tests.support.broker_process import BrokerProcess
 from tests.support.kill_ledger import connect
 from tests.support.stopped_node import (
@@ -16,11 +15,9 @@ from tests.support.stopped_node import (
     MESSAGES,
     SMALL,
     change,
-    copy_of,
     fingerprint,
     large_body,
     small_body,
-    store_of,
 )
 from warren.offline.check import check_directory
 from warren.offline.data_directory import DataDirectory, ToolError, files_of, opened
@@ -28,22 +25,6 @@ from warren.offline.salvage import SalvageResult, salvage
 from warren.store.disk.snapshot import VhostSnapshot
 
 pytestmark = pytest.mark.kill
-
-
-@pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return stopped_node.make_data_directory(tmp_path_factory.mktemp("node"))
-
-
-@pytest.fixture
-def data(original: Path, tmp_path: Path) -> Path:
-    """A copy to be damaged."""
-    return copy_of(original, tmp_path / "data")
-
-
-@pytest.fixture
-def store(data: Path) -> Path:
-    return store_of(data)
 
 
 def names(directory: DataDirectory) -> dict[int, bytes]:

@@ -31,7 +31,7 @@ class CallRunner(JobRunner):
         assert isinstance(job, Call)
         try:
             job.call()
-        except Exception as error:
+        except Exception as error:  # as the real runner: the job says why
             job.error = error
 
 

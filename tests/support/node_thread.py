@@ -39,7 +39,7 @@ class NodeThread:
         asyncio.set_event_loop(self._loop)
         try:
             address = self._loop.run_until_complete(self.node.start())
-        except Exception as error:
+        except Exception as error:  # whatever it is, the test that waits for the start shows it
             started.set_exception(error)
             return
         started.set_result(address)
@@ -54,7 +54,7 @@ class NodeThread:
         def run() -> None:
             try:
                 result.set_result(function())
-            except Exception as error:
+            except Exception as error:  # as above, for the caller
                 result.set_exception(error)
 
         self._loop.call_soon_threadsafe(run)

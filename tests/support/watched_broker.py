@@ -72,7 +72,7 @@ class WellBehaved(threading.Thread):
     def run(self) -> None:
         try:
             self._work()
-        except Exception as error:
+        except Exception as error:  # whatever it is, the test shows it at the end
             self.failure = error
 
     def _work(self) -> None:

@@ -228,10 +228,6 @@ class Journal:
                 return True
         return False
 
-    def forget_queue(self, log: QueueLog) -> None:
-        """The queue is deleted: it has no state to write any more."""
-        self.logs.pop(log.queue_id, None)
-
     # -- when to commit --------------------------------------------------------------------------------------
 
     def is_due(self, now_ms: i64) -> bool:

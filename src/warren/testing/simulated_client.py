@@ -94,10 +94,6 @@ class SimulatedClient:
         """Frames, whole ones or not."""
         self.engine.receive(data, now_ms)
 
-    def close_politely(self, now_ms: int) -> None:
-        """connection.close."""
-        self.engine.receive(method_frame(0, ConnectionClose(200, b"bye", 0, 0)), now_ms)
-
     def take(self, data: bytes) -> None:
         """What the broker has written in a turn: whole frames."""
         at = 0

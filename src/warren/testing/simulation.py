@@ -518,12 +518,6 @@ def check_rest(node: SimulatedNode) -> None:
         raise Violation("accounts", f"{sorted(known)} should be there")
 
 
-def _fault(operation: Operation) -> Fault:
-    assert operation.text(0) in FAULTY_CALLS
-    kinds = (operation.text(0),) if operation.text(0) else ()
-    return Fault(kinds, operation.number(1), operation.number(2), operation.number(3))
-
-
 def _exception_violation(error: BaseException) -> Violation:
     frames = traceback.extract_tb(error.__traceback__)
     where = f"{frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}" if frames else "?"

@@ -18,6 +18,16 @@ def channel_of(memory: MemoryBroker) -> ChannelPeer:
     return Peer(memory.connect()).open().channel()
 
 
+def flooding(memory: MemoryBroker) -> ChannelPeer:
+    """Published more to `q` than may wait for a disk that does not answer."""
+    flood = channel_of(memory)
+    flood.declare(b"q", durable=True)
+    memory.holds_commits = True
+    for _ in range(MANY):
+        flood.publish(b"q", BODY, PERSISTENT)
+    return flood
+
+
 def connection_of(channel: ChannelPeer) -> Connection:
     link = channel.peer.link
     assert isinstance(link, EngineLink)
@@ -69,11 +79,7 @@ def test_who_publishes_to_a_disk_that_lags_is_stopped_until_half_is_written() ->
 
 def test_a_batch_that_fails_lets_go_on_too() -> None:
     memory = MemoryBroker()
-    flood = channel_of(memory)
-    flood.declare(b"q", durable=True)
-    memory.holds_commits = True
-    for _ in range(MANY):
-        flood.publish(b"q", BODY, PERSISTENT)
+    flood = flooding(memory)
     assert not is_reading(flood)
     memory.failing_commits = 1
     memory.holds_commits = False
@@ -83,11 +89,8 @@ def test_a_batch_that_fails_lets_go_on_too() -> None:
 
 def test_transient_messages_do_not_wait_for_the_disk() -> None:
     memory = MemoryBroker()
-    flood, transient = channel_of(memory), channel_of(memory)
-    flood.declare(b"q", durable=True)
-    memory.holds_commits = True
-    for _ in range(MANY):
-        flood.publish(b"q", BODY, PERSISTENT)
+    transient = channel_of(memory)
+    flood = flooding(memory)
     transient.publish(b"q", b"transient")
     assert not is_reading(flood)
     assert is_reading(transient)
@@ -95,11 +98,7 @@ def test_transient_messages_do_not_wait_for_the_disk() -> None:
 
 def test_a_stopped_connection_may_end() -> None:
     memory = MemoryBroker()
-    flood = channel_of(memory)
-    flood.declare(b"q", durable=True)
-    memory.holds_commits = True
-    for _ in range(MANY):
-        flood.publish(b"q", BODY, PERSISTENT)
+    flood = flooding(memory)
     flood.peer.drop()
     memory.holds_commits = False
     memory.pump()
@@ -108,11 +107,7 @@ def test_a_stopped_connection_may_end() -> None:
 
 def test_an_alarm_and_a_slow_disk_together() -> None:
     memory = MemoryBroker()
-    flood = channel_of(memory)
-    flood.declare(b"q", durable=True)
-    memory.holds_commits = True
-    for _ in range(MANY):
-        flood.publish(b"q", BODY, PERSISTENT)
+    flood = flooding(memory)
     memory.broker.memory_used(1, memory.now_ms)
     for _ in range(20):
         flood.publish(b"q", BODY, PERSISTENT)

@@ -61,39 +61,21 @@ def content(driver: EngineDriver) -> dict[int, dict[int, bytes]]:
     return {queue_id: driver.found(queue_id) for queue_id in QUEUES}
 
 
-def churn(driver: EngineDriver, rng: random.Random, steps: int) -> None:
-    """What a broker does in all orders."""
-    for _ in range(steps):
-        choice = rng.random()
-        if choice < 0.5:
-            sizes = (0, 10, 200, 300, 1000, 3000)
-            driver.publish(rng.choice(sizes), *rng.sample(QUEUES, rng.randrange(1, 4)))
-        elif choice < 0.72:
-            driver.commit()
-        elif choice < 0.9:
-            driver.settle(rng.choice(QUEUES), rng.randrange(1, 6))
-        elif choice < 0.97:
-            driver.index(rng.choice(QUEUES))
-        else:
-            driver.checkpoint()
-    driver.commit()
-
-
 @pytest.mark.parametrize("seed", range(40))
 def test_a_backup_is_the_store_of_one_commit(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     driver = EngineDriver(tmp_path / "store")
-    churn(driver, rng, rng.randrange(0, 200))
+    driver.churn(rng, rng.randrange(0, 200))
     checkpointed(driver)
-    churn(driver, rng, rng.randrange(0, 100))
+    driver.churn(rng, rng.randrange(0, 100))
     files = driver.store.backup.files(driver.store)
     expected = {queue_id: dict(bodies) for queue_id, bodies in driver.bodies.items()}
     # The copying takes its time.
-    churn(driver, rng, rng.randrange(0, 100))
+    driver.churn(rng, rng.randrange(0, 100))
     take(driver, files, tmp_path / "backup")
     # Nothing that comes later may change a linked file: not a start either that takes the checkpoint before the last.
     for _ in range(3):
-        churn(driver, rng, 60)
+        driver.churn(rng, 60)
         if rng.random() < 0.5:
             driver.close()
             if rng.random() < 0.5:
@@ -104,7 +86,7 @@ def test_a_backup_is_the_store_of_one_commit(tmp_path: Path, seed: int) -> None:
     assert restored.report.damage == [] and restored.report.missing == []
     assert content(restored) == expected
     restored.bodies = expected
-    churn(restored, rng, 100)
+    restored.churn(rng, 100)
     restored.reopen()
     restored.check()
 

@@ -270,19 +270,7 @@ def test_a_second_time_it_is_the_same(driver: EngineDriver) -> None:
 def test_whatever_happened_before_nothing_is_lost(driver: EngineDriver, seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(rng.randrange(1, 4)):
-        for _ in range(150):
-            choice = rng.random()
-            if choice < 0.5:
-                driver.publish(rng.choice((0, 10, 200, 300, 1000)), *rng.sample(QUEUES, rng.randrange(1, 4)))
-            elif choice < 0.75:
-                driver.commit()
-            elif choice < 0.9:
-                driver.settle(rng.choice(QUEUES), rng.randrange(1, 5))
-            elif choice < 0.97:
-                driver.index(rng.choice(QUEUES))
-            else:
-                driver.checkpoint()
-        driver.commit()
+        driver.churn(rng, 150)
         restart_without_checkpoint_or_contents_that_are_gone(driver)
         for queue_id in QUEUES:
             found = driver.found(queue_id)

@@ -3,6 +3,7 @@
 Queues are ids from 1 up; a message is what its body says. The driver knows which bodies each queue must hold.
 """
 
+import random
 from pathlib import Path
 
 from warren.store.disk.flusher import BatchFlusher, FlushJob
@@ -204,6 +205,23 @@ class EngineDriver:
             self.positions[queue_id].pop(position.seq)
         self.bodies[queue_id].pop(position.seq, None)
         self.queues[queue_id].settle(position, self.now_ms)
+
+    def churn(self, rng: random.Random, steps: int) -> None:
+        """What a broker does, in all orders; ends with a commit."""
+        for _ in range(steps):
+            choice = rng.random()
+            if choice < 0.5:
+                sizes = (0, 10, 200, 300, 1000, 3000)
+                self.publish(rng.choice(sizes), *rng.sample(QUEUES, rng.randrange(1, 4)))
+            elif choice < 0.72:
+                self.commit()
+            elif choice < 0.9:
+                self.settle(rng.choice(QUEUES), rng.randrange(1, 6))
+            elif choice < 0.97:
+                self.index(rng.choice(QUEUES))
+            else:
+                self.checkpoint()
+        self.commit()
 
     # -- what must hold ----------------------------------------------------------------------------------------------
 

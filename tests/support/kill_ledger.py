@@ -41,6 +41,7 @@ VOLATILE = b"volatile"
 SIZES = (0, 1, 30, 200, 200, 1000, 1000, 4000, 4095, 4096, 4097, 20_000, 70_000)
 LARGE = 1 << 20
 WINDOW = 300
+TRANSIENT = Properties(delivery_mode=1).encode()
 
 
 def body_of(number: int, size: int) -> bytes:
@@ -106,6 +107,29 @@ class Worker(threading.Thread):
     def work(self, channel: ChannelPeer) -> None:
         raise NotImplementedError
 
+    def publish_next(
+        self, confirms: "Confirms", queues: tuple[bytes, ...], size: int, is_fanned: bool
+    ) -> None:
+        """The next message of the ledger, to a queue or through the exchange to all of `queues`; some are transient."""
+        ledger = self.ledger
+        number = ledger.number()
+        is_transient = self.random.random() < 0.15
+
+        def on_confirmed() -> None:
+            if not is_transient:
+                for queue in queues:
+                    ledger.confirmed[queue].add(number)
+
+        if is_transient:
+            ledger.transient.add(number)
+        confirms.publish(
+            b"" if is_fanned else queues[0],
+            body_of(number, size),
+            TRANSIENT if is_transient else PERSISTENT,
+            FAN if is_fanned else b"",
+            on_confirmed,
+        )
+
 
 class Confirms:
     """The publishes of one channel that wait for their confirms; `on_confirmed` is called for each, in order."""
@@ -159,27 +183,10 @@ class Publisher(Worker):
                 pass
 
     def _publish(self, confirms: Confirms) -> None:
-        ledger = self.ledger
-        number = ledger.number()
         size = LARGE if self.random.random() < 0.004 else self.random.choice(SIZES)
         is_fanned = self.random.random() < 0.4
         queues = FAN_QUEUES if is_fanned else (self.random.choice((DIRECT, EATEN)),)
-        is_transient = self.random.random() < 0.15
-
-        def on_confirmed() -> None:
-            if not is_transient:
-                for queue in queues:
-                    ledger.confirmed[queue].add(number)
-
-        if is_transient:
-            ledger.transient.add(number)
-        confirms.publish(
-            b"" if is_fanned else queues[0],
-            body_of(number, size),
-            Properties(delivery_mode=1).encode() if is_transient else PERSISTENT,
-            FAN if is_fanned else b"",
-            on_confirmed,
-        )
+        self.publish_next(confirms, queues, size, is_fanned)
 
 
 class Eater(Worker):

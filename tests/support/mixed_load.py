@@ -13,7 +13,18 @@ from typing import Final
 from tests.support.amqp_frames import PERSISTENT, header_frame, method_frame, table
 from tests.support.amqp_peer import ChannelPeer, Message
 from tests.support.broker_process import BrokerProcess
-from tests.support.kill_ledger import FAN, LARGE, SIZES, TICKS, Confirms, Ledger, Worker, body_of, number_of
+from tests.support.kill_ledger import (
+    FAN,
+    LARGE,
+    SIZES,
+    TICKS,
+    TRANSIENT,
+    Confirms,
+    Ledger,
+    Worker,
+    body_of,
+    number_of,
+)
 from warren.wire.methods import (
     BasicGet,
     BasicPublish,
@@ -28,7 +39,6 @@ from warren.wire.methods import (
 )
 from warren.wire.properties import Properties
 
-TRANSIENT = Properties(delivery_mode=1).encode()
 LAZY = table(x__queue__mode="lazy")
 QUEUE_TTL_MS, MESSAGE_TTL_MS = 2000, 300
 # Of 16384 positions.
@@ -139,26 +149,10 @@ class Feeder(MixedWorker):
             self.breathe(confirms)
 
     def _publish_one(self, confirms: Confirms) -> None:
-        ledger = self.ledger
-        number = ledger.number()
         self.done += 1
         queues = self.queues if self.is_fanned else (self.random.choice(self.queues),)
-        is_transient = self.random.random() < 0.15
-
-        def on_confirmed() -> None:
-            if not is_transient:
-                for queue in queues:
-                    ledger.confirmed[queue].add(number)
-
-        if is_transient:
-            ledger.transient.add(number)
-        confirms.publish(
-            b"" if self.is_fanned else queues[0],
-            body_of(number, self.random.choice(self.sizes) if self.sizes else self.size()),
-            TRANSIENT if is_transient else PERSISTENT,
-            FAN if self.is_fanned else b"",
-            on_confirmed,
-        )
+        size = self.random.choice(self.sizes) if self.sizes else self.size()
+        self.publish_next(confirms, queues, size, self.is_fanned)
 
 
 class DefaultFeeder(Feeder):

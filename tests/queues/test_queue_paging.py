@@ -144,6 +144,39 @@ def test_small_messages_in_the_middle_are_bounded_by_bytes() -> None:
     host.check()
 
 
+def test_what_paging_frees_the_account_knows_in_the_same_turn(host: ModelHost) -> None:
+    """Nobody needs to use the queue for that: the monitor would ask it again and again for what it has not."""
+    queue = host.declare()
+    fill(queue, 30, LARGE)
+    host.settle_down()
+    before = queue.memory.ram_bytes
+    queue.set_target(0)
+    host.settle_down()
+    assert queue.ready.ram_count == 0
+    assert queue.memory.ram_bytes == host.memory.ram_bytes == queue.memory.held_bytes() < before // 2
+
+
+@pytest.mark.parametrize("target", [0, 25])
+def test_publishing_without_a_pause_does_not_keep_a_queue_from_paging(host: ModelHost, target: int) -> None:
+    """The youngest are never on disk then: what is older goes all the same."""
+    queue = host.declare()
+    queue.set_target(target)
+    for _ in range(50):
+        for _ in range(10):
+            body = b"%0*d" % (LARGE, queue.next_seq)
+            queue.publish(Message(ADDRESS, b"\x00\x00", body, True, 0), -1, host.now_ms)
+        # One batch is written, the next one is on its way, behind which others gather.
+        host.commit()
+        host.seal()
+        for _ in range(10):
+            body = b"%0*d" % (LARGE, queue.next_seq)
+            queue.publish(Message(ADDRESS, b"\x00\x00", body, True, 0), -1, host.now_ms)
+        host.turn()
+        host.check()
+        assert queue.ready.ram_count <= max(target + 30, 60)
+    assert drain(host, queue) == list(range(1, 50 * 20 + 1))
+
+
 def test_what_is_not_sealed_waits_for_the_seal(host: ModelHost) -> None:
     """Nothing PENDING moves, and nobody asks again and again before the seal."""
     queue = host.declare(is_lazy=True)

@@ -394,6 +394,8 @@ class ModelStore(QueueStore):
         if queue.is_deleted or queue.purges:
             return
         queue.ready.check()
+        # Whatever changed what is in memory, the account knows it by the end of the turn.
+        assert queue.is_touched or queue.is_listed or queue.memory.ram_bytes == queue.memory.held_bytes()
         out = [entry for entry in host.out if entry.queue is queue]
         assert queue.unacked_count == len(out)
         assert queue.log.unindexed_out == sum(entry.seq >= queue.log.indexed_upto for entry in out)

@@ -152,3 +152,12 @@ def _check_choice(
     text = field.value.decode("utf-8", "replace")
     if text not in choices:
         raise _invalid(key, queue_text, f"\"unsupported {what} '{text}'\"")
+
+
+def lower_ttl(queue_ttl_ms: i64, message_ttl_ms: i64) -> i64:
+    """The time to live (ms) of a message with one of its own in a queue with one; NO_LIMIT: none."""
+    if queue_ttl_ms == NO_LIMIT:
+        return message_ttl_ms
+    if message_ttl_ms == NO_LIMIT or queue_ttl_ms < message_ttl_ms:
+        return queue_ttl_ms
+    return message_ttl_ms

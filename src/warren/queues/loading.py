@@ -356,6 +356,7 @@ def look_ahead(queue: Queue) -> i64:
 def take_contents(queue: Queue, entries: list[Entry], lost: list[Entry]) -> None:
     """The contents of `entries` were loaded, but for those of `lost`, which the store has settled."""
     ready = queue.ready
+    queue.touch()
     out: list[Entry] = []
     for entry in lost:
         if not ready.remove(entry) and entry.form != ALPHA:

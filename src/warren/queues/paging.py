@@ -3,9 +3,11 @@
 A default queue pages while more of its messages are in memory, unacked ones included, than its `target_ram_count`:
 
 1. alphas sink: the oldest of q1 into the middle, then the youngest of q4, and unacked messages give up their
-   content; which of both comes first depends on what grows faster. What is in the index already just drops its content. A
-   large message that is not journaled goes to the transient content store, a large persistent one moves to the index; a
-   small one keeps its content until it goes to delta (C14).
+   content; which of both comes first depends on what grows faster. The youngest of q4 cannot while they are not on disk
+   yet, and while somebody publishes without a pause they never are: what must go becomes q1 then, where the oldest go
+   first. What is in the index already just drops its content. A large message that is not journaled goes to the
+   transient content store, a large persistent one moves to the index; a small one keeps its content until it goes to
+   delta (C14).
 2. when the middle holds `page_batch` more than `permitted_beta_count`, so many go to delta: first the youngest of q3, but
    for its oldest (C7), then the oldest of q2 (S66).
 
@@ -123,18 +125,37 @@ class PageStep:
 
     def _sink_alphas(self, excess: i64) -> None:
         ready = self.queue.ready
-        while excess > 0 and ready.q1.count > 0:
-            entry = ready.q1.at(0)
-            if not self._may_sink(entry):
-                return
-            ready.sink_q1()
-            excess -= self._drop_ready(entry)
+        excess = self._sink_q1(excess)
+        if ready.q1.count > 0:
+            return
         while excess > 0 and ready.q4.count > 0:
             entry = ready.q4.at(ready.q4.count - 1)
             if not self._may_sink(entry):
+                if self.is_cut or ready.q3.count > 0 or ready.delta.count > 0:
+                    return
+                # What is published without a pause ends with what is not on disk yet: older ones go instead of it.
+                keep: i64 = max(0, ready.q4.count - excess)
+                entry = ready.q4.at(keep)
+                if not self._may_sink(entry):
+                    return
+                ready.part_q4(keep)
+                ready.sink_q1()
+                excess -= self._drop_ready(entry)
+                self._sink_q1(excess)
                 return
             ready.sink_q4()
             excess -= self._drop_ready(entry)
+
+    def _sink_q1(self, excess: i64) -> i64:
+        """The oldest of q1 sink, until `excess` contents left memory; returns how many have not."""
+        ready = self.queue.ready
+        while excess > 0 and ready.q1.count > 0:
+            entry = ready.q1.at(0)
+            if not self._may_sink(entry):
+                break
+            ready.sink_q1()
+            excess -= self._drop_ready(entry)
+        return excess
 
     def _may_sink(self, entry: Entry) -> bool:
         """Is its content on disk, or does it stay in memory in the middle as well?"""

@@ -17,7 +17,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from warren.queues.arguments import NO_LIMIT, QueueArguments
+from warren.queues.arguments import NO_LIMIT, QueueArguments, lower_ttl
 from warren.queues.consumer import Consumer, ConsumerCircle
 from warren.queues.entry import ALPHA, Entry, EntryLog
 from warren.queues.loading import Loader, look_ahead, want_head
@@ -163,14 +163,14 @@ class Queue(Destination):
     def publish(self, message: Message, expiration_ms: i64, now_ms: i64) -> None:
         """Take a routed message. `expiration_ms` is the message's own time to live (NO_LIMIT: none)."""
         if not self.is_touched:
-            self._touch()
+            self.touch()
         log = self.log
         seq = log.next_seq
         log.next_seq = seq + 1
         self.published_count += 1
         entry = Entry(message, log, seq, 0, self)
         if self.message_ttl_ms != NO_LIMIT or expiration_ms != NO_LIMIT:
-            entry.expiry_ms = now_ms + _lower(self.message_ttl_ms, expiration_ms)
+            entry.expiry_ms = now_ms + lower_ttl(self.message_ttl_ms, expiration_ms)
         if self.ready.count == 0:
             consumer = self.circle.next_ready()
             if consumer is not None:
@@ -200,7 +200,7 @@ class Queue(Destination):
         if self.is_held_back:
             return
         if not self.is_touched:
-            self._touch()
+            self.touch()
         ready = self.ready
         fetched: i64 = 0
         while ready.count > 0:
@@ -245,6 +245,7 @@ class Queue(Destination):
         """basic.get: the oldest live entry, counted as unacked unless `no_ack`. None: look at the head to see why."""
         if self.look_at_head(now_ms) != READY:
             return None
+        self.touch()
         entry = self.ready.fetch()
         self._count_delivered(entry)
         if no_ack:
@@ -260,7 +261,7 @@ class Queue(Destination):
     def settle(self, entry: Entry, now_ms: i64) -> None:
         """An unacked entry is acked or rejected for good."""
         if not self.is_touched:
-            self._touch()
+            self.touch()
         self.unacked_count -= 1
         self.settled_count += 1
         if entry.form == ALPHA:
@@ -281,7 +282,7 @@ class Queue(Destination):
     def requeue(self, entries: list[Entry], now_ms: i64) -> None:
         """Unacked entries return to their original places, marked redelivered; then delivery goes on."""
         if not self.is_touched:
-            self._touch()
+            self.touch()
         entries.sort()
         for entry in entries:
             self.unacked_count -= 1
@@ -318,7 +319,7 @@ class Queue(Destination):
         if len(self._head_waiters) > 0:
             self.on_arrival()
         if not self.is_touched:
-            self._touch()
+            self.touch()
         return begin_purge(self, False, now_ms)
 
     def drop_expired_head(self, now_ms: i64) -> bool:
@@ -370,7 +371,7 @@ class Queue(Destination):
         """Drop all content; returns the consumers that must be told."""
         self.is_deleted = True
         if not self.is_touched:
-            self._touch()
+            self.touch()
         begin_purge(self, True, now_ms)
         consumers = self.consumers
         self.consumers = []
@@ -483,6 +484,9 @@ class Queue(Destination):
             paged = page_slice(self)
             if outcome == DONE or paged == MORE:
                 outcome = paged
+        if self.memory.ram_bytes != self.memory.held_bytes():
+            # What was paged is told like anything else, or the monitor would go on asking for it.
+            self.touch()
         return outcome
 
     def ask_for_turn(self) -> None:
@@ -499,6 +503,7 @@ class Queue(Destination):
 
     def take_held(self, entries: list[Entry]) -> None:
         """Ready messages have become somebody's unacked ones."""
+        self.touch()
         for entry in entries:
             self._count_out(entry)
             self._held_upto = max(self._held_upto, entry.seq)
@@ -508,6 +513,13 @@ class Queue(Destination):
         if not self.has_expiring:
             self.has_expiring = True
             self.host.expect_timer(self)
+
+    def touch(self) -> None:
+        """What is in memory changes: the account is told at the end of the turn."""
+        if not self.is_touched:
+            self.is_touched = True
+            self.memory.begin()
+            self.host.touched.append(self)
 
     # -- inside --------------------------------------------------------------------------------------------------
 
@@ -537,6 +549,7 @@ class Queue(Destination):
             self.store.settle(entry, now_ms)
 
     def _drop_expired(self, entry: Entry, now_ms: i64) -> None:
+        self.touch()
         self.expired_count += 1
         # A load of its content that is under way must not find it unacked.
         entry.form = ALPHA
@@ -565,11 +578,6 @@ class Queue(Destination):
         if self.is_lazy or self.ram_count > self.target_ram_count:
             self.ask_for_turn()
 
-    def _touch(self) -> None:
-        self.is_touched = True
-        self.memory.begin()
-        self.host.touched.append(self)
-
     def _count_within(self, index: i64, max_messages: i64, max_bytes: i64) -> i64:
         count: i64 = 0
         size_bytes: i64 = 0
@@ -586,11 +594,3 @@ class Queue(Destination):
         self._ready_watchers = []
         for watcher in watchers:
             watcher()
-
-
-def _lower(queue_ttl_ms: i64, message_ttl_ms: i64) -> i64:
-    if queue_ttl_ms == NO_LIMIT:
-        return message_ttl_ms
-    if message_ttl_ms == NO_LIMIT or queue_ttl_ms < message_ttl_ms:
-        return queue_ttl_ms
-    return message_ttl_ms

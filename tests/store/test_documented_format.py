@@ -223,6 +223,7 @@ def write_story(path: Path) -> None:
     store.commit()
     store.store.is_checkpoint_wanted = True
     store.commit()
+    store.store.journal.request_file()
     store.store.journal.request_clean_stop()
     store.commit()
     store.close()
@@ -392,6 +393,16 @@ def test_a_clean_stop(records: list[Record]) -> None:
     ]
 
 
+def end_of(records: list[Record], path: str) -> int:
+    return max(record.offset + record.length for record in records if record.path == path)
+
+
+def test_the_first_record_names_the_file_before(records: list[Record]) -> None:
+    (first,) = [record for record in records if record.path == "journal/2.wal" and record.offset == 40]
+    assert first.kind == "PREDECESSOR"
+    assert first.fields == {"file": 1, "size": end_of(records, "journal/1.wal")}
+
+
 def test_a_checkpoint(records: list[Record]) -> None:
     rows = [record for record in records if record.path == "checkpoint"]
     kinds = [record.kind for record in rows]
@@ -403,6 +414,8 @@ def test_a_checkpoint(records: list[Record]) -> None:
         "next_content_id": 2,
         "release_serial": 1,
         "next_content_file": 1,
+        "journal_file": 1,
+        "journal_offset": end_of(records, "journal/1.wal"),
         "queue_count": 2,
         "content_file_count": 1,
     }

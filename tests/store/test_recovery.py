@@ -16,7 +16,7 @@ from tests.support.journal_driver import (
     state_of,
 )
 from warren.store.message import Message, Position, QueueLog
-from warren.store.record import FILE_HEADER_BYTES, RecordWriter
+from warren.store.record import FILE_HEADER_BYTES, FILE_MAGIC, RecordWriter
 from warren.store.recovery import JournalReplay
 
 NUMBER = 3
@@ -25,7 +25,7 @@ NUMBER = 3
 def record_file(*bodies: bytes, number: int = NUMBER, store_id: bytes = STORE_ID) -> tuple[bytes, list[int]]:
     """A journal file with these messages in queue 1, seq 1 and on; and where each record ends."""
     writer = RecordWriter(store_id)
-    writer.file_header(store_id, number)
+    writer.start_file(FILE_MAGIC, number)
     log = QueueLog(1)
     parts = writer.take()
     ends = [sum(map(len, parts))]
@@ -40,7 +40,7 @@ def record_file(*bodies: bytes, number: int = NUMBER, store_id: bytes = STORE_ID
 def ack_of(first: int, last: int, number: int = NUMBER) -> bytes:
     """An ack record of queue 1."""
     writer = RecordWriter(STORE_ID)
-    writer.file_header(STORE_ID, number)
+    writer.start_file(FILE_MAGIC, number)
     writer.take()
     writer.ack(1, [(first, last)])
     return b"".join(writer.take())
@@ -155,7 +155,7 @@ def test_bodies_that_look_like_records() -> None:
     fake_store = bytes(16)
     fake, _ = record_file(b"forged", store_id=fake_store)
     ack_writer = RecordWriter(fake_store)
-    ack_writer.file_header(fake_store, NUMBER)
+    ack_writer.start_file(FILE_MAGIC, NUMBER)
     ack_writer.take()
     ack_writer.ack(1, [(1, 100)])
     evil = fake[FILE_HEADER_BYTES:] + b"".join(ack_writer.take())
@@ -243,7 +243,7 @@ def test_valid_records_with_contents_of_nonsense() -> None:
     # What a bug of ours might write: the checksum is right, the content is not.
     replay = JournalReplay(STORE_ID, None, SEGMENT_ENTRIES)
     writer = RecordWriter(STORE_ID)
-    writer.file_header(STORE_ID, NUMBER)
+    writer.start_file(FILE_MAGIC, NUMBER)
     log = QueueLog(1)
     for address in (b"", b"\x05", b"\xff\xff", b"\x00"):
         message = Message(address, b"", b"", True, 0)
@@ -260,7 +260,7 @@ def test_a_fan_out_beyond_sixteen_bits() -> None:
     message = Message(b"\x00\x01q", b"\x00\x00", b"to all", True, 0)
     positions = [Position(message, QueueLog(queue_id), 1, 0) for queue_id in range(1, count + 1)]
     writer = RecordWriter(STORE_ID)
-    writer.file_header(STORE_ID, NUMBER)
+    writer.start_file(FILE_MAGIC, NUMBER)
     writer.publish(message, positions, 0, count)
     replay = replay_of(b"".join(writer.take()))
     assert len(replay.queues) == count
@@ -271,7 +271,7 @@ def test_large_sequence_ids() -> None:
     message = Message(b"\x00\x01q", b"\x00\x00", b"late", True, 0)
     for seq in (2**31 - 1, 2**31, 2**32, 2**62):
         writer = RecordWriter(STORE_ID)
-        writer.file_header(STORE_ID, NUMBER)
+        writer.start_file(FILE_MAGIC, NUMBER)
         writer.publish(message, [Position(message, QueueLog(2**31 - 1), seq, 2**62)], 0, 1)
         queue = replay_of(b"".join(writer.take())).queues[2**31 - 1]
         assert [(place.seq, place.expiry_ms) for place in queue.in_order()] == [(seq, 2**62)]

@@ -8,7 +8,6 @@ killed checks clean.
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -226,17 +225,12 @@ class _VhostCheck:
                 "messages in the journal whose content is not there",
                 count=report.missing_contents,
             )
-        numbers = [file.number for file in self.snapshot.replay.files]
-        for before, after in pairwise(numbers):
-            if after != before + 1:
-                self._problem(
-                    JOURNAL_GAP,
-                    f"between journal files {before} and {after} there is none: lost, or given up after a failed write",
-                    count=after - before - 1,
-                )
-        first = self.snapshot.store.first_journal_file
-        if first > 0 and (not numbers or numbers[0] > first):
-            self._problem(JOURNAL_GAP, f"the checkpoint needs journal file {first}, which is not there")
+        for line in report.missing_journal:
+            self._problem(JOURNAL_GAP, f"{line} is missing")
+        if report.kept_references:
+            self._note(
+                f"damage in the journal hides whether {report.kept_references} references to contents were given up"
+            )
 
     # -- queues ------------------------------------------------------------------------------------------------------
 

@@ -225,6 +225,14 @@ def _log_report(name: str, report: StoreReport) -> None:
         )
     for path in report.damaged_headers:
         logger.error("vhost '%s': the header of %s is damaged; its records are used", name, path)
+    for line in report.missing_journal:
+        logger.error("vhost '%s': a journal file is missing: %s; what no index has of it is lost", name, line)
+    if report.kept_references > 0:
+        logger.warning(
+            "vhost '%s': damage hides whether %d references to contents were given up; their contents are kept",
+            name,
+            report.kept_references,
+        )
     for line in report.missing:
         logger.error("vhost '%s': missing: %s", name, line)
     if report.missing_contents > 0:

@@ -5,7 +5,8 @@ One file, written whole and put in place by a rename, with a generation that cou
 (`record.py`), in this order:
 
 CHECKPOINT_HEAD     generation u64 · first journal file u64 · next content id u64 · release serial u64 ·
-                    next content file u64 · queue count u32 · content file count u32
+                    next content file u64 · journal file u64 · journal offset u64 · queue count u32 ·
+                    content file count u32
 CHECKPOINT_QUEUE    queue id u32 · next seq u64 · delivered-up-to u64 · indexed-up-to u64 · flags u8 (1 = deleted, its
                     contents are being released) · run count u32, per run: first u64, last u64 · segment count u32,
                     per segment: number u32, bytes u64, entries u32, live persistent entries u32, flags u8 (1 = references)
@@ -45,7 +46,7 @@ CHECKPOINT_END: Final = 11
 CHECKPOINT_NAME: Final = "checkpoint"
 PREVIOUS_NAME: Final = "checkpoint.previous"
 
-_HEAD_BYTES: Final = 48
+_HEAD_BYTES: Final = 64
 _QUEUE_FIXED_BYTES: Final = 33
 _RUN_BYTES: Final = 16
 _SEGMENT_BYTES: Final = 21
@@ -63,12 +64,17 @@ class CheckpointHead:
         next_content_id: i64,
         release_serial: i64,
         next_content_file: i64,
+        journal_file: i64,
+        journal_offset: i64,
     ) -> None:
         self.generation: i64 = generation
         self.first_journal_file: i64 = first_journal_file
         self.next_content_id: i64 = next_content_id
         self.release_serial: i64 = release_serial
         self.next_content_file: i64 = next_content_file
+        # What the journal has before this place is in the accounts.
+        self.journal_file: i64 = journal_file
+        self.journal_offset: i64 = journal_offset
 
 
 class CheckpointQueue:
@@ -138,6 +144,8 @@ def encode_checkpoint(
     write_i64_be(row, head.next_content_id)
     write_i64_be(row, head.release_serial)
     write_i64_be(row, head.next_content_file)
+    write_i64_be(row, head.journal_file)
+    write_i64_be(row, head.journal_offset)
     write_i32_be(row, i32(len(queue_rows)))
     write_i32_be(row, i32(len(content_rows)))
     writer.raw_record(CHECKPOINT_HEAD, row.getvalue(), b"")
@@ -172,6 +180,8 @@ def decode_checkpoint(data: bytes, store_id: bytes) -> Checkpoint | None:
                     read_u64(body, 16),
                     read_u64(body, 24),
                     read_u64(body, 32),
+                    read_u64(body, 40),
+                    read_u64(body, 48),
                 )
             )
         elif found is None:

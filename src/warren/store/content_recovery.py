@@ -1,8 +1,8 @@
 """What a start makes of the files of a persistent content store: the checkpoint, the directory and the journal's tail.
 
 In this order: `restore` the checkpoint's rows; `restore_file` for each file of the directory; then for the journal's
-tail `add_recovered` for each content added since the checkpoint, and `release` for each reference that a RELEASE behind
-the checkpoint gives up; then `finish`. Contents are not read.
+tail `add_recovered` for each content added since the checkpoint, `keep` for each reference that may count as given up and
+is there, and `release` for each reference that a RELEASE behind the checkpoint gives up; then `finish`. Contents are not read.
 
 A content added since the checkpoint has as many references as there are live positions that share it, and it is where
 the journal says: a copy by compaction that the checkpoint does not know does not count, since its sources are deleted
@@ -100,6 +100,20 @@ class ContentRecovery:
             self.unknown_releases += 1
         else:
             self._files[index].release(place, references, stored_bytes)
+
+    def keep(self, content_id: i64, references: i64, stored_bytes: i64) -> None:
+        """A position has a reference that the checkpoint may count as given up: one less is."""
+        index = index_of(self._files, content_id)
+        place: i64 = self._files[index].place_of(content_id) if index >= 0 else -1
+        if place < 0:
+            return
+        file = self._files[index]
+        released = file.released_at(place)
+        if released == GONE:
+            released = references
+            file.valid_bytes += stored_bytes
+        if released > 0:
+            file.set_released(place, released - 1)
 
     def finish(self) -> None:
         """Hand the files over to the store."""

@@ -89,6 +89,7 @@ class Batch:
         self.content_upto: i64 = 0
         # For the flusher: what to write where, and which files to delete afterwards.
         self.parts: list[bytes] = []
+        self.part_bytes: i64 = 0
         self.file_number: i64 = 0
         self.starts_file: bool = False
         self.delete_files: list[int] = []
@@ -274,7 +275,8 @@ class Journal:
             self._clean_stop = False
         if current is not None:
             batch.file_number = current.number
-            current.size_bytes += writer.size_bytes
+            batch.part_bytes = writer.size_bytes
+            current.size_bytes += batch.part_bytes
         batch.parts = writer.take()
         batch.content_writes = self.contents.take_writes()
         batch.content_upto = self.contents.next_id
@@ -293,6 +295,7 @@ class Journal:
     def request_file(self) -> None:
         """The next sealed batch starts a file in any case: from then on, a clean stop before it does not count."""
         self._wants_file = True
+        self._needs_new_file = True
 
     def request_clean_stop(self) -> None:
         """The next sealed batch ends with the states of all queues and the mark of an orderly stop."""
@@ -361,8 +364,8 @@ class Journal:
         return indexes
 
     def has_settled(self) -> bool:
-        """Has anything been settled since the last seal?"""
-        return len(self.dirty_logs) > 0
+        """Has anything been settled since the last seal, or could what was settled before not be written?"""
+        return len(self.dirty_logs) > 0 or len(self._unwritten_releases) > 0
 
     def last_sealed(self) -> i64:
         """Number of the batch that was sealed last."""
@@ -374,6 +377,12 @@ class Journal:
             if file.live_bytes > 0:
                 return file.number
         return self.files[-1].number if len(self.files) > 0 else self._next_file_number
+
+    def end(self) -> tuple[i64, i64]:
+        """Number and size in bytes of the file that is written; what is sealed lies before that."""
+        if len(self.files) == 0:
+            return self._next_file_number, 0
+        return self.files[-1].number, self.files[-1].size_bytes
 
     def forget_files(self, first_needed: i64) -> list[i64]:
         """Files below `first_needed` are no longer the journal's; returns their numbers, for deletion."""
@@ -417,14 +426,16 @@ class Journal:
         if not self._needs_new_file and self.files[-1].size_bytes < self.file_size_limit:
             return False
         self._needs_new_file = False
+        file = JournalFile(self._next_file_number)
+        self._next_file_number += 1
+        self._writer.start_file(FILE_MAGIC, file.number)
         if len(self.files) > 0:
             closed = self.files[-1]
             for log in closed.logs:
                 closed.ends.append(log.next_seq)
-        file = JournalFile(self._next_file_number)
-        self._next_file_number += 1
+            # Numbers between the two are those of failed batches; without this a start could not tell a loss from them.
+            self._writer.predecessor(closed.number, closed.size_bytes)
         self.files.append(file)
-        self._writer.start_file(FILE_MAGIC, file.number)
         return True
 
     def _write_acks(self, batch: Batch) -> None:
@@ -517,5 +528,8 @@ class Journal:
             file = self.files.pop()
             if batch.created_file:
                 self._undeleted.append(file.number)
+        elif len(self.files) > 0:
+            # Whatever is left of it at the end of the file does not count.
+            self.files[-1].size_bytes -= batch.part_bytes
         # Metadata changes are idempotent puts and deletes: they are tried again until they are on disk.
         self.batch.changes = batch.changes + self.batch.changes

@@ -16,6 +16,7 @@ PUBLISH      position count u32 · per position: queue id u32, seq u64, expiry m
 ACK          queue id u32 · run count u32 · per run: first seq u64, last seq u64 (inclusive)
 QUEUE_STATE  queue id u32 · next seq u64 · delivered-up-to seq u64
 CLEAN_STOP   empty; the last record of a journal that was closed in order
+PREDECESSOR  number u64 and bytes that count u64 of the journal file before it; the first record of one, but of the first
 PUBLISH_REF, CONTENT, RELEASE   see `content_records.py`
 
 A record names the queues and sequences it belongs to, so any file can be read without the others.
@@ -55,6 +56,7 @@ CLEAN_STOP: Final = 4
 PUBLISH_REF: Final = 5
 CONTENT: Final = 6
 RELEASE: Final = 7
+PREDECESSOR: Final = 12
 
 POSITION_BYTES: Final = 21
 RUN_BYTES: Final = 16
@@ -76,11 +78,6 @@ class RecordWriter:
         self.size_bytes: i64 = 0
         self._buffer: BytesWriter = BytesWriter()
         self._scratch: BytesWriter = BytesWriter()
-
-    def file_header(self, store_id: bytes, file_number: i64) -> None:
-        """Start a journal file of the store `store_id`; what follows belongs to it."""
-        self.store_id = store_id
-        self.start_file(FILE_MAGIC, file_number)
 
     def start_file(self, magic: bytes, file_number: i64) -> None:
         """Write the header of a file of the kind `magic`; what follows belongs to it."""
@@ -151,6 +148,13 @@ class RecordWriter:
     def clean_stop(self) -> None:
         """Write the mark of an orderly stop."""
         self._small_record(CLEAN_STOP)
+
+    def predecessor(self, file_number: i64, size_bytes: i64) -> None:
+        """Write which journal file was written before this one, and how many bytes of it count."""
+        body = self._scratch
+        write_i64_be(body, file_number)
+        write_i64_be(body, size_bytes)
+        self._small_record(PREDECESSOR)
 
     def take(self) -> list[bytes]:
         """The encoded parts; the writer starts over."""

@@ -6,8 +6,12 @@ follows the last valid record of a file is a torn tail: it was never confirmed, 
 Publishes and acks may repeat: the last one wins, an ack of an unknown seq id is ignored (T27, T28). Running it twice
 over the same bytes gives the same result (T34).
 
-What the checkpoint already knows is not taken again from the journal: positions that were in an index, releases up to
-its serial number, contents below its next id.
+What the checkpoint already knows is not taken again from the journal: positions that were in an index, releases before
+the place that it names, contents below its next id.
+
+A RELEASE before that place which cannot be read any more is in the accounts while the positions that it settled are back.
+They will give up their references once more; so that this is not at the cost of others who share their contents, what
+may have been given up of those counts as not given up (`doubtful`). At worst a content is kept that nobody needs.
 """
 
 from mypy_extensions import i64
@@ -23,6 +27,7 @@ from warren.store.record import (
     FILE_HEADER_BYTES,
     FLAG_REDELIVERED,
     POSITION_BYTES,
+    PREDECESSOR,
     PUBLISH,
     PUBLISH_REF,
     QUEUE_STATE,
@@ -77,23 +82,38 @@ class JournalReplay:
         self.next_file_number: i64 = 1
         self.damage: list[Damage] = []
         self.torn: list[Damage] = []
+        # Files that were there when the one behind them was begun, or the checkpoint was taken; and their sizes.
+        self.missing: list[tuple[int, int]] = []
         # Was the last record the mark of an orderly stop?
         self.is_clean: bool = False
         self.release_serial: i64 = 0
         # References given up since the checkpoint, to contents that it knows.
         self.releases: list[ContentRef] = []
+        # References to such contents that it may count as given up while their positions are alive.
+        self.doubtful: list[ContentRef] = []
         # Contents that it does not know, with the number of live positions, which may be none.
         self.new_contents: list[tuple[ContentRef, int]] = []
         self._tail_contents: dict[int, ContentRef] = {}
         self._known_contents: i64 = 0
-        self._known_serial: i64 = 0
+        # The oldest file that the checkpoint needs; 0: there is none.
+        self.first_file: i64 = 0
+        # Up to there the journal is in the accounts of the checkpoint.
+        self._counted_file: i64 = 0
+        self._counted_offset: i64 = 0
+        # Sizes that files had, by their numbers.
+        self._known_sizes: dict[int, int] = {}
         # A batch that failed may have left its releases on the disk, and the next one has them again.
         self._serials: set[int] = set()
         self._segment_entries: i64 = segment_entries
         if checkpoint is not None:
-            self._known_contents = checkpoint.head.next_content_id
-            self._known_serial = checkpoint.head.release_serial
-            self.release_serial = self._known_serial
+            head = checkpoint.head
+            self._known_contents = head.next_content_id
+            self.release_serial = head.release_serial
+            self.first_file = head.first_journal_file
+            self._counted_file = head.journal_file
+            self._counted_offset = head.journal_offset
+            if head.journal_offset > 0:
+                self._known_sizes[head.journal_file] = head.journal_offset
             for row in checkpoint.queues:
                 self._restore(row)
 
@@ -134,9 +154,12 @@ class JournalReplay:
             position = following
         if bad_from >= 0:
             self.torn.append(Damage(number, bad_from, size, "unfinished write"))
+            file.size_bytes = bad_from
 
     def finish(self) -> None:
         """Count what each file still holds; afterwards positions and files are ready for the journal."""
+        self._find_losses()
+        doubtful_file = self._last_doubtful_file()
         live: dict[int, int] = {}
         for queue in self.queues.values():
             index = queue.log.index
@@ -155,12 +178,45 @@ class JournalReplay:
                 content = message.content
                 if content is not None:
                     live[content.id] = live.get(content.id, 0) + 1
+                    if content.id < self._known_contents and file.number <= doubtful_file:
+                        self.doubtful.append(content)
             for file in self.files:
                 if file.number in ends:
                     file.logs.append(queue.log)
                     file.ends.append(ends[file.number])
         for content_id, ref in self._tail_contents.items():
             self.new_contents.append((ref, live.get(content_id, 0)))
+
+    def _find_losses(self) -> None:
+        """What is no torn end but damage, and which files are not there."""
+        sizes: dict[int, int] = {}
+        for file in self.files:
+            sizes[file.number] = file.size_bytes
+        torn_ends: dict[int, int] = {}
+        for torn in self.torn:
+            torn_ends[torn.file_number] = torn.end
+        for number in sorted(self._known_sizes):
+            known: i64 = self._known_sizes[number]
+            if number not in sizes:
+                self.missing.append((number, known))
+            elif sizes[number] < known:
+                end: i64 = max(known, torn_ends.get(number, 0))
+                self.damage.append(Damage(number, sizes[number], end, "damaged or cut off at its end"))
+                self.torn = [torn for torn in self.torn if torn.file_number != number]
+
+    def _last_doubtful_file(self) -> i64:
+        """The last file with a loss in it that the checkpoint has in its accounts; -1: there is none."""
+        last: i64 = -1
+        for damage in self.damage:
+            number = damage.file_number
+            if number < self._counted_file or (
+                number == self._counted_file and damage.start < self._counted_offset
+            ):
+                last = max(last, number)
+        for missing, _size in self.missing:
+            if missing <= self._counted_file:
+                last = max(last, missing)
+        return last
 
     def _restore(self, row: CheckpointQueue) -> None:
         queue = self._queue(row.queue_id)
@@ -187,7 +243,12 @@ class JournalReplay:
         if kind == ACK:
             return self._apply_ack(data, body, end)
         if kind == RELEASE:
-            return self._apply_release(data, body, end)
+            is_counted = file.number < self._counted_file or (
+                file.number == self._counted_file and start < self._counted_offset
+            )
+            return self._apply_release(data, body, end, is_counted)
+        if kind == PREDECESSOR:
+            return self._apply_predecessor(data, body, end)
         if kind == QUEUE_STATE:
             if end - body != 20:
                 return False
@@ -246,12 +307,22 @@ class JournalReplay:
         queue.positions[seq] = position
         return position
 
-    def _apply_release(self, data: bytes, start: i64, end: i64) -> bool:
+    def _apply_predecessor(self, data: bytes, start: i64, end: i64) -> bool:
+        if end - start != 16:
+            return False
+        number = read_u64(data, start)
+        # Without a checkpoint, what is before the oldest file that is there was deleted, for all we know.
+        if number >= self.first_file and (self.first_file > 0 or len(self.files) > 1):
+            known: i64 = self._known_sizes.get(number, 0)
+            self._known_sizes[number] = max(known, read_u64(data, start + 8))
+        return True
+
+    def _apply_release(self, data: bytes, start: i64, end: i64, is_counted: bool) -> bool:
         release = decode_release(data, start, end)
         if release is None:
             return False
         self._settle(release.queue_id, release.runs)
-        if release.serial > self._known_serial and release.serial not in self._serials:
+        if not is_counted and release.serial not in self._serials:
             self._serials.add(release.serial)
             for content in release.contents:
                 if content.id < self._known_contents:

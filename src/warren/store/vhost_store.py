@@ -431,12 +431,15 @@ class VhostStore:
     def _take_checkpoint(self) -> None:
         self.is_checkpoint_wanted = False
         contents = self.contents
+        journal_file, journal_offset = self.journal.end()
         head = CheckpointHead(
             self.generation + 1,
             self.journal.first_needed_file(),
             contents.next_id,
             self.journal.release_serial,
             contents.next_file_number,
+            journal_file,
+            journal_offset,
         )
         job = _Checkpoint(self, head)
         rows: list[bytes] = []

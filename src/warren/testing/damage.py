@@ -33,8 +33,6 @@ class Damage:
     positions: set[tuple[int, int]] = field(default_factory=set)
     # (queue id, first seq, last seq) of acks that may be forgotten.
     acks: list[tuple[int, int, int]] = field(default_factory=list)
-    # Ids of contents in the persistent store of which a reference may be given up twice.
-    contents: set[int] = field(default_factory=set)
 
 
 def damage_of(path: str, data: bytes, offset: int) -> Damage:
@@ -54,22 +52,6 @@ def damage_of(path: str, data: bytes, offset: int) -> Damage:
             _add_record(damage, data[at + 2], data[at + _RECORD_HEADER_BYTES : end])
         at = data.find(b"WR", end)
     return damage
-
-
-def messages_of(data: bytes) -> dict[int, int]:
-    """The numbers of the messages in content file `data`, by content id."""
-    found: dict[int, int] = {}
-    seed = crc32c(data[28:36], crc32c(data[12:28]))
-    at = data.find(b"WR", _FILE_HEADER_BYTES)
-    while at >= 0:
-        end = _end_of_record(data, at, seed)
-        if end >= 0 and data[at + 2] == _CONTENT:
-            damage = Damage()
-            body = data[at + _RECORD_HEADER_BYTES : end]
-            _add_publish(damage, body[10:])
-            found[int.from_bytes(body[:8], "big")] = damage.numbers.pop()
-        at = data.find(b"WR", max(end, at + 1))
-    return found
 
 
 def _end_of_record(data: bytes, at: int, seed: int) -> int:
@@ -96,9 +78,6 @@ def _add_record(damage: Damage, kind: int, body: bytes) -> None:
     elif kind == _RELEASE:
         # A serial number, then what is given up of each content: id, references, record bytes.
         (count,) = struct.unpack_from(">I", body, 8)
-        damage.contents.update(
-            content_id for content_id, _, _ in struct.iter_unpack(">QHI", body[12 : 12 + 14 * count])
-        )
         _add_acks(damage, body, 12 + (8 + 2 + 4) * count)
 
 

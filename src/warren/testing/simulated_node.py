@@ -391,6 +391,7 @@ def _count(report: StoreReport) -> int:
         + len(report.damage)
         + len(report.torn)
         + len(report.missing)
+        + len(report.missing_journal)
         + report.missing_contents
         + report.index_damage
         + report.is_rebuilt

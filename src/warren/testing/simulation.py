@@ -15,7 +15,7 @@ from typing import Final
 
 from warren.queues.queue import Queue
 from warren.queues.variable_queue import INFINITE
-from warren.testing.damage import Damage, damage_of, messages_of
+from warren.testing.damage import damage_of
 from warren.testing.group_sessions import take_back
 from warren.testing.operations import FAULTY_CALLS, NO_TARGET, History, Operation
 from warren.testing.oracle import (
@@ -340,18 +340,9 @@ class Simulation:
             offset, bit = rng.randrange(len(file.data)), rng.randrange(8)
             self._tell(f"        bit {bit} of byte {offset} of {path} is flipped")
             damage = damage_of(path, bytes(file.data), offset)
-            self._add_sharers(damage)
             self.oracle.allow(damage)
             files.flip(path, offset, bit)
         self._flips = 0
-
-    def _add_sharers(self, damage: Damage) -> None:
-        """Positions whose RELEASE is lost are back, and give up their references once more, at the cost of whoever
-        shares the content: how far a checkpoint counts is not known for each record of the journal."""
-        for path, file in self.disk.files.files() if damage.contents else ():
-            if path.endswith(".rdq"):
-                numbers = messages_of(bytes(file.data))
-                damage.numbers.update(numbers[known] for known in damage.contents & numbers.keys())
 
     def _new_node(self, disk: SimulatedDisk, commits: Commits) -> SimulatedNode:
         return SimulatedNode(disk, self.history.limits, commits, self.now_ms, self._seams)

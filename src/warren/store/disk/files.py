@@ -172,7 +172,7 @@ def journal_numbers(files: FileSystem) -> tuple[list[int], list[str]]:
 def keep_orphans(files: FileSystem, queue: RecoveredQueue, store_id: bytes) -> str:
     """Write the messages of a queue that no definition names into a journal file of their own; returns its name."""
     writer = RecordWriter(store_id)
-    writer.file_header(store_id, 0)
+    writer.start_file(FILE_MAGIC, 0)
     for position in queue.in_order():
         message = position.message
         if not position.has_content:

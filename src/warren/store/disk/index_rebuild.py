@@ -102,7 +102,7 @@ class RebuiltIndex:
 
 def rebuild_index(files: FileSystem, store_id: bytes, segment_entries: int) -> RebuiltIndex:
     """Read all segments, and all content files when a segment or a journal file may refer to one."""
-    rebuilt = RebuiltIndex(Checkpoint(CheckpointHead(0, 0, 0, 0, 0)))
+    rebuilt = RebuiltIndex(Checkpoint(CheckpointHead(0, 0, 0, 0, 0, 0, 0)))
     journaled = _journaled(files, store_id, segment_entries)
     for name in files.list_names(QUEUES_NAME):
         path = f"{QUEUES_NAME}/{name}"

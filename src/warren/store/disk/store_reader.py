@@ -60,6 +60,10 @@ class StoreReport:
     damaged_headers: list[str] = field(default_factory=list)
     # Content files that should be there, positions whose content is not, releases of contents nobody knows.
     missing: list[str] = field(default_factory=list)
+    # Journal files that should be there, as text with their sizes.
+    missing_journal: list[str] = field(default_factory=list)
+    # References to contents that count as not given up, since damage hides whether they were.
+    kept_references: int = 0
     missing_contents: int = 0
     # Was the index rebuilt from its segments? Damaged stretches found in doing so.
     is_rebuilt: bool = False
@@ -173,10 +177,32 @@ def _read_journal(
         for damage in replay.damage[known:] + replay.torn[known_torn:]:
             name = f"{number}.wal.{damage.start}-{damage.end}.damaged"
             keep_damage(files, name, data[damage.start : damage.end])
+    if replay.files and not replay.is_clean:
+        # What a killed process has written counts from now on, also when the power fails before the kernel wrote it.
+        handle = files.open(journal_path(replay.files[-1].number))
+        try:
+            handle.sync()
+        finally:
+            handle.close()
     replay.finish()
+    report.missing_journal = _missing_journal(replay)
+    report.kept_references = len(replay.doubtful)
     report.damage = replay.damage
     report.torn = replay.torn
     return replay
+
+
+def _missing_journal(replay: JournalReplay) -> list[str]:
+    """The journal files that should be there. Only the one before each that is there is known."""
+    numbers = [int(file.number) for file in replay.files]
+    lines: list[str] = []
+    for number, size in replay.missing:
+        before = max((known for known in numbers if known < number), default=int(replay.first_file) - 1)
+        line = f"{journal_path(number)} with {size} bytes of messages and acks"
+        if 0 < before + 1 < number:
+            line += f", and whatever there was of {before + 1} to {number - 1}"
+        lines.append(line)
+    return lines
 
 
 def _is_ours(data: bytes, magic: bytes, number: int, store_id: bytes, path: str, report: StoreReport) -> bool:
@@ -235,6 +261,8 @@ def _read_contents(
     for content, live in contents:
         if not recovery.add_recovered(content, live):
             report.missing_contents += live
+    for content in replay.doubtful:
+        recovery.keep(content.id, content.references, content.stored_bytes)
     for content in replay.releases:
         recovery.release(content.id, content.references, content.stored_bytes)
     recovery.finish()

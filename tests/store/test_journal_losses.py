@@ -1,0 +1,242 @@
+"""What is lost of the journal is noticed, and costs what was in it and nothing else."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.engine_driver import STORE_ID, EngineDriver
+from warren.store.record import FILE_HEADER_BYTES, RELEASE, crc_seed, record_length
+
+LARGE = 1000
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> EngineDriver:
+    return EngineDriver(tmp_path)
+
+
+def journal_file(driver: EngineDriver, number: int) -> Path:
+    return driver.path / "journal" / f"{number}.wal"
+
+
+def current_file(driver: EngineDriver) -> Path:
+    return journal_file(driver, driver.store.journal.files[-1].number)
+
+
+def records(path: Path) -> list[tuple[int, int, int]]:
+    """Kind, offset and size of each record."""
+    data = path.read_bytes().rstrip(b"\0")
+    seed = crc_seed(STORE_ID, int(path.stem))
+    found = []
+    at = FILE_HEADER_BYTES
+    while at < len(data):
+        length = record_length(data, at, seed)
+        assert length > 0
+        found.append((data[at + 2], at, length))
+        at += length
+    return found
+
+
+def flip(path: Path, offset: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[offset] ^= 1
+    path.write_bytes(data)
+
+
+def fail_commit(driver: EngineDriver) -> None:
+    """A batch of which nothing reaches the disk."""
+    batch = driver.store.journal.seal()
+    assert batch.has_work()
+    driver.flusher.close()
+    driver.store.on_batch_done(batch, False)
+
+
+@pytest.mark.parametrize("is_last_in_file", [False, True])
+@pytest.mark.parametrize("queue_count", [2, 3])
+def test_a_damaged_release_that_the_checkpoint_counts_costs_no_other_queue(
+    driver: EngineDriver, queue_count: int, is_last_in_file: bool
+) -> None:
+    """Its message comes again and gives its reference up once more: not at the cost of those who share the content."""
+    body = driver.publish(LARGE, *range(1, queue_count + 1))
+    driver.commit()
+    driver.settle(1)
+    driver.commit()
+    if not is_last_in_file:
+        driver.publish(10, 1)
+        driver.commit()
+    path = current_file(driver)
+    (release,) = [offset for kind, offset, _ in records(path) if kind == RELEASE]
+    driver.checkpoint()
+    driver.close()
+    flip(path, release + 20)
+    report = driver.open()
+    assert len(report.damage) == 1 and report.torn == []
+    assert report.kept_references == queue_count
+    assert driver.found(1)[1] == body
+    driver.settle(1)
+    driver.commit()
+    driver.checkpoint()
+    for queue_id in range(2, queue_count + 1):
+        assert driver.found(queue_id) == {1: body}
+    driver.reopen()
+    for queue_id in range(2, queue_count + 1):
+        assert driver.found(queue_id) == {1: body}
+
+
+def test_a_damaged_release_behind_the_checkpoint_does_not_count(driver: EngineDriver) -> None:
+    driver.publish(LARGE, 1, 2)
+    driver.commit()
+    driver.checkpoint()
+    driver.settle(1)
+    driver.commit()
+    driver.publish(10, 2)
+    driver.commit()
+    path = current_file(driver)
+    (release,) = [offset for kind, offset, _ in records(path) if kind == RELEASE]
+    driver.close()
+    flip(path, release + 20)
+    report = driver.open()
+    assert len(report.damage) == 1 and report.kept_references == 0
+    for queue_id in (1, 2):
+        driver.settle(queue_id)
+    driver.commit()
+    assert driver.store.contents.valid_bytes == 0
+
+
+def test_no_checkpoint_counts_a_release_that_failed_and_is_not_written_again_yet(
+    driver: EngineDriver,
+) -> None:
+    """Else a crash before that has the reference given up and the message back."""
+    body = driver.publish(LARGE, 1, 2)
+    driver.publish(10, 3)
+    driver.commit()
+    driver.settle(1)
+    fail_commit(driver)
+    store = driver.store
+    before = store.checkpoint_count
+    store.is_checkpoint_wanted = True
+    store.advance(driver.now_ms)
+    driver.run_jobs()
+    assert store.checkpoint_count == before and store.journal.is_wanted
+    driver.reopen()
+    driver.settle(1)
+    driver.commit()
+    assert driver.found(2) == {1: body}
+
+
+def test_a_file_that_is_missing_in_the_middle_is_reported(driver: EngineDriver) -> None:
+    files = []
+    for number in range(3):
+        driver.publish(20 + number, 1)
+        driver.store.journal.request_file()
+        driver.commit()
+        files.append(current_file(driver))
+    size = driver.store.journal.files[-2].size_bytes
+    driver.close()
+    files[1].unlink()
+    report = driver.open()
+    assert report.missing_journal == [f"journal/{files[1].name} with {size} bytes of messages and acks"]
+    assert list(driver.found(1)) == [1, 3]
+
+
+def test_what_is_missing_before_a_missing_file_may_be_more(driver: EngineDriver) -> None:
+    files = []
+    for number in range(4):
+        driver.publish(20 + number, 1)
+        driver.store.journal.request_file()
+        driver.commit()
+        files.append(current_file(driver))
+    driver.close()
+    files[1].unlink()
+    files[2].unlink()
+    (line,) = driver.open().missing_journal
+    assert line.startswith(f"journal/{files[2].name} with ")
+    assert line.endswith(f"and whatever there was of {files[1].stem} to {files[1].stem}")
+
+
+def test_the_newest_file_is_missed_by_the_checkpoint(driver: EngineDriver) -> None:
+    driver.publish(20, 1)
+    driver.checkpoint()
+    path = current_file(driver)
+    driver.close()
+    path.unlink()
+    (line,) = driver.open().missing_journal
+    assert line.startswith(f"journal/{path.name} with ")
+
+
+def test_the_number_of_a_failed_commit_is_not_missed(driver: EngineDriver) -> None:
+    driver.publish(20, 1)
+    driver.commit()
+    driver.publish(20, 2)
+    driver.store.journal.request_file()
+    fail_commit(driver)
+    driver.bodies[2].clear()
+    driver.publish(20, 1)
+    driver.commit()
+    numbers = [file.number for file in driver.store.journal.files]
+    assert numbers[-1] == numbers[-2] + 2
+    report = driver.reopen()
+    assert report.missing_journal == [] and report.damage == []
+    driver.bodies[2].clear()
+    assert driver.found(1) == driver.bodies[1]
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+@pytest.mark.parametrize("has_next_file", [False, True])
+def test_the_end_of_a_file_that_is_damaged_or_cut_is_no_unfinished_write(
+    driver: EngineDriver, has_next_file: bool, is_cut: bool
+) -> None:
+    """The next file, or the checkpoint, says how much there was."""
+    driver.publish(20, 1)
+    driver.commit()
+    driver.publish(20, 1)
+    driver.commit()
+    path = current_file(driver)
+    _, last, length = records(path)[-1]
+    if has_next_file:
+        driver.store.journal.request_file()
+        driver.publish(20, 1)
+        driver.commit()
+    else:
+        driver.checkpoint()
+    driver.close()
+    if is_cut:
+        path.write_bytes(path.read_bytes()[:last])
+    else:
+        flip(path, last + 20)
+    report = driver.open()
+    assert report.torn == []
+    assert [(damage.start, damage.end) for damage in report.damage] == [(last, last + length)]
+    del driver.bodies[1][2]
+    assert driver.found(1) == driver.bodies[1]
+
+
+def test_the_rest_of_a_failed_write_is_no_damage(driver: EngineDriver) -> None:
+    driver.publish(20, 1)
+    driver.commit()
+    path = current_file(driver)
+    size = driver.store.journal.files[-1].size_bytes
+    driver.publish(20, 2)
+    fail_commit(driver)
+    assert driver.store.journal.files[-1].size_bytes == size
+    with path.open("r+b") as file:
+        file.seek(size)
+        file.write(b"the beginning of a write that failed")
+    driver.publish(20, 1)
+    driver.commit()
+    report = driver.reopen()
+    assert report.damage == [] and len(report.torn) == 1
+    assert driver.found(1) == driver.bodies[1]
+
+
+def test_a_requested_file_is_begun_although_one_is_open(driver: EngineDriver) -> None:
+    driver.publish(20, 1)
+    driver.commit()
+    before = len(driver.store.journal.files)
+    driver.store.journal.request_file()
+    driver.store.journal.request_file()
+    driver.publish(20, 1)
+    driver.commit()
+    driver.publish(20, 1)
+    driver.commit()
+    assert len(driver.store.journal.files) == before + 1

@@ -10,8 +10,8 @@ from warren.broker.metadata import PutUser
 from warren.queues.entry import ALPHA, BETA, Entry
 from warren.queues.queue import Queue
 from warren.queues.variable_queue import EMPTY
-from warren.store.content_store import GARBAGE_ALLOWANCE_BYTES
 from warren.store.figures import StoreFigures
+from warren.store.store_settings import GARBAGE_ALLOWANCE_BYTES
 
 SMALL = 10
 LARGE = 5000

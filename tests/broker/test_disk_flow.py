@@ -6,9 +6,9 @@ from tests.support.memory_broker import EngineLink, MemoryBroker
 from warren.broker.connection import Connection
 from warren.broker.disk_flow import DEBT_STOP_BYTES, STOP_BYTES, STORE_STOP_BYTES
 from warren.broker.throttle import FLOW_SHOWN_MS
-from warren.store.content_store import GARBAGE_ALLOWANCE_BYTES
 from warren.store.figures import debt_to_pay, payable_bytes
 from warren.store.jobs import CompactContents, StoreJob
+from warren.store.store_settings import GARBAGE_ALLOWANCE_BYTES
 
 BODY = bytes(100_000)
 MANY = STOP_BYTES // len(BODY) + 1
@@ -187,16 +187,15 @@ def test_a_store_in_debt_stops_publishers_until_it_is_paid() -> None:
     assert len(held) == 1 and store.figures().debt_bytes == 0
     # As if the garbage in the first file were so much.
     beyond = int(store.figures().disk_bytes - 2 * store.figures().live_bytes)
-    more = GARBAGE_ALLOWANCE_BYTES - beyond + DEBT_STOP_BYTES
-    contents.files[0].size_bytes += more
-    contents.total_bytes += more
-    assert store.figures().debt_bytes == DEBT_STOP_BYTES
-    memory.advance(2000)
+    add_garbage(memory, GARBAGE_ALLOWANCE_BYTES - beyond + 2 * DEBT_STOP_BYTES)
+    assert debt_to_pay(store) == 2 * DEBT_STOP_BYTES
     flood.publish(b"q", b"small")
     assert is_reading(flood)
-    contents.files[0].size_bytes += 1000
-    contents.total_bytes += 1000
-    memory.advance(2000)
+    # What it grows by meanwhile.
+    add_garbage(memory, DEBT_STOP_BYTES)
+    flood.publish(b"q", b"small")
+    assert is_reading(flood)
+    add_garbage(memory, 1000)
     flood.publish(b"q", b"small")
     assert not is_reading(flood)
     assert is_reading(consumer)
@@ -214,6 +213,48 @@ def test_a_store_in_debt_stops_publishers_until_it_is_paid() -> None:
     assert debt_to_pay(store) == 0
     flood.publish(b"q", b"small")
     assert is_reading(flood)
+
+
+def add_garbage(memory: MemoryBroker, size: int) -> None:
+    """As if there were so much more in the first content file; publishers hear of it."""
+    contents = memory.vhost.store.contents
+    contents.files[0].size_bytes += size
+    contents.total_bytes += size
+    memory.advance(2000)
+
+
+def test_debt_that_grows_while_the_disk_does_not_stops_nobody() -> None:
+    """A purge makes debt of what was alive; nobody has to wait for that. Nor for what grows again below the first mark."""
+    memory = MemoryBroker()
+    contents = memory.vhost.store.contents
+    flood, other = channel_of(memory), channel_of(memory)
+    flood.declare(b"q", durable=True)
+    other.declare(b"other")
+    debt = memory.vhost.store.debt
+    for _ in range(8):
+        flood.publish(b"q", bytes(6_000_000), PERSISTENT)
+    assert contents.file_count == 3
+    # As if there were so much more, all of it alive.
+    size = 3 * GARBAGE_ALLOWANCE_BYTES
+    contents.files[0].valid_bytes += size
+    contents.valid_bytes += size
+    add_garbage(memory, size)
+    assert debt.payable_bytes == 0
+    memory.memory_store.run_jobs = lambda now_ms: False  # type: ignore[method-assign]  # a slow disk
+    contents.files[0].valid_bytes -= size
+    contents.valid_bytes -= size
+    memory.advance(2000)
+    assert debt.payable_bytes > DEBT_STOP_BYTES
+    assert debt.grown_bytes < 1000
+    other.publish(b"other", b"small")
+    assert is_reading(other)
+    # From its lowest on what it grows by counts.
+    add_garbage(memory, -DEBT_STOP_BYTES)
+    add_garbage(memory, DEBT_STOP_BYTES)
+    assert abs(int(debt.grown_bytes) - DEBT_STOP_BYTES) < 1000
+    add_garbage(memory, 10_000)
+    other.publish(b"other", b"small")
+    assert not is_reading(other)
 
 
 def test_nobody_waits_for_what_the_store_does_not_give_back() -> None:

@@ -109,7 +109,7 @@ def test_a_sync_that_failed_is_not_forgotten(store: DiskStore, call: str, how: s
     # One that does not rely on them is none of their business, nor on those that go.
     store.must(WriteCheckpoint(b"0", [], [], job.unsynced[1:]))
     expected = store.read(SEGMENT)
-    store.must(RewriteSegment(SEGMENT, len(expected), []))
+    store.must(RewriteSegment(SEGMENT, len(expected), [], []))
     assert store.read(SEGMENT) == expected
     store.must(store.checkpoint(b"2", *paths))
 
@@ -122,7 +122,7 @@ def test_what_cannot_be_read_back_after_a_failed_sync_stays_lost(store: DiskStor
     # The page is dropped.
     data = b"".join(parts)
     (store.path / SEGMENT).write_bytes(data[:-20] + bytes(20))
-    assert store.run(RewriteSegment(SEGMENT, len(data), [])) is not None
+    assert store.run(RewriteSegment(SEGMENT, len(data), [], [])) is not None
     job = store.checkpoint(b"1", SEGMENT)
     assert store.run(job) is not None
     assert job.unsynced == [SEGMENT]
@@ -207,7 +207,7 @@ def test_any_call_of_a_checkpoint_fails(store: DiskStore, number: int, how: str)
         else:
             assert read_whole(store.local, dead) == b"dead"
             for path in job.unsynced:
-                store.must(RewriteSegment(path, sum(map(len, data)), []))
+                store.must(RewriteSegment(path, sum(map(len, data)), [], []))
             store.must(store.checkpoint(new, segment, delete=[dead]))
         assert store.read("checkpoint") == new
         assert not store.local.exists("checkpoint.new")

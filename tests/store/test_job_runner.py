@@ -122,7 +122,7 @@ def test_a_rewritten_segment_has_what_was_not_settled(store: DiskStore) -> None:
     parts = segment_records(range(100))
     store.must(AppendFile(SEGMENT, 0, parts, True))
     store.must(AppendFile(SEGMENT, sum(map(len, parts)), [b"torn"], False))
-    job = RewriteSegment(SEGMENT, sum(map(len, parts)), [(0, 9), (20, 97), (99, 200)])
+    job = RewriteSegment(SEGMENT, sum(map(len, parts)), [(0, 9), (20, 97), (99, 200)], [])
     store.must(job)
     expected = b"".join([parts[0], *parts[11:21], parts[99]])
     assert store.read(SEGMENT) == expected
@@ -137,15 +137,23 @@ def test_damage_is_copied_as_it_is(store: DiskStore) -> None:
     parts = segment_records(range(10))
     parts[4] = bytes(len(parts[4]))
     store.must(AppendFile(SEGMENT, 0, parts, True))
-    store.must(RewriteSegment(SEGMENT, sum(map(len, parts)), [(0, 1), (8, 9)]))
+    store.must(RewriteSegment(SEGMENT, sum(map(len, parts)), [(0, 1), (8, 9)], []))
     assert store.read(SEGMENT) == b"".join([parts[0], *parts[3:9]])
 
 
 def test_a_segment_that_is_too_short_is_left_alone(store: DiskStore) -> None:
     parts = segment_records(range(3))
     store.must(AppendFile(SEGMENT, 0, parts, True))
-    assert store.run(RewriteSegment(SEGMENT, sum(map(len, parts)) + 1, [(0, 1)])) is not None
-    assert store.read(SEGMENT) == b"".join(parts)
+    job = RewriteSegment(SEGMENT, sum(map(len, parts)), [(0, 1)], [])
+    store.must(AppendFile(SEGMENT, sum(map(len, parts)) - 1, [], False))
+    assert store.run(job) is not None
+    assert store.read(SEGMENT) == b"".join(parts)[:-1]
+    # One that was rewritten before, and a crash made the node forget it, is shorter too.
+    store.must(AppendFile(SEGMENT, sum(map(len, parts[:-1])), [], False))
+    store.must(job)
+    assert store.read(SEGMENT) == b"".join([parts[0], *parts[3:-1]]) and job.new_size == len(
+        store.read(SEGMENT)
+    )
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EMFILE])
@@ -157,7 +165,7 @@ def test_any_call_of_a_rewrite_fails(store: DiskStore, number: int, how: str) ->
         parts = segment_records(range(10), 7 << 32 | index)
         old, new = b"".join(parts), b"".join([parts[0], *parts[6:]])
         store.must(AppendFile(path, 0, parts, True))
-        job = RewriteSegment(path, len(old), [(0, 4)])
+        job = RewriteSegment(path, len(old), [(0, 4)], [])
         store.faults.fail_at(index, number, how)
         error = store.run(job)
         was_left = store.faults.heal()
@@ -179,7 +187,7 @@ def test_a_checkpoint_waits_for_the_rename_of_a_rewritten_segment(store: DiskSto
     store.must(AppendFile(SEGMENT, 0, parts, True))
     store.must(store.checkpoint(b"1", SEGMENT))
     store.faults.fail("sync_directory", errno.EIO, times=3)
-    store.must(RewriteSegment(SEGMENT, sum(map(len, parts)), [(0, 4)]))
+    store.must(RewriteSegment(SEGMENT, sum(map(len, parts)), [(0, 4)], []))
     for _ in range(2):
         assert store.run(WriteCheckpoint(b"2", [], [], [])) is not None
     assert store.read("checkpoint") == b"1"
@@ -197,7 +205,7 @@ def test_power_fails_in_any_call_of_a_rewrite(rule: str) -> None:
             put(disk, SEGMENT, old)
             runner = JobRunner(disk, STORE_ID)
             disk.crash_after = crashes
-            job = RewriteSegment(SEGMENT, len(old), [(0, 4)])
+            job = RewriteSegment(SEGMENT, len(old), [(0, 4)], [])
             try:
                 runner.run(job)
             except Crash:

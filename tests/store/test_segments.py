@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.engine_driver import QUEUES, EngineDriver, Loaded
 from warren.store.disk.local_file_system import LocalFileSystem
+from warren.store.jobs import ReadRanges, StoreJob
 from warren.store.journal import WINDOW_BYTES_PER_QUEUE, WINDOW_FILES
 from warren.store.queue_index import REWRITE_MIN_BYTES
 from warren.store.record import FILE_HEADER_BYTES
@@ -148,6 +149,48 @@ def test_all_segments_with_little_alive_are_rewritten(tmp_path: Path) -> None:
     # The last one is still appended to.
     sizes = [path.stat().st_size for path in sorted((tmp_path / "queues" / "1").iterdir())]
     assert max(sizes[:-1]) < 300_000
+    driver.check()
+
+
+def reads_of(driver: EngineDriver) -> list[StoreJob]:
+    """The reads that are to be done; all other jobs are run."""
+    reads: list[StoreJob] = []
+    for job in driver.store.take_jobs(driver.now_ms):
+        if isinstance(job, ReadRanges):
+            reads.append(job)
+        else:
+            driver.runner.run(job)
+            job.finished()
+    return reads
+
+
+def test_a_segment_is_rewritten_while_it_is_loaded(tmp_path: Path) -> None:
+    """The load was in the midst of it: it begins anew, and nothing is passed over."""
+    driver = EngineDriver(tmp_path, (4 * MIB, 16 * MIB, MIB, 16))
+    fill(driver, 36, 1, size=100_000)
+    driver.index(1)
+    queue = driver.queues[1]
+    for position in driver.load(1):
+        if position.seq not in (13, 14, 15):
+            driver.settle_one(1, position)
+    driver.commit()
+    loaded = Loaded()
+    queue.load(1, 16, 100, 1 << 20, loaded)
+    path = tmp_path / "queues" / "1" / "0.idx"
+    before = path.stat().st_size
+    (first,) = reads_of(driver)
+    driver.runner.run(first)
+    first.finished()
+    # All of that is settled. Before the next piece is read, the segment becomes another file.
+    (second,) = reads_of(driver)
+    for _ in range(4):
+        driver.checkpoint()
+    driver.runner.run(second)
+    second.finished()
+    assert path.stat().st_size < before
+    driver.run_jobs()
+    assert [int(position.seq) for position in loaded.positions] == [13, 14, 15]
+    assert driver.owner.damage == [] and driver.owner.lost == 0
     driver.check()
 
 

@@ -16,9 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 
-# G8: contents keep to it. Segments of which between a quarter and half is alive, or smaller ones than are rewritten, and the
-# window of a journal with very many queues or large files may take more; `warren status` shows it as debt.
-OPEN = {"G8", "T10", "T71"}
+OPEN = {"T10", "T71"}
 
 FACTS = """
 S1 | an exchange is as durable as it was declared | broker.topology:exchange_declare
@@ -175,6 +173,7 @@ W9 | compaction locks readers out | store/test_content_compaction.py::test_reade
 W10 | compaction falls behind: debt is shown, and publishers wait until it is paid
     | store.figures:StoreFigures.debt_bytes store.figures:debt_to_pay broker.disk_flow:DEBT_STOP_BYTES
     broker/test_disk_flow.py::test_a_store_in_debt_stops_publishers_until_it_is_paid
+    broker/test_disk_flow.py::test_debt_that_grows_while_the_disk_does_not_stops_nobody
     broker/test_disk_flow.py::test_nobody_waits_for_what_the_store_does_not_give_back
     store/test_content_compaction.py::test_the_garbage_stays_bounded_with_a_slow_consumer
     admin/test_figures.py::test_debt_is_what_exceeds_twice_what_is_alive
@@ -198,7 +197,7 @@ W21 | a full disk | store.disk.space_reserve:SpaceReserve kill/test_failing_disk
 W22 | a blocked connection's acks wait | protocol/test_blocked.py::test_what_a_blocked_connection_settles_is_settled
 W23 | unknown data are deleted | store/test_files.py::test_directories_and_links_are_put_aside
     store/test_index_rebuild.py::test_what_is_not_ours_is_kept kill/test_restart.py::test_lost_definitions_do_not_lose_messages
-W24 | one message pins a file | store.queue_index:QueueIndex.segment_to_rewrite
+W24 | one message pins a file | store.segment_rewrite:SegmentRewriter.look
     store/test_job_runner.py::test_a_rewritten_segment_has_what_was_not_settled
     store/test_segments.py::test_a_segment_with_little_alive_is_rewritten
     store/test_segments.py::test_all_segments_with_little_alive_are_rewritten
@@ -230,6 +229,10 @@ G5 | a start is bounded by what no checkpoint has | store.disk.store_reader:read
 G6 | no queue stalls another | queues.queue_host:QueueHost.work_off bench.interference:measure
 G7 | memory is bounded whatever the backlog | bench.backlog:measure
     queues/test_memory_monitor.py::test_a_flood_stays_at_the_threshold
+G8 | the disk holds twice what is alive, and 1 GiB | store.figures:Debt store.segment_rewrite:SegmentRewriter
+    store/test_disk_use.py::test_g8_segments_of_which_less_than_half_is_alive
+    store/test_disk_use.py::test_g8_while_messages_come_and_go
+    store/test_content_compaction.py::test_the_garbage_stays_bounded_with_a_slow_consumer
 G9 | limits mean back-pressure | kill/test_failing_disk.py::test_publishes_are_nacked_and_the_node_serves_on
     server/test_limits.py::test_a_node_that_fills_up_and_is_emptied_again
     hostile/test_strangers.py::test_more_connections_than_descriptors

@@ -68,7 +68,7 @@ class Owner(StoreOwner):
 class EngineDriver:
     """`open` starts on what is there; to leave without `close` is a crash."""
 
-    def __init__(self, path: Path, settings: tuple[int, int, int, int] = SETTINGS) -> None:
+    def __init__(self, path: Path, settings: tuple[int, ...] = SETTINGS) -> None:
         self.path = path
         self.settings = StoreSettings(*settings)
         # By queue and seq id, what must be delivered, and the positions that are in memory.

@@ -8,9 +8,10 @@ journal     the batch that gathers and those on their way. When a vhost has more
 store       what queues want to move out of memory. When more than STORE_STOP_BYTES wait, queues page no further, so
             whatever is published stays in memory: each connection that publishes anything is stopped, until no
             more than half of it is left.
-debt        what the store takes on disk beyond what it should, and is about to give back (`store/figures.py`). Its
-            publishers are stopped when this is more than DEBT_STOP_BYTES, like above; it counts as waiting bytes, in
-            proportion, so either is enough, and some of each.
+debt        what the store takes on disk beyond what it should, and is about to give back (`store/figures.py`). What
+            the disk grows by meanwhile counts: when this is more than DEBT_STOP_BYTES, publishers are stopped like
+            above. It counts as waiting bytes, in proportion, so either is enough, and some of each. Publishers of
+            transient messages are no exception: theirs go to disk as well when memory is short.
 
 Connections that consume go on. So a slow disk makes batches large and publishers slow, and a disk that hangs costs a
 bounded amount of memory: those bounds, and what was read of each publisher at once.
@@ -52,9 +53,9 @@ class DiskFlow:
         self._measured_number: i64 = 0
         self._measured_bytes: i64 = 0
 
-    def store_waits(self, vhost: Vhost, waiting_bytes: i64, debt_bytes: i64) -> None:
-        """So much waits for the store of `vhost` to be written, and so much to be given back; told once a turn."""
-        waiting_bytes += debt_bytes // (DEBT_STOP_BYTES // STORE_STOP_BYTES)
+    def store_waits(self, vhost: Vhost, waiting_bytes: i64, grown_bytes: i64) -> None:
+        """So much waits for the store of `vhost` to be written, and so much has it grown in debt; told once a turn."""
+        waiting_bytes += grown_bytes // (DEBT_STOP_BYTES // STORE_STOP_BYTES)
         if waiting_bytes > STORE_STOP_BYTES // 2:
             self._store_bytes[vhost] = waiting_bytes
         elif vhost in self._store_bytes:

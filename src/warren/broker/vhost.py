@@ -21,7 +21,6 @@ from warren.queues.queue import Queue
 from warren.routing.equivalence import resource_text
 from warren.routing.exchange import Exchange
 from warren.routing.router import Router
-from warren.store.figures import debt_to_pay
 from warren.store.journal import Journal
 from warren.store.recovery import JournalReplay, RecoveredQueue
 from warren.store.vhost_store import VhostStore
@@ -46,7 +45,6 @@ class Vhost:
         self.journal: Journal = store.journal
         # How many batches had been sealed, and finished, when the queues were told of it.
         self._batches: i64 = 0
-        self._debt_bytes: i64 = 0
         self._debt_at_ms: i64 = 0
         store.owner = VhostStoreOwner(self)
         self.host: VhostHost = VhostHost(self)
@@ -223,11 +221,11 @@ class Vhost:
         self.store.advance(now_ms)
         if now_ms >= self._debt_at_ms:
             self._debt_at_ms = now_ms + _DEBT_INTERVAL_MS
-            self._debt_bytes = debt_to_pay(self.store)
-            if self._debt_bytes > 0:
+            self.store.debt.look(self.store)
+            if self.store.debt.payable_bytes > 0:
                 # Only a checkpoint deletes files.
                 self.store.is_checkpoint_wanted = True
-        self.broker.disk_flow.store_waits(self, self.store.lane.waiting_bytes, self._debt_bytes)
+        self.broker.disk_flow.store_waits(self, self.store.lane.waiting_bytes, self.store.debt.grown_bytes)
         return self.store.has_more
 
     def find_out(self, queue: Queue, first: i64, end: i64) -> list[Entry]:

@@ -36,8 +36,6 @@ from warren.store.message import ContentRef, Message, Position
 from warren.store.record import CONTENT_MAGIC, FILE_HEADER_BYTES, RecordWriter
 
 FILE_SIZE_LIMIT: Final = 16777216
-# Garbage may exceed what is valid by so much before it counts as debt (G8).
-GARBAGE_ALLOWANCE_BYTES: Final = 1073741824
 # Compaction begins with this many files (S34).
 COMPACTION_FILES_MIN: Final = 3
 
@@ -294,18 +292,6 @@ class ContentStore:
     def garbage_bytes(self) -> i64:
         """Bytes that no content with references left needs."""
         return self.total_bytes - self.valid_bytes
-
-    @property
-    def garbage_fraction(self) -> float:
-        """Share of garbage in all bytes, 0 to 1."""
-        if self.total_bytes == 0:
-            return 0.0
-        return float(self.garbage_bytes) / float(self.total_bytes)
-
-    @property
-    def debt_bytes(self) -> i64:
-        """Garbage beyond what G8 allows; above 0 publishers must wait for the compactor."""
-        return max(self.garbage_bytes - self.valid_bytes - GARBAGE_ALLOWANCE_BYTES, 0)
 
     # -- compaction ------------------------------------------------------------------------------------------
 

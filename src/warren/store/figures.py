@@ -3,11 +3,14 @@
 Everything is counted from what is in memory anyway; no file is looked at. It takes time in proportion to the number of
 queues and segments, so it is for those who ask now and then.
 
-Debt. A store may take twice what is alive in it and GARBAGE_ALLOWANCE_BYTES (G8); what it takes beyond that is its debt
-(W10). Publishers are made to wait for the part of it that the store is about to give back by itself, whatever clients
-do: else they might wait for ever. That part is `payable_bytes`: files that go with the next checkpoints, what compaction
-has to do, and the journal beyond its window. Not in it are the journal's window and segments that are not rewritten as
-more than a quarter of them is alive.
+Debt. A store may take twice what is alive in it and `garbage_allowance_bytes` (G8); what it takes beyond that is its debt
+(W10). The part of it that the store is about to give back by itself, whatever clients do, is `payable_bytes`: files that
+go with the next checkpoints, what compaction and the rewriting of segments have to do, and the journal beyond its window.
+While there is some, compaction does not hold back, and segments are rewritten sooner (`queue_index.py`).
+
+Publishers are made to wait only for what they may have caused, or have to fear: what the disk has grown by since it was
+at its lowest in this debt (`Debt`), as far as that is payable; else they might wait for ever. So a purge, which makes
+debt of what was alive, stops nobody, and publishing faster than the store gives back cannot go on.
 """
 
 from __future__ import annotations
@@ -16,14 +19,14 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from warren.store.content_store import COMPACTION_FILES_MIN, GARBAGE_ALLOWANCE_BYTES, ContentStore
+from warren.store.content_store import COMPACTION_FILES_MIN, ContentStore
 from warren.store.message import QueueLog
 
 if TYPE_CHECKING:
     from warren.store.vhost_store import VhostStore
 
-# Less than this is not worth counting it exactly.
-_SMALL_BYTES: Final = 67108864
+# Less than this part of the allowance is not worth counting it exactly: 64 MiB.
+_SMALL_PART: Final = 16
 
 
 class ContentFigures:
@@ -60,6 +63,7 @@ class StoreFigures:
         self.generation: i64 = store.generation
         self.damaged: i64 = store.damaged_count
         self.lost: i64 = store.lost_count
+        self._allowance_bytes: i64 = store.settings.garbage_allowance_bytes
         for queue in store.queues.values():
             self._add_index(queue.log)
         for queue in store.transient_queues.values():
@@ -100,7 +104,7 @@ class StoreFigures:
     @property
     def debt_bytes(self) -> i64:
         """What is on disk beyond twice what is alive and the allowance."""
-        return max(0, self.disk_bytes - 2 * self.live_bytes - GARBAGE_ALLOWANCE_BYTES)
+        return max(0, self.disk_bytes - 2 * self.live_bytes - self._allowance_bytes)
 
 
 def payable_bytes(store: VhostStore) -> i64:
@@ -114,15 +118,54 @@ def payable_bytes(store: VhostStore) -> i64:
         else:
             kept += file.size_bytes
     payable += max(0, kept - journal.window_bytes())
+    for queue in store.queues.values():
+        payable += _rewritable_bytes(queue.log)
+    for queue in store.transient_queues.values():
+        payable += _rewritable_bytes(queue.log)
     return payable + _compactable_bytes(store.contents) + _compactable_bytes(store.transient_contents)
+
+
+class Debt:
+    """The debt of a store, counted now and then. In bytes."""
+
+    def __init__(self) -> None:
+        # As far as it is payable.
+        self.payable_bytes: i64 = 0
+        # What of that the disk has grown by since it was at its lowest in this debt.
+        self.grown_bytes: i64 = 0
+        self._lowest_bytes: i64 = 0
+
+    def look(self, store: VhostStore) -> None:
+        """Count it; takes time in proportion to the queues and segments, if it is not little."""
+        before = self.payable_bytes
+        self.payable_bytes = debt_to_pay(store)
+        if self.payable_bytes == 0:
+            self.grown_bytes = 0
+            return
+        disk_bytes = store.figures().disk_bytes
+        if before == 0 or disk_bytes < self._lowest_bytes:
+            self._lowest_bytes = disk_bytes
+        self.grown_bytes = min(self.payable_bytes, disk_bytes - self._lowest_bytes)
 
 
 def debt_to_pay(store: VhostStore) -> i64:
     """The store's debt, as far as it is payable; 0 when that is little."""
     payable = payable_bytes(store)
-    if payable < _SMALL_BYTES:
+    if payable < store.settings.garbage_allowance_bytes // _SMALL_PART:
         return 0
     return min(payable, store.figures().debt_bytes)
+
+
+def _rewritable_bytes(log: QueueLog) -> i64:
+    # As soon as two checkpoints have seen the end of it.
+    index = log.index
+    garbage: i64 = 0
+    if index is not None:
+        for segment in index.segments:
+            is_full = (segment.number + 1) * index.segment_entries <= log.indexed_upto
+            if is_full and not segment.was_refused and index.is_worth_rewriting(segment, True):
+                garbage += segment.garbage_bytes
+    return garbage
 
 
 def _compactable_bytes(contents: ContentStore) -> i64:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 RECORD_OVERHEAD_BYTES: Final = 64
 # What is read at least, so that small messages come in batches.
 READ_BYTES_MIN: Final = 65536
+# What is read at a time of a segment whose positions are to be settled.
+POSITIONS_BYTES: Final = 196608
 # An unreadable piece of a segment is tried this often before it is given up.
 READ_TRIES: Final = 3
 
@@ -57,7 +59,8 @@ class _Find(FindContents):
 
 
 class IndexLoad:
-    """One load of a range of positions."""
+    """One load of a range of positions: at most `max_messages`, and `max_bytes` of content; or `with_contents` False,
+    what a read of `max_bytes` of the index brings."""
 
     def __init__(
         self,
@@ -73,12 +76,14 @@ class IndexLoad:
         self.next_seq: i64 = from_seq
         self.end_seq: i64 = end_seq
         self.max_messages: i64 = max_messages
-        self.max_bytes: i64 = max_bytes
+        self.max_bytes: i64 = max_bytes if with_contents else 1 << 62
         self.with_contents: bool = with_contents
         self.done: LoadDone = done
         self.damaged_count: i64 = 0
         self._segment: Segment | None = None
         self._scan: IndexScan | None = None
+        # Which copy of the segment its offset is of.
+        self._rewrites: i64 = 0
         # How often the same piece could not be read.
         self._failures: i64 = 0
         self._read_bytes: i64 = max(max_bytes, READ_BYTES_MIN)
@@ -99,6 +104,7 @@ class IndexLoad:
             offset = index.cursor_offset
         seed = crc_seed(self.queue.store.store_id, index.file_number(segment.number))
         self._segment = segment
+        self._rewrites = segment.rewrites
         self._scan = IndexScan(self.queue.log, seed, offset, self.next_seq, self.end_seq)
         self.read_on()
 
@@ -108,6 +114,11 @@ class IndexLoad:
         scan = self._scan
         index = self.queue.log.index
         assert segment is not None and scan is not None and index is not None
+        if segment.rewrites != self._rewrites:
+            # Offsets are others now.
+            self.next_seq = scan.next_seq
+            self.start()
+            return
         if scan.offset >= segment.size_bytes and not segment.is_rewriting:
             self._leave_segment()
             return
@@ -123,6 +134,10 @@ class IndexLoad:
         segment = self._segment
         scan = self._scan
         assert segment is not None and scan is not None
+        if segment.is_rewriting or segment.rewrites != self._rewrites:
+            # Of which copy that was nobody knows.
+            self.read_on()
+            return
         if job.error is not None:
             # Not the file's fault: no descriptor, no memory.
             self.queue.store.retry_load(self)

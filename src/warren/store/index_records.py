@@ -18,7 +18,7 @@ from warren.store.record import (
     read_u64,
     record_length,
 )
-from warren.store.runs import Runs, contains, index_of_run
+from warren.store.runs import Runs, contains
 
 
 class IndexScan:
@@ -163,26 +163,47 @@ def _behind_damage(data: bytes, start: i64, length: i64, seed: int, is_last: boo
     return following
 
 
-def live_ranges(data: bytes, seed: int, settled: Runs) -> list[tuple[i64, i64]]:
-    """(offset, length) of what to keep of segment `data`: its header, records of seq ids that are in none of
-    `settled`, and stretches that are no records."""
-    ranges: list[tuple[i64, i64]] = []
-    kept_from: i64 = 0
-    at: i64 = FILE_HEADER_BYTES
-    while at < len(data):
-        length = record_length(data, at, seed)
-        if length < 0 or not body_is_valid(data, at, length):
-            at = _behind_damage(data, at, length, seed, True)
-            continue
-        kind: i64 = i64(data[at + 2])
-        place: i64 = at + length - 21 if kind == PUBLISH_REF else at + RECORD_HEADER_BYTES + 4
-        seq = read_u64(data, place + 4)
-        run = index_of_run(settled, seq)
-        if run < len(settled) and settled[run][0] <= seq:
-            if at > kept_from:
-                ranges.append((kept_from, at - kept_from))
-            kept_from = at + length
-        at += length
-    if len(data) > kept_from:
-        ranges.append((kept_from, len(data) - kept_from))
-    return ranges
+class LiveRanges:
+    """Finds what to keep of segment `data`: its header, records of seq ids that are in none of `settled`, those of
+    transient positions in none of `settled_transient`, and stretches that are no records."""
+
+    def __init__(self, data: bytes, seed: int, settled: Runs, settled_transient: Runs) -> None:
+        # (offset, length) of what was found so far.
+        self.ranges: list[tuple[i64, i64]] = []
+        self._data: bytes = data
+        self._seed: int = seed
+        self._settled: Runs = settled
+        self._settled_transient: Runs = settled_transient
+        self._at: i64 = FILE_HEADER_BYTES
+        self._kept_from: i64 = 0
+
+    def step(self, records: i64) -> bool:
+        """Look at so many more records; False: that was the end."""
+        data = self._data
+        at = self._at
+        size: i64 = len(data)
+        while at < size and records > 0:
+            records -= 1
+            length = record_length(data, at, self._seed)
+            if length < 0 or not body_is_valid(data, at, length):
+                at = _behind_damage(data, at, length, self._seed, True)
+                continue
+            kind: i64 = i64(data[at + 2])
+            place: i64 = at + length - 21 if kind == PUBLISH_REF else at + RECORD_HEADER_BYTES + 4
+            is_transient = (i64(data[place + 20]) & FLAG_TRANSIENT) != 0
+            if contains(
+                self._settled_transient if is_transient else self._settled, read_u64(data, place + 4)
+            ):
+                self._keep_upto(at)
+                self._kept_from = at + length
+            at += length
+        self._at = at
+        if at < size:
+            return True
+        self._keep_upto(size)
+        self._kept_from = size
+        return False
+
+    def _keep_upto(self, end: i64) -> None:
+        if end > self._kept_from:
+            self.ranges.append((self._kept_from, end - self._kept_from))

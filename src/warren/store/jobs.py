@@ -76,17 +76,26 @@ class WriteCheckpoint(StoreJob):
 @mypyc_attr(allow_interpreted_subclasses=True)
 class RewriteSegment(StoreJob):
     """Copy the records of segment `path` (its first `size` bytes) whose seq ids are in none of the inclusive
-    `settled` runs to a new file, sync it and put it in the place of the old one.
+    `settled` runs, those of transient positions in none of `settled_transient`, to a new file, sync it and put it in the
+    place of the old one.
 
     `new_size` is set to the new file's size in bytes. Records keep their bytes: the file number, and so every CRC, is
-    the same. A damaged stretch is copied as it is, since what it was cannot be told.
+    the same. A damaged stretch is copied as it is, since what it was cannot be told. A file that is shorter than `size`
+    was rewritten before a crash, if its records are whole; else the job fails.
     """
 
-    def __init__(self, path: str, size: i64, settled: list[tuple[i64, i64]]) -> None:
+    def __init__(
+        self,
+        path: str,
+        size: i64,
+        settled: list[tuple[i64, i64]],
+        settled_transient: list[tuple[i64, i64]],
+    ) -> None:
         super().__init__(WRITE)
         self.path: str = path
         self.size: i64 = size
         self.settled: list[tuple[i64, i64]] = settled
+        self.settled_transient: list[tuple[i64, i64]] = settled_transient
         self.new_size: i64 = 0
 
 

@@ -13,7 +13,8 @@ from mypy_extensions import i64
 from warren.store.runs import Runs, add_run, contains, subtract
 
 SEGMENT_ENTRIES: Final = 16384
-# A segment is rewritten when at most a quarter of its entries is alive and it has at least this many bytes (W24).
+# A segment is rewritten when at most a quarter of its entries is alive and it has at least this many bytes (W24); while
+# the store is in debt, when less than half is, whatever its size (G8).
 REWRITE_MIN_BYTES: Final = 1048576
 
 
@@ -34,6 +35,9 @@ class Segment:
         self.is_dirty: bool = False
         self.is_new: bool = False
         self.is_rewriting: bool = False
+        # How often it was; offsets of its records are those of one copy. The last try failed: others come first.
+        self.rewrites: i64 = 0
+        self.was_refused: bool = False
         # A stretch of it was found to be no record, and its entries are to be counted anew.
         self.is_damaged: bool = False
 
@@ -41,6 +45,11 @@ class Segment:
     def live(self) -> i64:
         """Entries that are not settled."""
         return self.live_persistent + self.live_transient
+
+    @property
+    def garbage_bytes(self) -> i64:
+        """Bytes of its settled entries, as if all were of one size."""
+        return self.size_bytes * (self.entries - self.live) // self.entries if self.entries > 0 else 0
 
 
 class QueueIndex:
@@ -162,17 +171,20 @@ class QueueIndex:
             self.segments = kept
             self._forget_settled_below(indexed_upto)
 
-    def segment_to_rewrite(self) -> Segment | None:
-        """A segment that should be written anew without what is settled in it, and may be by now."""
-        for segment in self.segments:
-            if (
-                self._is_straggler(segment)
-                and (segment.number + 1) * self.segment_entries <= self.previous_upto
-                and segment.written_bytes == segment.size_bytes
-                and not segment.is_rewriting
-            ):
-                return segment
-        return None
+    def may_rewrite(self, segment: Segment, upto: i64) -> bool:
+        """Is nothing in `segment` to be appended any more, `upto` being what the index has, and nobody at work on it?"""
+        return (
+            (segment.number + 1) * self.segment_entries <= upto
+            and segment.written_bytes == segment.size_bytes
+            and segment.live > 0
+            and not segment.is_rewriting
+        )
+
+    def is_worth_rewriting(self, segment: Segment, is_in_debt: bool) -> bool:
+        """Is so little alive in it that it should be written anew?"""
+        if is_in_debt and segment.live > 0 and segment.live * 2 < segment.entries:
+            return True
+        return self._is_straggler(segment)
 
     def _is_straggler(self, segment: Segment) -> bool:
         return (

@@ -43,6 +43,15 @@ def contains(runs: Runs, seq: i64) -> bool:
     return place < len(runs) and runs[place][0] <= seq
 
 
+def overlapping(runs: Runs, first: i64, last: i64) -> Runs:
+    """A copy of those that have something of [first, last]."""
+    start = index_of_run(runs, first)
+    end = start
+    while end < len(runs) and runs[end][0] <= last:
+        end += 1
+    return runs[start:end]
+
+
 def subtract(first: i64, last: i64, runs: Runs) -> Runs:
     """What of [first, last] is in none of `runs`."""
     left: Runs = []

@@ -7,6 +7,8 @@ from mypy_extensions import i64
 from warren.store.queue_index import REWRITE_MIN_BYTES, SEGMENT_ENTRIES
 
 DEAD_TAIL_BYTES: Final = 65536
+# The disk may hold so much beyond twice what is alive before that counts as debt (G8).
+GARBAGE_ALLOWANCE_BYTES: Final = 1073741824
 
 
 class StoreSettings:
@@ -20,6 +22,7 @@ class StoreSettings:
         segment_entries: i64 = SEGMENT_ENTRIES,
         rewrite_min_bytes: i64 = REWRITE_MIN_BYTES,
         dead_tail_bytes: i64 = DEAD_TAIL_BYTES,
+        garbage_allowance_bytes: i64 = GARBAGE_ALLOWANCE_BYTES,
     ) -> None:
         self.journal_file_size_limit: i64 = journal_file_size_limit
         self.content_file_size_limit: i64 = content_file_size_limit
@@ -27,5 +30,6 @@ class StoreSettings:
         self.segment_entries: i64 = segment_entries
         # A segment of which little is alive is rewritten from this size on.
         self.rewrite_min_bytes: i64 = rewrite_min_bytes
-        # An empty queue leaves the segment it appended to when it has this size.
+        # A queue leaves the segment it appends to, with little or nothing alive in it, when it has this size.
         self.dead_tail_bytes: i64 = dead_tail_bytes
+        self.garbage_allowance_bytes: i64 = garbage_allowance_bytes

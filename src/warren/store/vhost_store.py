@@ -20,10 +20,10 @@ from mypy_extensions import i64
 from warren.store.backup_hold import BackupHold
 from warren.store.checkpoint import Checkpoint, CheckpointHead, encode_checkpoint, encode_queue
 from warren.store.content_store import ContentStore
-from warren.store.figures import StoreFigures
+from warren.store.figures import Debt, StoreFigures
 from warren.store.index_load import ContentLoad, IndexLoad
 from warren.store.index_repair import recount_segments
-from warren.store.jobs import AppendFile, RewriteSegment, StoreJob, WriteCheckpoint
+from warren.store.jobs import AppendFile, StoreJob, WriteCheckpoint
 from warren.store.journal import Batch, Journal
 from warren.store.message import ContentRef, Position, QueueLog
 from warren.store.queue_index import QueueIndex, Segment
@@ -31,6 +31,7 @@ from warren.store.queue_store import QueueStore
 from warren.store.record import RecordWriter
 from warren.store.recovery import JournalReplay, RecoveredQueue
 from warren.store.reference_release import ReferenceRelease
+from warren.store.segment_rewrite import SegmentRewriter
 from warren.store.store_owner import StoreOwner
 from warren.store.store_settings import StoreSettings
 from warren.store.write_lane import WriteLane
@@ -76,24 +77,6 @@ class _Checkpoint(WriteCheckpoint):
         self.store.on_checkpoint(self)
 
 
-class _Rewrite(RewriteSegment):
-    def __init__(
-        self,
-        store: VhostStore,
-        queue: QueueStore,
-        segment: Segment,
-        path: str,
-        settled: list[tuple[i64, i64]],
-    ) -> None:
-        super().__init__(path, segment.size_bytes, settled)
-        self.store: VhostStore = store
-        self.queue: QueueStore = queue
-        self.segment: Segment = segment
-
-    def finished(self) -> None:
-        self.store.on_rewritten(self)
-
-
 class VhostStore:
     """Everything one vhost stores. Times in ms."""
 
@@ -128,6 +111,8 @@ class VhostStore:
         self.has_more: bool = False
         self.lane: WriteLane = WriteLane()
         self.backup: BackupHold = BackupHold()
+        self.debt: Debt = Debt()
+        self.rewriter: SegmentRewriter = SegmentRewriter(self)
         # The one that is being made; held back until the batch it must not be ahead of is durable.
         self._checkpoint: _Checkpoint | None = None
         self._is_held: bool = False
@@ -330,7 +315,7 @@ class VhostStore:
                     segment.written_bytes += done.size_bytes
                 else:
                     self._transient_written_upto = done.content_upto
-        self._resume_loads()
+        self.resume_loads()
 
     # -- loads -----------------------------------------------------------------------------------------------
 
@@ -351,7 +336,8 @@ class VhostStore:
             for load in loads:
                 load.read_on()
 
-    def _resume_loads(self) -> None:
+    def resume_loads(self) -> None:
+        """What loads wait for may have come."""
         if len(self.damaged_segments) > 0:
             recount_segments(self)
         loads = self._loads
@@ -376,7 +362,8 @@ class VhostStore:
             elif checkpoint.batch_number <= number:
                 self._is_held = False
                 self.lane.push(checkpoint)
-        self._resume_loads()
+        self.rewriter.work()
+        self.resume_loads()
 
     def advance(self, now_ms: i64) -> None:
         """Retire journal files, rewrite, compact, take checkpoints: a slice of what is due. Called behind a seal."""
@@ -387,6 +374,7 @@ class VhostStore:
         self._retry_loads()
         self.has_more = self.has_more or len(self._failed_loads) > 0
         self._compact()
+        self.rewriter.work()
         if self._checkpoint is not None or now_ms < self._checkpoint_at_ms:
             return
         is_due = self.is_checkpoint_wanted or self._is_space_due()
@@ -471,7 +459,7 @@ class VhostStore:
         index = log.index
         version: i64 = 0
         if index is not None:
-            self._leave_dead_tail(queue, index)
+            self.rewriter.leave_tail(queue, index)
             version = index.version
             index.snapshot_upto = log.indexed_upto
             if index.has_dirty:
@@ -490,29 +478,16 @@ class VhostStore:
             queue.row_version = version
         return queue.row
 
-    def _leave_dead_tail(self, queue: QueueStore, index: QueueIndex) -> None:
-        # The segment that is appended to stays although nothing in it is alive. An empty queue can leave it: its next
-        # message is the first of the next segment.
-        owner = self.owner
-        if len(index.segments) == 0 or index.segments[-1].live > 0 or owner is None:
-            return
-        tail = index.segments[-1]
-        log = queue.log
-        if (
-            tail.size_bytes >= self.settings.dead_tail_bytes
-            and not tail.is_rewriting
-            and owner.is_empty(log.queue_id)
-        ):
-            log.next_seq = max(log.next_seq, (tail.number + 1) * index.segment_entries)
-            queue.index_range_done(log.next_seq)
-
     def on_checkpoint(self, job: _Checkpoint) -> None:
         """A checkpoint is on disk, or has failed."""
         self.lane.on_other()
         if job.error is not None:
             self.checkpoint_failures += 1
             for queue, segment in job.dirty:
-                self._rewrite_unsynced(queue, segment, job.unsynced)
+                index = queue.log.index
+                if index is not None and index.path_of(segment) in job.unsynced:
+                    # The next sync would not say what this one may have lost.
+                    self.rewriter.rewrite_whole(queue, segment, index.path_of(segment))
             self._give_up(job)
             self._checkpoint_at_ms = self.now_ms + _CHECKPOINT_RETRY_MS
             return
@@ -523,17 +498,9 @@ class VhostStore:
         self.generation = job.head.generation
         self.first_journal_file = job.head.first_journal_file
         self._deletable_paths.extend(job.undeleted)
-        self._has_stragglers = False
-        for durable in self.queues.values():
-            index = durable.log.index
-            if index is not None:
-                index.on_checkpoint()
-                straggler = None if self.backup.is_on else index.segment_to_rewrite()
-                if straggler is not None:
-                    self._rewrite(durable, straggler, index.path_of(straggler), list(index.settled))
-                self._has_stragglers = self._has_stragglers or index.has_stragglers
+        self._has_stragglers = self.rewriter.look()
         self.backup.on_checkpoint(self, True)
-        self._resume_loads()
+        self.resume_loads()
 
     def _give_up(self, job: _Checkpoint) -> None:
         self._checkpoint = None
@@ -547,37 +514,7 @@ class VhostStore:
         self.is_checkpoint_wanted = True
         self.has_more = True
 
-    # -- rewriting -------------------------------------------------------------------------------------------
-
-    def _rewrite_unsynced(self, queue: QueueStore, segment: Segment, unsynced: list[str]) -> None:
-        index = queue.log.index
-        if index is None:
-            return
-        path = index.path_of(segment)
-        if path in unsynced:
-            # A sync that failed may have lost what it was about, and the next one would not say so (W27): the bytes
-            # are written again, all of them.
-            self._rewrite(queue, segment, path, [])
-
-    def _rewrite(
-        self, queue: QueueStore, segment: Segment, path: str, settled: list[tuple[i64, i64]]
-    ) -> None:
-        segment.is_rewriting = True
-        self.lane.push(_Rewrite(self, queue, segment, path, settled))
-
-    def on_rewritten(self, job: _Rewrite) -> None:
-        """A segment was written anew, or could not be."""
-        self.lane.on_other()
-        job.segment.is_rewriting = False
-        index = job.queue.log.index
-        if job.error is None and index is not None:
-            job.segment.size_bytes = job.new_size
-            job.segment.written_bytes = job.new_size
-            if len(job.settled) > 0:
-                job.segment.entries = job.segment.live
-            index.forget_cursor()
-            index.version += 1
-        self._resume_loads()
+    # -- compaction ------------------------------------------------------------------------------------------
 
     def _compact(self) -> None:
         for contents in (self.contents, self.transient_contents):

@@ -54,6 +54,10 @@ class Limits:
     embed_below: int = 256
     segment_entries: int = 8
     page_batch: int = 4
+    rewrite_min_bytes: int = 2048
+    dead_tail_bytes: int = 512
+    # Less than the journal's window, so that stores are often in debt.
+    garbage_allowance_bytes: int = 2048
 
 
 class Commits(Protocol):
@@ -177,7 +181,13 @@ class SimulatedNode:
         store_id = load_store_id(self.files, lambda size: STORE_ID[:size])
         limits = self.limits
         settings = StoreSettings(
-            limits.journal_file_bytes, limits.content_file_bytes, limits.embed_below, limits.segment_entries
+            limits.journal_file_bytes,
+            limits.content_file_bytes,
+            limits.embed_below,
+            limits.segment_entries,
+            limits.rewrite_min_bytes,
+            limits.dead_tail_bytes,
+            limits.garbage_allowance_bytes,
         )
         store, replay, report = read_store(self.files, store_id, settings)
         self.store = self._store = store

@@ -11,6 +11,7 @@ that fails after a rename is made up for before the next checkpoint, which is th
 import contextlib
 import errno
 import logging
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -21,7 +22,7 @@ from warren.store.disk.append_files import AppendFiles
 from warren.store.disk.files import begin_new, keep_damage, remove_if_there, write_new
 from warren.store.disk.space_reserve import SpaceReserve
 from warren.store.file_system import FileSystem
-from warren.store.index_records import live_ranges
+from warren.store.index_records import LiveRanges
 from warren.store.jobs import (
     AppendFile,
     CompactContents,
@@ -41,6 +42,8 @@ SYNC_EACH_MAX: Final = 64
 # Compaction writes no faster, so that the disk has time for others (W24); it rests after each of these pieces.
 COMPACT_BYTES_PER_S: Final = 67108864
 _COMPACT_PIECE_BYTES: Final = 1048576
+# Records of a segment that are looked at in one go, less than a millisecond's worth.
+_REWRITE_RECORDS: Final = 1024
 # A range that gives one of these is lost; any other error may be over at the next try.
 _UNREADABLE: Final = (errno.ENOENT, errno.EIO, errno.EUCLEAN, errno.EBADMSG, errno.ENODATA)
 
@@ -227,12 +230,17 @@ class JobRunner:
         files = self._files
         path = job.path
         data = files.read(path, 0, job.size)
-        if len(data) < job.size:
-            raise OSError(errno.EIO, f"{len(data)} bytes are left of {job.size}", path)
         seed = crc_seed(self._store_id, _file_number(path))
+        # One that was rewritten before a crash that no checkpoint came before is shorter, and whole.
+        if len(data) < job.size and not _is_whole(data, seed):
+            raise OSError(errno.EIO, f"{len(data)} bytes are left of {job.size}", path)
         if path in self._doubtful and not _is_whole(data, seed):
             raise OSError(errno.EIO, "what could not be synced cannot be read any more", path)
-        parts = [data[offset : offset + length] for offset, length in live_ranges(data, seed, job.settled)]
+        live = LiveRanges(data, seed, job.settled, job.settled_transient)
+        while live.step(_REWRITE_RECORDS):
+            # Compiled code keeps the interpreter to itself: others have their turn here.
+            time.sleep(0)
+        parts = [data[offset : offset + length] for offset, length in live.ranges]
         new_path = write_new(files, path, parts)
         self._appends.close(path)
         directory = _directory_of(path)

@@ -1,0 +1,184 @@
+"""Segments that are written anew without what is settled in them (W24, G8).
+
+Which ones: those of which at most a quarter is alive, when they are large (`QueueIndex.is_worth_rewriting`); and while the
+store is in debt, all of which less than half is alive, those with most garbage first. They are looked for behind each
+checkpoint and rewritten one after the other, so that appends and checkpoints have their turns in between.
+
+What was settled is left out only when that is durable: a start would else miss what it takes to be alive, and with it
+what it refers to. A durable queue's segment may be rewritten when the last checkpoint but one had seen the end of it:
+what lies in it is never appended again after a crash. A segment that is still appended to has its turn later; in debt a
+queue leaves it (`leave_tail`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import i64
+
+from warren.store.jobs import RewriteSegment
+from warren.store.queue_index import QueueIndex, Segment
+from warren.store.runs import Runs, overlapping
+
+if TYPE_CHECKING:
+    from warren.store.queue_store import QueueStore
+    from warren.store.vhost_store import VhostStore
+
+# After one that failed.
+_RETRY_MS: Final = 5000
+
+
+class _Rewrite(RewriteSegment):
+    def __init__(
+        self,
+        store: VhostStore,
+        queue: QueueStore,
+        segment: Segment,
+        path: str,
+        settled: Runs,
+        settled_transient: Runs,
+    ) -> None:
+        super().__init__(path, segment.size_bytes, settled, settled_transient)
+        self.store: VhostStore = store
+        self.queue: QueueStore = queue
+        self.segment: Segment = segment
+        # Entries that it leaves, and the batch that says that the others are settled.
+        self.live: i64 = segment.live
+        self.is_whole: bool = False
+        self.batch_number: i64 = 0
+
+    def finished(self) -> None:
+        self.store.rewriter.on_rewritten(self)
+
+
+class SegmentRewriter:
+    """What is to be rewritten in one vhost's store."""
+
+    def __init__(self, store: VhostStore) -> None:
+        self.store: VhostStore = store
+        self.rewrite_count: i64 = 0
+        # Found behind the last checkpoint, the one with most garbage last.
+        self._found: list[tuple[QueueStore, Segment]] = []
+        # The one under way, and whether it was handed out.
+        self._current: _Rewrite | None = None
+        self._is_held: bool = False
+        self._retry_at_ms: i64 = 0
+
+    def look(self) -> bool:
+        """Behind a checkpoint: find what is to be rewritten. Returns whether there is, or will be, something."""
+        store = self.store
+        is_in_debt = store.debt.payable_bytes > 0
+        found: list[tuple[i64, i64, QueueStore, Segment]] = []
+        refused: list[Segment] = []
+        is_more = False
+        for queues in (store.queues, store.transient_queues):
+            for queue in queues.values():
+                index = queue.log.index
+                if index is None:
+                    continue
+                if queue.is_durable:
+                    index.on_checkpoint()
+                is_more = is_more or index.has_stragglers
+                upto = index.previous_upto if queue.is_durable else queue.log.indexed_upto
+                for segment in index.segments:
+                    if index.is_worth_rewriting(segment, is_in_debt) and index.may_rewrite(segment, upto):
+                        if segment.was_refused:
+                            refused.append(segment)
+                        else:
+                            found.append((segment.garbage_bytes, len(found), queue, segment))
+        if len(found) == 0:
+            # They have another try, next time.
+            for segment in refused:
+                segment.was_refused = False
+        found.sort()
+        self._found = [(entry[2], entry[3]) for entry in found]
+        return is_more
+
+    def work(self) -> None:
+        """Begin the next one, if none is under way; called once a turn and behind a commit."""
+        store = self.store
+        current = self._current
+        if current is None:
+            if len(self._found) == 0 or store.backup.is_on or store.now_ms < self._retry_at_ms:
+                return
+            queue, segment = self._found.pop()
+            current = self._rewrite_of(queue, segment)
+            if current is None:
+                return
+            segment.is_rewriting = True
+            self._current = current
+            self._is_held = True
+        if self._is_held and current.batch_number <= store.finished_batch:
+            self._is_held = False
+            store.lane.push(current)
+
+    def rewrite_whole(self, queue: QueueStore, segment: Segment, path: str) -> None:
+        """Write all bytes of a segment again: a sync that failed may have lost some (W27)."""
+        segment.is_rewriting = True
+        none: Runs = []
+        job = _Rewrite(self.store, queue, segment, path, none, none)
+        job.is_whole = True
+        self.store.lane.push(job)
+
+    def on_rewritten(self, job: _Rewrite) -> None:
+        """A segment was written anew, or could not be."""
+        store = self.store
+        store.lane.on_other()
+        segment = job.segment
+        segment.is_rewriting = False
+        if not job.is_whole:
+            self._current = None
+        index = job.queue.log.index
+        if job.error is not None:
+            segment.was_refused = True
+            self._retry_at_ms = store.now_ms + _RETRY_MS
+        elif index is not None:
+            segment.size_bytes = job.new_size
+            segment.written_bytes = job.new_size
+            segment.rewrites += 1
+            if not job.is_whole:
+                segment.entries = job.live
+                self.rewrite_count += 1
+            index.forget_cursor()
+            index.version += 1
+            index.drop_dead_segments(job.queue.log.indexed_upto)
+            store.take_dead_segments(index)
+        store.resume_loads()
+
+    def leave_tail(self, queue: QueueStore, index: QueueIndex) -> None:
+        """Let the queue append to a new segment, if little or nothing is alive in the one it appends to.
+
+        An empty queue does so when nothing is; in debt any queue does, when less than half is. Its next message is the
+        first of the next segment, and the old one can go or be rewritten.
+        """
+        store = self.store
+        owner = store.owner
+        if len(index.segments) == 0 or owner is None:
+            return
+        tail = index.segments[-1]
+        log = queue.log
+        if tail.size_bytes < store.settings.dead_tail_bytes or tail.is_rewriting:
+            return
+        is_wasteful = store.debt.payable_bytes > 0 and tail.live * 2 < tail.entries
+        if not is_wasteful and (tail.live > 0 or not owner.is_empty(log.queue_id)):
+            return
+        is_all_indexed = log.indexed_upto == log.next_seq
+        log.next_seq = max(log.next_seq, (tail.number + 1) * index.segment_entries)
+        if is_all_indexed or owner.is_empty(log.queue_id):
+            queue.index_range_done(log.next_seq)
+
+    def _rewrite_of(self, queue: QueueStore, segment: Segment) -> _Rewrite | None:
+        index = queue.log.index
+        upto = queue.log.indexed_upto
+        # It may have died meanwhile, or its queue.
+        if index is None or index.find(segment.number) is not segment or not index.may_rewrite(segment, upto):
+            return None
+        first: i64 = segment.number * index.segment_entries
+        last = first + index.segment_entries - 1
+        transient = overlapping(index.settled_transient, first, last)
+        if first < queue.log.transient_floor:
+            transient.insert(0, (first, queue.log.transient_floor - 1))
+        settled = overlapping(index.settled, first, last)
+        job = _Rewrite(self.store, queue, segment, index.path_of(segment), settled, transient)
+        job.batch_number = self.store.journal.last_sealed()
+        return job

@@ -1,0 +1,95 @@
+"""G8: what a store has on disk stays within twice what is alive and an allowance, whatever is settled and what not."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.support.engine_driver import QUEUES, EngineDriver
+from warren.store.message import Position
+from warren.store.queue_index import REWRITE_MIN_BYTES
+
+KIB = 1024
+ALLOWANCE = 256 * KIB
+# Journal file, content file, embed below, entries of a segment, rewritten from, tail left from, allowance: segments are far
+# smaller than what is rewritten without debt, and the journal's window is part of the allowance.
+SETTINGS = (4 * KIB, 64 * KIB, KIB, 16, REWRITE_MIN_BYTES, 4 * KIB, ALLOWANCE)
+
+
+def pay_debts(driver: EngineDriver, seconds: int) -> None:
+    """What a node does by itself in that time."""
+    store = driver.store
+    for _ in range(seconds):
+        store.debt.look(store)
+        store.is_checkpoint_wanted = store.debt.payable_bytes > 0
+        for _ in range(33):
+            driver.commit()
+
+
+def disk_bytes(driver: EngineDriver) -> int:
+    """Files as they are; journal files are allocated ahead, of these what is written."""
+    size = int(driver.store.journal.total_bytes())
+    for pattern in ("queues/*/*.idx", "msg_store_*/*.rdq", "msg_store_transient/queues/*/*.idx"):
+        size += sum(path.stat().st_size for path in driver.path.glob(pattern))
+    return size
+
+
+def fill(driver: EngineDriver, choose: random.Random, count: int) -> None:
+    for _ in range(count):
+        size = choose.choice([300, 600, 900])
+        driver.publish(size, *choose.sample(QUEUES, choose.randint(1, 2)), persistent=choose.random() < 0.8)
+    driver.commit()
+    for queue_id in QUEUES:
+        driver.index(queue_id)
+
+
+def thin(driver: EngineDriver, choose: random.Random, alive: float) -> int:
+    """Settle all but `alive` of each queue, at random; returns the bytes of the bodies that are left."""
+    left = 0
+    for queue_id in QUEUES:
+        positions: list[Position] = driver.load(queue_id)
+        for position in positions:
+            if choose.random() < alive:
+                left += int(position.body_bytes)
+            else:
+                driver.settle_one(queue_id, position)
+    driver.commit()
+    return left
+
+
+@pytest.mark.parametrize("alive", [0.03, 0.3, 0.45])
+def test_g8_segments_of_which_less_than_half_is_alive(tmp_path: Path, alive: float) -> None:
+    driver = EngineDriver(tmp_path, SETTINGS)
+    choose = random.Random(int(alive * 100))
+    fill(driver, choose, 4500)
+    live = thin(driver, choose, alive)
+    assert disk_bytes(driver) > 2 * live + ALLOWANCE + 100 * KIB
+    assert driver.store.figures().debt_bytes > 0
+    pay_debts(driver, 60)
+    assert driver.store.figures().debt_bytes == 0
+    assert driver.store.debt.payable_bytes == 0
+    assert disk_bytes(driver) <= 2 * live + ALLOWANCE
+    assert driver.store.rewriter.rewrite_count > 20
+    driver.check()
+    # What is left is all there, also after a crash, and is paid off again.
+    assert thin(driver, choose, 1.0) == live
+    driver.reopen()
+    driver.check()
+    live = thin(driver, choose, 0.2)
+    pay_debts(driver, 60)
+    assert disk_bytes(driver) <= 2 * live + ALLOWANCE
+    driver.check()
+    driver.close()
+
+
+def test_g8_while_messages_come_and_go(tmp_path: Path) -> None:
+    """Also what is appended to is left behind, and the bound holds at each moment when there is time to tidy up."""
+    driver = EngineDriver(tmp_path, SETTINGS)
+    choose = random.Random(8)
+    for _ in range(12):
+        fill(driver, choose, 400)
+        live = thin(driver, choose, 0.4)
+        pay_debts(driver, 6)
+        assert disk_bytes(driver) <= 2 * live + ALLOWANCE
+        driver.check()
+    driver.close()

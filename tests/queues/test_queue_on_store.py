@@ -6,6 +6,7 @@ from tests.support.memory_node import MemoryDisk, MemoryNode
 from warren.queues.entry import Entry
 from warren.queues.queue import Queue
 from warren.queues.variable_queue import EMPTY
+from warren.store.jobs import ReadRanges, StoreJob
 
 LARGE = 5000
 
@@ -113,3 +114,34 @@ def test_persistent_messages_in_a_queue_that_is_not_durable_are_settled_once(nod
     node.work()
     assert queue.ready.delta.start == 1
     assert bodies(node, queue) == [0, 3, 4]
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_purge_reads_positions_only(
+    node: MemoryNode, is_deleted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large contents that are given up are not read; the references of many messages come with one read."""
+    node.declare(b"q")
+    queue = fill(node, 500, LARGE)
+    queue.set_mode(True)
+    for _ in range(50):
+        node.work()
+    assert queue.ready.delta.count == 500
+    read: list[str] = []
+    run = node.memory_store.runner.run
+
+    def noted(job: StoreJob) -> None:
+        if isinstance(job, ReadRanges):
+            read.extend(path for path, _, _ in job.ranges)
+        run(job)
+
+    monkeypatch.setattr(node.memory_store.runner, "run", noted)
+    if is_deleted:
+        node.vhost.delete_queue(queue, node.clock.now_ms())
+    else:
+        assert queue.purge(node.clock.now_ms()).count == 500
+    for _ in range(50):
+        node.work()
+    node.commit()
+    assert node.vhost.store.contents.valid_bytes == 0
+    assert len(read) <= 2 and not [path for path in read if path.endswith(".rdq")]

@@ -334,6 +334,10 @@ class ModelStore(QueueStore):
 
         self.host.loads.append(come_back)
 
+    def load_positions(self, from_seq: int, end_seq: int, max_messages: int, done: LoadDone) -> None:
+        # A read of the index brings less than was asked for.
+        self.load(from_seq, end_seq, min(max_messages, int(self.host.page_batch)), 1 << 40, done)
+
     def load_contents(self, positions: list[Position], done: LoadDone) -> None:
         assert not self.is_loading, "one load at a time"
         self.is_loading = True

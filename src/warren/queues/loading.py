@@ -56,15 +56,18 @@ class Load(LoadDone):
         entries = self._taken(positions, first, next_seq)
         queue.loader.end(self)
         self.arrive(entries, first, next_seq, damaged)
-        queue.loader.go_on()
-        _look_after_demand(queue)
+        self.go_on()
 
     def on_contents(self, positions: list[Position], lost: list[Position]) -> None:
         queue = self.queue
         queue.loader.end(self)
         self.arrive_contents(_as_entries(positions), _as_entries(lost))
-        queue.loader.go_on()
-        _look_after_demand(queue)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """It has arrived: others have their turn."""
+        self.queue.loader.go_on()
+        _look_after_demand(self.queue)
 
     def _taken(self, positions: list[Position], first: i64, next_seq: i64) -> list[Entry]:
         queue = self.queue

@@ -2,7 +2,9 @@
 
 What a purge drops leaves the queue at once, with its count; settling it takes its time. What is in memory is settled one
 by one; of delta whole segments are settled at once where none of their messages is unacked and no content store holds
-anything of them (the store knows); the rest is loaded and settled one by one.
+anything of them (the store knows); of the rest the positions are read from the index, without contents, and settled one
+by one. All of it is settled, and on its way into the journal, when the purge is answered: it comes back after a crash no
+more than an ack would.
 """
 
 from __future__ import annotations
@@ -14,10 +16,10 @@ from mypy_extensions import i64
 
 from warren.queues.entry import Entry
 from warren.queues.entry_ring import EntryRing
-from warren.queues.loading import LOAD_BYTES, Load
+from warren.queues.loading import Load
 from warren.queues.paging import SLICE_MESSAGES
 from warren.queues.variable_queue import VariableQueue
-from warren.store.message import INDEXED
+from warren.store.message import INDEXED, Position
 
 if TYPE_CHECKING:
     from warren.queues.queue import Queue
@@ -51,6 +53,9 @@ class Purge:
         for entry in out:
             self.out.add(entry.seq)
         self._rings: list[EntryRing] = rings
+        # What was read from the index last, and how much of that is settled.
+        self._loaded: list[Position] = []
+        self._place: i64 = 0
         self._ranges: list[tuple[i64, i64, bool]] = []
         if not is_end:
             self._ranges = _cut(first, end, out, queue.host.segment_entries)
@@ -67,23 +72,40 @@ class Purge:
             handled += 1
             if not self.is_end or entry.journal_state != INDEXED:
                 self.queue.store.settle(entry, now_ms)
-        while handled < limit and not self.is_loading and len(self._rings) == 0 and len(self._ranges) > 0:
+        handled += self._settle_loaded(limit - handled, now_ms)
+        while (
+            handled < limit and not self.is_loading and not self._is_memory_left() and len(self._ranges) > 0
+        ):
             handled += 1
             self._settle_range(now_ms)
-        if len(self._rings) == 0 and len(self._ranges) == 0 and not self.is_loading and not self.is_done:
+        is_left = self._is_memory_left() or len(self._ranges) > 0 or self.is_loading
+        if not is_left and not self.is_done:
             self._finish(now_ms)
         return handled
 
-    def on_loaded(self, entries: list[Entry], first: i64, next_seq: i64, end: i64) -> None:
-        """Messages that have to be settled one by one."""
+    def on_loaded(self, positions: list[Position], next_seq: i64, end: i64) -> None:
+        """Positions that have to be settled one by one."""
         self.is_loading = False
-        ring = EntryRing()
-        for entry in entries:
-            if entry.seq not in self.out:
-                ring.append(entry)
-        self._rings.append(ring)
+        self._loaded = positions
+        self._place = 0
         if next_seq < end:
             self._ranges.append((next_seq, end, False))
+
+    def _is_memory_left(self) -> bool:
+        return len(self._rings) > 0 or len(self._loaded) > 0
+
+    def _settle_loaded(self, limit: i64, now_ms: i64) -> i64:
+        place = self._place
+        end: i64 = min(place + limit, len(self._loaded))
+        while self._place < end:
+            position = self._loaded[self._place]
+            self._place += 1
+            if len(self.out) == 0 or position.seq not in self.out:
+                self.queue.store.settle(position, now_ms)
+        if end == len(self._loaded):
+            self._loaded = []
+            self._place = 0
+        return end - place
 
     def _settle_range(self, now_ms: i64) -> None:
         first, end, is_whole = self._ranges.pop()
@@ -140,13 +162,15 @@ class _PurgeLoad(Load):
         self._end: i64 = end
 
     def begin(self) -> bool:
-        queue = self.queue
-        queue.loader.ask_range(self, self._first, self._end, queue.host.page_batch, LOAD_BYTES)
+        self.queue.store.load_positions(self._first, self._end, SLICE_MESSAGES, self)
         return True
 
-    def arrive(self, entries: list[Entry], first: i64, next_seq: i64, damaged: i64) -> None:
-        self._purge.on_loaded(entries, first, next_seq, self._end)
-        self.queue.on_arrival()
+    def on_loaded(self, positions: list[Position], next_seq: i64, damaged: i64) -> None:
+        # What is unacked, or was settled meanwhile, is the purge's to know: it is not taken into the queue.
+        self.queue.loader.end(self)
+        self._purge.on_loaded(positions, next_seq, self._end)
+        self.queue.ask_for_turn()
+        self.go_on()
 
 
 def _cut(first: i64, end: i64, out: list[Entry], segment_entries: i64) -> list[tuple[i64, i64, bool]]:

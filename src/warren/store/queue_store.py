@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mypy_extensions import i64, mypyc_attr
 
 from warren.store.content_records import write_publish_ref
-from warren.store.index_load import ContentLoad, IndexLoad
+from warren.store.index_load import POSITIONS_BYTES, ContentLoad, IndexLoad
 from warren.store.jobs import LoadDone
 from warren.store.message import INDEXED, NOT_JOURNALED, PENDING, WRITTEN, ContentRef, Position, QueueLog
 from warren.store.queue_index import QueueIndex, Segment
@@ -221,6 +221,10 @@ class QueueStore:
     def load(self, from_seq: i64, end_seq: i64, max_messages: i64, max_bytes: i64, done: LoadDone) -> None:
         """Read live positions of [from_seq, end_seq) with their contents, at least one if there is one."""
         IndexLoad(self, from_seq, end_seq, max_messages, max_bytes, True, done).start()
+
+    def load_positions(self, from_seq: i64, end_seq: i64, max_messages: i64, done: LoadDone) -> None:
+        """Read live positions of [from_seq, end_seq) to settle them; the contents that are elsewhere stay there."""
+        IndexLoad(self, from_seq, end_seq, max_messages, POSITIONS_BYTES, False, done).start()
 
     def load_contents(self, positions: list[Position], done: LoadDone) -> None:
         """Read the contents of these positions."""

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from warren.store.index_load import IndexLoad
 from warren.store.jobs import LoadDone
 from warren.store.message import Position
 
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
 
 # References of a deleted queue that are given up at a time.
 RELEASE_BATCH: Final = 2048
-RELEASE_BYTES: Final = 1048576
 
 
 class ReferenceRelease(LoadDone):
@@ -26,8 +24,7 @@ class ReferenceRelease(LoadDone):
 
     def go_on(self, from_seq: i64) -> None:
         """Release what is in the index from `from_seq` on."""
-        end_seq = self.queue.log.indexed_upto
-        IndexLoad(self.queue, from_seq, end_seq, RELEASE_BATCH, RELEASE_BYTES, False, self).start()
+        self.queue.load_positions(from_seq, self.queue.log.indexed_upto, RELEASE_BATCH, self)
 
     def on_loaded(self, positions: list[Position], next_seq: i64, damaged: i64) -> None:
         store = self.queue.store

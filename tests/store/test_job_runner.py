@@ -20,7 +20,7 @@ from tests.support.journal_driver import STORE_ID
 from warren.store.content_scan import scan_contents
 from warren.store.disk.append_files import OPEN_MAX
 from warren.store.disk.files import read_whole
-from warren.store.disk.job_runner import JobRunner
+from warren.store.disk.job_runner import COMPACT_BYTES_PER_S, URGENT_BYTES_PER_S, JobRunner
 from warren.store.disk.local_file_system import LocalFileSystem
 from warren.store.disk.space_reserve import SpaceReserve
 from warren.store.jobs import (
@@ -277,11 +277,16 @@ def test_compaction(store: DiskStore) -> None:
     assert store.local.list_names("store") == ["1.rdq", "2.rdq", "9.rdq"]
 
 
-def test_compaction_takes_its_time(store: DiskStore) -> None:
+@pytest.mark.parametrize("is_urgent", [False, True])
+def test_compaction_takes_its_time(store: DiskStore, is_urgent: bool) -> None:
     put(store.local, "store/1.rdq", content_file(1, range(10, 20), 500_000))
     put(store.local, "store/2.rdq", content_file(2, range(20, 21)))
-    store.must(compaction(list(range(10, 20))))
-    assert sum(store.pauses) == pytest.approx(10_000_000 / 67_108_864, rel=0.2)
+    job = compaction(list(range(10, 20)))
+    job.is_urgent = is_urgent
+    store.must(job)
+    # As much is read as is written.
+    rate = URGENT_BYTES_PER_S if is_urgent else COMPACT_BYTES_PER_S
+    assert sum(store.pauses) == pytest.approx(20_000_000 / rate, rel=0.2)
 
 
 def test_a_compaction_that_is_stopped_leaves_nothing(store: DiskStore) -> None:

@@ -130,7 +130,7 @@ class CompactContents(StoreJob):
     `target_path` with file number `target_number`, and sync it.
 
     `copied` gets (id, offset in the target, record bytes) of each; ids whose record is damaged are left out and listed
-    in `damaged`. The sources stay as they are.
+    in `damaged`. The sources stay as they are. It takes its time, less when it `is_urgent`.
     """
 
     def __init__(
@@ -141,6 +141,7 @@ class CompactContents(StoreJob):
         self.target_path: str = target_path
         self.target_number: i64 = target_number
         self.live_ids: list[i64] = live_ids
+        self.is_urgent: bool = False
         self.copied: list[tuple[i64, i64, i64]] = []
         self.damaged: list[i64] = []
 

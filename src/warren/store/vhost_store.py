@@ -533,4 +533,5 @@ class VhostStore:
         for contents in (self.contents, self.transient_contents):
             job = contents.pick_compaction()
             if job is not None:
+                job.is_urgent = self.debt.payable_bytes > 0
                 self._jobs.append(job)

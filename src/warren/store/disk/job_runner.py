@@ -39,8 +39,10 @@ logger = logging.getLogger("warren.disk")
 
 # Above this many files one call syncs the whole file system.
 SYNC_EACH_MAX: Final = 64
-# Compaction writes no faster, so that the disk has time for others (W24); it rests after each of these pieces.
-COMPACT_BYTES_PER_S: Final = 67108864
+# Compaction reads and writes no faster, so that disk and processor have time for others (W24); it rests after each of
+# these pieces. In debt it is to come to an end sooner.
+COMPACT_BYTES_PER_S: Final = 268435456
+URGENT_BYTES_PER_S: Final = 1073741824
 _COMPACT_PIECE_BYTES: Final = 1048576
 # Records of a segment that are looked at in one go, less than a millisecond's worth.
 _REWRITE_RECORDS: Final = 1024
@@ -265,20 +267,17 @@ class JobRunner:
         files = self._files
         if files.exists(job.target_path):
             raise FileExistsError(errno.EEXIST, "the target of a compaction is in the way", job.target_path)
-        sources = [self._source(path) for path in job.source_paths]
+        pace = _Pace(self._pause, URGENT_BYTES_PER_S if job.is_urgent else COMPACT_BYTES_PER_S)
+        sources = [pace.source(self._source(path)) for path in job.source_paths]
         new_path, handle = begin_new(files, job.target_path)
         end = 0
-        owed = 0
 
         def write(parts: list[bytes]) -> None:
-            nonlocal end, owed
+            nonlocal end
             size = sum(map(len, parts))
             handle.write(end, parts)
             end += size
-            owed += size
-            if owed >= _COMPACT_PIECE_BYTES and self._pause is not None:
-                self._pause(owed / COMPACT_BYTES_PER_S)
-                owed = 0
+            pace.spend(size)
 
         try:
             try:
@@ -297,6 +296,33 @@ class JobRunner:
             raise
         job.copied = copied
         job.damaged = damaged
+
+
+class _Pace:
+    """Rests after what was read and written, so that it is no faster than `bytes_per_s`."""
+
+    def __init__(self, pause: Callable[[float], None] | None, bytes_per_s: int) -> None:
+        self._pause = pause
+        self._bytes_per_s = bytes_per_s
+        self._owed_bytes = 0
+
+    def spend(self, size: int) -> None:
+        """So many bytes were read or written."""
+        self._owed_bytes += size
+        if self._owed_bytes >= _COMPACT_PIECE_BYTES and self._pause is not None:
+            self._pause(self._owed_bytes / self._bytes_per_s)
+            self._owed_bytes = 0
+
+    def source(self, source: Source) -> Source:
+        """The same, at this pace."""
+        read, size, seed = source
+
+        def read_slowly(offset: int, length: int) -> bytes:
+            data = read(offset, length)
+            self.spend(len(data))
+            return data
+
+        return read_slowly, size, seed
 
 
 def _directory_of(path: str) -> str:

@@ -2,7 +2,8 @@
 
 The one list of compiled packages: `setup.py` compiles them, `warren --version` reports on them, the tests insist on the
 build they were asked to test. A module of these packages stays interpreted when it is a package's `__init__` (nothing
-runs there) or lies in `INTERPRETED`: the shells that wait for disks gain nothing from C.
+runs there) or lies in `INTERPRETED`: the shells that wait for disks gain nothing from C. `COMPILED_MODULES` are single
+ones of other packages.
 
 This module imports nothing of warren: `setup.py` executes it on its own.
 """
@@ -13,11 +14,13 @@ from typing import Final
 
 COMPILED_PACKAGES: Final = ("broker", "perf", "queues", "routing", "store", "wire")
 INTERPRETED: Final = ("store/disk/", "store/file_system.py", "broker/metadata_sqlite.py")
+# Of packages whose other modules are interpreted.
+COMPILED_MODULES: Final = ("tables/scan.py",)
 
 
 def compiled_module_paths(root: Path) -> list[str]:
     """Every module below `root` (the package directory of warren) that a compiled build compiles, sorted."""
-    found = []
+    found = [str(root / name) for name in COMPILED_MODULES]
     for package in COMPILED_PACKAGES:
         for path in (root / package).rglob("*.py"):
             relative = path.relative_to(root).as_posix()

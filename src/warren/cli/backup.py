@@ -5,21 +5,20 @@ Exit status 0, or 2 with one line on standard error when it could not be done.
 
 import json
 import sys
-import time
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
+from warren.admin.backup_client import BackupFailedError, back_up_node
 from warren.admin.client import AdminClient, AdminRefusedError, NodeAddress, NodeUnreachableError
-from warren.admin.protocol import BACKUP_DONE, BACKUP_FAILED, BackupStatus, GetBackup, StartBackup
+from warren.admin.protocol import BackupStatus
 from warren.cli.connection import node_address
 from warren.cli.progress import progress_bar, tree_bytes
 from warren.offline.backup import back_up, restore
 from warren.offline.data_directory import ToolError
 
 FAILED_EXIT = 2
-_POLL_S = 0.1
 
 
 def backup_command(
@@ -49,7 +48,14 @@ def backup_command(
                 size = back_up(data_dir, target, bar.advance).total_bytes
         else:
             size = _back_up_online(node_address(host, port, user, password, vhost), target)
-    except (ToolError, AdminRefusedError, NodeUnreachableError, ValueError, OSError) as error:
+    except (
+        ToolError,
+        BackupFailedError,
+        AdminRefusedError,
+        NodeUnreachableError,
+        ValueError,
+        OSError,
+    ) as error:
         _fail(str(error))
     if as_json:
         print(json.dumps({"backup": str(target), "bytes": size}))
@@ -92,14 +98,11 @@ def restore_command(
 
 def _back_up_online(address: NodeAddress, target: Path) -> int:
     with AdminClient(address, "warren backup") as client, progress_bar("backing up", 1) as bar:
-        status = client.request(StartBackup(str(target.absolute())), BackupStatus)
-        while status.step not in (BACKUP_DONE, BACKUP_FAILED):
-            time.sleep(_POLL_S)
-            status = client.request(GetBackup(), BackupStatus)
+
+        def show(status: BackupStatus) -> None:
             bar.show(f"backing up: {status.step}", status.done_bytes, status.total_bytes)
-    if status.step == BACKUP_FAILED:
-        raise ToolError(f"the backup failed: {status.text}")
-    return status.total_bytes
+
+        return back_up_node(client, str(target.absolute()), show).total_bytes
 
 
 def _fail(text: str) -> NoReturn:

@@ -58,10 +58,15 @@ def default_schema(include_body: bool, include_headers: bool) -> StructType:
 
 def check_schema(schema: StructType) -> None:
     """OptionError when a user-given schema has a column that is not there, or one with another type."""
+    check_columns(schema, COLUMNS, 'format "warren" has')
+
+
+def check_columns(schema: StructType, known: dict[str, DataType], owner_has: str) -> None:
+    """OptionError when `schema` has a column that is not among `known`, or with another type; `owner_has` says whose."""
     for column in schema.fields:
-        kind = COLUMNS.get(column.name)
+        kind = known.get(column.name)
         if kind is None:
-            raise OptionError(f"unknown column '{column.name}'; format \"warren\" has: {', '.join(COLUMNS)}")
+            raise OptionError(f"unknown column '{column.name}'; {owner_has}: {', '.join(known)}")
         if column.dataType != kind:
             raise OptionError(
                 f"column '{column.name}' is {kind.simpleString()}, not {column.dataType.simpleString()}"

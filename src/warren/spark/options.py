@@ -87,20 +87,21 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     return SourceOptions(
         uri=uri,
         queue=queue,
-        include_body=_boolean(given, "includeBody", True),
-        include_headers=_boolean(given, "includeHeaders", True),
-        retry_timeout_ms=_number(given, "retryTimeoutMs", 120_000, 0, 86_400_000),
+        include_body=parse_boolean(given, "includeBody", True),
+        include_headers=parse_boolean(given, "includeHeaders", True),
+        retry_timeout_ms=parse_number(given, "retryTimeoutMs", 120_000, 0, 86_400_000),
         group=group,
         from_latest=starting == "latest",
-        max_messages=_number(given, "maxMessagesPerTrigger", 100_000, 1, 1 << 62),
-        max_bytes=_number(given, "maxBytesPerTrigger", 128 * 1024 * 1024, 1, 1 << 62),
-        long_poll_ms=_number(given, "longPollMs", 2_000, 0, 60_000),
-        fail_on_data_loss=_boolean(given, "failOnDataLoss", True),
+        max_messages=parse_number(given, "maxMessagesPerTrigger", 100_000, 1, 1 << 62),
+        max_bytes=parse_number(given, "maxBytesPerTrigger", 128 * 1024 * 1024, 1, 1 << 62),
+        long_poll_ms=parse_number(given, "longPollMs", 2_000, 0, 60_000),
+        fail_on_data_loss=parse_boolean(given, "failOnDataLoss", True),
         stream_options=tuple(name for name in STREAM_OPTIONS if name.lower() in given),
     )
 
 
-def _number(given: Mapping[str, str], name: str, default: int, lowest: int, highest: int) -> int:
+def parse_number(given: Mapping[str, str], name: str, default: int, lowest: int, highest: int) -> int:
+    """The value of option `name`; `given` has names in lower case. Raises OptionError."""
     value = given.get(name.lower())
     if value is None:
         return default
@@ -109,7 +110,8 @@ def _number(given: Mapping[str, str], name: str, default: int, lowest: int, high
     return int(value)
 
 
-def _boolean(given: Mapping[str, str], name: str, default: bool) -> bool:
+def parse_boolean(given: Mapping[str, str], name: str, default: bool) -> bool:
+    """The value of option `name`; `given` has names in lower case. Raises OptionError."""
     value = given.get(name.lower())
     if value is None:
         return default

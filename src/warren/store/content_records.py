@@ -47,9 +47,9 @@ FLAG_IN_TRANSIENT_STORE: Final = 2
 _PUBLISH_REF_HEAD_BYTES: Final = 39
 _RELEASE_ENTRY_BYTES: Final = 14
 _RELEASE_FIXED_BYTES: Final = 20
-_CONTENT_HEAD_BYTES: Final = 10
+CONTENT_HEAD_BYTES: Final = 10
 # The smallest CONTENT record there can be.
-CONTENT_RECORD_MIN_BYTES: Final = RECORD_HEADER_BYTES + _CONTENT_HEAD_BYTES + 4 + POSITION_BYTES + 9 + 2 + 8
+CONTENT_RECORD_MIN_BYTES: Final = RECORD_HEADER_BYTES + CONTENT_HEAD_BYTES + 4 + POSITION_BYTES + 9 + 2 + 8
 
 
 class PublishRef:
@@ -213,24 +213,29 @@ def decode_publish_ref(data: bytes, start: i64, end: i64) -> PublishRef | None:
 
 def content_bytes_of(content: ContentRef) -> i64:
     """Size of a stored message's address, properties and body together."""
-    fixed: i64 = RECORD_HEADER_BYTES + _CONTENT_HEAD_BYTES + 4 + 9 + 8
+    fixed: i64 = RECORD_HEADER_BYTES + CONTENT_HEAD_BYTES + 4 + 9 + 8
     return content.stored_bytes - fixed - content.references * POSITION_BYTES
 
 
 def content_id_of(data: bytes, start: i64, end: i64) -> i64:
     """The content id at the head of a CONTENT record's body, or -1."""
-    if start + _CONTENT_HEAD_BYTES > end:
+    if start + CONTENT_HEAD_BYTES > end:
         return -1
     return read_u64(data, start)
 
 
+def references_of(data: bytes, start: i64) -> i64:
+    """The references at the head of a CONTENT record's body that `content_id_of` has looked at."""
+    return _read_u16(data, start + 8)
+
+
 def decode_content(data: bytes, start: i64, end: i64) -> StoredContent | None:
     """Decode the body of a CONTENT record."""
-    positions_start = start + _CONTENT_HEAD_BYTES + 4
+    positions_start = start + CONTENT_HEAD_BYTES + 4
     if positions_start > end:
         return None
     references = _read_u16(data, start + 8)
-    message = decode_message(data, start + _CONTENT_HEAD_BYTES, end)
+    message = decode_message(data, start + CONTENT_HEAD_BYTES, end)
     if message is None or references == 0 or read_u32(data, positions_start - 4) != references:
         return None
     return StoredContent(read_u64(data, start), references, message, positions_start)

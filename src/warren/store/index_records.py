@@ -73,7 +73,7 @@ class IndexScan:
             if length < 0 and size - at < RECORD_HEADER_BYTES and not is_last:
                 self.wanted_bytes = RECORD_HEADER_BYTES
                 break
-            following = _behind_damage(data, at, length, self.seed, is_last)
+            following = behind_damage(data, at, length, self.seed, is_last)
             self._add_damage(at, data[at:following])
             at = following
         self.offset += at
@@ -147,8 +147,11 @@ class IndexScan:
         return position
 
 
-def _behind_damage(data: bytes, start: i64, length: i64, seed: int, is_last: bool) -> i64:
-    # As in recovery: a good header leads to the next record, else the next good header is searched for.
+def behind_damage(data: bytes, start: i64, length: i64, seed: int, is_last: bool) -> i64:
+    """Where to go on behind a record at `start` that is not valid; `length` is what `record_length` said of it.
+
+    As in recovery: a good header leads to the next record, else the next good header is searched for.
+    """
     size: i64 = len(data)
     following = start + length
     if length >= 0 and following <= size:
@@ -186,7 +189,7 @@ class LiveRanges:
             records -= 1
             length = record_length(data, at, self._seed)
             if length < 0 or not body_is_valid(data, at, length):
-                at = _behind_damage(data, at, length, self._seed, True)
+                at = behind_damage(data, at, length, self._seed, True)
                 continue
             kind: i64 = i64(data[at + 2])
             place: i64 = at + length - 21 if kind == PUBLISH_REF else at + RECORD_HEADER_BYTES + 4

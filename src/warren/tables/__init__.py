@@ -1,0 +1,4 @@
+"""A store's files as tables of Arrow: bytes in, record batches out, without Spark and without a node.
+
+`scan.py` walks over records, `planning.py` says what there is to read, `reading.py` reads a part of it.
+"""

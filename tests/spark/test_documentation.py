@@ -9,6 +9,8 @@ pytest.importorskip("pyspark")
 
 from warren.spark.columns import COLUMNS
 from warren.spark.options import COMMON_OPTIONS, STREAM_OPTIONS
+from warren.spark.store_options import TABLE_OPTIONS
+from warren.tables.schemas import COLUMNS as STORE_COLUMNS
 
 TEXT = (Path(__file__).parent.parent.parent / "docs" / "spark.md").read_text()
 
@@ -30,3 +32,21 @@ def test_every_column_is_documented_with_its_type() -> None:
     """In the order in which a read gives them."""
     documented = [(row[0].strip("`"), row[1]) for row in rows("Columns")]
     assert documented == [(name, kind.simpleString()) for name, kind in COLUMNS.items()]
+
+
+def test_every_option_of_a_store_is_documented_with_its_tables() -> None:
+    """No more and no fewer than the source takes."""
+    documented = {name.strip("`"): row[1] for row in rows("Store options") for name in row[0].split(", ")}
+    expected = {"path": "all", "table": "all"}
+    for name in dict.fromkeys(name for names in TABLE_OPTIONS.values() for name in names):
+        tables = [table for table, names in TABLE_OPTIONS.items() if name in names]
+        expected[name] = "all" if len(tables) == len(TABLE_OPTIONS) else ", ".join(tables)
+    assert documented == expected
+
+
+def test_every_table_is_documented_with_its_columns() -> None:
+    """Of messages, those that a store adds to the ones of the format "warren"."""
+    documented = {row[0].strip("`"): re.findall("`([a-z_]+)`", row[2]) for row in rows("Store tables")}
+    expected = {table: list(columns) for table, columns in STORE_COLUMNS.items()}
+    expected["messages"] = [name for name in expected["messages"] if name not in COLUMNS]
+    assert documented == expected

@@ -18,6 +18,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.spark.stream_app import FAST_SETTINGS
 from tests.support.broker_process import BrokerProcess
+from tests.support.stopped_node import FAN, LARGE, MESSAGES, SMALL, make_data_directory
 from warren.admin.client import AdminClient, NodeAddress
 from warren.admin.protocol import GroupList, GroupStatus, ListGroups
 from warren.spark import SparkUnavailableError, session
@@ -300,3 +301,18 @@ def run_and_kill(broker: BrokerProcess, directory: Path, chance: random.Random, 
 
 def count_files(directory: Path) -> int:
     return len(list(directory.glob("[0-9]*"))) if directory.exists() else 0
+
+
+def test_a_store_as_tables(spark: "SparkSession", tmp_path: Path) -> None:
+    """The format is found by its name, in Python and in SQL, and each table can be counted and joined."""
+    data = make_data_directory(tmp_path / "node")
+    store = spark.read.format("warren_store").option("path", str(data))
+    messages = store.load()
+    assert messages.count() == MESSAGES
+    by_queue = {row["queue"]: row["count"] for row in messages.groupBy("queue").count().collect()}
+    assert by_queue == {"small": len(SMALL), "large": len(LARGE), "fan": len(FAN)}
+    positions = store.option("table", "positions").load()
+    assert positions.where("state = 'alive'").join(messages, ["queue", "seq"]).count() == MESSAGES
+    spark.sql(f"CREATE TEMPORARY VIEW files USING warren_store OPTIONS (path '{data}', table 'files')")
+    total = spark.sql("SELECT sum(live_bytes) AS total FROM files").collect()[0]["total"]
+    assert total > 120 * 6000

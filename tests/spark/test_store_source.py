@@ -1,0 +1,122 @@
+"""The data source "warren_store" without a JVM: options, schemas, partitions and what is read of them."""
+
+import pickle
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from tests.support.amqp_frames import PERSISTENT
+from tests.support.broker_process import BrokerProcess
+from tests.support.kill_ledger import Confirms, connect
+from warren.spark import columns, node_snapshot
+from warren.spark.broker_link import SourceError
+from warren.spark.options import OptionError
+from warren.spark.store_options import TABLE_OPTIONS, parse_store_options
+from warren.spark.store_source import StorePartition, WarrenStoreDataSource
+from warren.tables.schemas import COLUMNS, schema_of
+
+
+def test_tables_are_the_same_on_both_sides() -> None:
+    assert list(TABLE_OPTIONS) == list(COLUMNS)
+    known = {name: kind for name, kind in columns.COLUMNS.items()}
+    fields = from_arrow_schema(schema_of("messages")).fields
+    assert {field.name: field.dataType for field in fields if field.name in known} == known
+    for table in COLUMNS:
+        schema = schema_of(table)
+        assert to_arrow_schema(from_arrow_schema(schema), timezone="UTC") == schema
+
+
+def test_options() -> None:
+    options = parse_store_options(
+        {
+            "PATH": "file://" + "/data",
+            "queues": "a, b",
+            "seqFrom": "5",
+            "enqueuedFrom": "2026-01-31T12:00:00",
+            "enqueuedTo": "2026-01-31T14:00:00+01:00",
+            "includebody": "false",
+        }
+    )
+    assert (options.path, options.table, options.queues) == ("/data", "messages", ("a", "b"))
+    noon = datetime(2026, 1, 31, 12, tzinfo=UTC).timestamp() * 1000
+    read = options.read_options()
+    assert (read.enqueued_from_ms, read.enqueued_to_ms) == (noon, noon + 3_600_000)
+    assert (read.seq_from, read.seq_to) == (5, None)
+    assert parse_store_options({"path": "d", "queues": '["a,b"]'}).queues == ("a,b",)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({}, "'path' is missing"),
+        ({"path": "d", "tabel": "files"}, "unknown option 'tabel'"),
+        ({"path": "d", "table": "moons"}, "'table' is one of"),
+        ({"path": "d", "table": "files", "seqFrom": "1"}, "unknown option 'seqfrom'.*table 'files'"),
+        ({"path": "d", "verify": "perhaps"}, "'verify' is crc or none"),
+        ({"path": "d", "queues": ""}, "'queues'"),
+        ({"path": "d", "queues": "[1]"}, "'queues'"),
+        ({"path": "d", "enqueuedFrom": "yesterday"}, "'enqueuedFrom' is a time"),
+        ({"path": "d", "seqTo": "-1"}, "'seqTo' is a whole number"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused(given: dict[str, str], text: str) -> None:
+    with pytest.raises(OptionError, match=text):
+        parse_store_options(given)
+
+
+def test_a_column_that_is_not_there() -> None:
+    source = WarrenStoreDataSource({"path": "d", "table": "files"})
+    with pytest.raises(
+        OptionError, match="unknown column 'body'; format \"warren_store\" has in the table files"
+    ):
+        source.reader(StructType([StructField("body", StringType())]))
+    with pytest.raises(OptionError, match="column 'bytes' is bigint, not string"):
+        source.reader(StructType([StructField("bytes", StringType())]))
+    without = WarrenStoreDataSource({"path": "d", "includeBody": "false"}).schema()
+    assert "body" not in without.names and "crc_ok" in without.names
+
+
+def test_no_store_is_an_error_when_it_is_planned(tmp_path: Path) -> None:
+    source = WarrenStoreDataSource({"path": str(tmp_path)})
+    reader = source.reader(source.schema())
+    with pytest.raises(SourceError, match="not a data directory"):
+        reader.partitions()
+
+
+@pytest.mark.kill
+def test_a_running_node_is_read_through_a_snapshot(tmp_path: Path) -> None:
+    """What is confirmed is there, and the snapshot goes when it is done with."""
+    node = BrokerProcess(tmp_path / "node")
+    node.start()
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    try:
+        peer = connect(node)
+        channel = peer.channel()
+        channel.declare(b"q", durable=True)
+        confirms = Confirms(channel)
+        for number in range(100):
+            confirms.publish(b"q", b"%d " % number + bytes(number * 100), PERSISTENT, b"", lambda: None)
+        confirms.drain()
+        with node_snapshot(node.uri, scratch) as path:
+            schema = StructType([StructField("seq", LongType()), StructField("queue", StringType())])
+            source = WarrenStoreDataSource({"path": str(path)})
+            reader = pickle.loads(pickle.dumps(source.reader(schema)))  # our own
+            rows = [
+                row
+                for partition in reader.partitions()
+                if isinstance(partition, StorePartition)
+                for batch in reader.read(partition)
+                for row in batch.to_pylist()
+            ]
+            assert rows == [{"seq": seq, "queue": "q"} for seq in range(1, 101)]
+        assert list(scratch.iterdir()) == []
+        peer.drop()
+    finally:
+        node.kill()

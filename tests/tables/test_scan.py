@@ -13,6 +13,7 @@ from warren.store.message import ContentRef, Message, Position, QueueLog
 from warren.store.publish_body import decode_message
 from warren.store.record import (
     FILE_HEADER_BYTES,
+    FILE_MAGIC,
     POSITION_BYTES,
     PUBLISH,
     RECORD_HEADER_BYTES,
@@ -53,13 +54,14 @@ records = st.one_of(
     st.tuples(st.just("release"), st.integers(1, 3), runs),
     st.tuples(st.just("state"), st.integers(1, 3), st.just(None)),
     st.tuples(st.just("stop"), st.just(None), st.just(None)),
+    st.tuples(st.just("predecessor"), st.integers(2, 9), st.integers(0, 1 << 40)),
 )
 
 
 def journal_of(contents: list[tuple[str, object, object]]) -> bytes:
     """A journal file with these records."""
     writer = RecordWriter(STORE_ID)
-    writer.file_header(STORE_ID, 1)
+    writer.start_file(FILE_MAGIC, 1)
     for number, (kind, what, more) in enumerate(contents, 1):
         if isinstance(what, Message):
             assert isinstance(more, list)
@@ -71,6 +73,9 @@ def journal_of(contents: list[tuple[str, object, object]]) -> bytes:
                 write_publish_ref(writer, content, what, positions, 0, len(positions))
         elif kind == "stop":
             writer.clean_stop()
+        elif kind == "predecessor":
+            assert isinstance(what, int) and isinstance(more, int)
+            writer.predecessor(what, more)
         elif kind == "state":
             assert isinstance(what, int)
             writer.queue_state(QueueLog(what))

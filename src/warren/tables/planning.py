@@ -7,7 +7,6 @@ has. The files themselves are read by `reading.py`, each in its own partition.
 
 import dataclasses
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +14,7 @@ import numpy as np
 
 from warren.offline.data_directory import DataDirectory, ToolError, VhostDirectory, files_of, opened
 from warren.store.content_file import GONE, ContentFile
-from warren.store.disk.files import JOURNAL_DIRECTORY, LOST_AND_FOUND, journal_numbers, journal_path
+from warren.store.disk.files import LOST_AND_FOUND, journal_numbers, journal_path
 from warren.store.disk.snapshot import NoStore, VhostSnapshot
 from warren.store.queue_index import Segment
 from warren.store.recovery import RecoveredQueue
@@ -180,7 +179,9 @@ class _VhostPlan:
         """The files of the table, and how many bytes reading each of them takes."""
         if self._table != JOURNAL:
             yield from self._segment_parts()
-        yield from self._journal_parts()
+        if self._table != DAMAGE:
+            # All of it has been read by now, and more is known of it than its bytes say.
+            yield from self._journal_parts()
         if self._table in (FILES, DAMAGE):
             for file in self._snapshot.content_files:
                 part = self._content_part(file)
@@ -329,12 +330,13 @@ class _VhostPlan:
             rows.append(_damage(vhost, line.partition(" -> ")[0], "not a usable file of this vhost"))
         if report.is_rebuilt or report.checkpoint not in ("", "checkpoint"):
             rows.append(_damage(vhost, "checkpoint", "not usable"))
-        numbers = [int(file.number) for file in self._snapshot.replay.files]
-        for before, number in pairwise(numbers):
-            if number != before + 1:
-                rows.append(
-                    _damage(vhost, f"{JOURNAL_DIRECTORY}/{before + 1}.wal", f"missing, up to {number - 1}")
-                )
+        for found in report.damage:
+            row = _damage(vhost, journal_path(found.file_number), found.reason)
+            rows.append(row | {"offset": int(found.start), "length": int(found.end - found.start)})
+        for number, size in self._snapshot.replay.missing:
+            rows.append(
+                _damage(vhost, journal_path(number), f"missing, with {size} bytes of messages and acks")
+            )
         if report.missing_contents:
             rows.append(
                 _damage(vhost, PERSISTENT_NAME, f"{report.missing_contents} messages lack their content")

@@ -13,8 +13,8 @@ from warren.store.record import (
     CONTENT,
     CONTENT_MAGIC,
     FILE_HEADER_BYTES,
-    FILE_MAGIC,
     INDEX_MAGIC,
+    PREDECESSOR,
     PUBLISH,
     PUBLISH_REF,
     QUEUE_STATE,
@@ -29,7 +29,6 @@ from warren.tables.message_batches import MessageBatches
 from warren.tables.parts import (
     CONTENT_FILE,
     INDEX,
-    JOURNAL_FILE,
     VERIFY_CRC,
     FilePart,
     Partition,
@@ -48,7 +47,7 @@ from warren.tables.schemas import COLUMNS, DAMAGE, FILES, JOURNAL, MESSAGES, POS
 
 BATCH_ROWS: Final = 10_000
 
-_MAGIC: Final = {INDEX: INDEX_MAGIC, JOURNAL_FILE: FILE_MAGIC, CONTENT_FILE: CONTENT_MAGIC}
+_MAGIC: Final = {INDEX: INDEX_MAGIC, CONTENT_FILE: CONTENT_MAGIC}
 _KIND_NAMES: Final = {
     PUBLISH: "publish",
     PUBLISH_REF: "publish_ref",
@@ -56,6 +55,7 @@ _KIND_NAMES: Final = {
     RELEASE: "release",
     QUEUE_STATE: "queue_state",
     CLEAN_STOP: "clean_stop",
+    PREDECESSOR: "predecessor",
     CONTENT: "content",
 }
 
@@ -191,7 +191,7 @@ def _journal_columns(partition: Partition, part: FilePart, piece: Piece) -> dict
     names = [_KIND_NAMES.get(kind, f"unknown ({kind})") for kind in kinds.tolist()]
     is_publish = (records["kind"] == PUBLISH) | (records["kind"] == PUBLISH_REF)
     is_publish &= records["ok"] == 1
-    has_queue = (records["ok"] == 1) & (records["kind"] != CLEAN_STOP)
+    has_queue = (records["ok"] == 1) & ~np.isin(records["kind"], (CLEAN_STOP, PREDECESSOR))
     is_reference = is_publish & (records["kind"] == PUBLISH_REF)
     ok = records["ok"] == 1
     is_checked = partition.options.verify == VERIFY_CRC
@@ -246,7 +246,7 @@ def _file_rows(partition: Partition, part: FilePart) -> list[dict[str, Any]]:
 
 
 def _damage_rows(partition: Partition, part: FilePart) -> list[dict[str, Any]]:
-    """What of a file is no valid record. Not damage: an unfinished write at the end of a journal or a content file."""
+    """What of a segment or a content file is no valid record. Not damage: an unfinished write at the end of the latter."""
     rows: list[dict[str, Any]] = []
 
     def add(offset: int | None, length: int | None, reason: str) -> None:
@@ -267,8 +267,7 @@ def _damage_rows(partition: Partition, part: FilePart) -> list[dict[str, Any]]:
     if (
         not file_header_is_valid(header, _MAGIC[part.kind], partition.store_id)
         or file_header_number(header) != part.number
-    ) and part.kind != JOURNAL_FILE:
-        # Those of the journal were looked at in planning.
+    ):
         add(0, FILE_HEADER_BYTES, "damaged header")
     for piece in _pieces(partition, part, scan):
         records = piece.records

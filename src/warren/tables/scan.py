@@ -25,6 +25,7 @@ from warren.store.record import (
     CONTENT,
     FLAG_PERSISTENT,
     POSITION_BYTES,
+    PREDECESSOR,
     PUBLISH,
     PUBLISH_REF,
     QUEUE_STATE,
@@ -191,7 +192,7 @@ class RecordScan:
             self._add_settled(0, read_u32(data, body), read_u64(data, body + 4))
             self._end_settled(read_u64(data, body + 12))
             return True
-        if kind != CLEAN_STOP:
+        if kind != CLEAN_STOP and (kind != PREDECESSOR or end - body != 16):
             return False
         self._add_row(base + at, length, kind, 1)
         self._fill(17)

@@ -232,15 +232,35 @@ class RabbitmqBroker(Broker):
                 start_new_session=True,
             )
             await_port(self.epmd_port)
+        with self._log_path().open("ab") as log:
+            self._spawn([self._script("rabbitmq-server")], self._environment(), self.directory, log)
+        self._await_amqp()
+
+    def control(self, *arguments: str) -> None:
+        """Run `rabbitmqctl` on the node; CalledProcessError when it fails."""
+        command = [self._script("rabbitmqctl"), *arguments]
+        subprocess.run(command, env=self._environment(), cwd=self.directory, check=True, capture_output=True)
+
+    def node_directory(self) -> Path:
+        """Where the node keeps its data."""
+        return self._data_directory() / self._node_name()
+
+    def _node_name(self) -> str:
+        return f"warren-bench-{self.port}@localhost"
+
+    def _script(self, name: str) -> str:
         server = rabbitmq_server()
         assert server is not None
-        environment = {
+        return str(Path(server).with_name(name))
+
+    def _environment(self) -> dict[str, str]:
+        return {
             "PATH": os.environ.get("PATH", os.defpath),
             "LANG": "C.UTF-8",
             "HOME": str(self.directory / "home"),
             "ERL_EPMD_PORT": str(self.epmd_port),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
-            "RABBITMQ_NODENAME": f"warren-bench-{self.port}@localhost",
+            "RABBITMQ_NODENAME": self._node_name(),
             "RABBITMQ_DIST_PORT": str(self.distribution_port),
             "RABBITMQ_MNESIA_BASE": str(self._data_directory()),
             "RABBITMQ_LOG_BASE": str(self.directory / "log"),
@@ -250,9 +270,6 @@ class RabbitmqBroker(Broker):
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.directory / "enabled_plugins"),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
         }
-        with self._log_path().open("ab") as log:
-            self._spawn([server], environment, self.directory, log)
-        self._await_amqp()
 
     def _data_directory(self) -> Path:
         return self.directory / "mnesia"

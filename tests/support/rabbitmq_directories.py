@@ -1,0 +1,270 @@
+"""Data directories that the real RabbitMQ made, with a ledger of what a reader of them must find.
+
+`make` fills one private node with queues of every kind, kills it (`killed`), lets it recover and stops it in good order
+(`stopped`): both directories must give the same messages. What is published is confirmed, so nothing is uncertain.
+"""
+
+import base64
+import hashlib
+import json
+import random
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.brokers import RabbitmqBroker
+from tests.support.amqp_frames import SocketLink, table
+from tests.support.amqp_peer import Message, Peer
+from warren.wire.field_table import Field, encode_table
+from warren.wire.methods import BasicAck, BasicGet, ConnectionOpen, ConnectionOpenOk, ConnectionTuneOk
+from warren.wire.properties import NO_PROPERTIES, Properties
+
+PERSISTENT = Properties(delivery_mode=2).encode()
+TRANSIENT = Properties(delivery_mode=1).encode()
+# Longer than any test here.
+EXPIRY_MS = 3_600_000
+
+# A field of every type that RabbitMQ's table parser knows.
+EVERY_TYPE: dict[str, Field] = {
+    "bool": Field(ord("t"), True),
+    "byte": Field(ord("b"), -7),
+    "ubyte": Field(ord("B"), 200),
+    "short": Field(ord("s"), -300),
+    "ushort": Field(ord("u"), 60000),
+    "int": Field(ord("I"), -70000),
+    "uint": Field(ord("i"), 4_000_000_000),
+    "long": Field(ord("l"), -(1 << 60)),
+    "float": Field(ord("f"), 1.5),
+    "double": Field(ord("d"), 3.141592653589793),
+    "decimal": Field(ord("D"), (2, 12345)),
+    "text": Field(ord("S"), "grüße".encode()),
+    "octets": Field(ord("x"), bytes(range(256))),
+    "time": Field(ord("T"), 1_700_000_000),
+    "void": Field(ord("V"), None),
+    "table": Field(ord("F"), {"inner": Field(ord("F"), {"deep": Field(ord("I"), 1)})}),
+    "array": Field(ord("A"), [Field(ord("I"), 1), Field(ord("S"), b"two"), Field(ord("A"), [])]),
+}
+EVERY_PROPERTY = Properties(
+    b"text/plain", b"gzip", encode_table(EVERY_TYPE), 2, 9, b"correlation", b"reply", str(EXPIRY_MS).encode(),
+    b"message-id", 1_700_000_000, b"type", b"guest", b"app", b"cluster",
+)  # fmt: skip
+
+OTHER_VHOST = "other vhost ü"
+_SALT = b"salt"
+_INITIAL = {
+    "vhosts": [{"name": "/"}, {"name": OTHER_VHOST}],
+    "users": [
+        {
+            "name": "guest",
+            "password_hash": base64.b64encode(_SALT + hashlib.sha256(_SALT + b"guest").digest()).decode(),
+            "hashing_algorithm": "rabbit_password_hashing_sha256",
+            "tags": ["administrator"],
+        }
+    ],
+    "permissions": [
+        {"user": "guest", "vhost": vhost, "configure": ".*", "write": ".*", "read": ".*"}
+        for vhost in ("/", OTHER_VHOST)
+    ],
+}
+
+
+@dataclass
+class Expected:
+    """One message as it was published."""
+
+    exchange: bytes
+    routing_key: bytes
+    properties: bytes
+    body: bytes
+
+
+@dataclass
+class RealDirectories:
+    """Two states of one node, its definitions export, and what lies in each queue (vhost, name) in order."""
+
+    killed: Path
+    stopped: Path
+    definitions: Path
+    queues: dict[tuple[str, str], list[Expected]]
+
+
+class _Loader:
+    """Fills one vhost of a node through one confirming channel; `queues` is the ledger."""
+
+    def __init__(self, broker: RabbitmqBroker, vhost: bytes) -> None:
+        peer = Peer(SocketLink("127.0.0.1", broker.port), is_foreign=True)
+        peer.start()
+        peer.method(0, ConnectionTuneOk(2047, peer.frame_max, 0))
+        peer.method(0, ConnectionOpen(vhost))
+        peer.expect(ConnectionOpenOk)
+        self.channel = peer.channel()
+        self.channel.confirm_select()
+        self.queues: dict[str, list[Expected]] = {}
+        self._random = random.Random(5)
+        self._published = 0
+        self._unconfirmed: set[int] = set()
+
+    def declare(self, name: str, **arguments: object) -> None:
+        """A durable queue; names of arguments as in `table`."""
+        self.channel.declare(name.encode(), durable=True, arguments=table(**arguments))
+        self.queues[name] = []
+
+    def publish(
+        self, sizes: Sequence[int], key: bytes, properties: bytes = PERSISTENT, exchange: bytes = b""
+    ) -> list[Expected]:
+        """Publish random bytes and wait for the confirms."""
+        messages = []
+        for size in sizes:
+            message = Expected(exchange, key, properties, self._random.randbytes(size))
+            self.channel.publish(key, message.body, properties, exchange)
+            messages.append(message)
+            self._published += 1
+            self._unconfirmed.add(self._published)
+        while self._unconfirmed:
+            event = self.channel.event()
+            assert isinstance(event, BasicAck)
+            if event.multiple:
+                self._unconfirmed = {number for number in self._unconfirmed if number > event.delivery_tag}
+            else:
+                self._unconfirmed.discard(event.delivery_tag)
+        return messages
+
+    def keep(self, queue: str, sizes: Sequence[int], properties: bytes = PERSISTENT) -> None:
+        """Publish to one queue, and expect it there."""
+        self.queues[queue] += self.publish(sizes, queue.encode(), properties)
+
+    def consume(self, queue: str, count: int, ack_every: int) -> None:
+        """Take the oldest messages and ack one in `ack_every`; the others stay with the consumer."""
+        self.channel.qos(count)
+        tag = self.channel.consume(queue.encode())
+        expected = self.queues[queue]
+        deliveries = [self.channel.message() for _ in range(count)]
+        # Before the acks, which make room for more deliveries.
+        self.channel.cancel(tag)
+        for number, delivery in enumerate(deliveries):
+            assert delivery.body == expected[number].body
+            if number % ack_every == 0:
+                self.channel.ack(delivery.deliver.delivery_tag)
+        self.queues[queue] = [
+            message for number, message in enumerate(expected) if number >= count or number % ack_every
+        ]
+
+    def sizes(self, count: int, least: int, most: int) -> list[int]:
+        """Random ones."""
+        return [self._random.randrange(least, most) for _ in range(count)]
+
+
+def make(directory: Path) -> RealDirectories:
+    """Run the node; takes about twenty seconds."""
+    initial = directory / "initial.json"
+    initial.write_text(json.dumps(_INITIAL))
+    broker = RabbitmqBroker(directory / "node", set(), (f"load_definitions = {initial}",))
+    broker.start()
+    try:
+        loader = _Loader(broker, b"/")
+        ledger = _fill_other_vhost(_Loader(broker, OTHER_VHOST.encode())) | _fill(loader)
+        definitions = directory / "definitions.json"
+        broker.control("export_definitions", str(definitions))
+        # Acks reach the journal within its 200 ms.
+        time.sleep(1)
+        ledger["/", "journal"] = _fill_journal(loader)
+        broker.kill()
+        shutil.copytree(broker.node_directory(), directory / "killed")
+        broker.start()
+        broker.stop()
+        shutil.copytree(broker.node_directory(), directory / "stopped")
+    finally:
+        broker.stop()
+    return RealDirectories(directory / "killed", directory / "stopped", definitions, ledger)
+
+
+def _fill(loader: _Loader) -> dict[tuple[str, str], list[Expected]]:
+    loader.declare("small")
+    loader.keep("small", loader.sizes(3000, 0, 200))
+    loader.declare("stored")
+    loader.keep("stored", loader.sizes(200, 4096, 30_000))
+    loader.declare("mixed", x__message__ttl=EXPIRY_MS)
+    loader.keep("mixed", loader.sizes(300, 0, 9000))
+    # Larger than a file of the message store may be.
+    loader.declare("huge")
+    loader.keep("huge", [10, 18_000_000, 5000])
+    loader.declare("holes")
+    loader.keep("holes", loader.sizes(2500, 0, 300) + loader.sizes(100, 4096, 5000))
+    loader.consume("holes", 2550, 3)
+    loader.declare("drained")
+    loader.keep("drained", loader.sizes(100, 0, 6000))
+    loader.consume("drained", 100, 1)
+    loader.declare("transient")
+    for size in loader.sizes(50, 0, 9000):
+        loader.keep("transient", [size])
+        loader.publish([size], b"transient", TRANSIENT)
+        loader.publish([size], b"transient", NO_PROPERTIES)
+    loader.declare("typed")
+    loader.keep("typed", [20, 8000], EVERY_PROPERTY.encode())
+    loader.declare("lazy", x__queue__mode="lazy")
+    loader.keep("lazy", loader.sizes(100, 0, 9000))
+    loader.declare("second version", x__queue__version=2)
+    loader.keep("second version", loader.sizes(4500, 0, 300) + loader.sizes(100, 3000, 9000))
+    loader.consume("second version", 500, 2)
+    _fill_priority_queue(loader)
+    # Not read, but not passed over in silence.
+    for kind in ("quorum", "stream"):
+        loader.channel.declare(kind.encode(), durable=True, arguments=table(x__queue__type=kind))
+        loader.publish([100], kind.encode())
+    _fan_out(loader)
+    _dead_letter(loader)
+    return {("/", name): messages for name, messages in loader.queues.items()}
+
+
+def _fill_priority_queue(loader: _Loader) -> None:
+    loader.declare("priority", x__max__priority=3)
+    by_priority: dict[int, list[Expected]] = {level: [] for level in range(4)}
+    for number, size in enumerate(loader.sizes(80, 0, 6000)):
+        properties = Properties(delivery_mode=2, priority=number % 5).encode()
+        by_priority[min(3, number % 5)] += loader.publish([size], b"priority", properties)
+    loader.queues["priority"] = [message for level in (3, 2, 1, 0) for message in by_priority[level]]
+
+
+def _fill_journal(loader: _Loader) -> list[Expected]:
+    """What is confirmed and not in a segment yet when the node is killed right after."""
+    loader.declare("journal")
+    loader.keep("journal", loader.sizes(30, 0, 6000))
+    loader.consume("journal", 10, 2)
+    # One batch with the acks before it: its confirm says that they are on disk.
+    loader.keep("journal", [1])
+    return loader.queues["journal"]
+
+
+def _dead_letter(loader: _Loader) -> None:
+    """RabbitMQ keeps the properties of dead letters decoded; how it encodes them is in what it delivers."""
+    loader.declare("dead letters")
+    loader.declare("rejecting", x__dead__letter__exchange="", x__dead__letter__routing__key="dead letters")
+    letters = loader.publish([10, 8000], b"rejecting", EVERY_PROPERTY.encode())
+    for letter in letters:
+        loader.channel.reject(loader.channel.get(b"rejecting").got.delivery_tag, requeue=False)
+        deadline = time.monotonic() + 10
+        while not isinstance(item := loader.channel.call(BasicGet(b"dead letters")), Message):
+            assert time.monotonic() < deadline
+        assert item.body == letter.body
+        loader.queues["dead letters"].append(Expected(b"", b"dead letters", item.raw, item.body))
+
+
+def _fan_out(loader: _Loader) -> None:
+    loader.channel.exchange(b"fan-out", b"fanout", durable=True)
+    for name in ("fan-a", "fan-b", "fan-c"):
+        loader.declare(name)
+        loader.channel.bind(name.encode(), b"fan-out")
+    messages = loader.publish(loader.sizes(40, 0, 12_000), b"some.key", exchange=b"fan-out")
+    for name in ("fan-a", "fan-b", "fan-c"):
+        loader.queues[name] = list(messages)
+    loader.consume("fan-b", 30, 2)
+
+
+def _fill_other_vhost(loader: _Loader) -> dict[tuple[str, str], list[Expected]]:
+    loader.declare("small")
+    loader.keep("small", loader.sizes(20, 0, 200))
+    loader.declare("grüße")
+    loader.keep("grüße", loader.sizes(20, 0, 9000))
+    return {(OTHER_VHOST, name): messages for name, messages in loader.queues.items()}

@@ -15,7 +15,7 @@ from typing import Final
 COMPILED_PACKAGES: Final = ("broker", "perf", "queues", "routing", "store", "wire")
 INTERPRETED: Final = ("store/disk/", "store/file_system.py", "broker/metadata_sqlite.py")
 # Of packages whose other modules are interpreted.
-COMPILED_MODULES: Final = ("tables/scan.py",)
+COMPILED_MODULES: Final = ("tables/rabbitmq/external_term.py", "tables/scan.py")
 
 
 def compiled_module_paths(root: Path) -> list[str]:

@@ -2,6 +2,7 @@
 
 import pickle
 import struct
+import zlib
 from pathlib import Path
 
 import pyarrow as pa
@@ -53,6 +54,10 @@ def _rows(found: ImportPlan) -> tuple[dict[str, list[tuple[int, bytes]]], list[D
             pairs = zip(batch["seq"].to_pylist(), batch["body"].to_pylist(), strict=True)
             rows.setdefault(partition.queue, []).extend(pairs)
     return rows, damage
+
+
+def _no_damage(damage: Damage) -> None:
+    pytest.fail(damage.reason)
 
 
 def _bodies(found: ImportPlan) -> list[bytes]:
@@ -232,7 +237,8 @@ def _header(magic: bytes, number: int = 0, version: int = 2) -> bytes:
 
 def test_slots(tmp_path: Path) -> None:
     term = message_term(1, b"1")
-    store = _header(b"RCQS", 3) + struct.pack(">IBHB", len(term), 0, 0, 0) + term
+    entry = struct.pack(">IBHB", len(term), 1, zlib.crc32(term) & 0xFFFF, 0) + term
+    store = _header(b"RCQS", 3) + entry
     place = struct.pack(">QI", 64, len(term))
     slots = [
         bytes(32), _slot(1, 2, place, 1_000_000), _slot(0, 2, place), _slot(1, 1, (7).to_bytes(16, "big")),
@@ -247,6 +253,18 @@ def test_slots(tmp_path: Path) -> None:
     reasons = "memory only, behind the end, status 9, torn slot, unknown header, wrong size, unknown header"
     for item, reason in zip(damage, reasons.split(", "), strict=True):
         assert reason in item.reason
+
+
+def test_an_entry_is_compared_with_its_checksum(tmp_path: Path) -> None:
+    term = message_term(1, b"1")
+    heads = [(len(term), 1, zlib.crc32(term) & 0xFFFF), (len(term), 1, 7), (len(term), 0, 7), (5, 0, 0)]
+    store, slots = _header(b"RCQS"), b""
+    for head in heads:
+        slots += _slot(1, 2, struct.pack(">QI", len(store), len(term)))
+        store += struct.pack(">IBHB", *head, 0) + term
+    rows, damage = _rows(_plan(tmp_path, {"0.qi": _header(b"RCQI") + slots, "0.qs": store}))
+    assert rows == {"q": [(0, b"1"), (2, b"1")]}
+    assert [item.reason.partition(":")[0] for item in damage] == ["message 1", "message 3"]
 
 
 # -- queues, vhosts, directories ---------------------------------------------------------------------------------
@@ -344,13 +362,13 @@ def test_batches_are_cut_by_rows_and_bytes(tmp_path: Path, monkeypatch: pytest.M
         segment_publish(entry, entry, message_term(entry, b"x" * size)) for entry, size in enumerate(sizes)
     )
     partition = _plan(tmp_path, {"0.idx": segment}).partitions[0]
-    batches = list(read(partition, pytest.fail))
+    batches = list(read(partition, _no_damage))
     assert [batch["size"].to_pylist() for batch in batches] == [[10] * 4, [10], [5000], [400, 400], [400]]
 
 
 def test_columns(tmp_path: Path) -> None:
     found = _plan(tmp_path, {"0.idx": _publish(0, 1, expiry=5_000_000) + _publish(1, 2)})
-    table = pa.Table.from_batches(read(found.partitions[0], pytest.fail))
+    table = pa.Table.from_batches(read(found.partitions[0], _no_damage))
     assert table.schema == reading.SCHEMA
     first, second = table.to_pylist()
     assert {name: value for name, value in first.items() if value is not None} == {

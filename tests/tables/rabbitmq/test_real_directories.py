@@ -84,7 +84,7 @@ def test_the_journal_has_messages_only_after_a_kill(real: RealDirectories) -> No
 def test_expiry_comes_from_the_queue(directory: Path) -> None:
     found = plan(directory)
     (mixed,) = [queue for queue in found.queues if queue.name == "mixed"]
-    batch = next(read(mixed.partitions[0], pytest.fail))
+    batch = next(read(mixed.partitions[0], lambda damage: pytest.fail(damage.reason)))
     expires_s = batch["expires_at"][0].as_py().timestamp()
     modified_s = (directory / "cluster_nodes.config").stat().st_mtime
     assert abs(expires_s - modified_s - EXPIRY_MS / 1000) < 300

@@ -6,7 +6,7 @@ a length is compared with what is there before it is used, and what cannot be re
 
 | module | what |
 |---|---|
-| `external_term.py` | Erlang's external term format |
+| `external_term.py` | Erlang's external term format; compiled |
 | `stored_message.py`, `property_terms.py` | a message as RabbitMQ stores it |
 | `queue_index.py` | a queue's positions in segments and journal (classic queues, version 1) |
 | `slot_index.py` | the same of version 2 |

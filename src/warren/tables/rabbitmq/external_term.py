@@ -7,6 +7,8 @@ length and count is compared with the bytes that are there before anything is ma
 import struct
 from typing import Final
 
+from mypy_extensions import mypyc_attr
+
 _VERSION: Final = 131
 _DEPTH_MAX: Final = 64
 _U16: Final = struct.Struct(">H")
@@ -36,6 +38,7 @@ class TermError(ValueError):
     """The bytes are no term, or one that no stored message has."""
 
 
+@mypyc_attr(native_class=False)
 class Atom(str):
     """An Erlang atom; equal to the same text."""
 

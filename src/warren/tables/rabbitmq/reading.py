@@ -12,6 +12,7 @@ from warren.tables.columns import MESSAGE_COLUMNS, TIMESTAMP, as_strings, proper
 from warren.tables.rabbitmq.damage import Damage, OnDamage
 from warren.tables.rabbitmq.external_term import TermError
 from warren.tables.rabbitmq.import_plan import Partition
+from warren.tables.rabbitmq.slot_index import STORE_SUFFIX, term_of_entry
 from warren.tables.rabbitmq.stored_message import StoredMessage, decode_message
 
 # The columns of a message, and its exact block of properties. `enqueued_at` is null, since RabbitMQ does not keep it;
@@ -62,7 +63,7 @@ class _Files:
         self._open: OrderedDict[int, int] = OrderedDict()
 
     def read(self, number: int, offset: int, length: int) -> bytes:
-        """Raises OSError; TermError when the file has become shorter."""
+        """A term. Raises OSError; TermError when it is not as it was written, as far as the file can tell."""
         descriptor = self._open.get(number)
         if descriptor is None:
             if len(self._open) == _OPEN_FILES:
@@ -72,7 +73,7 @@ class _Files:
         data = os.pread(descriptor, length, offset)
         if len(data) < length:
             raise TermError("the file is shorter than it was")
-        return data
+        return term_of_entry(data) if self._paths[number].endswith(STORE_SUFFIX) else data
 
     def close(self) -> None:
         for descriptor in self._open.values():

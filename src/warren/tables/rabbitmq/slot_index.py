@@ -5,9 +5,11 @@ was killed has no slot, or one without a place.
 """
 
 import struct
+import zlib
 from pathlib import Path
 from typing import Final
 
+from warren.tables.rabbitmq.external_term import TermError
 from warren.tables.rabbitmq.queue_index import IN_STORE, LiveEntries, OnIndexDamage, Publish
 
 SLOTS_PER_FILE: Final = 4096
@@ -19,8 +21,11 @@ _IN_QUEUE_STORE: Final = struct.Struct(">QI")
 _NUMBERS: Final = struct.Struct(">IQ")
 _INDEX_MAGIC: Final = b"RCQI"
 _VERSION: Final = 2
-# Length, a flag byte, 16 bits of the CRC, a zero byte.
+STORE_SUFFIX: Final = ".qs"
+# Length, flags, the low 16 bits of the CRC-32, a zero byte.
 ENTRY_HEAD_BYTES: Final = 8
+_ENTRY_HEAD: Final = struct.Struct(">IBHB")
+_HAS_CRC: Final = 1
 
 
 def read_slots(directory: Path, entries: LiveEntries, on_damage: OnIndexDamage) -> None:
@@ -39,7 +44,7 @@ def _read_file(path: Path, number: int, entries: LiveEntries, on_damage: OnIndex
     if magic != _INDEX_MAGIC or version != _VERSION or first_seq != number * SLOTS_PER_FILE:
         on_damage(str(path), 0, "an index file with an unknown header")
         return
-    store = path.with_suffix(".qs")
+    store = path.with_suffix(STORE_SUFFIX)
     store_size = store.stat().st_size if store.exists() else 0
     store_number = entries.add_file(store) if store_size else IN_STORE
     for at in range(_HEADER_BYTES, len(data) - _SLOT_BYTES + 1, _SLOT_BYTES):
@@ -59,10 +64,21 @@ def _read_file(path: Path, number: int, entries: LiveEntries, on_damage: OnIndex
             if offset + ENTRY_HEAD_BYTES + length > store_size:
                 on_damage(str(path), at, f"a slot that points behind the end of {store.name}")
             else:
-                start = offset + ENTRY_HEAD_BYTES
                 # Version 2 keeps no id outside of the message.
-                entries.add(seq, Publish(is_persistent, bytes(16), expiry, store_number, start, length))
+                publish = Publish(
+                    is_persistent, bytes(16), expiry, store_number, offset, ENTRY_HEAD_BYTES + length
+                )
+                entries.add(seq, publish)
         elif is_persistent:
             on_damage(str(path), at, "a message that was in memory only")
     if (len(data) - _HEADER_BYTES) % _SLOT_BYTES:
         on_damage(str(path), len(data) - len(data) % _SLOT_BYTES, "a torn slot")
+
+
+def term_of_entry(data: bytes) -> bytes:
+    """The term in a whole entry of a store file. TermError when its head does not fit it."""
+    size, flags, crc, _ = _ENTRY_HEAD.unpack_from(data)
+    term = data[ENTRY_HEAD_BYTES:]
+    if size != len(term) or (flags & _HAS_CRC and zlib.crc32(term) & 0xFFFF != crc):
+        raise TermError("the entry's length or checksum is wrong")
+    return term

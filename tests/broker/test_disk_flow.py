@@ -1,14 +1,17 @@
 """Flow control from the disk: who is stopped, when, and when they go on. On a real disk: tests/kill/test_slow_disk.py."""
 
-from tests.support.amqp_frames import PERSISTENT
+from tests.support.amqp_frames import PERSISTENT, header_frame, method_frame
 from tests.support.amqp_peer import ChannelPeer, Peer
 from tests.support.memory_broker import EngineLink, MemoryBroker
 from warren.broker.connection import Connection
 from warren.broker.disk_flow import DEBT_STOP_BYTES, STOP_BYTES, STORE_STOP_BYTES
 from warren.broker.throttle import FLOW_SHOWN_MS
+from warren.queues.queue_host import PAGE_MESSAGES
 from warren.store.figures import debt_to_pay, payable_bytes
 from warren.store.jobs import CompactContents, StoreJob
 from warren.store.store_settings import GARBAGE_ALLOWANCE_BYTES
+from warren.wire.methods import BasicPublish
+from warren.wire.properties import NO_PROPERTIES
 
 BODY = bytes(100_000)
 MANY = STOP_BYTES // len(BODY) + 1
@@ -149,6 +152,31 @@ def test_a_store_that_is_behind_stops_whoever_publishes() -> None:
     lane.waiting_bytes = STORE_STOP_BYTES // 2
     memory.pump()
     assert is_reading(transient)
+
+
+def test_publishers_wait_for_queues_that_page_slower_than_they_publish() -> None:
+    memory = MemoryBroker()
+    flood, idle = channel_of(memory), channel_of(memory)
+    flood.declare(b"q")
+    broker = memory.broker
+    flood.publish_each(b"q", *[bytes(1000)] * (4 * PAGE_MESSAGES))
+    assert is_reading(flood)
+    held = broker.memory_monitor.account.ram_bytes
+    # Half of it may stay. The queue is asked, and a turn is not enough.
+    broker.set_vm_memory_high_watermark(held, 0, memory.now_ms)
+    broker.end_turn(memory.now_ms)
+    memory.vhost.advance(memory.now_ms)
+    assert memory.vhost.host.has_more
+    publish = BasicPublish(b"", b"q", False)
+    connection_of(flood).receive(
+        method_frame(flood.number, publish) + header_frame(flood.number, 0, NO_PROPERTIES), memory.now_ms
+    )
+    assert not is_reading(flood)
+    assert is_reading(idle)
+    memory.pump()
+    assert is_reading(flood)
+    assert broker.memory_monitor.account.ram_bytes <= broker.memory_monitor.account.stop_above
+    assert broker.disk_flow.stop_count == 1
 
 
 def test_a_store_in_debt_stops_publishers_until_it_is_paid() -> None:

@@ -1,6 +1,6 @@
 """Flow control from the disk back to the sockets that publish.
 
-What is published faster than the disk takes it gathers in memory, in two places:
+What is published faster than the disk takes it gathers in memory, in several places:
 
 journal     the batch that gathers and those on their way. When a vhost has more than STOP_BYTES there, each connection
             that publishes persistent messages to it is not read any further, until no more than half of it is left.
@@ -12,6 +12,8 @@ debt        what the store takes on disk beyond what it should, and is about to 
             the disk grows by meanwhile counts: when this is more than DEBT_STOP_BYTES, publishers are stopped like
             above. It counts as waiting bytes, in proportion, so either is enough, and some of each. Publishers of
             transient messages are no exception: theirs go to disk as well when memory is short.
+paging      queues are to page more than they can in a turn, and the messages take more memory than paging was to leave
+            them: each connection that publishes anything is stopped, until one of both has changed.
 
 Connections that consume go on. So a slow disk makes batches large and publishers slow, and a disk that hangs costs a
 bounded amount of memory: those bounds, and what was read of each publisher at once.
@@ -53,9 +55,11 @@ class DiskFlow:
         self._measured_number: i64 = 0
         self._measured_bytes: i64 = 0
 
-    def store_waits(self, vhost: Vhost, waiting_bytes: i64, grown_bytes: i64) -> None:
+    def store_waits(self, vhost: Vhost, waiting_bytes: i64, grown_bytes: i64, is_paging_late: bool) -> None:
         """So much waits for the store of `vhost` to be written, and so much has it grown in debt; told once a turn."""
         waiting_bytes += grown_bytes // (DEBT_STOP_BYTES // STORE_STOP_BYTES)
+        if is_paging_late:
+            waiting_bytes = max(waiting_bytes, i64(STORE_STOP_BYTES + 1))
         if waiting_bytes > STORE_STOP_BYTES // 2:
             self._store_bytes[vhost] = waiting_bytes
         elif vhost in self._store_bytes:

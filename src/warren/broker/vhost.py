@@ -225,7 +225,10 @@ class Vhost:
             if self.store.debt.payable_bytes > 0:
                 # Only a checkpoint deletes files.
                 self.store.is_checkpoint_wanted = True
-        self.broker.disk_flow.store_waits(self, self.store.lane.waiting_bytes, self.store.debt.grown_bytes)
+        memory = self.host.memory
+        is_late = self.host.has_more and memory.ram_bytes > memory.stop_above
+        waiting_bytes = self.store.lane.waiting_bytes
+        self.broker.disk_flow.store_waits(self, waiting_bytes, self.store.debt.grown_bytes, is_late)
         return self.store.has_more
 
     def find_out(self, queue: Queue, first: i64, end: i64) -> list[Entry]:

@@ -27,6 +27,8 @@ class MemoryAccount:
     def __init__(self, wake: Callable[[], None]) -> None:
         self.ram_bytes: i64 = 0
         self.page_above: i64 = NO_LIMIT_BYTES
+        # Above, publishers wait for queues that have more to page than fits in a turn.
+        self.stop_above: i64 = NO_LIMIT_BYTES
         self.is_over: bool = False
         # Users that have been active since the monitor looked, or are asked for what they hold.
         self.active: list[MemoryUser] = []

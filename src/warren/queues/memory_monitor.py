@@ -177,10 +177,12 @@ class MemoryMonitor:
         account = self.account
         if self._is_disk_low:
             account.page_above = NO_LIMIT_BYTES
+            account.stop_above = NO_LIMIT_BYTES
             return
         allowed = min(float(self._limit_bytes) * self.paging_ratio, float(NO_LIMIT_BYTES))
         threshold: i64 = int(allowed * BEGIN)
         account.page_above = max(threshold - self._beside_bytes, threshold // 2)
+        account.stop_above = account.page_above + (int(allowed) - threshold)
         if account.ram_bytes > account.page_above and not account.is_over:
             account.rise()
 

@@ -45,6 +45,8 @@ class QueueHost:
         self.touched: list[Queue] = []
         # Queues with something to do at the end of the turn, each at most once (`Queue.work`).
         self.paging: list[Queue] = []
+        # In the last turn there was more to do than fitted.
+        self.has_more: bool = False
         # Those that go on when something was sealed.
         self._waiting_for_seal: list[Queue] = []
 
@@ -86,7 +88,8 @@ class QueueHost:
         for queue in touched:
             queue.is_touched = False
             queue.memory.report(now_ms)
-        if is_more or index < len(listed):
+        self.has_more = is_more or index < len(listed)
+        if self.has_more:
             self.wake()
 
     def open_store(self, log: QueueLog, is_durable: bool) -> QueueStore:

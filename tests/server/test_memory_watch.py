@@ -1,6 +1,7 @@
 """How much memory there is and is used; what the watch does at the limit."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,9 @@ from tests.support.memory_broker import MemoryBroker
 from warren.broker.alarms import OFF
 from warren.broker.broker import Broker
 from warren.server import memory_watch
+from warren.server.heap_release import STEP_S, HeapRelease, find_heap_release
 from warren.server.memory_watch import (
+    TRIM_INTERVAL_MS,
     UNKNOWN_TOTAL_BYTES,
     MemoryWatch,
     ResidentMemory,
@@ -107,7 +110,9 @@ def watch(process: Process, script: Callable[[Broker], None], monkeypatch: pytes
     monkeypatch.setattr(memory_watch, "LOOK_CLOSELY_S", 0.001)
 
     async def look() -> None:
-        watch = MemoryWatch(asyncio.get_running_loop(), broker, lambda: 5, process.used_bytes, process.trim)
+        watch = MemoryWatch(
+            asyncio.get_running_loop(), broker, lambda: 5, process.used_bytes, process.trim, None
+        )
         watch.start()
         script(broker)
         await asyncio.sleep(0.2)
@@ -154,7 +159,9 @@ def test_what_is_received_brings_the_next_look_forward(monkeypatch: pytest.Monke
     looks: list[int] = []
 
     async def receive() -> None:
-        watch = MemoryWatch(asyncio.get_running_loop(), broker, lambda: 5, process.used_bytes, process.trim)
+        watch = MemoryWatch(
+            asyncio.get_running_loop(), broker, lambda: 5, process.used_bytes, process.trim, None
+        )
         watch.start()
         for size, used in ((20, 200), (1, 300), (13, 400), (1, 412), (1, 415), (1, 421), (1, 421)):
             process.used = used * MIB
@@ -169,3 +176,172 @@ def test_what_is_received_brings_the_next_look_forward(monkeypatch: pytest.Monke
     # Over the limit: after the allocator has given back what it can.
     assert broker.alarms.memory_used_bytes == 421 * MIB
     assert broker.alarms.memory_since_ms == 5
+
+
+class Release(HeapRelease):
+    """Gives back 1 MiB with each step, as long as the process has freed memory."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self.begins = 0
+        self.ends = 0
+
+    def begin(self) -> None:
+        self.begins += 1
+
+    def step(self) -> bool:
+        size = min(MIB, self.process.freed)
+        self.process.freed -= size
+        self.process.used -= size
+        return self.process.freed > 0
+
+    def end(self) -> None:
+        self.ends += 1
+
+
+class Leisure:
+    """A watch far from its limit; `used` and `account` in MiB, time when the test says so."""
+
+    def __init__(self, used: int, account: int, freed: int = 0) -> None:
+        self.process = Process(used * MIB, freed * MIB)
+        self.release = Release(self.process)
+        self.broker = MemoryBroker().broker
+        self.broker.set_vm_memory_high_watermark(1 << 40, 0, 0)
+        self.broker.memory_monitor.account.ram_bytes = account * MIB
+        self.now_ms = 5
+        self.watch: MemoryWatch | None = None
+
+    async def look(self) -> int:
+        """Let it look a few times, and release what it wants; how often it has begun to."""
+        if self.watch is None:
+            loop, process = asyncio.get_running_loop(), self.process
+            self.watch = MemoryWatch(
+                loop, self.broker, lambda: self.now_ms, process.used_bytes, process.trim, self.release
+            )
+            self.watch.start()
+        for _ in range(3):
+            looks = self.process.looks
+            while self.process.looks < looks + 3 or (self.release.begins > 0 and self.process.freed > 0):
+                await asyncio.sleep(0.001)
+        return self.release.begins
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_watch, "LOOK_S", 0.001)
+    monkeypatch.setattr(memory_watch, "RELEASE_PAUSE_S", 0)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("used", "account", "begins"),
+    [(600, 400, 1), (600, 472, 0), (600, 471, 0), (500, 371, 1), (2000, 1500, 0), (2000, 1499, 1)],
+)
+def test_what_is_free_is_given_back_when_it_is_much(used: int, account: int, begins: int) -> None:
+    """More than 128 MiB, and more than a quarter of the resident set."""
+
+    async def script() -> None:
+        leisure = Leisure(used, account, 10)
+        assert await leisure.look() == begins
+        assert leisure.process.used == (used - 10 * begins) * MIB
+        assert leisure.watch is not None
+        leisure.watch.stop()
+        assert (leisure.process.trims, leisure.release.ends) == (0, 0)
+
+    asyncio.run(script())
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_could_not_be_given_back_is_not_looked_for_again() -> None:
+    async def script() -> None:
+        leisure = Leisure(600, 400)
+        process = leisure.process
+        assert await leisure.look() == 1
+        leisure.now_ms += TRIM_INTERVAL_MS
+        assert await leisure.look() == 1
+        process.used += 128 * MIB
+        assert await leisure.look() == 1
+        process.used += 1
+        assert await leisure.look() == 2
+        # Not before a while has passed, however much it is.
+        process.used += 1000 * MIB
+        assert await leisure.look() == 2
+        leisure.now_ms += TRIM_INTERVAL_MS - 1
+        assert await leisure.look() == 2
+        leisure.now_ms += 1
+        assert await leisure.look() == 3
+        # Less has stayed than it was: more than that is new.
+        process.used = 410 * MIB
+        leisure.now_ms += TRIM_INTERVAL_MS
+        assert await leisure.look() == 3
+        process.used = 550 * MIB
+        assert await leisure.look() == 4
+
+    asyncio.run(script())
+
+
+@pytest.mark.usefixtures("quick")
+def test_at_the_limit_there_is_no_leisure() -> None:
+    """What is held while free places are looked for is free for the allocator to give back."""
+
+    async def script() -> None:
+        leisure = Leisure(100_000, 400, 50_000)
+        looking = asyncio.ensure_future(leisure.look())
+        while leisure.release.begins == 0:
+            await asyncio.sleep(0)
+        leisure.broker.set_vm_memory_high_watermark(1, 0, 0)
+        while leisure.process.trims == 0:
+            await asyncio.sleep(0)
+        assert leisure.release.ends == 1
+        looking.cancel()
+
+    asyncio.run(script())
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_watch_that_stops_leaves_nothing_half_done() -> None:
+    async def script() -> None:
+        leisure = Leisure(100_000, 400, 50_000)
+        looking = asyncio.ensure_future(leisure.look())
+        while leisure.release.begins == 0:
+            await asyncio.sleep(0)
+        assert leisure.watch is not None
+        leisure.watch.stop()
+        left = leisure.process.freed
+        await asyncio.sleep(0.01)
+        assert leisure.process.freed == left > 0
+        assert leisure.release.ends == 1
+        looking.cancel()
+
+    asyncio.run(script())
+
+
+def test_free_places_between_others_are_given_back_in_short_steps() -> None:
+    release = find_heap_release()
+    if release is None:
+        pytest.skip("the allocator is not glibc's")
+    memory = ResidentMemory()
+    blocks: list[bytes | None] = [b"%08d" % index * 1024 for index in range(12_000)]
+    for index in range(len(blocks)):
+        if index % 3 > 0:
+            blocks[index] = None
+    before = memory.used_bytes()
+    release.begin()
+    steps: list[float] = []
+    is_more = True
+    while is_more:
+        start_s = time.thread_time()
+        is_more = release.step()
+        steps.append(time.thread_time() - start_s)
+    # Of 64 MiB that were freed at least the pages that are wholly inside.
+    assert before - memory.used_bytes() > 32 * MIB
+    assert len(steps) > 3 and sorted(steps)[len(steps) // 2] < 3 * STEP_S
+    # Nobody else lost anything, and there is nothing more to be had.
+    assert all(block is None or block == b"%08d" % index * 1024 for index, block in enumerate(blocks))
+    after = memory.used_bytes()
+    release.begin()
+    release.step()
+    release.end()
+    assert not release.step()
+    assert abs(memory.used_bytes() - after) < 2 * MIB
+    memory.close()

@@ -7,8 +7,10 @@ It is measured once a second, ten times a second when little is left, and whenev
 could matter: a second is enough for a client to send more than there is room for.
 
 Freed memory stays resident until the allocator gives it back, so a node that was full once may look full for ever. When
-the limit is reached the allocator is told to give back (at most every 10 s, and beside the loop since it takes long on
-a large heap), and only then is it decided whether there is an alarm.
+much more is resident than messages take, free places are looked for and given back, a little at a time
+(`heap_release.py`); again when it has become more than was left then. When the limit is reached all the same, the
+allocator is told to give back at once, which stops everything for a while, and only then is it decided whether there is
+an alarm. Neither is done more often than every 10 s.
 """
 
 from __future__ import annotations
@@ -21,11 +23,17 @@ from pathlib import Path
 from typing import Final
 
 from warren.broker.broker import Broker
+from warren.server.heap_release import HeapRelease
 
 # Time between two measurements (s): at leisure, and when less than a fifth of the limit is left.
 LOOK_S: Final = 1.0
 LOOK_CLOSELY_S: Final = 0.1
 TRIM_INTERVAL_MS: Final = 10000
+# Free memory is looked for when more than this share of the resident set, and this much, is no message's.
+RELEASE_SHARE: Final = 4
+RELEASE_MIN_BYTES: Final = 1 << 27
+# Pause between two steps of that (s), ten times a step.
+RELEASE_PAUSE_S: Final = 0.005
 # The next measurement is due when this share of what is left was received; a small message takes several times the
 # bytes in memory that it had on the wire. And the least that is worth a measurement.
 RECEIVED_SHARE: Final = 16
@@ -113,6 +121,7 @@ class MemoryWatch:
         now_ms: Callable[[], int],
         used_bytes: Callable[[], int],
         trim: Callable[[], object],
+        release: HeapRelease | None,
     ) -> None:
         self._loop = loop
         self._broker = broker
@@ -125,6 +134,11 @@ class MemoryWatch:
         self._receivable = RECEIVED_MIN_BYTES
         self._is_trimming = False
         self._is_stopped = False
+        # What gives free memory back without haste; the timer of its next step; bytes that were no message's and stayed.
+        self._release = release
+        self._release_timer: asyncio.TimerHandle | None = None
+        self._released_ms = now_ms() - TRIM_INTERVAL_MS
+        self._stayed_bytes = 0
 
     def start(self) -> None:
         """Measure at once, and from now on."""
@@ -135,6 +149,7 @@ class MemoryWatch:
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
+        self._end_release()
 
     def received(self, size: int) -> None:
         """So many bytes came from a client."""
@@ -150,6 +165,7 @@ class MemoryWatch:
         if is_over and now_ms - self._trimmed_ms >= TRIM_INTERVAL_MS:
             self._trimmed_ms = now_ms
             self._is_trimming = True
+            self._end_release()
             self._loop.run_in_executor(None, self._trim).add_done_callback(lambda _done: self._judge())
         else:
             self._judge()
@@ -162,4 +178,36 @@ class MemoryWatch:
         limit = self._broker.alarms.memory_limit_bytes
         self._receivable = max((limit - used) // RECEIVED_SHARE, RECEIVED_MIN_BYTES)
         self._broker.memory_used(used, self._now_ms())
+        self._look_for_free(used)
         self._timer = self._loop.call_later(LOOK_CLOSELY_S if used > limit * 4 // 5 else LOOK_S, self._look)
+
+    # -- free memory -----------------------------------------------------------------------------------------------
+
+    def _unaccounted(self, used: int) -> int:
+        """What is resident and no message's."""
+        return max(used - self._broker.memory_monitor.account.ram_bytes, 0)
+
+    def _look_for_free(self, used: int) -> None:
+        if self._release is None or self._release_timer is not None:
+            return
+        size = self._unaccounted(used)
+        self._stayed_bytes = min(self._stayed_bytes, size)
+        is_much = size > used // RELEASE_SHARE and size - self._stayed_bytes > RELEASE_MIN_BYTES
+        if is_much and self._now_ms() - self._released_ms >= TRIM_INTERVAL_MS:
+            self._release.begin()
+            self._release_timer = self._loop.call_later(RELEASE_PAUSE_S, self._release_some)
+
+    def _release_some(self) -> None:
+        assert self._release is not None
+        if self._release.step():
+            self._release_timer = self._loop.call_later(RELEASE_PAUSE_S, self._release_some)
+            return
+        self._release_timer = None
+        self._released_ms = self._now_ms()
+        self._stayed_bytes = self._unaccounted(self._used_bytes())
+
+    def _end_release(self) -> None:
+        if self._release_timer is not None and self._release is not None:
+            self._release_timer.cancel()
+            self._release_timer = None
+            self._release.end()

@@ -25,6 +25,7 @@ from warren.broker.vhost import Vhost
 from warren.server.amqp_protocol import READ_BYTES, ClientProtocol
 from warren.server.config import Config
 from warren.server.disk_monitor import DiskMonitor, free_bytes
+from warren.server.heap_release import find_heap_release
 from warren.server.memory_watch import MemoryWatch, ResidentMemory, find_malloc_trim, total_memory_bytes
 from warren.server.online_backup import BackupRunner, NodeBackups, Surroundings
 from warren.server.startup import DataDirectoryError, OpenedData, open_data_directory
@@ -87,7 +88,12 @@ class Node:
         self.admin.backups = self.backups
         self._memory = ResidentMemory()
         self.memory_watch = MemoryWatch(
-            loop, self.broker, self.clock.now_ms, self._memory.used_bytes, find_malloc_trim()
+            loop,
+            self.broker,
+            self.clock.now_ms,
+            self._memory.used_bytes,
+            find_malloc_trim(),
+            find_heap_release(),
         )
         self._disk_monitor = DiskMonitor(
             loop, self.broker, self.clock.now_ms, lambda: free_bytes(config.data_dir)

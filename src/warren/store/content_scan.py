@@ -7,6 +7,7 @@ copied. Each chunk is a call that leaves compiled code, so that other threads ge
 
 What is damaged costs itself only. It is stepped over as recovery does it (`recovery.py`): a good header leads to the
 next record when there is one, else the next good header is searched for. The first valid record of an id counts (T28).
+Who looks for certain contents has no others checked: most of what compaction meets is garbage.
 """
 
 from collections.abc import Callable
@@ -43,9 +44,12 @@ _HEAD_BYTES: Final = RECORD_HEADER_BYTES + 10
 
 
 class ContentScan:
-    """Steps through one content file; what was found is in `content_id`, `offset`, `length` and `is_valid`."""
+    """Steps through one content file; what was found is in `content_id`, `offset`, `length` and `is_valid`.
 
-    def __init__(self, read: Read, size: i64, seed: int) -> None:
+    With `wanted` contents of other ids are passed over, and whether they are damaged is not looked at.
+    """
+
+    def __init__(self, read: Read, size: i64, seed: int, wanted: set[int] | None = None) -> None:
         self.content_id: i64 = -1
         self.offset: i64 = 0
         self.length: i64 = 0
@@ -53,6 +57,7 @@ class ContentScan:
         self._read: Read = read
         self._size: i64 = size
         self._seed: int = seed
+        self._wanted: set[int] | None = wanted
         self._next: i64 = FILE_HEADER_BYTES
         # The part of the file in memory, and the offset where it begins.
         self._data: bytes = b""
@@ -69,6 +74,9 @@ class ContentScan:
             length = self._length_at(position)
             content_id: i64 = -1
             if length >= 0 and length <= self._size - position:
+                if bad_from < 0 and self._is_unwanted(position, length):
+                    position += length
+                    continue
                 content_id = self._verify(position, length)
             if content_id >= 0 and bad_from < 0:
                 self._next = position + length
@@ -120,6 +128,17 @@ class ContentScan:
     def _length_at(self, position: i64) -> i64:
         self._hold(position, RECORD_HEADER_BYTES)
         return record_length(self._data, position - self._base, self._seed)
+
+    def _is_unwanted(self, position: i64, length: i64) -> bool:
+        wanted = self._wanted
+        if wanted is None or length < _HEAD_BYTES:
+            return False
+        self._hold(position, _HEAD_BYTES)
+        start = position - self._base
+        if self._data[start + 2] != CONTENT:
+            return False
+        content_id: int = content_id_of(self._data, start + RECORD_HEADER_BYTES, start + _HEAD_BYTES)
+        return content_id not in wanted
 
     def _verify(self, position: i64, length: i64) -> i64:
         """The id of the content whose header is at `position`; -1 when it is damaged or something else."""
@@ -177,7 +196,7 @@ def find_contents(read: Read, size: i64, seed: int, wanted: list[i64]) -> dict[i
     """Look for the contents `wanted` in one file: (offset, the record's bytes) by id, of those that are there and valid."""
     missing: set[int] = set(wanted)
     found: dict[int, tuple[int, bytes]] = {}
-    scan = ContentScan(read, size, seed)
+    scan = ContentScan(read, size, seed, missing)
     while len(missing) > 0 and scan.advance():
         content_id: int = scan.content_id
         if content_id in missing:
@@ -200,10 +219,11 @@ def compact_contents(
     writer.start_file(CONTENT_MAGIC, target_number)
     offset: i64 = FILE_HEADER_BYTES
     for read, size, seed in sources:
-        scan = ContentScan(read, size, seed)
+        scan = ContentScan(read, size, seed, missing)
         while len(missing) > 0 and scan.advance():
             content_id: int = scan.content_id
             if content_id not in missing:
+                # A stretch that is no record.
                 continue
             missing.discard(content_id)
             length = scan.length

@@ -1,5 +1,6 @@
 """Directories put together by hand: which messages are alive, what damage costs, how partitions and batches are cut."""
 
+import os
 import pickle
 import struct
 import zlib
@@ -255,6 +256,15 @@ def test_slots(tmp_path: Path) -> None:
         assert reason in item.reason
 
 
+def test_a_queue_whose_change_of_version_was_interrupted(tmp_path: Path) -> None:
+    """Both indexes have a message then; it comes once."""
+    files = {"0.idx": _publish(0, 1) + _publish(1, 2), "0.qi": _header(b"RCQI") + bytes(32)}
+    files["0.qi"] += _slot(1, 1, (2).to_bytes(16, "big")) + _slot(1, 1, (3).to_bytes(16, "big"))
+    found = _plan(tmp_path, files, {"0.rdq": _stored(2) + _stored(3)})
+    assert _bodies(found) == [b"1", b"2", b"3"]
+    assert found.queues[0].missing == 0
+
+
 def test_an_entry_is_compared_with_its_checksum(tmp_path: Path) -> None:
     term = message_term(1, b"1")
     heads = [(len(term), 1, zlib.crc32(term) & 0xFFFF), (len(term), 1, 7), (len(term), 0, 7), (5, 0, 0)]
@@ -314,6 +324,31 @@ def test_queues_of_other_types_are_told(tmp_path: Path) -> None:
     (tmp_path / "stream" / "__s_1").mkdir(parents=True)
     reasons = [item.reason for item in plan(tmp_path).damage]
     assert reasons == [f"the data of a {kind}, which is not read" for kind in ("quorum queue", "stream")]
+
+
+def test_what_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Permissions do not stop the user who may run the tests as root."""
+
+    def guard(name: str) -> None:
+        monkeypatch.undo()
+        listdir, read_bytes = os.listdir, Path.read_bytes
+        monkeypatch.setattr(os, "listdir", lambda path: listdir(_checked(path, name)))
+        monkeypatch.setattr(Path, "read_bytes", lambda path: read_bytes(_checked(path, name)))
+
+    make_queue(make_node(tmp_path), b"q", {"0.idx": _publish(0, 1)})
+    for name in (".vhost", ".config", ".queue_name", "queues", "msg_store_persistent"):
+        guard(name)
+        (item,) = plan(tmp_path).damage
+        assert Path(item.path).name == name
+    guard("vhosts")
+    with pytest.raises(NotADataDirectory, match=r"cannot be read: .*no permission"):
+        plan(tmp_path)
+
+
+def _checked(path: Path, refused: str) -> Path:
+    if Path(path).name == refused:
+        raise PermissionError(13, "no permission", str(path))
+    return path
 
 
 def test_which_directories_are_taken(tmp_path: Path) -> None:

@@ -1,6 +1,10 @@
 """Stored messages: one that RabbitMQ 3.10.8 wrote, and the forms that other versions and events leave."""
 
+import contextlib
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.support.rabbitmq_directories import EVERY_PROPERTY, EVERY_TYPE, PERSISTENT
 from tests.support.rabbitmq_files import encode_term, identity, message_term
@@ -129,3 +133,14 @@ def test_a_message_container_of_3_13() -> None:
 def test_what_is_no_message(term: bytes, reason: str) -> None:
     with pytest.raises(TermError, match=reason):
         decode_message(term)
+
+
+@given(st.data())
+def test_changed_bytes_are_an_error_or_another_message(data: st.DataObject) -> None:
+    raw = bytearray(data.draw(st.sampled_from([REAL, message_term(1, b"body", _record(_DECODED_HEADERS))])))
+    for _ in range(data.draw(st.integers(1, 3))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(
+            st.integers(0, 255) | st.sampled_from(b"abhjlmtw")
+        )
+    with contextlib.suppress(TermError):
+        decode_message(bytes(raw))

@@ -62,10 +62,14 @@ class Contents:
 def scan_store(directory: Path, wanted: bytearray, on_damage: OnIndexDamage) -> Contents:
     """Look through a message store; `wanted` are the ids (16 bytes each) of what indexes refer to.
 
-    A file that cannot be read is damage.
+    What cannot be read is damage.
     """
     contents = Contents()
-    names = os.listdir(directory) if directory.is_dir() else []
+    try:
+        names = os.listdir(directory)
+    except OSError as error:
+        on_damage(str(directory), 0, f"the message store cannot be read: {error.strerror}")
+        return contents
     matches = [match for match in map(_FILE_NAME.fullmatch, names) if match]
     for match in sorted(matches, key=lambda match: (int(match[1]), match[2])):
         path = directory / match[0]
@@ -73,7 +77,7 @@ def scan_store(directory: Path, wanted: bytearray, on_damage: OnIndexDamage) -> 
             with path.open("rb", _BUFFER_BYTES) as file:
                 _Scan(file, str(path), contents, wanted, on_damage).run()
         except OSError as error:
-            on_damage(str(path), 0, f"cannot be read: {error}")
+            on_damage(str(path), 0, f"cannot be read: {error.strerror}")
     return contents
 
 

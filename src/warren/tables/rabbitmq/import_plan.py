@@ -104,11 +104,14 @@ def plan(
 
     Definitions help where a queue's directory has lost its name. Raises NotADataDirectory.
     """
-    found = ImportPlan(_node_directory(directory))
+    try:
+        found = ImportPlan(_node_directory(directory))
+        vhosts = sorted(path for path in (found.path / VHOSTS_PATH).iterdir() if path.is_dir())
+    except OSError as error:
+        raise NotADataDirectory(f"{directory} cannot be read: {error}") from None
     names = _names_by_directory(definitions)
-    for path in sorted((found.path / VHOSTS_PATH).iterdir()):
-        if path.is_dir():
-            _VhostPlanning(path, found, names, partition_bytes).run()
+    for path in vhosts:
+        _VhostPlanning(path, found, names, partition_bytes).run()
     _tell_what_is_kept_elsewhere(found)
     found.vhosts.sort()
     found.queues.sort(key=lambda queue: (queue.vhost, queue.name, -(queue.priority or 0), queue.path))
@@ -180,11 +183,7 @@ class _VhostPlanning:
     def run(self) -> None:
         self._read_vhost_files()
         self._found.vhosts.append(self._vhost)
-        queues = []
-        root = self._path / "queues"
-        for path in sorted(root.iterdir()) if root.is_dir() else []:
-            if path.is_dir():
-                queues.append(self._read_queue(path))
+        queues = [self._read_queue(path) for path in self._queue_directories()]
         wanted = bytearray()
         for _, entries in queues:
             wanted += _ids_in_store(entries)
@@ -198,6 +197,13 @@ class _VhostPlanning:
     def _add_damage(self, path: str, offset: int, reason: str, messages: int = 0) -> None:
         self._found.damage.append(Damage(self._vhost, self._queue, path, offset, messages, reason))
 
+    def _queue_directories(self) -> list[Path]:
+        try:
+            return sorted(path for path in (self._path / "queues").iterdir() if path.is_dir())
+        except OSError as error:
+            self._add_damage(str(self._path / "queues"), 0, f"the queues cannot be read: {error.strerror}")
+            return []
+
     def _read_vhost_files(self) -> None:
         try:
             self._vhost = (self._path / ".vhost").read_bytes().decode("utf-8", "replace")
@@ -206,9 +212,12 @@ class _VhostPlanning:
                 str(self._path / ".vhost"), 0, f"the vhost's name cannot be read: {error.strerror}"
             )
         config = self._path / ".config"
-        if not config.exists():
+        try:
+            match = _CONFIG.search(config.read_bytes())
+        except FileNotFoundError:
             return
-        match = _CONFIG.search(config.read_bytes())
+        except OSError:
+            match = None
         if match is not None and 0 < int(match[1]) <= SEGMENT_ENTRIES_MAX:
             self._segment_entries = int(match[1])
         else:
@@ -251,8 +260,10 @@ class _VhostPlanning:
     def _divide(self, queue: PlannedQueue, entries: LiveEntries, contents: Contents) -> None:
         """Find the contents of a queue's messages, and cut it into partitions."""
         seqs = np.frombuffer(entries.seqs, np.int64)
-        # A queue that changed its version has both indexes; the newer has the later messages.
         order = np.argsort(seqs, kind="stable")
+        # A queue whose change to version 2 was interrupted has messages in both indexes; the newer was read last.
+        order = order[np.append(np.diff(seqs[order]) != 0, True)] if len(order) else order
+        count = len(order)
         files = np.frombuffer(entries.files, np.int32).astype(np.int64)
         offsets = np.frombuffer(entries.offsets, np.int64).copy()
         lengths = np.frombuffer(entries.lengths, np.int64).copy()
@@ -262,7 +273,7 @@ class _VhostPlanning:
         offsets[in_store] = store_offsets
         lengths[in_store] = store_lengths
         order = order[files[order] >= 0]
-        queue.missing = len(seqs) - len(order)
+        queue.missing = count - len(order)
         if queue.missing:
             first = int(seqs[files < 0].min())
             reason = f"{queue.missing} messages have no content in the message store, from {first} on"

@@ -33,6 +33,13 @@ class Piece:
     records: Array
     positions: Array
 
+    def records_at(self, places: Array) -> Array:
+        """The rows of records at `places`; without a copy when these are all of them, as in a segment they mostly are."""
+        if len(places) == len(self.records) and np.array_equal(places, np.arange(len(places))):
+            return self.records
+        rows: Array = self.records[places]
+        return rows
+
 
 def scan_file(read: Read, size: int, scan: RecordScan, piece_bytes: int = PIECE_BYTES) -> Iterator[Piece]:
     """The records of a file's first `size` bytes, in order. What is damaged is in `scan.damage` afterwards."""

@@ -61,8 +61,8 @@ class MessageBatches:
 
     def of(self, part: FilePart, piece: Piece, wanted: Array) -> Iterator[Any]:
         """The messages at the positions `wanted` of a piece."""
-        positions = piece.positions[wanted]
-        records = piece.records[positions["record"]]
+        positions = piece.positions if wanted.all() else piece.positions[wanted]
+        records = piece.records_at(positions["record"])
         is_stored = records["kind"] == PUBLISH_REF
         for start, end in _cuts(self._weights(records, is_stored)):
             rows = self._rows(part, piece, positions[start:end], records[start:end], is_stored[start:end])

@@ -28,7 +28,7 @@ class SegmentStates:
     def of(self, piece: Piece) -> Array:
         """One of the states for each position of the next piece."""
         positions = piece.positions
-        records = piece.records[positions["record"]]
+        records = piece.records_at(positions["record"])
         seqs = positions["seq"]
         is_ours = (positions["queue_id"] == self._queue.id) & (records["positions"] == 1)
         is_ours &= (records["kind"] == PUBLISH) | (records["kind"] == PUBLISH_REF)

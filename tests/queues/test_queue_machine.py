@@ -283,7 +283,7 @@ class QueueMachine(RuleBasedStateMachine):
 
         if absent:
             queue = self.queues[number]
-            queue.loader.submit(EntryContents(queue, absent, arrived))
+            queue.loader.submit(EntryContents(queue, absent, absent.__contains__, arrived))
 
     @rule(is_behind=st.booleans())
     def disk(self, is_behind: bool) -> None:

@@ -78,7 +78,7 @@ def test_t54_unacked_messages_leave_memory_and_come_back(host: ModelHost) -> Non
     host.check()
     seen: list[list[Entry]] = []
     held = [entry for entry in out if entry is not None]
-    queue.loader.submit(EntryContents(queue, held, seen.append))
+    queue.loader.submit(EntryContents(queue, held, held.__contains__, seen.append))
     host.complete()
     assert seen == [[]] and all(int(entry.message.body) == entry.seq for entry in held)
     host.check()
@@ -119,6 +119,37 @@ def group_takes_what_is_read(host: ModelHost, damaged: set[int]) -> tuple[Queue,
     return queue, held
 
 
+@pytest.mark.parametrize("is_given_back", [False, True])
+def test_the_content_of_what_a_client_has_by_now_is_not_asked_for(
+    host: ModelHost, is_given_back: bool
+) -> None:
+    """Who looks at the queue waits for other loads; meanwhile a client gets the message, and it leaves memory again."""
+    queue = host.declare()
+    fill(queue, 3, LARGE)
+    entry = host.take(queue)
+    assert entry is not None
+    queue.set_target(0)
+    host.turn()
+    host.now_ms += 2000
+    host.settle_down()
+    assert entry.form != ALPHA
+    host.stores[0].damaged = {1}
+    seen: list[list[Entry]] = []
+    queue.loader.submit(EntryContents(queue, [entry], queue.ready.holds, seen.append))
+    host.complete()
+    assert seen == [[]] and host.lost == []
+    assert queue.unacked_count == 1
+    if is_given_back:
+        host.requeue(entry)
+        assert drain(host, queue) == [2, 3]
+        assert host.lost == [(host.stores[0], 1)]
+    else:
+        host.settle(entry)
+        assert drain(host, queue) == [2, 3]
+        assert host.lost == []
+    assert queue.unacked_count == 0
+
+
 def test_a_purge_does_not_keep_a_content_from_a_message_that_was_taken_before(host: ModelHost) -> None:
     queue, held = group_takes_what_is_read(host, set())
     queue.purge(NOW_MS)
@@ -151,11 +182,11 @@ def test_what_is_in_memory_stays_there_until_the_rest_has_come(host: ModelHost) 
     host.settle_down()
     held = queue.hold(1, 2, 1 << 40)
     host.out.extend(held)
-    queue.loader.submit(EntryContents(queue, held[:1], lambda lost: None))
+    queue.loader.submit(EntryContents(queue, held[:1], held.__contains__, lambda lost: None))
     host.complete()
     assert [entry.form == ALPHA for entry in held] == [True, False]
     seen: list[list[Entry]] = []
-    queue.loader.submit(EntryContents(queue, held, seen.append))
+    queue.loader.submit(EntryContents(queue, held, held.__contains__, seen.append))
     host.turn()
     queue.set_target(0)
     host.turn()

@@ -40,7 +40,7 @@ class Directory:
     def read(self) -> tuple[JournalReplay, list[str]]:
         """Replay; returns also where quarantined files went."""
         _, replay, report = read_store(self.files, STORE_ID, StoreSettings(1 << 20))
-        return replay, [line.split(" -> ")[1] for line in report.quarantined]
+        return replay, [line.split(" -> ")[1] for line in report.quarantined + report.unfinished]
 
     def kept(self) -> list[bytes]:
         """Contents of everything in lost+found."""

@@ -240,3 +240,30 @@ def test_a_requested_file_is_begun_although_one_is_open(driver: EngineDriver) ->
     driver.publish(20, 1)
     driver.commit()
     assert len(driver.store.journal.files) == before + 1
+
+
+@pytest.mark.parametrize("name", ["journal/{}.wal", "msg_store_persistent/{}.rdq"])
+def test_a_file_that_was_just_being_made_is_no_damage(driver: EngineDriver, name: str) -> None:
+    """A power failure may leave a name and bytes that are not those of a header."""
+    driver.publish(LARGE, 1)
+    driver.commit()
+    driver.close()
+    path = driver.path / name.format(77)
+    path.write_bytes(bytes(60))
+    report = driver.open()
+    assert report.quarantined == []
+    assert report.unfinished == [f"{path.name} -> {path.name}"]
+    driver.check()
+
+
+def test_a_file_without_a_header_that_is_needed_is_damage(driver: EngineDriver) -> None:
+    driver.publish(LARGE, 1)
+    driver.commit()
+    driver.checkpoint()
+    numbered = [current_file(driver), driver.path / "msg_store_persistent" / "0.rdq"]
+    driver.close()
+    for path in numbered:
+        path.write_bytes(bytes(path.stat().st_size))
+    report = driver.open()
+    assert sorted(report.quarantined) == sorted(f"{path.name} -> {path.name}" for path in numbered)
+    assert report.unfinished == []

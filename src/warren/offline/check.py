@@ -18,6 +18,7 @@ from warren.store.content_scan import ContentScan
 from warren.store.disk.files import JOURNAL_DIRECTORY, LOST_AND_FOUND, known_store_id
 from warren.store.disk.index_rebuild import QUEUE_NAME, SEGMENT_NAME
 from warren.store.disk.snapshot import NoStore, ReferenceCounts, VhostSnapshot
+from warren.store.file_system import FileSystem
 from warren.store.message import Position
 from warren.store.queue_index import SEGMENT_ENTRIES, Segment
 from warren.store.record import (
@@ -132,12 +133,23 @@ def check_vhost(
         )
     with files_of(vhost) as files:
         try:
-            snapshot = VhostSnapshot(files, SEGMENT_ENTRIES)
+            check_store(files, SEGMENT_ENTRIES, directory.definitions, vhost, result, on_bytes)
         except NoStore as error:
             if any(vhost.path.iterdir()):
                 result.add(Problem(MISSING_FILE, vhost.name, str(error)))
-            return
-        _VhostCheck(directory.definitions, vhost, snapshot, result, on_bytes).run()
+
+
+def check_store(
+    files: FileSystem,
+    segment_entries: int,
+    definitions: Definitions,
+    vhost: VhostDirectory,
+    result: CheckResult,
+    on_bytes: OnBytes = lambda size: None,
+) -> None:
+    """Check the store in `files`, which is that of `vhost`. Raises NoStore when there is none."""
+    snapshot = VhostSnapshot(files, segment_entries)
+    _VhostCheck(definitions, vhost, snapshot, result, on_bytes).run()
 
 
 def is_deleted_queue(definitions: Definitions, vhost: VhostDirectory, queue_id: int) -> bool:
@@ -200,6 +212,8 @@ class _VhostCheck:
             self._problem(MISSING_FILE, "store_id is lost or damaged; the other files say what it was")
         for line in report.quarantined:
             self._problem(NOT_OURS, f"not a usable file of this vhost: {line.partition(' -> ')[0]}")
+        for line in report.unfinished:
+            self._note(f"{line.partition(' -> ')[0]} was never finished; the next start puts it aside")
         if report.is_rebuilt:
             self._problem(NO_CHECKPOINT, "there is no usable checkpoint; acks that only it knew are lost")
         elif report.checkpoint not in ("", "checkpoint"):

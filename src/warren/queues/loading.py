@@ -182,11 +182,22 @@ class HeadContents(Load):
 
 
 class EntryContents(Load):
-    """Contents of given entries, unacked ones; `done` is called with those that could not be had."""
+    """Contents of given entries; `done` is called with those that could not be had.
 
-    def __init__(self, queue: Queue, entries: list[Entry], done: Callable[[list[Entry]], None]) -> None:
+    Only of those that `is_wanted` when its turn comes. By then a client may have one, unacked and out of memory again, and
+    no client learns that a content is lost: it would ack once more what is settled, or give back what is empty.
+    """
+
+    def __init__(
+        self,
+        queue: Queue,
+        entries: list[Entry],
+        is_wanted: Callable[[Entry], bool],
+        done: Callable[[list[Entry]], None],
+    ) -> None:
         super().__init__(queue)
         self._entries: list[Entry] = entries
+        self._is_wanted: Callable[[Entry], bool] = is_wanted
         # What is in memory when it begins stays there: else it might be dropped until the rest comes, and so in turns.
         self._kept: list[tuple[Entry, Message]] = []
         self._done: Callable[[list[Entry]], None] = done
@@ -198,7 +209,8 @@ class EntryContents(Load):
         wanted: list[Entry] = []
         for entry in self._entries:
             if entry.form != ALPHA:
-                wanted.append(entry)
+                if self._is_wanted(entry):
+                    wanted.append(entry)
             elif entry.has_content:
                 self._kept.append((entry, entry.message))
         if not _load_contents(self, wanted):
@@ -325,7 +337,7 @@ def peek_anywhere(
                 present.append(entry)
         done(present)
 
-    queue.loader.submit(EntryContents(queue, absent, on_contents))
+    queue.loader.submit(EntryContents(queue, absent, queue.ready.holds, on_contents))
 
 
 def want_head(queue: Queue) -> None:

@@ -232,8 +232,13 @@ class ReaderGroup:
             # Those have been forgotten, like any that somebody else asked for.
             on_loaded()
 
-        queue.loader.submit(EntryContents(queue, absent, on_contents))
+        queue.loader.submit(EntryContents(queue, absent, self.holds, on_contents))
         return True
+
+    def holds(self, entry: Entry) -> bool:
+        """Has it got this one?"""
+        index = self._index_of(entry.seq)
+        return index < len(self.held) and self.held[index] is entry
 
     def held_between(self, first: i64, end: i64) -> list[Entry]:
         """What it holds of [first, end)."""
@@ -354,9 +359,8 @@ class ReaderGroup:
     def forget(self, lost: list[Entry]) -> None:
         """Those of `lost` that it holds are held no longer: their contents cannot be had, and they are settled."""
         for entry in lost:
-            index = self._index_of(entry.seq)
-            if index < len(self.held) and self.held[index] is entry:
-                del self.held[index]
+            if self.holds(entry):
+                del self.held[self._index_of(entry.seq)]
 
     # -- parts -------------------------------------------------------------------------------------------------
 

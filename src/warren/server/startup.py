@@ -207,6 +207,8 @@ def _open_vhost(
 def _log_report(name: str, report: StoreReport) -> None:
     for line in report.quarantined:
         logger.warning("vhost '%s': not a usable file of this vhost, moved to lost+found: %s", name, line)
+    for line in report.unfinished:
+        logger.info("vhost '%s': a file that was never finished, moved to lost+found: %s", name, line)
     for damage in report.damage:
         logger.error(
             "vhost '%s': journal file %d is damaged from byte %d to %d (%s); copied to lost+found",

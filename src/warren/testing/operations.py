@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from warren.store.queue_index import REWRITE_MIN_BYTES
+from warren.store.store_settings import DEAD_TAIL_BYTES
 from warren.testing.simulated_file_system import KILL, ORDERED, POWER
 from warren.testing.simulated_node import LANES, Limits
 
@@ -42,6 +44,7 @@ FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "finish": ("lane", "count"),
     "idle": (),
     "page": ("queue", "target"),
+    "mode": ("queue", "lazy"),
     "tick": ("ms",),
     "crash": ("rule", "recovery_crashes", "clock_jump_ms"),
     "crash_within": ("calls", "rule"),
@@ -51,6 +54,7 @@ FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "disk_full": ("spare_bytes",),
     "disk_free": (),
     "flip": ("count",),
+    "flip_now": ("count",),
 }
 
 # Calls that a fault picks from; empty: all.
@@ -128,6 +132,8 @@ def _limits(rng: Random) -> Limits:
         embed_below=rng.choice((0, 64, 256, 256)),
         segment_entries=rng.choice((2, 8, 8, 16)),
         page_batch=rng.choice((1, 4, 4)),
+        rewrite_min_bytes=rng.choice((REWRITE_MIN_BYTES, 0, 200)),
+        dead_tail_bytes=rng.choice((DEAD_TAIL_BYTES, 0, 200)),
     )
 
 
@@ -148,16 +154,18 @@ class _Maker:
             "declare": 1.0, "delete": 0.3, "purge": 0.4, "publish": 10, "consume": 2, "cancel": 0.7, "get": 2, "ack": 8,
             "nack": 2, "recover": 0.3, "tx_commit": 1.5, "tx_rollback": 0.5, "close_channel": 0.5, "drop_connection": 0.3,
             "group_reserve": 0.0, "group_fetch": 0.0, "group_ack": 0.0, "group_delete": 0.0,
-            "run": 8, "overlap": 3, "finish": 6, "idle": 2, "page": 1.5, "tick": 4,
+            "run": 8, "overlap": 3, "finish": 6, "idle": 2, "page": 1.5, "mode": 0.4, "tick": 4,
             "crash": 0.8, "crash_within": 0.8, "stop": 0.3,
             "fault": 0.7, "start_fault": 0.2, "disk_full": 0.2, "disk_free": 0.3, "flip": 0.0,
+            "flip_now": 0.0,
         }  # fmt: skip
         if rng.random() < 0.4:
             weights["fault"] = weights["start_fault"] = weights["disk_full"] = 0.0
         elif rng.random() < 0.15:
             weights["flip"] = 1.0
+            weights["flip_now"] = rng.choice((0.0, 1.0, 3.0))
         if rng.random() < 0.25:
-            weights.update(group_reserve=2.0, group_fetch=1.5, group_ack=1.5, group_delete=0.15)
+            weights.update(group_reserve=2.0, group_fetch=1.5, group_ack=1.5, group_delete=0.15, flip_now=0.0)
         for kind in weights:
             # A kind that is left out, or drowns the others, finds what an even mixture never reaches.
             weights[kind] *= rng.choice((0.3, 1.0, 1.0, 1.0, 3.0)) if rng.random() < 0.5 else 1.0
@@ -234,6 +242,8 @@ class _Maker:
                 )
             case "page":
                 return rng.randrange(self.queues), rng.choice((0, 0, 1, 5, 20, NO_TARGET))
+            case "mode":
+                return rng.randrange(self.queues), int(rng.random() < 0.5)
             case "tick":
                 return (rng.choice((1, 30, 60, 300, 3000)),)
             case "crash":
@@ -247,7 +257,7 @@ class _Maker:
                 return rng.choice(FAULTY_CALLS), rng.choice((0, 1, 3)), rng.choice(ERRORS), times
             case "disk_full":
                 return (rng.choice((0, 100, 1000)),)
-            case "flip":
+            case "flip" | "flip_now":
                 return (rng.choice((1, 1, 3)),)
         return ()
 

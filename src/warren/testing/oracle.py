@@ -111,6 +111,8 @@ class QueueModel:
         # What a flipped bit may have taken away, or brought back.
         self.may_be_lost: set[int] = set()
         self.may_return: set[int] = set()
+        # Of the former, what may be found missing without a restart.
+        self.may_vanish: set[int] = set()
         self.next_order = 0
         self._ready: list[tuple[int, int]] = []
 
@@ -126,7 +128,7 @@ class QueueModel:
         while ready:
             copy = self.copies.get(ready[0][1])
             if copy is not None and copy.state == READY and copy.order == ready[0][0]:
-                if not copy.is_expired(now_ms):
+                if not copy.is_expired(now_ms) and copy.content.number not in self.may_vanish:
                     return copy
                 copy.state = UNSURE
             heapq.heappop(ready)
@@ -273,14 +275,16 @@ class Oracle:
         """It is not; what it settled is tried again."""
         self._settled = token.settled + self._settled
 
-    def allow(self, damage: Damage) -> None:
-        """A bit was flipped: this may be missing, or may come back."""
+    def allow(self, damage: Damage, is_running: bool) -> None:
+        """A bit was flipped: this may be missing, or may come back; from now on when the node is running."""
         self.is_damaged = True
         for queue in self.queues.values():
             for copies in (queue.copies, queue.gone):
                 for number, copy in copies.items():
                     if number in damage.numbers or (queue.id, copy.seq) in damage.positions:
                         queue.may_be_lost.add(number)
+                        if is_running:
+                            queue.may_vanish.add(number)
                     for queue_id, first, last in damage.acks:
                         if queue_id == queue.id and first <= copy.seq <= last:
                             queue.may_return.add(number)

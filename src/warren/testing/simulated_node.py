@@ -234,6 +234,11 @@ class SimulatedNode:
                 return
 
     @property
+    def kept_references(self) -> int:
+        """References that its start could not know to be given up; their contents may stay for ever."""
+        return self._report.kept_references
+
+    @property
     def damage_count(self) -> int:
         """Everything that was noticed to be damaged or missing, by the start and since."""
         found = _count(self._report)
@@ -398,6 +403,7 @@ def _text_of(job: StoreJob) -> str:
 def _count(report: StoreReport) -> int:
     return (
         len(report.quarantined)
+        + len(report.unfinished)
         + len(report.damage)
         + len(report.torn)
         + len(report.missing)

@@ -10,11 +10,16 @@ from __future__ import annotations
 
 import logging
 import traceback
+from pathlib import Path
 from random import Random
 from typing import Final
 
+from warren.broker.metadata import PutVhost
+from warren.offline.check import DAMAGED, NO_CHECKPOINT, NO_DEFINITION, CheckResult, check_store
+from warren.offline.data_directory import VhostDirectory
 from warren.queues.queue import Queue
 from warren.queues.variable_queue import INFINITE
+from warren.store.disk.files import JOURNAL_DIRECTORY
 from warren.testing.damage import damage_of
 from warren.testing.group_sessions import take_back
 from warren.testing.operations import FAULTY_CALLS, NO_TARGET, History, Operation
@@ -35,13 +40,18 @@ from warren.testing.sessions import Sessions
 from warren.testing.simulated_client import SimulatedClient, method_frame
 from warren.testing.simulated_file_system import KILL, POWER, Crash, Fault, SimulatedFileSystem
 from warren.testing.simulated_metadata import SimulatedMetadata
-from warren.testing.simulated_node import Commits, SimulatedDisk, SimulatedNode
+from warren.testing.simulated_node import VHOST, Commits, SimulatedDisk, SimulatedNode
 from warren.wire.method import Method
 from warren.wire.methods import BasicConsume, BasicDeliver
 
 START_MS: Final = 1_700_000_000_000
 # In an empty broker, every checkpoint lets go of what the one before it still needed.
 REST_ROUNDS: Final = 4
+# Files whose damage a start must notice and survive.
+CHECKED_FILES: Final = (".wal", ".idx", ".rdq", "checkpoint", "checkpoint.previous")
+FAULTS: Final = frozenset(("fault", "start_fault", "disk_full"))
+# How often the disk of a node that is down is looked at as `warren store check` does.
+CHECKED_SHARE: Final = 0.15
 # A step takes this long.
 STEP_MS: Final = 1
 CLIENT_OPERATIONS: Final = frozenset(
@@ -103,12 +113,14 @@ class Simulation:
         files.log = story
         self.disk = SimulatedDisk(files, SimulatedMetadata(files))
         self.crash_count = 0
+        # What a call that failed has left behind is a problem for whoever looks.
+        self._is_faulty = any(operation.kind in FAULTS for operation in history.operations)
         self._next_number = 1
         # Bits to flip when the node is down the next time.
         self._flips = 0
         # What the disk does at the next start.
         self._start_faults: list[Fault] = []
-        # What the starts since the node went down have reported.
+        # What the node, before it went down, and the starts since then have reported.
         self._damage_count = 0
         # How the planned crash goes: rule, and what is decided when it strikes.
         self._planned_rule = POWER
@@ -169,6 +181,8 @@ class Simulation:
                 self._idle()
             case "page":
                 self._set_target(operation.number(0), operation.number(1))
+            case "mode":
+                self._set_mode(operation.number(0), bool(operation.number(1)))
             case "tick":
                 self._move_clock(operation.number(0))
                 self.node.tick()
@@ -197,6 +211,9 @@ class Simulation:
                 files.capacity = 0
             case "flip":
                 self._flips += operation.number(0)
+            case "flip_now":
+                # The journal is read by a start only.
+                self._flip_bits(operation.number(0), rng, (".idx", ".rdq"), True)
 
     def _move_clock(self, ms: int) -> None:
         self.now_ms += ms
@@ -217,6 +234,11 @@ class Simulation:
         queue = self.node.vhost.queues.get(b"q%d" % index)
         if queue is not None:
             queue.set_target(INFINITE if target == NO_TARGET else target)
+
+    def _set_mode(self, index: int, is_lazy: bool) -> None:
+        queue = self.node.vhost.queues.get(b"q%d" % index)
+        if queue is not None:
+            queue.set_mode(is_lazy)
 
     def _overlap(self, operation: Operation) -> None:
         """A job of one lane is under way, and another lane gets its turn in the middle of it."""
@@ -296,8 +318,10 @@ class Simulation:
         self._next_number = self.sessions.next_number
         files = self.disk.files
         files.capacity = 0
-        self._flip_bits(rng)
-        self._damage_count = 0
+        self._flip_bits(self._flips, rng, CHECKED_FILES, False)
+        self._flips = 0
+        # What a bit that was flipped meanwhile has cost was noticed by the node that is down now.
+        self._damage_count = self.node.damage_count
         stopped_ms = self.now_ms
         self.now_ms += jump_ms
         for _ in range(recovery_crashes):
@@ -310,6 +334,7 @@ class Simulation:
             files.crash(rng, rule)
             self._damage_count += node.damage_count
         self._start_with_faults(rng)
+        self._check_offline(self.disk.fork(), rng)
         audited = self.disk.fork()
         self.oracle.restart(self.disk.metadata.queue_ids(), stopped_ms)
         self._audit(audited, rng)
@@ -330,19 +355,38 @@ class Simulation:
         files.crash(rng, KILL)
         self._damage_count += node.damage_count
 
-    def _flip_bits(self, rng: Random) -> None:
+    def _check_offline(self, disk: SimulatedDisk, rng: Random) -> None:
+        """What `warren store check` says, in a share of the cases, of the disk of a node that stopped or was killed."""
+        if self.oracle.is_damaged or self._is_faulty or rng.random() >= CHECKED_SHARE:
+            return
+        definitions = disk.metadata.load()
+        result = CheckResult()
+        vhost = VhostDirectory(1, Path(), PutVhost(VHOST, 1))
+        check_store(disk.files, self.history.limits.segment_entries, definitions, vhost, result)
+        # Of a batch that was being written the end may be there and the beginning not: damage, for all anybody can tell.
+        # A queue may have its first segment before its definition is on disk, and of the two renames of a checkpoint one
+        # may be done.
+        lines = [
+            f"{problem.kind}: {problem.text}"
+            for problem in result.problems
+            if problem.kind not in (NO_DEFINITION, NO_CHECKPOINT)
+            and (problem.kind != DAMAGED or not problem.text.startswith(JOURNAL_DIRECTORY))
+        ]
+        if lines:
+            raise Violation("check", "; ".join(lines))
+
+    def _flip_bits(self, count: int, rng: Random, endings: tuple[str, ...], is_running: bool) -> None:
         files = self.disk.files
-        for _ in range(self._flips):
-            found = [(path, file) for path, file in files.files() if file.data and is_checked(path)]
+        for _ in range(count):
+            found = [(path, file) for path, file in files.files() if file.data and is_checked(path, endings)]
             if not found:
                 break
             path, file = rng.choice(found)
             offset, bit = rng.randrange(len(file.data)), rng.randrange(8)
             self._tell(f"        bit {bit} of byte {offset} of {path} is flipped")
             damage = damage_of(path, bytes(file.data), offset)
-            self.oracle.allow(damage)
+            self.oracle.allow(damage, is_running)
             files.flip(path, offset, bit)
-        self._flips = 0
 
     def _new_node(self, disk: SimulatedDisk, commits: Commits) -> SimulatedNode:
         return SimulatedNode(disk, self.history.limits, commits, self.now_ms, self._seams)
@@ -362,8 +406,12 @@ class Simulation:
         if rng.random() < 0.3:
             self._damage_count += node.damage_count
             disk.files.crash(rng, POWER)
+            self._check_offline(disk.fork(), rng)
             node = self._new_node(disk, Unwatched())
             node.start()
+        if node.kept_references:
+            # What a torn batch has left in the midst of a file is damage for later starts, and nobody's loss.
+            self.oracle.is_damaged = True
         held = take_back(node, self.oracle)
         found = drain_queues(node, self.oracle)
         for queue in self.oracle.queues.values():
@@ -404,7 +452,9 @@ class Simulation:
             numbers = [
                 copy.content.number
                 for copy in expected
-                if copy.state != UNSURE and not copy.is_expired(self.now_ms)
+                if copy.state != UNSURE
+                and not copy.is_expired(self.now_ms)
+                and copy.content.number not in queue.may_vanish
             ]
             if [number for number in drained[queue.id] if number in numbers] != numbers:
                 raise Violation(
@@ -426,11 +476,9 @@ class Simulation:
                 raise Violation("confirm", f"publishes {sorted(channel.unconfirmed)} were never confirmed")
 
 
-def is_checked(path: str) -> bool:
-    """Is the file one whose damage a start must notice and survive? Not what it has put aside."""
-    return "/lost+found/" not in path and path.endswith(
-        (".wal", ".idx", ".rdq", "checkpoint", "checkpoint.previous")
-    )
+def is_checked(path: str, endings: tuple[str, ...]) -> bool:
+    """Is the file one of those whose damage must be noticed and survived? Not what a start has put aside."""
+    return "/lost+found/" not in path and path.endswith(endings)
 
 
 def drain_queues(node: SimulatedNode, oracle: Oracle) -> dict[int, list[int]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from warren.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME, Checkpoint, decode_checkpoint
+from warren.store.content_file import number_in_row
 from warren.store.content_recovery import ContentRecovery
 from warren.store.disk.files import (
     JOURNAL_DIRECTORY,
@@ -25,6 +26,7 @@ from warren.store.record import (
     CONTENT_MAGIC,
     FILE_HEADER_BYTES,
     FILE_MAGIC,
+    RecordWriter,
     crc_seed,
     file_header_is_valid,
     file_header_is_whole,
@@ -53,6 +55,8 @@ class StoreReport:
     journal_files: int = 0
     # `name -> name in lost+found`.
     quarantined: list[str] = field(default_factory=list)
+    # The same, for files that were just being made when the node ended: nothing says that they ever held anything.
+    unfinished: list[str] = field(default_factory=list)
     damage: list[Damage] = field(default_factory=list)
     # Unfinished writes at the ends of journal files.
     torn: list[Damage] = field(default_factory=list)
@@ -154,6 +158,8 @@ def _read_journal(
     damaged last record cannot be told.
     """
     replay = JournalReplay(store_id, checkpoint, settings.segment_entries)
+    # Files of which not even the header was written, by number.
+    headless: dict[int, str] = {}
     numbers, strange = journal_numbers(files)
     for path in strange:
         report.quarantined.append(quarantine(files, path))
@@ -169,7 +175,11 @@ def _read_journal(
         data = read_whole(files, path)
         report.bytes_read += len(data)
         if not _is_ours(data, FILE_MAGIC, number, store_id, path, report):
-            report.quarantined.append(quarantine(files, path))
+            put_aside = quarantine(files, path)
+            if _is_begun(data, FILE_MAGIC, number, store_id):
+                headless[number] = put_aside
+            else:
+                report.quarantined.append(put_aside)
             continue
         report.journal_files += 1
         known, known_torn = len(replay.damage), len(replay.torn)
@@ -185,11 +195,25 @@ def _read_journal(
         finally:
             handle.close()
     replay.finish()
+    _add_headless(headless, {number for number, _ in replay.missing}, report)
     report.missing_journal = _missing_journal(replay)
     report.kept_references = len(replay.doubtful)
     report.damage = replay.damage
     report.torn = replay.torn
     return replay
+
+
+def _is_begun(data: bytes, magic: bytes, number: int, store_id: bytes) -> bool:
+    """Is there at the beginning of `data`, where there is no whole header, nothing but a part of one?"""
+    writer = RecordWriter(store_id)
+    writer.start_file(magic, number)
+    return b"".join(writer.take()).startswith(data[:FILE_HEADER_BYTES].rstrip(b"\0"))
+
+
+def _add_headless(headless: dict[int, str], needed: set[int], report: StoreReport) -> None:
+    """Files without a header and records, by number: those that nothing refers to were never finished."""
+    for number, put_aside in headless.items():
+        (report.quarantined if number in needed else report.unfinished).append(put_aside)
 
 
 def _missing_journal(replay: JournalReplay) -> list[str]:
@@ -232,6 +256,7 @@ def _read_contents(
         head = checkpoint.head
         if not recovery.restore(checkpoint.content_rows, head.next_content_id, head.next_content_file):
             report.missing.append("the checkpoint's list of content files contradicts itself")
+    headless: dict[int, str] = {}
     numbers: list[int] = []
     for name in files.list_names(PERSISTENT_NAME):
         match = _CONTENT_NAME.fullmatch(name)
@@ -252,12 +277,19 @@ def _read_contents(
         if not file_header_is_valid(header, CONTENT_MAGIC, store.store_id):
             header = files.read(path, 0, _SEARCH_BYTES)
         if not _is_ours(header, CONTENT_MAGIC, number, store.store_id, path, report):
-            report.quarantined.append(quarantine(files, path))
+            put_aside = quarantine(files, path)
+            if _is_begun(header, CONTENT_MAGIC, number, store.store_id):
+                headless[number] = put_aside
+            else:
+                report.quarantined.append(put_aside)
             continue
         recovery.restore_file(number, files.size(path))
     contents = list(replay.new_contents)
     if rebuilt is not None:
         contents = rebuilt.with_references_of(contents)
+    needed = {int(number_in_row(row)) for row in (checkpoint.content_rows if checkpoint is not None else [])}
+    needed.update(int(content.file) for content, live in contents if live > 0)
+    _add_headless(headless, needed, report)
     for content, live in contents:
         if not recovery.add_recovered(content, live):
             report.missing_contents += live

@@ -1,16 +1,20 @@
 """Fills a new, empty store of a vhost: contents first, then each queue's messages in order, then a checkpoint.
 
-This is the engine itself, driven by hand: the files are made by the code that makes them in a node.
+This is the engine itself, driven by hand: the files are made by the code that makes them in a node. A builder fills
+a whole store, or a part of one (`part_writer.py`), or puts a checkpoint over parts that are there (`store_writer.py`).
 """
 
 import secrets
+from typing import Final
 
 from warren.offline.data_directory import ToolError
+from warren.store.content_file import ContentFile
 from warren.store.disk.files import JOURNAL_DIRECTORY, load_store_id
 from warren.store.disk.flusher import BatchFlusher, FlushJob
 from warren.store.disk.job_runner import JobRunner
 from warren.store.file_system import FileSystem
 from warren.store.message import ContentRef, Message, Position, QueueLog
+from warren.store.queue_index import QueueIndex
 from warren.store.queue_store import QueueStore
 from warren.store.store_settings import StoreSettings
 from warren.store.vhost_store import PERSISTENT_NAME, QUEUES_NAME, VhostStore
@@ -18,28 +22,50 @@ from warren.store.vhost_store import PERSISTENT_NAME, QUEUES_NAME, VhostStore
 # What is gathered before it is written.
 _BATCH_BYTES = 4194304
 _BATCH_POSITIONS = 1024
-_JOURNAL_FILE_BYTES = 67108864
+# Of the journal file that a finished store begins with.
+JOURNAL_FILE_BYTES: Final = 67108864
 
 
 class StoreBuilder:
     """The store in `files`, a directory with nothing in it. Errors of the disk end it with ToolError."""
 
-    def __init__(self, files: FileSystem) -> None:
+    def __init__(
+        self, files: FileSystem, settings: StoreSettings | None = None, store_id: bytes = b""
+    ) -> None:
         for directory in (JOURNAL_DIRECTORY, QUEUES_NAME, PERSISTENT_NAME):
             files.make_directories(directory)
-        store_id = load_store_id(files, secrets.token_bytes)
-        self._store = VhostStore(store_id, StoreSettings(_JOURNAL_FILE_BYTES))
+        # A part of a store has its id from the whole.
+        store_id = store_id or load_store_id(files, secrets.token_bytes)
+        self._store = VhostStore(store_id, settings or StoreSettings(JOURNAL_FILE_BYTES))
         self._runner = JobRunner(files, store_id)
         self._flusher = BatchFlusher(files)
         self._gathered_bytes = 0
         self._queue: QueueStore | None = None
         self._batch: list[Position] = []
         self._batch_bytes = 0
+        # Content files are numbered in steps of this, so that parts of one store do not take each other's numbers.
+        self._file_step = 1
+        self._next_file = 0
+
+    def number_contents(self, first_id: int, first_file: int, file_step: int) -> None:
+        """Contents get the ids from `first_id` on, and their files `first_file` and every `file_step`th number behind it."""
+        contents = self._store.contents
+        contents.adopt([], first_id, first_file, [])
+        self._next_file = first_file
+        self._file_step = file_step
+
+    @property
+    def next_content_id(self) -> int:
+        """The id that the next content gets."""
+        return self._store.contents.next_id
 
     def add_content(self, message: Message, positions: list[Position], live: int) -> ContentRef:
         """Store a large message that `positions` shared from the start, `live` of which are left."""
         contents = self._store.contents
         content = contents.add(message, positions, 0, len(positions))
+        if contents.next_file_number > self._next_file:
+            self._next_file += self._file_step
+            contents.next_file_number = self._next_file
         for _ in range(len(positions) - live):
             contents.release(content.id, content.references, content.stored_bytes)
         self._gathered_bytes += content.stored_bytes
@@ -47,11 +73,14 @@ class StoreBuilder:
             self._commit()
         return content
 
-    def start_queue(self, queue_id: int) -> None:
-        """What is added from now on belongs to this queue."""
+    def start_queue(self, queue_id: int, first_seq: int = 1) -> QueueLog:
+        """What is added from now on belongs to this queue, and has no seq id below `first_seq`."""
         if self._gathered_bytes:
             self._commit()
-        self._queue = self._store.add_queue(QueueLog(queue_id), True)
+        log = QueueLog(queue_id)
+        log.next_seq = log.indexed_upto = first_seq
+        self._queue = self._store.add_queue(log, True)
+        return log
 
     def add(self, found: Position, message: Message, content: ContentRef | None) -> None:
         """The queue's next message: `found` in the old store. With `content`, `message` need not have its body."""
@@ -63,6 +92,10 @@ class StoreBuilder:
             position.content = content
             position.has_content = False
             position.body_bytes = found.body_bytes
+        self.append(position)
+
+    def append(self, position: Position) -> None:
+        """The queue's next position, which has the log that `start_queue` returned."""
         self._batch.append(position)
         self._batch_bytes += position.content_bytes
         if len(self._batch) >= _BATCH_POSITIONS or self._batch_bytes >= _BATCH_BYTES:
@@ -78,10 +111,29 @@ class StoreBuilder:
         self._queue.index_range_done(log.next_seq)
         self._queue = None
 
-    def finish(self) -> None:
-        """Make everything durable, under a checkpoint."""
+    def adopt(self, queues: list[QueueLog], content_files: list[ContentFile], next_content_id: int) -> None:
+        """Take over segments and content files that are there, durably; the latter in order of their ids."""
+        store = self._store
+        next_file = max((file.number + 1 for file in content_files), default=0)
+        store.contents.adopt(content_files, next_content_id, next_file, [])
+        for log in queues:
+            store.add_queue(log, True)
+
+    def new_index(self, queue_id: int) -> QueueIndex:
+        """An index without segments."""
+        return self._store.new_index(queue_id, True)
+
+    def path_of_content_file(self, number: int) -> str:
+        """Path of a content file in the store."""
+        return self._store.contents.path_of(number)
+
+    def finish(self, is_clean: bool = False) -> None:
+        """Make everything durable, under a checkpoint. `is_clean`: as a node leaves it that was stopped in order, so that
+        a start goes by the redelivered flags of messages instead of setting them all."""
         store = self._store
         store.journal.request_file()
+        if is_clean:
+            store.journal.request_clean_stop()
         store.is_checkpoint_wanted = True
         while store.checkpoint_count == 0:
             self._commit()

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warren.offline.message_batches import columns_of
 from warren.offline.part_writer import address_of
+from warren.tables.columns import MESSAGE_COLUMNS
+from warren.tables.messages_to_write import columns_of
 from warren.wire.properties import CLUSTER_ID, EXPIRATION, Properties, decode_properties
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678000, UTC)
@@ -116,8 +117,7 @@ def test_the_columns_lack_some_properties(properties: Properties) -> None:
     """A tripwire: with columns for them, blocks from single columns could be exact."""
     flags = int.from_bytes(properties.encode()[:2], "big")
     assert flags in (EXPIRATION, CLUSTER_ID)
-    spark = pytest.importorskip("warren.spark.columns")
-    assert not {"expiration", "cluster_id", "delivery_mode"} & set(spark.COLUMNS)
+    assert not {"expiration", "cluster_id", "delivery_mode"} & set(MESSAGE_COLUMNS)
 
 
 def test_times_flags_and_seq_ids() -> None:

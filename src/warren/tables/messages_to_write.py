@@ -1,4 +1,4 @@
-"""Arrow record batches, with the columns of the data source "warren", as messages to be written (`part_writer.py`).
+"""Arrow record batches, with the columns of the data source "warren", as messages to be written (`offline/part_writer.py`).
 
 Wanted: `body`, and how the property block came about: `properties_raw`, or where that is null or missing the columns of
 single properties with `headers_raw`. From single columns comes the block of a publisher that sets delivery-mode 2 or

@@ -6,7 +6,7 @@ from tests.support.memory_broker import EngineLink, MemoryBroker
 from warren.broker.connection import Connection
 from warren.broker.disk_flow import DEBT_STOP_BYTES, STOP_BYTES, STORE_STOP_BYTES
 from warren.broker.throttle import FLOW_SHOWN_MS
-from warren.queues.queue_host import PAGE_MESSAGES
+from warren.queues.queue_host import TURN_STEPS_MAX
 from warren.store.figures import debt_to_pay, payable_bytes
 from warren.store.jobs import CompactContents, StoreJob
 from warren.store.store_settings import GARBAGE_ALLOWANCE_BYTES
@@ -159,7 +159,7 @@ def test_publishers_wait_for_queues_that_page_slower_than_they_publish() -> None
     flood, idle = channel_of(memory), channel_of(memory)
     flood.declare(b"q")
     broker = memory.broker
-    flood.publish_each(b"q", *[bytes(1000)] * (4 * PAGE_MESSAGES))
+    flood.publish_each(b"q", *[bytes(1000)] * (4 * TURN_STEPS_MAX))
     assert is_reading(flood)
     held = broker.memory_monitor.account.ram_bytes
     # Half of it may stay. The queue is asked, and a turn is not enough.

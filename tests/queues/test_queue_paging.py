@@ -8,7 +8,8 @@ import pytest
 from tests.support.model_store import NOW_MS, ModelHost
 from tests.support.paging_queues import ADDRESS, LARGE, SMALL, Taker, drain, fill, forms, lazy, shape
 from warren.queues.entry import ALPHA, BETA, GAMMA
-from warren.queues.queue_host import PAGE_MESSAGES
+from warren.queues.paging import WRITE_STEPS
+from warren.queues.queue_host import STEPS_A_MESSAGE, TURN_STEPS, TURN_STEPS_MAX
 from warren.queues.variable_queue import EMPTY, INFINITE, LOADING, READY
 from warren.store.message import INDEXED, Message
 
@@ -217,21 +218,64 @@ def test_a_disk_that_is_behind_is_given_no_more(host: ModelHost) -> None:
 
 
 def test_w19_paging_goes_in_slices_and_other_queues_have_their_turn() -> None:
-    """One turn moves a slice; a queue that came later is served in the turn after the next at the latest."""
+    """One turn takes its steps; a queue that came later is served in the turn after the next at the latest."""
     host = ModelHost(page_batch=2048, segment_entries=16384)
+    most = TURN_STEPS_MAX // WRITE_STEPS
     first = host.declare(durable=False)
-    fill(first, 3 * PAGE_MESSAGES, SMALL, False)
+    fill(first, 3 * most, SMALL, False)
     second = host.declare(durable=False)
     fill(second, 10, SMALL, False)
     first.set_mode(True)
     second.set_mode(True)
     host.turn()
-    assert first.ready.delta.count == PAGE_MESSAGES and host.wake_count > 0
+    assert 0 < first.log.indexed_upto <= most + 1 and host.wake_count > 0
     host.turn()
     host.turn()
     assert second.ready.delta.count == 10
     host.settle_down()
-    assert first.ready.delta.count == 3 * PAGE_MESSAGES
+    assert first.ready.delta.count == 3 * most
+
+
+def test_a_turn_pages_a_bounded_number_of_messages_and_more_than_came_in() -> None:
+    """G6: what one turn writes and moves does not depend on the backlog, only on what was published in it."""
+    host = ModelHost(page_batch=2048, segment_entries=16384)
+    queue = host.declare(durable=False)
+    fill(queue, 20000, SMALL, False)
+    host.turn()
+    queue.set_target(0)
+    turns = 0
+    while queue.ready.delta.count < 20000 - 16384:
+        before = (queue.log.indexed_upto, queue.ready.delta.count)
+        host.turn()
+        turns += 1
+        assert queue.log.indexed_upto - before[0] <= TURN_STEPS // WRITE_STEPS
+        assert queue.ready.delta.count - before[1] <= TURN_STEPS
+        assert turns < 1000
+    fill(queue, 10 * TURN_STEPS, SMALL, False)
+    before_count = queue.ready.entry_count
+    host.turn()
+    assert queue.worked_count <= TURN_STEPS_MAX
+    host.settle_down()
+    # A stream that goes on for as long as it likes does not make memory grow.
+    for _ in range(50):
+        fill(queue, 200, SMALL, False)
+        host.turn()
+        assert queue.worked_count <= TURN_STEPS + 200 * STEPS_A_MESSAGE
+    assert queue.ready.entry_count < before_count
+    host.settle_down()
+    host.check()
+
+
+def test_a_batch_that_is_cut_goes_to_delta_to_its_end() -> None:
+    """S66: what a turn does not manage of it follows."""
+    host = ModelHost(page_batch=2048, segment_entries=16)
+    queue = host.declare(durable=False)
+    fill(queue, 2100, SMALL, False)
+    host.turn()
+    queue.set_target(0)
+    host.settle_down()
+    host.check()
+    assert shape(queue) == (0, 52, 2048, 0, 0)
 
 
 def test_w18_write_through_leaves_memory_as_it_is(host: ModelHost) -> None:

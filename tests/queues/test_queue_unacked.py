@@ -10,7 +10,9 @@ from tests.support.paging_queues import ADDRESS, LARGE, SMALL, Taker, drain, fil
 from warren.queues.entry import ALPHA, Entry
 from warren.queues.loading import EntryContents, RangeLoad, peek_anywhere
 from warren.queues.memory_account import INFINITE as ENDLESS
+from warren.queues.paging import WRITE_STEPS
 from warren.queues.queue import Queue
+from warren.queues.queue_host import TURN_STEPS
 from warren.queues.variable_queue import INFINITE
 from warren.store.message import Message
 
@@ -436,3 +438,52 @@ def test_the_account_follows_what_is_in_memory(host: ModelHost) -> None:
     host.turn()
     assert host.memory.ram_bytes == queue.ready.ram_bytes < before
     assert host.touched == [] and host.paging == []
+
+
+def held(host: ModelHost, queue: Queue) -> Entry:
+    entry = host.take(queue)
+    assert entry is not None
+    return entry
+
+
+class CountingHost(ModelHost):
+    """Counts how often all that is unacked is walked through."""
+
+    walk_count = 0
+
+    def find_out(self, queue: Queue, first: int, end: int) -> list[Entry]:
+        self.walk_count += 1
+        return super().find_out(queue, first, end)
+
+
+@pytest.mark.parametrize("gap", [0, 3000])
+def test_very_many_unacked_messages_go_a_slice_at_a_time(gap: int) -> None:
+    """S73, W19: the youngest first, a few walks through them and a bounded number of moves a turn, wherever they are."""
+    host = CountingHost(page_batch=2048, segment_entries=16384)
+    queue = host.declare()
+    fill(queue, 1000)
+    old = [held(host, queue) for _ in range(1000)]
+    fill(queue, gap)
+    drain(host, queue)
+    fill(queue, 2000)
+    young = [held(host, queue) for _ in range(2000)]
+    host.turn()
+    queue.set_target(500)
+    turns = 0
+    while queue.ram_count > 500:
+        before = queue.paged_out_count
+        host.walk_count = 0
+        host.turn()
+        assert host.walk_count <= 2 + TURN_STEPS // WRITE_STEPS // 100
+        assert queue.worked_count <= TURN_STEPS and queue.paged_out_count - before <= TURN_STEPS
+        turns += 1
+        assert turns < 200
+    assert [entry.form == ALPHA for entry in old + young] == [True] * 500 + [False] * 2500
+    host.settle_down()
+    # Those that are handed out later are above where it stopped, and are found all the same.
+    fill(queue, 700)
+    late = [held(host, queue) for _ in range(700)]
+    queue.set_target(0)
+    host.settle_down()
+    assert queue.ram_count == 0 and all(entry.form != ALPHA for entry in late)
+    host.check()

@@ -87,6 +87,19 @@ TestRing = RingMachine.TestCase
 TestRing.settings = MACHINE
 
 
+@pytest.mark.parametrize("head", [0, 1, 7, 8, 9, 15])
+def test_a_ring_grows_wherever_its_oldest_is(head: int) -> None:
+    ring = EntryRing()
+    for seq in range(head):
+        ring.append(entry(seq))
+    ring.take_all()
+    for seq in range(100, 150):
+        ring.append(entry(seq))
+    assert seqs([ring.at(place) for place in range(50)]) == list(range(100, 150))
+    assert seqs([ring.pop_right(), ring.pop_left()]) == [149, 100]
+    assert seqs(ring.take_all()) == list(range(101, 149))
+
+
 # -- the variable queue ----------------------------------------------------------------------------------------------
 
 

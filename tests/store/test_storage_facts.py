@@ -130,7 +130,7 @@ S63 | q3 sinks youngest first, its oldest stays | queues.paging:PageStep._push_o
 S64 | q1 sinks to q2, or q3, then q4 | queues.variable_queue:VariableQueue.sink_q1 queues.paging:PageStep._sink_alphas
 S65 | permitted_beta_count | queues.variable_queue:permitted_beta_count queues/test_paging.py::test_permitted_betas
 S66 | in batches to delta, first q3, then q2 | queues.paging:PageStep._push_middle
-S67 | a bound for what is written at once | queues.queue_host:PAGE_MESSAGES store.vhost_store:VhostStore.is_behind
+S67 | a bound for what is written at once | queues.queue_host:TURN_STEPS store.vhost_store:VhostStore.is_behind
 S68 | the middle goes to disk, in batches | queues.paging:PageStep._push_middle
 S69 | a target = duration x rates | queues.memory_monitor:desired_duration
     queues/test_memory_monitor.py::test_the_desired_duration
@@ -144,7 +144,7 @@ S75 | lazy: to disk at once, from it when consumed | queues.paging:PageStep.page
     queues/test_queue_machine.py::TestQueueMachine kill/test_mixed_load.py::test_killed_under_mixed_load
 S76 | lazy and transient: gone after a start | store.queue_store:QueueStore._is_lasting
     store/test_index_rebuild.py::test_transient_messages_of_an_earlier_life_do_not_count
-S77 | paging must not block | queues.queue_host:QueueHost.work_off queues.paging:SLICE_MESSAGES
+S77 | paging must not block | queues.queue_host:QueueHost.work_off queues.paging:PageStep
 S78 | 10,000,000 messages in a lazy queue: 1.5 MB | bench.backlog:measure
 S79 | a backlog slows a queue down | bench.backlog:measure queues.loading:look_ahead
 S80 | prefetch, multiple acks, flow control | protocol/test_qos.py::test_per_consumer_limit_is_exact

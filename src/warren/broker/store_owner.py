@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
+from warren.queues.paging import WRITE_STEPS
 from warren.queues.queue import Queue
 from warren.store.message import JournalFile
 from warren.store.store_owner import StoreOwner
@@ -13,8 +14,8 @@ from warren.store.store_owner import StoreOwner
 if TYPE_CHECKING:
     from warren.broker.vhost import Vhost
 
-# Positions that are moved in one turn, for all queues together.
-RETIRE_SLICE: Final = 2048
+# Positions that are moved in one turn at least, for all queues together, however many steps the queues took.
+RETIRE_MIN: Final = 64
 
 
 class VhostStoreOwner(StoreOwner):
@@ -36,7 +37,7 @@ class VhostStoreOwner(StoreOwner):
                 queue = by_id.get(file.logs[place].queue_id)
                 if queue is not None:
                     self._left.append((queue, file.ends[place]))
-        limit: i64 = RETIRE_SLICE
+        limit: i64 = max(self.vhost.host.steps_left // WRITE_STEPS, i64(RETIRE_MIN))
         while len(self._left) > 0:
             queue, upto = self._left[-1]
             if not queue.is_deleted:

@@ -167,10 +167,23 @@ class EntryRing:
         self.count += 1
 
     def _grow(self) -> None:
+        # In place, and of both ends of what is there the shorter one moves: none of the entries is touched, and in a
+        # queue that was only ever published to none of the slots is.
         slots = self._slots
         head = self._head
-        grown: list[Entry | None] = slots[head:] + slots[:head]
-        grown.extend([None] * len(slots))
-        self._slots = grown
-        self._head = 0
-        self._mask = len(grown) - 1
+        size: i64 = len(slots)
+        slots.extend([None] * size)
+        if head <= size - head:
+            index: i64 = 0
+            while index < head:
+                slots[size + index] = slots[index]
+                slots[index] = None
+                index += 1
+        else:
+            index = size - 1
+            while index >= head:
+                slots[size + index] = slots[index]
+                slots[index] = None
+                index -= 1
+            self._head = size + head
+        self._mask = 2 * size - 1

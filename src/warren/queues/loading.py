@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 # Content that one load brings (bytes).
 LOAD_BYTES: Final = 4194304
+# What is read ahead for consumers comes in loads of at most so many messages and bytes: to check and decode one is a piece
+# of work that everything else on the loop waits for.
+AHEAD_MESSAGES: Final = 512
+AHEAD_BYTES: Final = 1048576
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -137,7 +141,7 @@ class Loader:
 
 
 class ReadAhead(Load):
-    """The next batch of delta for q3 (S72)."""
+    """The next messages of delta for q3 (S72)."""
 
     def begin(self) -> bool:
         queue = self.queue
@@ -145,7 +149,8 @@ class ReadAhead(Load):
         if delta.count == 0:
             return False
         queue.is_reading_ahead = True
-        queue.loader.ask_range(self, delta.start, delta.end, queue.host.page_batch, LOAD_BYTES)
+        count: i64 = min(queue.host.page_batch, i64(AHEAD_MESSAGES))
+        queue.loader.ask_range(self, delta.start, delta.end, count, AHEAD_BYTES)
         return True
 
     def arrive(self, entries: list[Entry], first: i64, next_seq: i64, damaged: i64) -> None:
@@ -171,7 +176,8 @@ class HeadContents(Load):
 
     def begin(self) -> bool:
         queue = self.queue
-        self._entries = queue.ready.paged_near_head(queue.host.page_batch, LOAD_BYTES)
+        paged = queue.ready.paged_near_head(queue.host.page_batch, AHEAD_BYTES)
+        self._entries = paged[:AHEAD_MESSAGES]
         return _load_contents(self, self._entries)
 
     def arrive_contents(self, entries: list[Entry], lost: list[Entry]) -> None:

@@ -38,25 +38,38 @@ MORE: Final = 1
 WAIT_FOR_SEAL: Final = 2
 WAIT_FOR_DISK: Final = 3
 
-# Messages of one queue that are moved in one turn; bounds how long everything else on the loop waits (W19, G6).
+# Messages of one queue that are settled in one turn; bounds how long everything else on the loop waits (W19, G6).
 SLICE_MESSAGES: Final = 2048
+# What a message costs that is written, in steps. A step is a move between two parts of a queue, half a microsecond or so.
+WRITE_STEPS: Final = 4
 # Content (bytes) that messages in the middle may keep in memory while a queue is above its target. The rules of 3.5 count
 # messages only, and would let a segment of small ones stay with up to 64 MiB.
 MIDDLE_BYTES: Final = 4194304
 
 
+class Progress:
+    """How far the paging of one queue has come, between two slices."""
+
+    def __init__(self) -> None:
+        # A slice ended within a batch on its way from the middle to delta: so many of it follow in any case (S66).
+        self.push_left: i64 = 0
+        # Unacked messages from this seq id on have been looked at: those below are next.
+        self.out_below: i64 = INFINITE
+        # This has been so since the top.
+        self.is_round: bool = False
+
+
 def page_slice(queue: Queue) -> i64:
-    """One slice of what `queue` has to page; how it ended."""
+    """One slice of what `queue` has to page, of at most the steps that its host has left; how it ended."""
     if queue.store.is_behind:
         return WAIT_FOR_DISK
-    limit: i64 = max(i64(SLICE_MESSAGES), queue.host.page_batch)
-    step = PageStep(queue, limit)
+    steps: i64 = max(queue.host.steps_left, i64(WRITE_STEPS))
+    step = PageStep(queue, steps)
     if queue.is_lazy:
         step.page_lazy()
     elif queue.target_ram_count < INFINITE:
         step.reduce()
-    # A write costs as much as several moves.
-    queue.worked_count += limit - step.writes_left + (limit - step.moves_left) // 4
+    queue.worked_count += steps - step.steps_left
     return step.outcome()
 
 
@@ -65,7 +78,7 @@ def index_slice(queue: Queue, upto: i64, limit: i64) -> i64:
 
     DONE when none is left, MORE, or WAIT_FOR_SEAL.
     """
-    step = PageStep(queue, limit)
+    step = PageStep(queue, limit * WRITE_STEPS)
     return DONE if step.index(upto) else step.outcome()
 
 
@@ -93,11 +106,10 @@ def journal_alone(queue: Queue, entry: Entry, now_ms: i64) -> None:
 class PageStep:
     """One slice: how much it may still do, and what stopped it."""
 
-    def __init__(self, queue: Queue, limit: i64) -> None:
+    def __init__(self, queue: Queue, steps: i64) -> None:
         self.queue: Queue = queue
-        # Messages that may still be written, and that may still be moved.
-        self.writes_left: i64 = limit
-        self.moves_left: i64 = limit
+        # A message that is moved costs one, a message that is written WRITE_STEPS.
+        self.steps_left: i64 = steps
         self.is_cut: bool = False
         self.is_blocked: bool = False
 
@@ -159,10 +171,8 @@ class PageStep:
 
     def _may_sink(self, entry: Entry) -> bool:
         """Is its content on disk, or does it stay in memory in the middle as well?"""
-        if self.moves_left <= 0:
-            self.is_cut = True
+        if not self._may_move():
             return False
-        self.moves_left -= 1
         state = entry.journal_state
         if state == PENDING:
             self.is_blocked = True
@@ -175,7 +185,7 @@ class PageStep:
             return self.index(entry.seq + 1)
         if self._must_journal(entry):
             return False
-        if not self._may_write():
+        if not self._may_take(WRITE_STEPS):
             return False
         self.queue.store.content_to_transient(entry)
         return True
@@ -188,26 +198,56 @@ class PageStep:
         return 1
 
     def _drop_unacked(self, excess: i64) -> None:
-        """Unacked messages give up their content, the youngest first; those that are not on disk go there first."""
+        """Unacked messages give up their content, the youngest first; those that are not on disk go there first.
+
+        Each slice goes on below where the last one stopped, as they may be very many; from the top again when it has
+        come to the end.
+        """
         queue = self.queue
         if excess <= 0 or queue.unacked_count == queue.paged_out_count:
             return
-        out = queue.host.find_out(queue, 0, queue.log.next_seq)
-        out.sort()
+        progress = queue.progress
+        if progress.out_below == INFINITE:
+            progress.is_round = True
+        out = self._out_below(min(progress.out_below, queue.log.next_seq))
+        if len(out) == 0:
+            # The end. What is above where this round began may have come since it was looked at last.
+            self.is_cut = self.is_cut or not progress.is_round
+            progress.out_below = INFINITE
+            return
         place: i64 = len(out) - 1
         while place >= 0 and excess > 0:
             entry = out[place]
+            if not self._may_move():
+                return
+            if entry.form == ALPHA:
+                if not entry.is_on_disk() and not self.index(entry.seq + 1):
+                    return
+                drop_unacked(queue, entry)
+                excess -= 1
+            progress.out_below = entry.seq
             place -= 1
-            if entry.form != ALPHA:
-                continue
-            if self.moves_left <= 0:
-                self.is_cut = True
-                return
-            if not entry.is_on_disk() and not self.index(entry.seq + 1):
-                return
-            self.moves_left -= 1
-            drop_unacked(queue, entry)
-            excess -= 1
+        if excess > 0:
+            self.is_cut = True
+        else:
+            progress.is_round = False
+
+    def _out_below(self, below: i64) -> list[Entry]:
+        """The youngest unacked entries with seq ids below `below`, ascending: about a slice of them, none when there is
+        none. To look for them, all that are unacked are walked through; only these are put in order."""
+        queue = self.queue
+        width: i64 = max(self.steps_left, i64(WRITE_STEPS))
+        out = queue.host.find_out(queue, max(0, below - width), below)
+        if len(out) == 0 and below > width:
+            older = queue.host.find_out(queue, 0, below - width)
+            highest: i64 = -1
+            for entry in older:
+                highest = max(highest, entry.seq)
+            for entry in older:
+                if entry.seq > highest - width:
+                    out.append(entry)
+        out.sort()
+        return out
 
     def _drop_middle(self, excess: i64) -> None:
         """Without consumers nobody will soon want what was read ahead."""
@@ -235,13 +275,19 @@ class PageStep:
         if is_above and ready.alpha_bytes > MIDDLE_BYTES:
             permitted = 0
         surplus = ready.q2.count + ready.q3.count - permitted
-        if surplus < queue.host.page_batch:
+        batch = queue.host.page_batch
+        progress = queue.progress
+        if surplus < batch:
+            surplus = progress.push_left
+        if surplus <= 0:
             return
+        begun = surplus
         # A consumer will want what was read ahead for it.
         keep: i64 = 2 * queue.host.page_batch if queue.has_demand() else 1
         surplus = self._push_old(surplus, keep)
         while surplus > 0 and ready.q2.count > 0 and self._push_young(ready.q2.last_seq() + 1):
             surplus -= 1
+        progress.push_left = (progress.push_left - (begun - surplus)) % batch if self.is_cut else 0
 
     # -- a lazy queue --------------------------------------------------------------------------------------------
 
@@ -257,7 +303,7 @@ class PageStep:
             if ready.q4.count <= keep:
                 return
             self.index(ready.q4.last_seq() + 1)
-            if ready.q4.at(keep).journal_state != INDEXED or self.moves_left <= 0:
+            if ready.q4.at(keep).journal_state != INDEXED or not self._may_move():
                 return
             ready.part_q4(keep)
         else:
@@ -304,17 +350,13 @@ class PageStep:
         return True
 
     def _may_move(self) -> bool:
-        if self.moves_left <= 0:
-            self.is_cut = True
-            return False
-        self.moves_left -= 1
-        return True
+        return self._may_take(1)
 
-    def _may_write(self) -> bool:
-        if self.writes_left <= 0:
+    def _may_take(self, steps: i64) -> bool:
+        if self.steps_left < steps:
             self.is_cut = True
             return False
-        self.writes_left -= 1
+        self.steps_left -= steps
         return True
 
     # -- to the index --------------------------------------------------------------------------------------------
@@ -325,7 +367,7 @@ class PageStep:
         log = queue.log
         upto = min(upto, log.next_seq)
         while log.indexed_upto < upto:
-            if self.writes_left <= 0:
+            if self.steps_left < WRITE_STEPS:
                 self.is_cut = True
                 return False
             if not self._index_some(upto):
@@ -333,27 +375,33 @@ class PageStep:
         return True
 
     def _index_some(self, upto: i64) -> bool:
-        """The next at most `writes_left` positions; False when one that is not sealed is in the way."""
+        """The next ones, as many as there are steps left for; False when one that is not sealed is in the way."""
         queue = self.queue
         log = queue.log
-        found = queue.ready.unindexed(log.indexed_upto, upto, self.writes_left)
-        end = found[-1].seq + 1 if len(found) >= self.writes_left else upto
+        most = self.steps_left // WRITE_STEPS
+        found = queue.ready.unindexed(log.indexed_upto, upto, most)
+        end = found[-1].seq + 1 if len(found) >= most else upto
         out: list[Entry] = []
         if log.unindexed_out > 0:
             out = queue.host.find_out(queue, log.indexed_upto, end)
+            if len(out) > most:
+                end = _end_of_oldest(out, most)
+                out = _below(out, end)
+                found = _below(found, end)
             if len(out) > 0:
                 found = found + out
                 found.sort()
         count: i64 = 0
-        limit: i64 = min(self.writes_left, i64(len(found)))
+        limit: i64 = min(most, i64(len(found)))
         positions: list[Position] = []
         store = queue.store
         while count < limit and not self._must_journal(found[count]) and store.may_index(found[count]):
             positions.append(found[count])
             count += 1
         self.is_blocked = self.is_blocked or count < limit
+        # Also to have found nothing takes a while.
+        self.steps_left -= WRITE_STEPS * max(count, 1)
         if count > 0:
-            self.writes_left -= count
             store.index(positions)
             self._note_indexed(found, count, out)
         if count == len(found):
@@ -388,3 +436,16 @@ class PageStep:
             # Those that are out have their form already.
             if entry.form == BETA:
                 queue.ready.on_indexed(entry)
+
+
+def _end_of_oldest(entries: list[Entry], count: i64) -> i64:
+    """A seq id with at least one of `entries` below it and at most `count`; without putting all of them in order."""
+    lowest: i64 = entries[0].seq
+    for entry in entries:
+        lowest = min(lowest, entry.seq)
+    return lowest + count
+
+
+def _below(entries: list[Entry], end: i64) -> list[Entry]:
+    """Those with seq ids below `end`, in the same order."""
+    return [entry for entry in entries if entry.seq < end]

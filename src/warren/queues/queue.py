@@ -21,7 +21,7 @@ from warren.queues.arguments import NO_LIMIT, QueueArguments, lower_ttl
 from warren.queues.consumer import Consumer, ConsumerCircle
 from warren.queues.entry import ALPHA, Entry, EntryLog
 from warren.queues.loading import Loader, look_ahead, want_head
-from warren.queues.paging import DONE, MORE, SLICE_MESSAGES, index_slice, page_slice
+from warren.queues.paging import DONE, MORE, SLICE_MESSAGES, Progress, index_slice, page_slice
 from warren.queues.purging import Purge, begin_purge, work_on_purges
 from warren.queues.queue_host import QueueHost
 from warren.queues.queue_memory import QueueMemory
@@ -89,8 +89,9 @@ class Queue(Destination):
         self.is_listed: bool = False
         self.loader: Loader = Loader()
         self.is_reading_ahead: bool = False
-        # Messages that were handled in the last `work`.
+        # Steps that the last `work` took.
         self.worked_count: i64 = 0
+        self.progress: Progress = Progress()
         # Nothing is handed out until a reader group has taken what it held before the start.
         self.is_held_back: bool = False
         # Transient messages are journaled, too: a reader group wants them to outlive a restart (`reader_group.py`).
@@ -168,6 +169,7 @@ class Queue(Destination):
         seq = log.next_seq
         log.next_seq = seq + 1
         self.published_count += 1
+        self.host.arrived_count += 1
         entry = Entry(message, log, seq, 0, self)
         if self.message_ttl_ms != NO_LIMIT or expiration_ms != NO_LIMIT:
             entry.expiry_ms = now_ms + lower_ttl(self.message_ttl_ms, expiration_ms)

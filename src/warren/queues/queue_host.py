@@ -1,9 +1,13 @@
 """What a queue asks of the vhost it is in, and the share of each turn that the queues of a vhost get.
 
 A queue that has something to do which takes long, or that waits for the end of the turn, is on the list `paging` once.
-`work_off` calls those on the list in turn until about PAGE_MESSAGES messages were handled; the others, and those that have
-more to do, follow in the next turn, which `wake` asks for. So no queue holds up the others (G6, W19), and a queue
-without anything to do is not looked at.
+`work_off` calls those on the list in turn until they have taken the steps that a turn has for them; the others, and those
+that have more to do, follow in the next turn, which `wake` asks for. So no queue holds up the others (G6, W19), and a
+queue without anything to do is not looked at. What is left of the steps is for the journal's old files
+(`broker/store_owner.py`).
+
+A turn has TURN_STEPS, and more when much was published in it: such a turn is long anyway, and what comes in must be able
+to leave memory as fast.
 """
 
 from __future__ import annotations
@@ -21,8 +25,11 @@ if TYPE_CHECKING:
     from warren.store.message import QueueLog
     from warren.store.queue_store import QueueStore
 
-# Messages handled in one turn by the queues of one vhost, about two milliseconds' worth.
-PAGE_MESSAGES: Final = 2048
+# Steps (see `paging.py`) that one turn has for the queues of one vhost, about a millisecond's worth; those that it has
+# besides for each message that came in, twice what paging it takes; and the most it can have.
+TURN_STEPS: Final = 1024
+STEPS_A_MESSAGE: Final = 12
+TURN_STEPS_MAX: Final = 8192
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -47,6 +54,9 @@ class QueueHost:
         self.paging: list[Queue] = []
         # In the last turn there was more to do than fitted.
         self.has_more: bool = False
+        # Messages that the queues have taken since the last turn's end, and the steps that this one has left.
+        self.arrived_count: i64 = 0
+        self.steps_left: i64 = TURN_STEPS
         # Those that go on when something was sealed.
         self._waiting_for_seal: list[Queue] = []
 
@@ -61,15 +71,16 @@ class QueueHost:
         """The end of a turn."""
         listed = self.paging
         self.paging = []
-        budget: i64 = PAGE_MESSAGES
+        self.steps_left = min(TURN_STEPS + STEPS_A_MESSAGE * self.arrived_count, i64(TURN_STEPS_MAX))
+        self.arrived_count = 0
         index: i64 = 0
         is_more = False
         waiting: list[Queue] = []
-        while index < len(listed) and budget > 0:
+        while index < len(listed) and self.steps_left > 0:
             queue = listed[index]
             index += 1
             outcome = queue.work(now_ms)
-            budget -= 1 + queue.worked_count
+            self.steps_left -= 1 + queue.worked_count
             if outcome == MORE:
                 is_more = True
                 waiting.append(queue)

@@ -314,7 +314,9 @@ class Node:
 
     def _on_flushed(self, job: FlushJob) -> None:
         self._finish(job)
-        self._end_turn()
+        # Should a turn be about to end, that one does for both: each has its share of background work.
+        if not self._is_turn_scheduled:
+            self._end_turn()
 
     def _finish(self, job: FlushJob) -> None:
         for vhost in self.broker.vhosts.values():

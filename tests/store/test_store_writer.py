@@ -27,8 +27,8 @@ from warren.broker.metadata import (
 )
 from warren.broker.passwords import SHA256, hash_password
 from warren.offline.backup_files import incomplete_path
-from warren.offline.check import check_directory
-from warren.offline.data_directory import ToolError, VhostDirectory, files_of
+from warren.offline.check import CheckResult, check_directory, check_store
+from warren.offline.data_directory import ToolError, VhostDirectory, files_of, opened
 from warren.offline.part_writer import MessageRow, PartWriter, SharedContent, Sharer, address_of
 from warren.offline.store_plan import Part, PartManifest, QueueExtent, WriterSettings, plan_parts
 from warren.offline.store_writer import StoreWriter, WrittenStore
@@ -61,10 +61,10 @@ def row(body: bytes, seq: int = 0, **more: Any) -> MessageRow:
 
 
 def write(writer: StoreWriter, part: Part, rows: list[MessageRow]) -> PartManifest:
-    with PartWriter(writer.work, part) as opened:
+    with PartWriter(writer.work, part) as writing:
         for one in rows:
-            opened.add(one)
-        return opened.finish()
+            writing.add(one)
+        return writing.finish()
 
 
 def one_queue(directory: Path, rows: list[MessageRow], **more: int) -> WrittenStore:
@@ -101,8 +101,14 @@ def found_in(directory: Path, queue_id: int = 1, segment_entries: int = 16384) -
     return found
 
 
-def must_check_clean(directory: Path, messages: int) -> None:
-    result = check_directory(directory)
+def must_check_clean(directory: Path, messages: int, segment_entries: int = 16384) -> None:
+    if segment_entries == 16384:
+        # What `warren store check` does.
+        result = check_directory(directory)
+    else:
+        result = CheckResult()
+        with opened(directory) as data, files_of(data.vhosts[0]) as files:
+            check_store(files, segment_entries, data.definitions, data.vhosts[0], result)
     assert result.problems == [] and result.notes == []
     assert result.messages == messages
 
@@ -136,10 +142,10 @@ def test_a_node_delivers_every_message_as_it_was(tmp_path: Path) -> None:
             inside += rows[-len(sizes) :]
         manifests.append(write(writer, parts[1, first], inside))
     for queue, first in ((1, 49_152), (2, 1)):
-        with PartWriter(writer.work, parts[queue, first]) as opened:
+        with PartWriter(writer.work, parts[queue, first]) as writing:
             for number, content in enumerate(contents[1]):
-                opened.add_shared(content, Sharer(queue, (49_200 if queue == 1 else 1) + number))
-            manifests.append(opened.finish())
+                writing.add_shared(content, Sharer(queue, (49_200 if queue == 1 else 1) + number))
+            manifests.append(writing.finish())
     # A part that is written in other processes comes back through JSON.
     raw = msgspec.json.encode(manifests)
     result = writer.finish(msgspec.json.decode(raw, type=list[PartManifest]))
@@ -168,12 +174,12 @@ def test_a_node_delivers_every_message_as_it_was(tmp_path: Path) -> None:
 def _share(
     writer: StoreWriter, part: Part, bodies: list[bytes], *places: tuple[int, int]
 ) -> tuple[PartManifest, list[SharedContent]]:
-    with PartWriter(writer.work, part) as opened:
+    with PartWriter(writer.work, part) as writing:
         contents = [
-            opened.share(row(body), [Sharer(queue, first + number) for queue, first in places])
+            writing.share(row(body), [Sharer(queue, first + number) for queue, first in places])
             for number, body in enumerate(bodies)
         ]
-        return opened.finish(), contents
+        return writing.finish(), contents
 
 
 def test_messages_that_have_expired_meanwhile_are_not_delivered(tmp_path: Path) -> None:
@@ -274,6 +280,7 @@ def test_any_messages_come_back(
         for queue_id in ends:
             assert found_in(directory, queue_id, 8) == expected[queue_id]
         assert not incomplete_path(directory).exists()
+        must_check_clean(directory, sum(len(one) for one in expected.values()), 8)
 
 
 def _as_found(one: MessageRow) -> Found:
@@ -290,13 +297,13 @@ def _write_shared(
     for part in writer.plan.parts:
         if part.queue_id:
             continue
-        with PartWriter(writer.work, part) as opened:
+        with PartWriter(writer.work, part) as writing:
             for _ in range(part.end_content_id - part.first_content_id):
                 (body, _), group = waiting.pop(0)
                 if group:
-                    content = opened.share(row(body), group)
+                    content = writing.share(row(body), group)
                     places.update(dict.fromkeys(group, content))
-            manifests.append(opened.finish())
+            manifests.append(writing.finish())
     assert not waiting
     return manifests, places
 
@@ -304,14 +311,14 @@ def _write_shared(
 def _write_queue_part(
     writer: StoreWriter, part: Part, rows: list[MessageRow], places: dict[Sharer, SharedContent]
 ) -> PartManifest:
-    with PartWriter(writer.work, part) as opened:
+    with PartWriter(writer.work, part) as writing:
         for one in rows:
             if part.first_seq <= one.seq < part.end_seq:
-                assert opened.add(one) == one.seq
+                assert writing.add(one) == one.seq
         for sharer, content in places.items():
             if sharer.queue_id == part.queue_id and part.first_seq <= sharer.seq < part.end_seq:
-                opened.add_shared(content, sharer)
-        return opened.finish()
+                writing.add_shared(content, sharer)
+        return writing.finish()
 
 
 def test_seq_ids_are_assigned_where_none_are_given(tmp_path: Path) -> None:
@@ -352,10 +359,10 @@ def test_queues_without_messages(tmp_path: Path) -> None:
 
 
 def _in_a_process(work: Path, part: Part) -> bytes:
-    with PartWriter(work, part) as opened:
+    with PartWriter(work, part) as writing:
         for seq in range(part.first_seq, part.end_seq):
-            opened.add(row(b"%d" % seq * (2000 if seq % 5 == 0 else 1), seq))
-        return msgspec.json.encode(opened.finish())
+            writing.add(row(b"%d" % seq * (2000 if seq % 5 == 0 else 1), seq))
+        return msgspec.json.encode(writing.finish())
 
 
 def test_parts_are_written_in_several_processes(tmp_path: Path) -> None:
@@ -408,15 +415,15 @@ def test_definitions_that_contradict_each_other_are_refused(tmp_path: Path) -> N
 def test_messages_out_of_order_or_place_are_refused(tmp_path: Path) -> None:
     writer = StoreWriter.create(tmp_path / "data", definitions(b"q"), [extent(1, 20, first_seq=10)], {1: 1})
     shared_part, part = writer.plan.parts
-    opened = PartWriter(writer.work, part)
-    opened.add(row(b"a", 12))
+    writing = PartWriter(writer.work, part)
+    writing.add(row(b"a", 12))
     for seq in (9, 12, 20):
         with pytest.raises(ValueError, match="may follow here"):
-            opened.add(row(b"b", seq))
+            writing.add(row(b"b", seq))
     with pytest.raises(ValueError, match="range"):
-        opened.add(row(b"b", 13, routing_key=b"k" * 256))
+        writing.add(row(b"b", 13, routing_key=b"k" * 256))
     with pytest.raises(ValueError, match="need a part for them"):
-        opened.share(row(b"b"), [Sharer(1, 14)])
+        writing.share(row(b"b"), [Sharer(1, 14)])
     sharing = PartWriter(writer.work, shared_part)
     sharing.share(row(b"b"), [Sharer(1, 14)])
     with pytest.raises(ValueError, match="fewer contents"):
@@ -458,9 +465,9 @@ def test_a_second_attempt_at_a_part_does_not_meet_the_first(tmp_path: Path) -> N
     writer = StoreWriter.create(tmp_path / "data", definitions(b"q"), [extent(1, 99)])
     [part] = writer.plan.parts
     slow, fast = PartWriter(writer.work, part), PartWriter(writer.work, part)
-    for opened in (slow, fast):
+    for writing in (slow, fast):
         for seq in range(1, 50):
-            opened.add(row(b"m" * 100 * seq, seq))
+            writing.add(row(b"m" * 100 * seq, seq))
     slow.add(row(b"one more"))
     manifests = [slow.finish(), fast.finish()]
     with pytest.raises(ToolError, match="two manifests"):
@@ -511,12 +518,12 @@ def test_shared_contents_and_the_messages_that_have_them_must_agree(tmp_path: Pa
     writer = StoreWriter.create(tmp_path / "data", definitions(b"q"), [extent(1, 9)], {1: 2})
     sharing, part = writer.plan.parts
     manifest, contents = _share(writer, sharing, [b"a" * 5000, b"b" * 5000], (1, 1))
-    with PartWriter(writer.work, part) as opened:
-        opened.add_shared(contents[0], Sharer(1, 1))
+    with PartWriter(writer.work, part) as writing:
+        writing.add_shared(contents[0], Sharer(1, 1))
         with pytest.raises(ValueError, match="in the part of 1"):
-            opened.add_shared(contents[1], Sharer(2, 2))
-        opened.add_shared(contents[0], Sharer(1, 2))
-        twice = opened.finish()
+            writing.add_shared(contents[1], Sharer(2, 2))
+        writing.add_shared(contents[0], Sharer(1, 2))
+        twice = writing.finish()
     for wrong in (twice, write(writer, part, [])):
         with pytest.raises(ToolError, match="shared contents have 2 references"):
             writer.finish([manifest, wrong])
@@ -534,8 +541,8 @@ def test_a_directory_with_something_in_it_is_refused(tmp_path: Path) -> None:
 
 def test_giving_up_leaves_nothing(tmp_path: Path) -> None:
     writer = StoreWriter.create(tmp_path / "data", definitions(b"q"), [extent(1, 9)])
-    with pytest.raises(RuntimeError), PartWriter(writer.work, writer.plan.parts[0]) as opened:
-        opened.add(row(b"a"))
+    with pytest.raises(RuntimeError), PartWriter(writer.work, writer.plan.parts[0]) as writing:
+        writing.add(row(b"a"))
         raise RuntimeError
     assert list((writer.work / "parts").iterdir()) == []
     writer.give_up()

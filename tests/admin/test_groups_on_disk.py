@@ -1,10 +1,13 @@
 """Reader groups and peeks of a queue whose messages are on disk, through admin sessions."""
 
+from random import Random
+
 import pytest
 
 from tests.support.blocks import read_block
 from tests.support.memory_node import MemoryClient, MemoryDisk, MemoryNode
 from warren.admin.protocol import (
+    STORAGE_FAILED,
     Ack,
     DeleteGroup,
     DescribeQueue,
@@ -19,6 +22,7 @@ from warren.admin.protocol import (
     Reserved,
 )
 from warren.queues.reader_group import EVERYTHING, HELD_BYTES_MAX
+from warren.testing.simulated_file_system import POWER
 
 MANY = 1 << 40
 
@@ -146,6 +150,28 @@ def test_transient_messages_of_a_queue_with_a_group_are_journaled(node: MemoryNo
     restarted = node.crash()
     client = MemoryClient(restarted)
     assert fetch_all(client, group, 0, 51) == list(range(1, 51))
+
+
+def test_what_the_index_alone_has_is_not_reserved_before_a_checkpoint(node: MemoryNode) -> None:
+    """It moved there while its batch was on its way, and the batch failed: no journal has it."""
+    client = MemoryClient(node)
+    group = open_group(client)
+    for number in range(20):
+        node.publish(b"q", b"%09d" % (number + 1))
+    batch = node.vhost.journal.seal()
+    node.vhost.advance(node.clock.now_ms())
+    assert on_disk(node) == 20
+    node.memory_store.flush(batch, False)
+    node.work()
+    checkpoints = node.vhost.store.checkpoint_count
+    request = Reserve("g", group.epoch, group.incarnation, 0, MANY, MANY, 0, MANY)
+    assert client.refused(request) == STORAGE_FAILED
+    node.work()
+    assert node.vhost.store.checkpoint_count == checkpoints + 1
+    assert reserve(client, group, 0) == 21
+    node.disk.files.crash(Random(1), POWER)
+    restarted = node.crash()
+    assert fetch_all(MemoryClient(restarted), group, 0, 21) == list(range(1, 21))
 
 
 def test_a_group_that_is_deleted_while_a_load_is_under_way_takes_nothing(node: MemoryNode) -> None:

@@ -123,6 +123,22 @@ STORIES = {
         idle 645416188
         consume 0 1 1 0 204613507
         delete 1 928755019""",
+    "a reader group reserves what is in the index alone, since its batch failed": """8811454 4096 3000 256 8 4 2048 512 2048
+        declare 0 1 0 0 816180965
+        declare 2 1 0 0 747859080
+        idle 493424734
+        publish 1 -1 3 32 1 0 503597509
+        group_fetch 0 849131388
+        disk_full 0 893498250
+        publish 1 -1 1 4 1 0 545393890
+        idle 282610075
+        publish 1 2 10 4 1 0 976593816
+        publish 1 0 4 13 1 0 794739703
+        publish 1 -1 4 40 1 0 691307593
+        page 0 0 1054450797
+        tx_commit 1 445565537
+        overlap flush 0 compact 1 850721114
+        group_reserve 0 1 0 69609856""",
 }
 
 

@@ -278,7 +278,7 @@ class ReservePoll:
             self._answer(ErrorReply(error.code, error.text))
             return
         # A batch before this one may have failed with some of the range in it.
-        if not ok or not self._group.is_journaled(self._reservation):
+        if not ok or not self._group.is_kept(self._reservation):
             self._answer(_storage_failed("reserved"))
             return
         self._answer(self._reserved(self._reservation.end))

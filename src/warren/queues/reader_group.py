@@ -163,12 +163,15 @@ class ReaderGroup:
         outcome = self._add_held(queue, reservation, now_ms, on_loaded)
         return outcome if may_be_more or outcome == LOADING else ENOUGH
 
-    def is_journaled(self, reservation: Reservation) -> bool:
-        """Is the whole range written? Asked after the commit: an earlier batch with some of it may have failed."""
+    def is_kept(self, reservation: Reservation) -> bool:
+        """Does a crash leave the whole range? Asked after the commit: an earlier batch with some of it may have failed."""
+        queue = self.queue
+        if queue is None:
+            return False
         index = self._index_of(reservation.start)
         end = self._index_of(reservation.end)
         while index < end:
-            if self.held[index].journal_state == NOT_JOURNALED:
+            if not queue.store.is_kept(self.held[index]):
                 return False
             index += 1
         return True

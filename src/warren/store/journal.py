@@ -31,6 +31,7 @@ from mypy_extensions import i64, mypyc_attr
 from warren.store.content_records import REFERENCES_MAX, Release, write_publish_ref, write_release
 from warren.store.content_store import ContentStore, ContentWrite
 from warren.store.message import (
+    INDEXED,
     NOT_JOURNALED,
     PENDING,
     SETTLED,
@@ -509,6 +510,9 @@ class Journal:
         for position in batch.positions:
             message = position.message
             file = message.file
+            if position.journal_state == INDEXED:
+                log = position.log
+                log.failed_upto = max(log.failed_upto, position.seq)
             if position.journal_state != WRITTEN or file is None or file.number != batch.file_number:
                 continue
             position.journal_state = NOT_JOURNALED

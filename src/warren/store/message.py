@@ -105,6 +105,9 @@ class QueueLog:
         self.transient_floor: i64 = 0
         # Highest seq id that was in a batch that failed: what is left of those on disk is retracted by acks.
         self.retracted_upto: i64 = 0
+        # Highest seq id that had moved to the index when its batch failed: no journal has it, so a crash may take it until a
+        # checkpoint has synced its segment.
+        self.failed_upto: i64 = 0
         # Unacked positions from `indexed_upto` on.
         self.unindexed_out: i64 = 0
         # Number of the journal file that names this log among those it has positions of.

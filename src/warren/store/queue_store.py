@@ -72,6 +72,18 @@ class QueueStore:
         content = position.message.content
         return content is None or self.store.is_content_written(content)
 
+    def is_kept(self, position: Position) -> bool:
+        """Does a crash leave a position that is sealed or indexed where it is? When that takes a checkpoint, one is taken."""
+        if position.journal_state != INDEXED:
+            return position.journal_state != NOT_JOURNALED
+        index = self.log.index
+        if position.seq > self.log.failed_upto or (
+            index is not None and position.seq < index.checkpointed_upto
+        ):
+            return True
+        self.store.is_checkpoint_wanted = True
+        return False
+
     # -- index -----------------------------------------------------------------------------------------------
 
     def index(self, positions: list[Position]) -> None:

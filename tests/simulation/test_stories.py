@@ -139,6 +139,35 @@ STORIES = {
         tx_commit 1 445565537
         overlap flush 0 compact 1 850721114
         group_reserve 0 1 0 69609856""",
+    "without checkpoints, a segment of an earlier life has the seq ids of this one": """4417997 4096 1000 64 8 4 2048 512 2048
+        declare 0 1 0 1 39092711
+        declare 1 0 0 1 995940917
+        declare 2 1 0 1 530536589
+        declare 3 1 0 1 328677533
+        idle 1041676523
+        fault sync 0 28 6 610935981
+        publish 3 -1 3 138 1 0 286635088
+        tick 300 2384734
+        publish 0 -1 3 72 1 0 194628228
+        publish 0 -1 3 230 1 0 443617834
+        stop 0 329781961
+        publish 0 2 1 4 1 0 141140303
+        flip 3 548004387""",
+    "without checkpoints, a message comes again whose ack went with its journal file": """5513945 4096 8192 64 16 4 2048 512 2048
+        declare 0 1 0 1 453979107
+        declare 1 1 0 1 345972610
+        idle 589510897
+        publish 0 1 1 4 1 0 737947763
+        get 0 1 0 291814496
+        idle 383742546
+        publish 0 0 1 4 1 0 376138586
+        ack 0 0 0 66781030
+        stop 0 58134039
+        publish 0 0 1 4 1 0 508560991
+        publish 0 1 1 38 1 0 223583640
+        idle 70088153
+        crash power 0 0 810651057
+        flip 3 695214291""",
 }
 
 

@@ -168,6 +168,37 @@ def test_a_hole_within_a_segment(driver: EngineDriver) -> None:
     driver.check()
 
 
+@pytest.mark.parametrize("size", [20, 1000])
+@pytest.mark.parametrize("is_persistent", [False, True])
+def test_a_segment_of_an_earlier_life_does_not_stand_for_messages_of_this_one(
+    driver: EngineDriver, is_persistent: bool, size: int
+) -> None:
+    """The start before removed it, its seq ids were given out again, and a power failure took the removal back."""
+    for _ in range(5):
+        driver.publish(20, 1, persistent=is_persistent)
+    batch = driver.store.journal.seal()
+    driver.index(1)
+    driver.flusher.close()
+    driver.store.on_batch_done(batch, False)
+    driver.bodies[1].clear()
+    path = driver.path / "queues/1/0.idx"
+    left = path.read_bytes()
+    driver.reopen()
+    assert driver.queues[1].log.next_seq == 1
+    path.unlink()
+    fill(driver, 3, 1, size=size)
+    driver.index(1)
+    driver.close()
+    path.write_bytes(left)
+    lose_checkpoints(driver)
+    driver.open()
+    driver.check()
+    fill(driver, 3, 1)
+    driver.index(1)
+    driver.reopen()
+    driver.check()
+
+
 def test_damage_that_nobody_can_mend_costs_its_own_message(driver: EngineDriver) -> None:
     fill(driver, 20, 1)
     driver.index(1)

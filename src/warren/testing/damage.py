@@ -2,11 +2,13 @@
 
 The formats are read by hand here, from their description and not with the store's own decoders, so that the two check
 each other. A flip in a file's header costs all of the file; one in a checkpoint costs nothing, since there is the one before.
+With both checkpoints hit, what is settled stays away only as far as the journal has its ack.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -40,6 +42,37 @@ def damage_of(path: str, data: bytes, offset: int) -> Damage:
     damage = Damage()
     if path.rpartition("/")[2].startswith("checkpoint"):
         return damage
+    for at, end in _records(data):
+        if offset < _FILE_HEADER_BYTES or at <= offset < end:
+            _add_record(damage, data[at + 2], data[at + _RECORD_HEADER_BYTES : end])
+    return damage
+
+
+def is_whole(data: bytes) -> bool:
+    """Is a checkpoint, or any file without space allocated ahead, as it was written?"""
+    if int.from_bytes(data[_FILE_HEADER_BYTES - 4 : _FILE_HEADER_BYTES], "big") != crc32c(
+        data[: _FILE_HEADER_BYTES - 4]
+    ):
+        return False
+    reached = _FILE_HEADER_BYTES
+    for at, end in _records(data):
+        if at != reached:
+            return False
+        reached = end
+    return reached == len(data)
+
+
+def acks_in(data: bytes) -> list[tuple[int, int, int]]:
+    """(queue id, first seq, last seq) of what a journal file settles."""
+    damage = Damage()
+    for at, end in _records(data):
+        if data[at + 2] in (_ACK, _RELEASE):
+            _add_record(damage, data[at + 2], data[at + _RECORD_HEADER_BYTES : end])
+    return damage.acks
+
+
+def _records(data: bytes) -> Iterator[tuple[int, int]]:
+    """Where each valid record begins and ends."""
     seed = crc32c(data[28:36], crc32c(data[12:28]))
     at = data.find(b"WR", _FILE_HEADER_BYTES)
     while at >= 0:
@@ -48,10 +81,8 @@ def damage_of(path: str, data: bytes, offset: int) -> Damage:
             # Torn, or hit before.
             at = data.find(b"WR", at + 1)
             continue
-        if offset < _FILE_HEADER_BYTES or at <= offset < end:
-            _add_record(damage, data[at + 2], data[at + _RECORD_HEADER_BYTES : end])
+        yield at, end
         at = data.find(b"WR", end)
-    return damage
 
 
 def _end_of_record(data: bytes, at: int, seed: int) -> int:

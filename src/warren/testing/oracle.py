@@ -289,6 +289,14 @@ class Oracle:
                         if queue_id == queue.id and first <= copy.seq <= last:
                             queue.may_return.add(number)
 
+    def allow_returns(self, acks: list[tuple[int, int, int]]) -> None:
+        """Nothing but `acks`, (queue id, first seq, last seq), says what is settled: whatever else was may come back."""
+        for queue in self.queues.values():
+            runs = [(first, last) for queue_id, first, last in acks if queue_id == queue.id]
+            for number, copy in queue.gone.items():
+                if not any(first <= copy.seq <= last for first, last in runs):
+                    queue.may_return.add(number)
+
     # -- restarts --------------------------------------------------------------------------------------------------
 
     def restart(self, existing: set[int], now_ms: int) -> None:

@@ -5,7 +5,9 @@ is therefore delivered again; the journal is replayed behind this as behind any 
 
 Where the journal has a live message that the index should have and has not, a power failure took appends that no
 checkpoint had synced. Whatever a queue was given from there on is in the journal as well, since a journal file outlives
-the checkpoint that it made necessary: the index is cut there.
+the checkpoint that it made necessary: the index is cut there. So it is where the index has another message, or one that
+does not outlive a restart, under that seq id: bytes of an earlier life, which a start had cut off or removed; its seq ids
+were given out again, and the power failure took what was written in their place.
 
 Of contents nothing is believed but what a scan of all content files finds. The copy of a compaction and the files that
 it was made from may both be there. The one with the higher number was made later, and what it left out was garbage by
@@ -30,7 +32,7 @@ from warren.store.disk.files import (
 )
 from warren.store.file_system import FileSystem
 from warren.store.index_records import IndexScan
-from warren.store.message import ContentRef, QueueLog
+from warren.store.message import ContentRef, Position, QueueLog
 from warren.store.queue_index import Segment
 from warren.store.record import (
     FILE_HEADER_BYTES,
@@ -153,8 +155,10 @@ def find_places(files: FileSystem, store_id: bytes) -> dict[int, tuple[int, int,
     return places
 
 
-def _journaled(files: FileSystem, store_id: bytes, segment_entries: int) -> dict[int, list[int]]:
-    """By queue, the seq ids, ascending, that are alive for all the journal knows."""
+def _journaled(
+    files: FileSystem, store_id: bytes, segment_entries: int
+) -> dict[int, list[tuple[int, tuple[int, ...]]]]:
+    """By queue, the seq ids, ascending, that are alive for all the journal knows, and which messages they are."""
     replay = JournalReplay(store_id, None, segment_entries)
     if files.exists(JOURNAL_DIRECTORY):
         for number in journal_numbers(files)[0]:
@@ -163,7 +167,19 @@ def _journaled(files: FileSystem, store_id: bytes, segment_entries: int) -> dict
                 continue
             # Of a file that is not ours, whatever its header says, no record is valid.
             replay.feed_file(number, data)
-    return {queue_id: sorted(queue.positions) for queue_id, queue in replay.queues.items()}
+    return {
+        queue_id: [(position.seq, _identity(position)) for position in queue.in_order()]
+        for queue_id, queue in replay.queues.items()
+    }
+
+
+def _identity(position: Position) -> tuple[int, ...]:
+    """What tells a message from another one with the same seq id."""
+    content = position.content
+    if content is not None:
+        return content.id, content.transient
+    message = position.message
+    return message.timestamp_ms, hash((message.address, message.properties, message.body))
 
 
 class _QueueRebuild:
@@ -183,14 +199,14 @@ class _QueueRebuild:
         self._path = f"{QUEUES_NAME}/{queue_id}"
         self._rebuilt = rebuilt
         self._row = CheckpointQueue(queue_id, 1, 0, 1, False)
-        # Seq ids that are alive for the journal and were not met yet, the next one last.
-        self._journaled: list[int] = []
+        # Seq ids that are alive for the journal and were not met yet, with their messages; the next one last.
+        self._journaled: list[tuple[int, tuple[int, ...]]] = []
         # Behind the last record.
         self._next_seq = 0
         # Where the index ends before its segments do; -1: it does not.
         self._cut_seq = -1
 
-    def run(self, journaled: list[int]) -> CheckpointQueue:
+    def run(self, journaled: list[tuple[int, tuple[int, ...]]]) -> CheckpointQueue:
         """The queue as a checkpoint would have it. `journaled` is what the journal has of it that is alive."""
         row = self._row
         self._journaled = journaled[::-1]
@@ -273,7 +289,7 @@ class _QueueRebuild:
         found, scan.found = scan.found, []
         for position in found:
             seq: int = position.seq
-            if self._is_hole_before(seq):
+            if self._is_end_before(position):
                 segment.size_bytes = position.place
                 return
             self._settle_before(seq)
@@ -289,15 +305,16 @@ class _QueueRebuild:
                 segment.has_references = True
                 self._rebuilt.references.append((row, seq, content))
 
-    def _is_hole_before(self, seq: int) -> bool:
-        """Has the journal a live message before `seq` that the index has not? If so, the index ends there."""
+    def _is_end_before(self, position: Position) -> bool:
+        """Has the journal a live message before `position`, or in its place, that the index has not? The index ends there."""
         journaled = self._journaled
-        if not journaled or journaled[-1] > seq:
+        if not journaled or journaled[-1][0] > position.seq:
             return False
-        if journaled[-1] == seq:
+        seq, identity = journaled[-1]
+        if seq == position.seq and position.persistent and identity == _identity(position):
             journaled.pop()
             return False
-        self._cut_seq = journaled[-1]
+        self._cut_seq = seq
         return True
 
     def _settle_before(self, seq: int) -> None:

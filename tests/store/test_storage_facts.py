@@ -380,6 +380,7 @@ T75 | restored without definitions | kill/test_backup.py::test_missing_definitio
 T76 | RabbitMQ's directories | argued: warren does not read RabbitMQ's files yet
 T77 | versions of the format | argued: there is one; what has another is put aside whole, T22
 T78 | what a start found is logged | server.startup:_log_report kill/test_restart.py::test_damage_costs_what_is_damaged
+    broker/test_loss_log.py::test_what_a_start_finds_is_one_line_for_a_queue
 """
 
 

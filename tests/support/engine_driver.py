@@ -61,8 +61,12 @@ class Owner(StoreOwner):
     def on_damage(self, queue_id: int, path: str, offset: int, size: int) -> None:
         self.damage.append((path, offset, size))
 
-    def on_lost(self, queue_id: int, count: int, reason: str) -> None:
+    def on_lost(self, queue_id: int, count: int, first_seq: int, last_seq: int, cause: str) -> None:
+        assert count > 0 and first_seq <= last_seq
         self.lost += count
+
+    def on_content_lost(self, directory: str, content_id: int) -> None:
+        self.lost += 1
 
 
 class EngineDriver:

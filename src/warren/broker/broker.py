@@ -192,27 +192,6 @@ class Broker:
         """A bug was struck."""
         logger.error("%s: internal error", peer, exc_info=error)
 
-    def log_damage(self, vhost: bytes, queue: bytes, path: str, offset: int, size: int) -> None:
-        """Stored bytes could not be used."""
-        logger.error(
-            "vhost '%s': %s is damaged from byte %d to %d (queue '%s'); copied to lost+found",
-            vhost.decode("utf-8", "replace"),
-            path,
-            offset,
-            offset + size,
-            queue.decode("utf-8", "replace"),
-        )
-
-    def log_lost(self, vhost: bytes, queue: bytes, count: int, reason: str) -> None:
-        """Stored messages cannot be had any more."""
-        logger.error(
-            "vhost '%s': %d messages of queue '%s' are lost: %s",
-            vhost.decode("utf-8", "replace"),
-            count,
-            queue.decode("utf-8", "replace"),
-            reason,
-        )
-
     def log_refused(self, peer: str, text: str) -> None:
         """A login failed."""
         logger.warning("%s: %s", peer, text)

@@ -32,9 +32,8 @@ class VhostStoreOwner(StoreOwner):
         if self._file is not file:
             self._file = file
             self._left = []
-            by_id = {queue.id: queue for queue in self.vhost.queues.values()}
             for place in range(len(file.logs)):
-                queue = by_id.get(file.logs[place].queue_id)
+                queue = self.vhost.queues_by_id.get(file.logs[place].queue_id)
                 if queue is not None:
                     self._left.append((queue, file.ends[place]))
         limit: i64 = max(self.vhost.host.steps_left // WRITE_STEPS, i64(RETIRE_MIN))
@@ -53,23 +52,25 @@ class VhostStoreOwner(StoreOwner):
 
     def is_empty(self, queue_id: i64) -> bool:
         """Has the queue no message at all, ready or unacked?"""
-        queue = self._queue(queue_id)
+        queue = self.vhost.queues_by_id.get(queue_id)
         return queue is not None and queue.ready_count == 0 and queue.unacked_count == 0
 
     def on_damage(self, queue_id: i64, path: str, offset: i64, size: i64) -> None:
         """Bytes of a file could not be used; a copy is in lost+found."""
-        self.vhost.broker.log_damage(self.vhost.name, self._name(queue_id), path, offset, size)
+        self.vhost.losses.add_damage(self._text(queue_id), path, offset, size)
 
-    def on_lost(self, queue_id: i64, count: i64, reason: str) -> None:
+    def on_lost(self, queue_id: i64, count: i64, first_seq: i64, last_seq: i64, cause: str) -> None:
         """Messages of a queue cannot be had any more."""
-        self.vhost.broker.log_lost(self.vhost.name, self._name(queue_id), count, reason)
+        self.vhost.losses.add_messages(self._text(queue_id), count, first_seq, last_seq, cause)
 
-    def _queue(self, queue_id: i64) -> Queue | None:
-        for queue in self.vhost.queues.values():
-            if queue.id == queue_id:
-                return queue
-        return None
+    def on_content_lost(self, directory: str, content_id: i64) -> None:
+        """A content cannot be had any more."""
+        self.vhost.losses.add_content(directory, content_id)
 
-    def _name(self, queue_id: i64) -> bytes:
-        queue = self._queue(queue_id)
-        return queue.name if queue is not None else b""
+    def _text(self, queue_id: i64) -> str:
+        queue = self.vhost.queues_by_id.get(queue_id)
+        return (
+            f"queue '{queue.name.decode('utf-8', 'replace')}'"
+            if queue is not None
+            else f"queue id {queue_id}"
+        )

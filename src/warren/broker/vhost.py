@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
+from warren.broker.loss_log import LossLog
 from warren.broker.metadata import Change, DeleteQueue, PutQueue
 from warren.broker.store_owner import VhostStoreOwner
 from warren.broker.topology import removal_changes
@@ -46,10 +47,13 @@ class Vhost:
         # How many batches had been sealed, and finished, when the queues were told of it.
         self._batches: i64 = 0
         self._debt_at_ms: i64 = 0
+        # What the log has not been told yet.
+        self.losses: LossLog = LossLog(name)
         store.owner = VhostStoreOwner(self)
         self.host: VhostHost = VhostHost(self)
         self.router: Router = Router()
         self.queues: dict[bytes, Queue] = {}
+        self.queues_by_id: dict[int, Queue] = {}
         # Receivers of direct replies, by the name replies are sent to.
         self.reply_channels: dict[bytes, Channel] = {}
         # What reader groups hold of a queue, in a range of seq ids.
@@ -98,6 +102,7 @@ class Vhost:
     def remove_queue(self, queue: Queue, now_ms: i64) -> list[Change]:
         """Delete a queue with its messages and bindings, cancel its consumers; returns the metadata changes."""
         del self.queues[queue.name]
+        self.queues_by_id.pop(queue.id, None)
         self.broker.timed_queues.discard(queue)
         changes = removal_changes(self.name, self.router.remove_queue(queue))
         if queue.durable:
@@ -154,10 +159,9 @@ class Vhost:
         Returns what belongs to queues the metadata never heard of, or whose definition is damaged (`unusable_ids`):
         those messages must be kept aside (W23). Other ids below `next_queue_id` that are gone belong to deleted queues.
         """
-        by_id = {queue.id: queue for queue in self.queues.values()}
         orphans: list[RecoveredQueue] = []
         for queue_id, recovered in replay.queues.items():
-            queue = by_id.get(queue_id)
+            queue = self.queues_by_id.get(queue_id)
             if queue is not None:
                 self._restore_queue(queue, recovered, replay.is_clean)
             elif queue_id >= next_queue_id or queue_id in unusable_ids:
@@ -203,6 +207,7 @@ class Vhost:
             now_ms,
         )
         self.queues[name] = queue
+        self.queues_by_id[queue_id] = queue
         self.router.add_queue(queue)
         if queue.has_timer():
             self.broker.timed_queues.add(queue)
@@ -219,6 +224,7 @@ class Vhost:
             self.host.on_sealed()
         self.host.work_off(now_ms)
         self.store.advance(now_ms)
+        self.losses.report(now_ms)
         if now_ms >= self._debt_at_ms:
             self._debt_at_ms = now_ms + _DEBT_INTERVAL_MS
             self.store.debt.look(self.store)

@@ -31,6 +31,7 @@ from warren.server.online_backup import BackupRunner, NodeBackups, Surroundings
 from warren.server.startup import DataDirectoryError, OpenedData, open_data_directory
 from warren.store.disk.flusher import Flusher, FlushJob
 from warren.store.disk.job_runner import JobRunner
+from warren.store.disk.line_limit import LineLimit
 from warren.store.disk.workers import Workers
 from warren.store.jobs import StoreJob
 from warren.store.journal import FLUSH_INTERVAL_MS
@@ -111,6 +112,7 @@ class Node:
         self._flushing: set[Vhost] = set()
         # Their last commit failed.
         self._failing: set[Vhost] = set()
+        self._lines = LineLimit()
         self._flush_timer: asyncio.TimerHandle | None = None
         self._server: asyncio.Server | None = None
         self._stopped = asyncio.Event()
@@ -193,6 +195,8 @@ class Node:
         await self._drain_journals(clean_stop=True)
         self._flusher.stop()
         await self.loop.run_in_executor(None, self._workers.stop)
+        for vhost in self.broker.vhosts.values():
+            vhost.losses.report_all()
         for runner in self._runners.values():
             runner.close()
         self._data.close()
@@ -301,7 +305,9 @@ class Node:
 
     def _on_job(self, job: StoreJob) -> None:
         if job.error is not None:
-            logger.warning("%s failed: %s", type(job).__name__.lstrip("_"), job.error)
+            name = type(job).__name__.lstrip("_")
+            if self._lines.allows(name):
+                logger.warning("%s failed: %s", name, job.error)
         job.finished()
         self.schedule_turn()
 

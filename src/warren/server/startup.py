@@ -38,6 +38,7 @@ from warren.store.disk.flusher import BatchFlusher
 from warren.store.disk.local_file_system import LocalFileSystem
 from warren.store.disk.space_reserve import SpaceReserve
 from warren.store.disk.store_reader import StoreReport, clear_queues, read_store
+from warren.store.recovery import Damage
 from warren.store.store_settings import StoreSettings
 from warren.store.vhost_store import QUEUES_NAME
 from warren.wire.errors import AmqpError
@@ -193,6 +194,7 @@ def _open_vhost(
         time.monotonic() - started,
     )
     _log_report(name, report)
+    vhost.losses.report_all()
     for orphan in orphans:
         file_name = keep_orphans(files, orphan, store.store_id)
         logger.error(
@@ -209,14 +211,18 @@ def _log_report(name: str, report: StoreReport) -> None:
         logger.warning("vhost '%s': not a usable file of this vhost, moved to lost+found: %s", name, line)
     for line in report.unfinished:
         logger.info("vhost '%s': a file that was never finished, moved to lost+found: %s", name, line)
+    stretches: dict[tuple[int, str], list[Damage]] = {}
     for damage in report.damage:
+        stretches.setdefault((damage.file_number, damage.reason), []).append(damage)
+    for (number, reason), found in stretches.items():
         logger.error(
-            "vhost '%s': journal file %d is damaged from byte %d to %d (%s); copied to lost+found",
+            "vhost '%s': journal file %d is damaged from byte %d to %d (%s, stretches: %d); copied to lost+found",
             name,
-            damage.file_number,
-            damage.start,
-            damage.end,
-            damage.reason,
+            number,
+            min(damage.start for damage in found),
+            max(damage.end for damage in found),
+            reason,
+            len(found),
         )
     for torn in report.torn:
         logger.info(

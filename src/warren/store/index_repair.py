@@ -98,7 +98,10 @@ def _recount(job: _Recount) -> None:
     segment.live_persistent = len(scan.found) - transient
     if store.owner is not None and live > segment.live:
         store.lost_count += live - segment.live
-        store.owner.on_lost(job.queue.log.queue_id, live - segment.live, "their records are damaged")
+        last = start + index.segment_entries - 1
+        store.owner.on_lost(
+            job.queue.log.queue_id, live - segment.live, start, last, "their records are damaged"
+        )
     index.version += 1
     index.drop_dead_segments(job.queue.log.indexed_upto)
     store.take_dead_segments(index)
@@ -110,8 +113,11 @@ def lose_segment(queue: QueueStore, segment: Segment, count: i64) -> None:
     store.lost_count += count
     segment.live_persistent = 0
     segment.live_transient = 0
-    if store.owner is not None:
-        store.owner.on_lost(queue.log.queue_id, count, f"segment {segment.number} cannot be read")
+    index = queue.log.index
+    if store.owner is not None and index is not None:
+        first: i64 = segment.number * index.segment_entries
+        last = first + index.segment_entries - 1
+        store.owner.on_lost(queue.log.queue_id, count, first, last, "their segments cannot be read")
 
 
 def lose_position(queue: QueueStore, position: Position) -> None:
@@ -119,5 +125,6 @@ def lose_position(queue: QueueStore, position: Position) -> None:
     store = queue.store
     store.lost_count += 1
     if store.owner is not None:
-        store.owner.on_lost(queue.log.queue_id, 1, "its content cannot be read")
+        seq = position.seq
+        store.owner.on_lost(queue.log.queue_id, 1, seq, seq, "their contents cannot be read")
     queue.settle(position, store.now_ms)

@@ -21,6 +21,13 @@ class StoreOwner:
         """Bytes of a file could not be used; a copy is in lost+found."""
         raise RuntimeError("abstract")
 
-    def on_lost(self, queue_id: i64, count: i64, reason: str) -> None:
-        """Messages of a queue cannot be had any more."""
+    def on_lost(self, queue_id: i64, count: i64, first_seq: i64, last_seq: i64, cause: str) -> None:
+        """Messages of a queue cannot be had any more: so many of those from `first_seq` to `last_seq`.
+
+        `cause` is one of a few texts.
+        """
+        raise RuntimeError("abstract")
+
+    def on_content_lost(self, directory: str, content_id: i64) -> None:
+        """A content in one of the content stores cannot be had any more; nobody looks which queues refer to it."""
         raise RuntimeError("abstract")

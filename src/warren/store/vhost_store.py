@@ -220,7 +220,7 @@ class VhostStore:
                 self.journal.settle_forgotten(recovered.log, position, self.now_ms)
                 self.lost_count += 1
                 if self.owner is not None:
-                    self.owner.on_lost(recovered.log.queue_id, 1, "its content is not there")
+                    self.owner.on_lost(recovered.log.queue_id, 1, seq, seq, "their contents are not there")
 
     def _is_lacking(self, position: Position) -> bool:
         content = position.content
@@ -521,7 +521,7 @@ class VhostStore:
             for content_id in contents.take_damaged():
                 self.lost_count += 1
                 if self.owner is not None:
-                    self.owner.on_lost(-1, 1, f"content {content_id} in {contents.directory_name} is damaged")
+                    self.owner.on_content_lost(contents.directory_name, content_id)
             if contents.failed_compactions > self._failed_compactions:
                 self._compact_at_ms = self.now_ms + _COMPACTION_RETRY_MS
         self._failed_compactions = max(

@@ -20,6 +20,7 @@ from warren.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
 from warren.store.content_scan import Source, compact_contents, find_contents
 from warren.store.disk.append_files import AppendFiles
 from warren.store.disk.files import begin_new, keep_damage, remove_if_there, write_new
+from warren.store.disk.line_limit import LineLimit
 from warren.store.disk.space_reserve import SpaceReserve
 from warren.store.file_system import FileSystem
 from warren.store.index_records import LiveRanges
@@ -71,6 +72,7 @@ class JobRunner:
         # Paths whose sync failed, directories whose sync failed after a rename.
         self._doubtful: set[str] = set()
         self._unsynced_directories: set[str] = set()
+        self._lines = LineLimit()
 
     def run(self, job: StoreJob) -> None:
         """Do the job; `job.error` says why not."""
@@ -115,7 +117,8 @@ class JobRunner:
             except OSError as error:
                 if error.errno not in _UNREADABLE:
                     raise
-                logger.error("%s cannot be read: %s", path, error)
+                if self._lines.allows(path):
+                    logger.error("%s cannot be read: %s", path, error)
                 results.append(None)
         job.results = results
 

@@ -168,6 +168,17 @@ STORIES = {
         idle 70088153
         crash power 0 0 810651057
         flip 3 695214291""",
+    "what a torn batch left in the midst of a file hides nothing from later starts": """76559346 600 8192 256 16 4 1048576 65536 2048
+        declare 0 1 0 1 65613698
+        declare 1 1 0 0 106760219
+        idle 867900268
+        publish 0 1 1 255 1 0 665113694
+        run flush 1 341770664
+        finish flush 1 15036608
+        publish 0 -1 7 254 1 0 378557768
+        crash_within 2 ordered 943759788
+        overlap flush 0 read 1 660628151
+        get 0 0 1 763164787""",
 }
 
 

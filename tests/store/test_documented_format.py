@@ -418,6 +418,8 @@ def test_a_checkpoint(records: list[Record]) -> None:
         "journal_offset": end_of(records, "journal/1.wal"),
         "queue_count": 2,
         "content_file_count": 1,
+        "damage_count": 0,
+        "damage": [],
     }
     segment_bytes = sum([record.length for record in records if record.path == "queues/1/0.idx"]) + 40
     segment = {"number": 0, "size": segment_bytes, "entries": 4, "live_persistent": 1, "flags": 1}

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.engine_driver import STORE_ID, EngineDriver
-from warren.store.record import FILE_HEADER_BYTES, RELEASE, crc_seed, record_length
+from warren.store.record import FILE_HEADER_BYTES, PUBLISH, RELEASE, crc_seed, record_length
 
 LARGE = 1000
 
@@ -101,6 +101,73 @@ def test_a_damaged_release_behind_the_checkpoint_does_not_count(driver: EngineDr
         driver.settle(queue_id)
     driver.commit()
     assert driver.store.contents.valid_bytes == 0
+
+
+def test_damage_that_an_earlier_start_met_hides_nothing_from_later_ones(driver: EngineDriver) -> None:
+    """Their checkpoint was taken without it: what it counts as given up is given up, and no content stays for ever."""
+    driver.publish(LARGE, 1, 2)
+    driver.publish(10, 3)
+    driver.publish(10, 3)
+    driver.commit()
+    path = current_file(driver)
+    _, (_, damaged, _), _ = records(path)
+    driver.close()
+    flip(path, damaged + 20)
+    report = driver.open()
+    assert len(report.damage) == 1 and report.kept_references == 0
+    driver.settle(1)
+    driver.checkpoint()
+    for _ in range(2):
+        report = driver.reopen()
+        assert len(report.damage) == 1 and report.kept_references == 0
+        driver.checkpoint()
+    driver.settle(2)
+    driver.commit()
+    assert driver.store.contents.valid_bytes == 0
+
+
+def test_a_missing_file_that_an_earlier_start_missed_hides_nothing_from_later_ones(
+    driver: EngineDriver,
+) -> None:
+    driver.publish(LARGE, 1, 2)
+    driver.commit()
+    for _ in range(2):
+        driver.publish(10, 3)
+        driver.store.journal.request_file()
+        driver.commit()
+    driver.checkpoint()
+    lost = driver.store.journal.files[-2].number
+    driver.close()
+    journal_file(driver, lost).unlink()
+    assert driver.open().missing_journal
+    driver.settle(1)
+    driver.checkpoint()
+    report = driver.reopen()
+    assert report.missing_journal and report.kept_references == 0
+    driver.settle(2)
+    driver.commit()
+    assert driver.store.contents.valid_bytes == 0
+
+
+def test_later_damage_in_a_file_that_was_damaged_before_may_hide_a_release(driver: EngineDriver) -> None:
+    body = driver.publish(LARGE, 1, 2)
+    driver.publish(10, 3)
+    driver.commit()
+    driver.settle(1)
+    driver.commit()
+    path = current_file(driver)
+    (damaged,) = [offset for kind, offset, _ in records(path) if kind == PUBLISH]
+    (release,) = [offset for kind, offset, _ in records(path) if kind == RELEASE]
+    driver.close()
+    flip(path, damaged + 20)
+    assert driver.open().kept_references == 0
+    driver.checkpoint()
+    driver.close()
+    flip(path, release + 20)
+    assert driver.open().kept_references == 2
+    driver.settle(1)
+    driver.commit()
+    assert driver.found(2) == {1: body}
 
 
 def test_no_checkpoint_counts_a_release_that_failed_and_is_not_written_again_yet(

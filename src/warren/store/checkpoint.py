@@ -6,7 +6,7 @@ One file, written whole and put in place by a rename, with a generation that cou
 
 CHECKPOINT_HEAD     generation u64 · first journal file u64 · next content id u64 · release serial u64 ·
                     next content file u64 · journal file u64 · journal offset u64 · queue count u32 ·
-                    content file count u32
+                    content file count u32 · damage count u32, per damage: journal file u64, start u64, end u64
 CHECKPOINT_QUEUE    queue id u32 · next seq u64 · delivered-up-to u64 · indexed-up-to u64 · flags u8 (1 = deleted, its
                     contents are being released) · run count u32, per run: first u64, last u64 · segment count u32,
                     per segment: number u32, bytes u64, entries u32, live persistent entries u32, flags u8 (1 = references)
@@ -46,7 +46,8 @@ CHECKPOINT_END: Final = 11
 CHECKPOINT_NAME: Final = "checkpoint"
 PREVIOUS_NAME: Final = "checkpoint.previous"
 
-_HEAD_BYTES: Final = 64
+_HEAD_BYTES: Final = 68
+_DAMAGE_BYTES: Final = 24
 _QUEUE_FIXED_BYTES: Final = 33
 _RUN_BYTES: Final = 16
 _SEGMENT_BYTES: Final = 21
@@ -75,6 +76,9 @@ class CheckpointHead:
         # What the journal has before this place is in the accounts.
         self.journal_file: i64 = journal_file
         self.journal_offset: i64 = journal_offset
+        # Stretches of journal files, (file, start, end) in bytes, that the start before it could not read: what they may
+        # have said is not in the accounts.
+        self.damage: list[tuple[int, int, int]] = []
 
 
 class CheckpointQueue:
@@ -148,6 +152,11 @@ def encode_checkpoint(
     write_i64_be(row, head.journal_offset)
     write_i32_be(row, i32(len(queue_rows)))
     write_i32_be(row, i32(len(content_rows)))
+    write_i32_be(row, i32(len(head.damage)))
+    for file, start, end in head.damage:
+        write_i64_be(row, file)
+        write_i64_be(row, start)
+        write_i64_be(row, end)
     writer.raw_record(CHECKPOINT_HEAD, row.getvalue(), b"")
     for queue_row in queue_rows:
         writer.raw_record(CHECKPOINT_QUEUE, queue_row, b"")
@@ -172,18 +181,11 @@ def decode_checkpoint(data: bytes, store_id: bytes) -> Checkpoint | None:
             return None
         kind: i64 = i64(data[at + 2])
         body = data[at + RECORD_HEADER_BYTES : at + length]
-        if kind == CHECKPOINT_HEAD and found is None and len(body) == _HEAD_BYTES:
-            found = Checkpoint(
-                CheckpointHead(
-                    read_u64(body, 0),
-                    read_u64(body, 8),
-                    read_u64(body, 16),
-                    read_u64(body, 24),
-                    read_u64(body, 32),
-                    read_u64(body, 40),
-                    read_u64(body, 48),
-                )
-            )
+        if kind == CHECKPOINT_HEAD and found is None:
+            head = _decode_head(body)
+            if head is None:
+                return None
+            found = Checkpoint(head)
         elif found is None:
             return None
         elif kind == CHECKPOINT_QUEUE:
@@ -200,6 +202,28 @@ def decode_checkpoint(data: bytes, store_id: bytes) -> Checkpoint | None:
         count += 1
         at += length
     return None
+
+
+def _decode_head(body: bytes) -> CheckpointHead | None:
+    if len(body) < _HEAD_BYTES:
+        return None
+    damage_count = read_u32(body, _HEAD_BYTES - 4)
+    if len(body) != _HEAD_BYTES + damage_count * _DAMAGE_BYTES:
+        return None
+    head = CheckpointHead(
+        read_u64(body, 0),
+        read_u64(body, 8),
+        read_u64(body, 16),
+        read_u64(body, 24),
+        read_u64(body, 32),
+        read_u64(body, 40),
+        read_u64(body, 48),
+    )
+    at: i64 = _HEAD_BYTES
+    for _ in range(damage_count):
+        head.damage.append((read_u64(body, at), read_u64(body, at + 8), read_u64(body, at + 16)))
+        at += _DAMAGE_BYTES
+    return head
 
 
 def _decode_queue(body: bytes) -> CheckpointQueue | None:

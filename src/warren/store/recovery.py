@@ -100,6 +100,8 @@ class JournalReplay:
         # Up to there the journal is in the accounts of the checkpoint.
         self._counted_file: i64 = 0
         self._counted_offset: i64 = 0
+        # Damage, (file, start, end), without which the accounts of the checkpoint are.
+        self._known_damage: set[tuple[int, int, int]] = set()
         # Sizes that files had, by their numbers.
         self._known_sizes: dict[int, int] = {}
         # A batch that failed may have left its releases on the disk, and the next one has them again.
@@ -112,6 +114,7 @@ class JournalReplay:
             self.first_file = head.first_journal_file
             self._counted_file = head.journal_file
             self._counted_offset = head.journal_offset
+            self._known_damage = set(head.damage)
             if head.journal_offset > 0:
                 self._known_sizes[head.journal_file] = head.journal_offset
             for row in checkpoint.queues:
@@ -204,18 +207,25 @@ class JournalReplay:
                 self.damage.append(Damage(number, sizes[number], end, "damaged or cut off at its end"))
                 self.torn = [torn for torn in self.torn if torn.file_number != number]
 
-    def _last_doubtful_file(self) -> i64:
-        """The last file with a loss in it that the checkpoint has in its accounts; -1: there is none."""
-        last: i64 = -1
+    def losses(self) -> list[tuple[int, int, int]]:
+        """Damage and missing files: number of the file, and the bytes from and up to which it is lost."""
+        lost: list[tuple[int, int, int]] = []
         for damage in self.damage:
-            number = damage.file_number
-            if number < self._counted_file or (
-                number == self._counted_file and damage.start < self._counted_offset
-            ):
+            lost.append((damage.file_number, damage.start, damage.end))
+        for number, size in self.missing:
+            lost.append((number, 0, size))
+        return lost
+
+    def _last_doubtful_file(self) -> i64:
+        """The last file with a loss in it of which the checkpoint may have something in its accounts; -1: there is none."""
+        last: i64 = -1
+        for loss in self.losses():
+            number, start, _end = loss
+            is_counted = number < self._counted_file or (
+                number == self._counted_file and start < self._counted_offset
+            )
+            if is_counted and loss not in self._known_damage:
                 last = max(last, number)
-        for missing, _size in self.missing:
-            if missing <= self._counted_file:
-                last = max(last, missing)
         return last
 
     def _restore(self, row: CheckpointQueue) -> None:

@@ -100,6 +100,8 @@ class VhostStore:
         # Of the last checkpoint on disk.
         self.generation: i64 = 0
         self.first_journal_file: i64 = 0
+        # What the start could not read of the journal: (file, start, end) in bytes.
+        self.journal_damage: list[tuple[int, int, int]] = []
         # Figures for operators.
         self.checkpoint_count: i64 = 0
         self.checkpoint_failures: i64 = 0
@@ -188,6 +190,7 @@ class VhostStore:
         journal = self.journal
         journal.adopt(replay.files, replay.next_file_number)
         journal.release_serial = replay.release_serial
+        self.journal_damage = replay.losses()
         if checkpoint is not None:
             self.generation = checkpoint.head.generation
             self.first_journal_file = checkpoint.head.first_journal_file
@@ -429,6 +432,9 @@ class VhostStore:
             journal_file,
             journal_offset,
         )
+        for damage in self.journal_damage:
+            if damage[0] >= head.first_journal_file:
+                head.damage.append(damage)
         job = _Checkpoint(self, head)
         rows: list[bytes] = []
         for queue in self.queues.values():

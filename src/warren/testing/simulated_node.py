@@ -234,11 +234,6 @@ class SimulatedNode:
                 return
 
     @property
-    def kept_references(self) -> int:
-        """References that its start could not know to be given up; their contents may stay for ever."""
-        return self._report.kept_references
-
-    @property
     def damage_count(self) -> int:
         """Everything that was noticed to be damaged or missing, by the start and since."""
         found = _count(self._report)

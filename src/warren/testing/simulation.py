@@ -422,9 +422,6 @@ class Simulation:
             self._check_offline(disk.fork(), rng)
             node = self._new_node(disk, Unwatched())
             node.start()
-        if node.kept_references:
-            # What a torn batch has left in the midst of a file is damage for later starts, and nobody's loss.
-            self.oracle.is_damaged = True
         held = take_back(node, self.oracle)
         found = drain_queues(node, self.oracle)
         for queue in self.oracle.queues.values():

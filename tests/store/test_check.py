@@ -278,6 +278,16 @@ def test_no_checkpoint_at_all(data: Path, store: Path) -> None:
     assert result.messages == MESSAGES
 
 
+def test_a_crash_between_the_renames_of_a_checkpoint(data: Path, store: Path) -> None:
+    """What it leaves is whole, and all that it needs is there."""
+    (store / "checkpoint").unlink()
+    result = check_directory(data)
+    assert result.problems == [] and result.messages == MESSAGES
+    assert any("checkpoint.previous and no checkpoint" in note for note in result.notes)
+    flip(store / "checkpoint.previous", 100)
+    assert set(kinds(data)) == {NO_CHECKPOINT, NOT_OURS}
+
+
 def test_missing_definitions(data: Path) -> None:
     for path in data.glob("node.sqlite*"):
         path.unlink()

@@ -216,6 +216,11 @@ class _VhostCheck:
             self._note(f"{line.partition(' -> ')[0]} was never finished; the next start puts it aside")
         if report.is_rebuilt:
             self._problem(NO_CHECKPOINT, "there is no usable checkpoint; acks that only it knew are lost")
+        elif report.is_between_checkpoints:
+            self._note(
+                f"there is {report.checkpoint} and no checkpoint, as when the node ends while it puts the next one in its "
+                "place; a start takes the one that is there, and nothing is lost"
+            )
         elif report.checkpoint not in ("", "checkpoint"):
             self._problem(NO_CHECKPOINT, f"the checkpoint is not usable; {report.checkpoint} is")
         for damage in report.damage:

@@ -328,7 +328,8 @@ class _VhostPlan:
         rows += [_damage(vhost, text, "missing") for text in report.missing]
         for line in report.quarantined:
             rows.append(_damage(vhost, line.partition(" -> ")[0], "not a usable file of this vhost"))
-        if report.is_rebuilt or report.checkpoint not in ("", "checkpoint"):
+        is_old = report.checkpoint not in ("", "checkpoint") and not report.is_between_checkpoints
+        if report.is_rebuilt or is_old:
             rows.append(_damage(vhost, "checkpoint", "not usable"))
         for found in report.damage:
             row = _damage(vhost, journal_path(found.file_number), found.reason)

@@ -15,7 +15,7 @@ from random import Random
 from typing import Final
 
 from warren.broker.metadata import PutVhost
-from warren.offline.check import DAMAGED, NO_CHECKPOINT, NO_DEFINITION, CheckResult, check_store
+from warren.offline.check import DAMAGED, NO_DEFINITION, CheckResult, check_store
 from warren.offline.data_directory import VhostDirectory
 from warren.queues.queue import Queue
 from warren.queues.variable_queue import INFINITE
@@ -365,12 +365,11 @@ class Simulation:
         vhost = VhostDirectory(1, Path(), PutVhost(VHOST, 1))
         check_store(disk.files, self.history.limits.segment_entries, definitions, vhost, result)
         # Of a batch that was being written the end may be there and the beginning not: damage, for all anybody can tell.
-        # A queue may have its first segment before its definition is on disk, and of the two renames of a checkpoint one
-        # may be done.
+        # A queue may have its first segment before its definition is on disk.
         lines = [
             f"{problem.kind}: {problem.text}"
             for problem in result.problems
-            if problem.kind not in (NO_DEFINITION, NO_CHECKPOINT)
+            if problem.kind != NO_DEFINITION
             and (problem.kind != DAMAGED or not problem.text.startswith(JOURNAL_DIRECTORY))
         ]
         if lines:

@@ -50,6 +50,8 @@ class StoreReport:
 
     # Which checkpoint was used: its name, or "" when there was none that could be.
     checkpoint: str = ""
+    # It has its second name only: the node ended between the two renames that put the next one in place.
+    is_between_checkpoints: bool = False
     generation: int = 0
     bytes_read: int = 0
     journal_files: int = 0
@@ -129,6 +131,7 @@ def _clear_queue(files: FileSystem, queue: QueueStore, path: str, report: StoreR
 
 
 def _read_checkpoint(files: FileSystem, store_id: bytes, report: StoreReport) -> Checkpoint | None:
+    is_damaged = False
     for name in (CHECKPOINT_NAME, PREVIOUS_NAME):
         if not files.exists(name):
             continue
@@ -137,8 +140,10 @@ def _read_checkpoint(files: FileSystem, store_id: bytes, report: StoreReport) ->
         checkpoint = decode_checkpoint(data, store_id)
         if checkpoint is not None:
             report.checkpoint = name
+            report.is_between_checkpoints = name == PREVIOUS_NAME and not is_damaged
             report.generation = checkpoint.head.generation
             return checkpoint
+        is_damaged = True
         report.quarantined.append(quarantine(files, name))
     return None
 

@@ -179,6 +179,22 @@ STORIES = {
         crash_within 2 ordered 943759788
         overlap flush 0 read 1 660628151
         get 0 0 1 763164787""",
+    "a reader group holds what a failed batch left in the index before there was a group": """1 4096 8192 256 8 4 2048 512 2048
+        declare 0 1 0 0 0
+        idle 1
+        fault write 0 28 1 2
+        publish 0 0 5 20 1 0 3
+        idle 4
+        mode 0 1 5
+        tick 3000 6
+        idle 7
+        tick 3000 8
+        idle 9
+        group_fetch 0 10
+        idle 11
+        group_reserve 0 10 1 12
+        idle 13
+        crash power 0 0 14""",
 }
 
 

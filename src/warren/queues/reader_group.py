@@ -483,8 +483,8 @@ class ReaderGroup:
 def _make_durable(queue: Queue, entries: list[Entry], now_ms: i64) -> None:
     """Journal the entries that are not on disk yet (transient ones in a range that must survive).
 
-    Their content is in memory. Transient ones that paging moved to the index before the queue had any reader group
-    are there for this life of the node only.
+    Their content is in memory. Transient ones, and those whose batch had failed, that paging moved to the index before
+    the queue had any reader group are there for this life of the node only.
     """
     for entry in entries:
         if entry.journal_state == NOT_JOURNALED:

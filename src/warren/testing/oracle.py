@@ -68,8 +68,8 @@ class Copy:
         self.is_must = False
         # A reader group made it durable, whatever its publisher wanted.
         self.is_kept = False
-        # Transient, and published before its queue had a reader group: paging may have moved it to the index as such,
-        # and then a group that holds it cannot make it durable.
+        # Transient, or its batch failed, before its queue had a reader group: paging may have moved it to the index as
+        # such, and then a group that holds it cannot make it durable.
         self.is_early = not content.persistent and not queue.journals_all
         self.was_delivered = False
 
@@ -272,7 +272,9 @@ class Oracle:
                 copy.queue.gone[copy.content.number] = copy
 
     def commit_failed(self, token: CommitToken) -> None:
-        """It is not; what it settled is tried again."""
+        """It is not; what it settled is tried again, and what it published is as good as transient."""
+        for copy in token.published:
+            copy.is_early = copy.is_early or not copy.queue.journals_all
         self._settled = token.settled + self._settled
 
     def allow(self, damage: Damage, is_running: bool) -> None:

@@ -180,7 +180,7 @@ class MemoryNode:
         now_ms = self.clock.now_ms()
         while True:
             self.vhost.advance(now_ms)
-            if not self.memory_store.run_jobs(now_ms):
+            if not self.memory_store.run_jobs(now_ms) and not self.vhost.host.has_more:
                 return
 
     def crash(self) -> "MemoryNode":

@@ -14,6 +14,7 @@ from warren.broker.broker import Broker
 from warren.server import memory_watch
 from warren.server.heap_release import STEP_S, HeapRelease, find_heap_release
 from warren.server.memory_watch import (
+    QUIET_TRIM_BYTES,
     TRIM_INTERVAL_MS,
     UNKNOWN_TOTAL_BYTES,
     MemoryWatch,
@@ -123,6 +124,34 @@ def watch(process: Process, script: Callable[[Broker], None], monkeypatch: pytes
 
     asyncio.run(look())
     return broker
+
+
+def test_a_small_process_gives_back_what_it_can_once_each_time_clients_fall_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    process = Process(900, 500)
+    broker = MemoryBroker().broker
+    broker.set_vm_memory_high_watermark(1 << 40, 0, 0)
+    monkeypatch.setattr(memory_watch, "LOOK_S", 0.01)
+
+    async def look() -> None:
+        watch = MemoryWatch(
+            asyncio.get_running_loop(), broker, lambda: 5, process.used_bytes, process.trim, None
+        )
+        watch.start()
+        await asyncio.sleep(0.1)
+        # Nothing has come yet.
+        assert process.trims == 0
+        watch.received(1)
+        await asyncio.sleep(0.2)
+        assert process.trims == 1
+        process.used = QUIET_TRIM_BYTES + 1
+        watch.received(1)
+        await asyncio.sleep(0.2)
+        watch.stop()
+        assert process.trims == 1
+
+    asyncio.run(look())
 
 
 def test_at_the_limit_freed_memory_is_given_back_before_there_is_an_alarm(

@@ -10,7 +10,8 @@ Freed memory stays resident until the allocator gives it back, so a node that wa
 much more is resident than messages take, free places are looked for and given back, a little at a time
 (`heap_release.py`); again when it has become more than was left then. When the limit is reached all the same, the
 allocator is told to give back at once, which stops everything for a while, and only then is it decided whether there is
-an alarm. Neither is done more often than every 10 s.
+an alarm. Neither is done more often than every 10 s. A small process gives back what it can each time clients fall silent:
+then it takes as much as it needs, whatever it was through.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ RELEASE_SHARE: Final = 4
 RELEASE_MIN_BYTES: Final = 1 << 27
 # Pause between two steps of that (s), ten times a step.
 RELEASE_PAUSE_S: Final = 0.005
+# A process of no more than this is trimmed at once when nothing was received between two measurements: it takes a
+# millisecond or two.
+QUIET_TRIM_BYTES: Final = 1 << 27
 # The next measurement is due when this share of what is left was received; a small message takes several times the
 # bytes in memory that it had on the wire. And the least that is worth a measurement.
 RECEIVED_SHARE: Final = 16
@@ -130,8 +134,11 @@ class MemoryWatch:
         self._trim = trim
         self._trimmed_ms = now_ms() - TRIM_INTERVAL_MS
         self._timer: asyncio.TimerHandle | None = None
-        # Bytes that may be received before the next measurement.
+        # Bytes that may be received before the next measurement: how many are left, and how many it were.
         self._receivable = RECEIVED_MIN_BYTES
+        self._granted = RECEIVED_MIN_BYTES
+        # Something was received since the last trim of a silent process.
+        self._has_worked = False
         self._is_trimming = False
         self._is_stopped = False
         # What gives free memory back without haste; the timer of its next step; bytes that were no message's and stayed.
@@ -176,8 +183,15 @@ class MemoryWatch:
             return
         used = self._used_bytes()
         limit = self._broker.alarms.memory_limit_bytes
-        self._receivable = max((limit - used) // RECEIVED_SHARE, RECEIVED_MIN_BYTES)
+        is_silent = self._receivable == self._granted
+        self._granted = max((limit - used) // RECEIVED_SHARE, RECEIVED_MIN_BYTES)
+        self._receivable = self._granted
         self._broker.memory_used(used, self._now_ms())
+        if not is_silent:
+            self._has_worked = True
+        elif self._has_worked and used <= QUIET_TRIM_BYTES:
+            self._has_worked = False
+            self._trim()
         self._look_for_free(used)
         self._timer = self._loop.call_later(LOOK_CLOSELY_S if used > limit * 4 // 5 else LOOK_S, self._look)
 

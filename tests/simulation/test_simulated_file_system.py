@@ -163,3 +163,12 @@ def test_a_copy_is_a_disk_of_its_own() -> None:
     twin.unlink("a/file")
     twin.create("a/other")
     assert files.list_names("a") == ["file"]
+
+
+def test_a_flipped_bit_of_what_is_not_synced_yet_stays_flipped() -> None:
+    files = written()
+    handle = files.open("a/file")
+    handle.write(6, [b"-more"])
+    files.flip("a/file", 7, 0)
+    handle.sync()
+    assert after_crash(files, 1) == b"synced-lore"

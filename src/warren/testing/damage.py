@@ -15,6 +15,7 @@ from typing import Final
 from crc32c import crc32c
 
 from warren.testing.oracle import number_of
+from warren.testing.simulated_node import STORE_ID
 
 _FILE_HEADER_BYTES: Final = 40
 _RECORD_HEADER_BYTES: Final = 16
@@ -42,7 +43,7 @@ def damage_of(path: str, data: bytes, offset: int) -> Damage:
     damage = Damage()
     if path.rpartition("/")[2].startswith("checkpoint"):
         return damage
-    for at, end in _records(data):
+    for at, end in _records(data, _seed_of(path)):
         if offset < _FILE_HEADER_BYTES or at <= offset < end:
             _add_record(damage, data[at + 2], data[at + _RECORD_HEADER_BYTES : end])
     return damage
@@ -55,25 +56,33 @@ def is_whole(data: bytes) -> bool:
     ):
         return False
     reached = _FILE_HEADER_BYTES
-    for at, end in _records(data):
+    for at, end in _records(data, crc32c(data[28:36], crc32c(data[12:28]))):
         if at != reached:
             return False
         reached = end
     return reached == len(data)
 
 
-def acks_in(data: bytes) -> list[tuple[int, int, int]]:
+def acks_in(path: str, data: bytes) -> list[tuple[int, int, int]]:
     """(queue id, first seq, last seq) of what a journal file settles."""
     damage = Damage()
-    for at, end in _records(data):
+    for at, end in _records(data, _seed_of(path)):
         if data[at + 2] in (_ACK, _RELEASE):
             _add_record(damage, data[at + 2], data[at + _RECORD_HEADER_BYTES : end])
     return damage.acks
 
 
-def _records(data: bytes) -> Iterator[tuple[int, int]]:
+def _seed_of(path: str) -> int:
+    """What checksums in a file begin with; its name says it when its header was hit before."""
+    *_, directory, name = path.split("/")
+    number = int(name.partition(".")[0])
+    if name.endswith(".idx"):
+        number |= int(directory) << 32
+    return crc32c(number.to_bytes(8, "big"), crc32c(STORE_ID))
+
+
+def _records(data: bytes, seed: int) -> Iterator[tuple[int, int]]:
     """Where each valid record begins and ends."""
-    seed = crc32c(data[28:36], crc32c(data[12:28]))
     at = data.find(b"WR", _FILE_HEADER_BYTES)
     while at >= 0:
         end = _end_of_record(data, at, seed)

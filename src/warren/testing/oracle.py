@@ -287,6 +287,8 @@ class Oracle:
                         queue.may_be_lost.add(number)
                         if is_running:
                             queue.may_vanish.add(number)
+                            # A purge settles what it can read; the journal may have what it could not.
+                            queue.may_return.add(number)
                     for queue_id, first, last in damage.acks:
                         if queue_id == queue.id and first <= copy.seq <= last:
                             queue.may_return.add(number)

@@ -462,11 +462,16 @@ class SimulatedFileSystem:
         return found
 
     def flip(self, path: str, offset: int, bit: int) -> None:
-        """Damage a byte at rest."""
+        """Damage a byte for good, also where it is only to be written by the next sync."""
         file = self._file(path)
         file.data[offset] ^= 1 << bit
         if offset < len(file.durable):
             file.durable[offset] ^= 1 << bit
+        for index, (kind, start, content) in enumerate(file.unsynced):
+            if kind == _WRITE and start <= offset < start + len(content):
+                damaged = bytearray(content)
+                damaged[offset - start] ^= 1 << bit
+                file.unsynced[index] = (kind, start, bytes(damaged))
 
     # -- inside ----------------------------------------------------------------------------------------------------
 

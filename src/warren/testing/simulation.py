@@ -397,7 +397,7 @@ class Simulation:
             if path in ("/" + CHECKPOINT_NAME, "/" + PREVIOUS_NAME) and is_whole(bytes(file.data)):
                 return
             if path.startswith(f"/{JOURNAL_DIRECTORY}/"):
-                acks.extend(acks_in(bytes(file.data)))
+                acks.extend(acks_in(path, bytes(file.data)))
         self.oracle.allow_returns(acks)
 
     def _new_node(self, disk: SimulatedDisk, commits: Commits) -> SimulatedNode:

@@ -195,6 +195,27 @@ STORIES = {
         group_reserve 0 10 1 12
         idle 13
         crash power 0 0 14""",
+    "the check after a power failure: a new content file without its header": """464354984 600 1000 256 2 1 1048576 65536 2048
+        declare 0 1 0 0 492959575
+        idle 590183148
+        publish 3 -1 1 261 1 0 121031089
+        group_reserve 0 1 0 541035461
+        publish 0 0 6 259 1 0 837569123
+        tick 300 286467496
+        run flush 1 850988363
+        crash_within 4 ordered 840748827
+        finish flush 1 993612081
+        run flush 1 798581144""",
+    "the check after a power failure: contents of which the end is there and not the beginning": """464358363 4096 8192 0 8 4 0 200 2048
+        declare 0 1 0 0 72078826
+        publish 2 0 1 4 1 0 597820412
+        idle 1002898461
+        crash_within 4 power 727772512
+        publish 0 0 1 218 1 0 68532667
+        tick 3000 114652488
+        publish 0 -1 2 185 1 0 762532580
+        publish 0 0 1 4 1 0 350624334
+        idle 226345392""",
 }
 
 

@@ -229,7 +229,10 @@ class _VhostCheck:
                 f"{JOURNAL_DIRECTORY}/{damage.file_number}.wal, bytes {damage.start} to {damage.end}: {damage.reason}",
             )
         for path in report.damaged_headers:
-            self._problem(DAMAGED, f"{path} has a damaged header")
+            if path in self.snapshot.dead_paths:
+                self._note(f"{path} has no whole header")
+            else:
+                self._problem(DAMAGED, f"{path} has a damaged header")
         if report.index_damage:
             self._problem(DAMAGED, "stretches of index segments are damaged", count=report.index_damage)
         for torn in report.torn:
@@ -353,6 +356,7 @@ class _VhostCheck:
         seen = bytearray(file.count)
         valid_bytes = 0
         damaged: list[tuple[int, int]] = []
+        needed_end = 0
         scan = self.snapshot.content_scan(file)
         before = 0
         while scan.advance():
@@ -371,6 +375,7 @@ class _VhostCheck:
             seen[place] = 1
             if file.released_at(place) != GONE:
                 valid_bytes += scan.length
+                needed_end = end
                 self.result.contents += 1
             self._check_references(file, place, _references(scan), counted[place])
         lost = sum(counted[place] for place in range(file.count) if not seen[place])
@@ -378,7 +383,7 @@ class _VhostCheck:
             not seen[place] and not counted[place] and file.released_at(place) != GONE
             for place in range(file.count)
         )
-        self._report_damage(file, damaged, lost + unseen)
+        self._report_damage(file, damaged, needed_end, lost + unseen)
         if lost:
             self._problem(MISSING_CONTENT, f"{file.path} lacks contents that messages refer to", lost)
         if unseen:
@@ -389,12 +394,13 @@ class _VhostCheck:
                 f"{file.path} has {valid_bytes} valid bytes; {file.valid_bytes} are counted",
             )
 
-    def _report_damage(self, file: ContentFile, damaged: list[tuple[int, int]], missing: int) -> None:
-        size = self.snapshot.files.size(file.path)
+    def _report_damage(
+        self, file: ContentFile, damaged: list[tuple[int, int]], needed_end: int, missing: int
+    ) -> None:
         for start, end in damaged:
-            if end >= size and not missing:
-                # An unfinished write, or space that was allocated ahead.
-                self._note(f"{file.path} ends in {end - start} bytes that are no content")
+            if start >= needed_end and not missing:
+                # An unfinished write, of which some may be there, or space that was allocated ahead.
+                self._note(f"{file.path}, bytes {start} to {end}: no content, behind all that are needed")
             else:
                 self._problem(DAMAGED, f"{file.path}, bytes {start} to {end}")
 

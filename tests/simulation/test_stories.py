@@ -216,6 +216,26 @@ STORIES = {
         publish 0 -1 2 185 1 0 762532580
         publish 0 0 1 4 1 0 350624334
         idle 226345392""",
+    "a queue that is not durable pages what a durable one has in the content store": """2 4096 1000 256 8 4 2048 512 2048
+        declare 0 0 0 1 0
+        declare 1 1 0 0 1
+        idle 2
+        publish 0 -1 8 400 1 0 3
+        idle 4
+        tick 60 5
+        idle 6
+        purge 1 7
+        idle 8
+        tick 3000 9
+        idle 10
+        tick 3000 11
+        idle 12
+        tick 3000 13
+        idle 14
+        tick 3000 15
+        idle 16
+        consume 2 0 0 1 17
+        idle 18""",
 }
 
 

@@ -132,7 +132,8 @@ class QueueStore:
         message = position.message
         one = [position]
         position.place = segment.size_bytes + writer.size_bytes
-        if position.content is None:
+        if position.content is None and position.journal_state != NOT_JOURNALED:
+            # Others of its message may have a content that counts no reference of this one.
             position.content = message.content
         if (
             position.content is None

@@ -1,14 +1,29 @@
 """Those who do not read what they get cost bounded memory and slow nobody else; those who send too fast are not read."""
 
+import sys
+from types import FrameType
+
 import pytest
 
-from tests.support.amqp_frames import PERSISTENT, method_frame
+from tests.support.amqp_frames import BODY as BODY_FRAME
+from tests.support.amqp_frames import PERSISTENT, frame, header_frame, method_frame
 from tests.support.amqp_peer import Message
 from tests.support.broker_fixtures import Amqp
 from tests.support.memory_broker import EngineLink
 from warren.broker.channel import OUTPUT_BYTES_MAX
 from warren.broker.throttle import WINDOW_BYTES
-from warren.wire.methods import BasicConsume, BasicGet, QueueDeclare, TxCommit, TxCommitOk, TxSelect
+from warren.build import build_name
+from warren.wire.methods import (
+    BasicConsume,
+    BasicGet,
+    BasicPublish,
+    QueueDeclare,
+    QueueDeclareOk,
+    TxCommit,
+    TxCommitOk,
+    TxSelect,
+)
+from warren.wire.properties import NO_PROPERTIES
 
 BODY = b"x" * 10_000
 
@@ -147,3 +162,40 @@ def test_many_declarations_in_one_packet(amqp: Amqp) -> None:
         assert getattr(reply, "queue", None) == name
     for name in names:
         channel.delete(name)
+
+
+def test_declarations_and_publishes_in_one_packet_keep_their_order(amqp: Amqp) -> None:
+    """More than the list of kept frames gives up at a time."""
+    channel = amqp.channel()
+    names = [amqp.name() for _ in range(700)]
+    frames: list[bytes] = []
+    for name in names:
+        frames.append(method_frame(1, QueueDeclare(name, False, True)))
+        frames.append(method_frame(1, BasicPublish(b"", name)) + header_frame(1, len(name), NO_PROPERTIES))
+        frames.append(frame(BODY_FRAME, 1, name))
+    channel.peer.send(*frames)
+    for name in names:
+        assert channel.expect(QueueDeclareOk).queue == name
+    assert [channel.get(name, True).body for name in names] == names
+
+
+@pytest.mark.skipif(build_name() == "compiled", reason="counts the calls of Python functions")
+def test_a_kept_frame_is_kept_once(amqp: Amqp) -> None:
+    """A channel that waits for each of many declarations does not touch all that wait behind it each time."""
+    amqp.engine()
+    channel = amqp.channel()
+    names = [amqp.name() for _ in range(500)]
+    calls = 0
+
+    def count(frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event == "call" and frame.f_code.co_filename.endswith("backlog.py")
+
+    sys.setprofile(count)
+    try:
+        channel.peer.send(*(method_frame(1, QueueDeclare(name, False, True)) for name in names))
+        for name in names:
+            assert channel.expect(QueueDeclareOk).queue == name
+    finally:
+        sys.setprofile(None)
+    assert 0 < calls < 20 * len(names)

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 # What a kept frame costs beside its payload (bytes): a pair, a bytes object, a place in the list.
 _FRAME_COST_BYTES: Final = 112
+# So many frames that were taken leave the list together, at least.
+_TAKEN_MIN: Final = 256
 
 
 class Backlog:
@@ -44,6 +46,9 @@ class Backlog:
 
     def __init__(self) -> None:
         self._frames: list[tuple[i64, bytes]] = []
+        # Those before this one were taken. A channel that waits for each of thousands of kept declarations takes one
+        # at a time, and the others must not be moved for it.
+        self._next: i64 = 0
         self._size_bytes: i64 = 0
         self._is_held: bool = False
         self._settles_pass: bool = False
@@ -53,7 +58,13 @@ class Backlog:
         channel.is_suspended = True
         self._is_held = True
         self._settles_pass = channel.transaction is None
-        self._keep(channel, FRAME_METHOD, publish)
+        if self._next > 0:
+            # It was the last one taken.
+            self._next -= 1
+            self._frames[self._next] = (FRAME_METHOD, publish)
+            self._count(channel, publish)
+        else:
+            self._keep(channel, FRAME_METHOD, publish)
         channel.connection.throttle.hold(channel.connection, channel)
 
     def add(self, channel: Channel, kind: i64, payload: bytes) -> None:
@@ -63,21 +74,58 @@ class Backlog:
             return
         self._keep(channel, kind, payload)
 
-    def take(self, channel: Channel) -> list[tuple[i64, bytes]]:
-        """All kept frames; the channel goes on."""
-        frames = self._frames
-        self._frames = []
+    def release(self) -> None:
+        """The alarms are over: settles keep their places again."""
         self._is_held = False
-        size = self._size_bytes
-        self._size_bytes = 0
-        channel.connection.throttle.uncount(channel.connection, size)
-        return frames
+
+    def take(self, channel: Channel) -> tuple[i64, bytes] | None:
+        """The first of the kept frames, if there is one; it is to be handled now."""
+        if self._next >= len(self._frames):
+            return None
+        frame = self._frames[self._next]
+        self._frames[self._next] = (0, b"")
+        self._next += 1
+        self._uncount(channel, len(frame[1]) + _FRAME_COST_BYTES)
+        if self._next >= _TAKEN_MIN and self._next * 2 >= len(self._frames):
+            # The place of the one just taken stays, should it have to be put back.
+            self._frames = self._frames[self._next - 1 :]
+            self._next = 1
+        return frame
+
+    def let_settles_pass(self, channel: Channel) -> None:
+        """The channel was suspended again with frames left; if it is held, settles among them are handled now."""
+        if not self._is_held or not self._settles_pass:
+            return
+        first: i64 = self._next + 1
+        behind = self._frames[first:]
+        self._frames = self._frames[self._next : first]
+        self._next = 0
+        for kind, payload in behind:
+            self._uncount(channel, len(payload) + _FRAME_COST_BYTES)
+            self.add(channel, kind, payload)
+
+    def drop(self, channel: Channel) -> None:
+        """Forget all frames: the channel is closed."""
+        self._frames = []
+        self._next = 0
+        self._is_held = False
+        self._uncount(channel, self._size_bytes)
 
     def _keep(self, channel: Channel, kind: i64, payload: bytes) -> None:
+        if self._next == len(self._frames):
+            self._frames = []
+            self._next = 0
         self._frames.append((kind, payload))
+        self._count(channel, payload)
+
+    def _count(self, channel: Channel, payload: bytes) -> None:
         size: i64 = len(payload) + _FRAME_COST_BYTES
         self._size_bytes += size
         channel.connection.throttle.count(channel.connection, size)
+
+    def _uncount(self, channel: Channel, size: i64) -> None:
+        self._size_bytes -= size
+        channel.connection.throttle.uncount(channel.connection, size)
 
     def _is_settled(self, channel: Channel, payload: bytes) -> bool:
         """Handle a settle now. False for all other methods, and for a settle whose fault must be found in its turn."""

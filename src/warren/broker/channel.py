@@ -128,7 +128,7 @@ class Channel(ConfirmWaiter):
         self.reply_name: bytes = b""
         # Frames are kept, not handled.
         self.is_suspended: bool = False
-        self._backlog: Backlog = Backlog()
+        self.backlog: Backlog = Backlog()
         # The content that is arriving.
         self._stage: i64 = EXPECT_METHOD
         self._body_size: i64 = 0
@@ -154,7 +154,7 @@ class Channel(ConfirmWaiter):
     def on_frame(self, kind: i64, data: bytes, start: i64, end: i64) -> None:
         """Take a frame of this channel; its payload is `data[start:end]`."""
         if self.is_suspended:
-            self._backlog.add(self, kind, data[start:end])
+            self.backlog.add(self, kind, data[start:end])
             return
         if kind == FRAME_METHOD:
             self._on_method(data, start, end)
@@ -175,7 +175,7 @@ class Channel(ConfirmWaiter):
         if method_id == BASIC_PUBLISH:
             raw = data[start:end]
             if self.connection.throttle.is_alarmed:
-                self._backlog.hold(self, raw)
+                self.backlog.hold(self, raw)
                 return
             if raw != self._publish_raw or self._route_version != self.vhost.router.version:
                 self._resolve_publish(raw)
@@ -269,13 +269,9 @@ class Channel(ConfirmWaiter):
     def resume(self) -> None:
         """What was waited for has happened: go on with the kept frames."""
         self.is_suspended = False
+        self.backlog.release()
         if not self.is_closed:
-            self.connection.replay(self, self._backlog.take(self))
-
-    def keep(self, frames: list[tuple[i64, bytes]]) -> None:
-        """Keep frames for later."""
-        for kind, payload in frames:
-            self._backlog.add(self, kind, payload)
+            self.connection.replay(self)
 
     # -- publish -------------------------------------------------------------------------------------------------
 
@@ -567,7 +563,7 @@ class Channel(ConfirmWaiter):
         self.is_closed = True
         self.is_confirming = False
         self.vhost.reply_channels.pop(self.reply_name, None)
-        self._backlog.take(self)
+        self.backlog.drop(self)
         self._body_parts = []
         self._body_tail = BytesWriter()
         entries = self.unacked.take_all()

@@ -178,19 +178,17 @@ class Connection:
         except ConnectionException:
             self._linger()
 
-    def replay(self, channel: Channel, backlog: list[tuple[i64, bytes]]) -> None:
-        """Handle frames that a suspended channel had kept."""
+    def replay(self, channel: Channel) -> None:
+        """Handle frames that a suspended channel had kept, until it is suspended again."""
         try:
-            count: i64 = len(backlog)
-            index: i64 = 0
-            while index < count:
-                if self.state != RUNNING or channel.is_closed:
-                    break
+            while self.state == RUNNING and not channel.is_closed:
                 if channel.is_suspended:
-                    channel.keep(backlog[index:])
+                    channel.backlog.let_settles_pass(channel)
                     break
-                kind, payload = backlog[index]
-                index += 1
+                kept = channel.backlog.take(channel)
+                if kept is None:
+                    break
+                kind, payload = kept
                 if channel.is_closing:
                     self._on_closing_channel(channel, kind, payload, 0, len(payload))
                     continue

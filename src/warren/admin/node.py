@@ -111,14 +111,13 @@ class AdminVhost:
 
     def recover(self, definition: PutReaderGroup) -> None:
         """Put a group back; it holds what is alive of its range."""
-        queues = [queue for queue in self._vhost.queues.values() if queue.id == definition.queue_id]
         self.reader_groups.recover(
             definition.name,
             definition.epoch,
             definition.queue_id,
             definition.acked,
             definition.reserved,
-            queues[0] if queues else None,
+            self._vhost.queues_by_id.get(definition.queue_id),
         )
 
 

@@ -54,6 +54,8 @@ class Vhost:
         self.router: Router = Router()
         self.queues: dict[bytes, Queue] = {}
         self.queues_by_id: dict[int, Queue] = {}
+        # Those that go with a connection, by it and by id.
+        self._exclusive: dict[object, dict[int, Queue]] = {}
         # Receivers of direct replies, by the name replies are sent to.
         self.reply_channels: dict[bytes, Channel] = {}
         # What reader groups hold of a queue, in a range of seq ids.
@@ -103,6 +105,8 @@ class Vhost:
         """Delete a queue with its messages and bindings, cancel its consumers; returns the metadata changes."""
         del self.queues[queue.name]
         self.queues_by_id.pop(queue.id, None)
+        if queue.owner in self._exclusive:
+            self._exclusive[queue.owner].pop(queue.id, None)
         self.broker.timed_queues.discard(queue)
         changes = removal_changes(self.name, self.router.remove_queue(queue))
         if queue.durable:
@@ -120,8 +124,10 @@ class Vhost:
 
     def delete_exclusive_queues(self, owner: Connection, now_ms: i64) -> None:
         """The owner's connection ends."""
-        for queue in [queue for queue in self.queues.values() if queue.owner is owner]:
-            self.delete_queue(queue, now_ms)
+        owned = self._exclusive.pop(owner, None)
+        if owned is not None:
+            for queue in owned.values():
+                self.delete_queue(queue, now_ms)
 
     def commit(self, changes: list[Change], done: Callable[[bool], None]) -> None:
         """Make `changes`, and everything journaled so far, durable; then call `done(ok)`."""
@@ -208,6 +214,8 @@ class Vhost:
         )
         self.queues[name] = queue
         self.queues_by_id[queue_id] = queue
+        if owner is not None:
+            self._exclusive.setdefault(owner, {})[queue_id] = queue
         self.router.add_queue(queue)
         if queue.has_timer():
             self.broker.timed_queues.add(queue)

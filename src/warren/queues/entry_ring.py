@@ -4,7 +4,8 @@ from mypy_extensions import i64
 
 from warren.queues.entry import Entry
 
-_INITIAL_SLOTS = 16
+# Most rings of most queues are empty, and stay so.
+_INITIAL_SLOTS = 1
 # Up to this many entries are put back one by one; more are merged in one pass.
 _SINGLE_INSERTS = 8
 

@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 
-OPEN = {"T10", "T71"}
+OPEN: set[str] = set()
 
 FACTS = """
 S1 | an exchange is as durable as it was declared | broker.topology:exchange_declare
@@ -263,6 +263,8 @@ T7 | one queue crashes | argued: queues are objects of one process and do not cr
 T8 | a queue that crashes again and again | argued: queues are objects of one process, see T7
 T9 | power fails: all, some, in another order | simulation/test_histories.py::test_the_fixed_seeds_hold
     simulation/test_simulated_file_system.py::test_a_later_write_may_be_there_without_an_earlier_one
+T10 | killed while it stops with 100,000 queues (interpreted 10,000)
+    | kill/test_many_queues.py::test_killed_while_it_stops kill/many.py::run
 T11 | the clock jumps | server.node:Clock simulation/test_histories.py::test_the_fixed_seeds_hold
 T12 | an image of the disk, taken while running | kill/test_store_on_disk.py::test_an_image_of_a_running_node
 T13 | two nodes on one directory | kill/test_restart.py::test_one_data_directory_has_one_node
@@ -367,6 +369,8 @@ T67 | a compactor that is stuck | store/test_workers.py::test_stop_does_not_wait
 T68 | a long run with kills | kill/test_mixed_load.py::test_killed_under_mixed_load
 T70 | the time of a start does not grow with the backlog | bench.backlog:measure bench.workloads:run_restart
     store/test_segments.py::test_a_start_reads_the_checkpoint_and_the_journal_behind_it
+T71 | 100,000 queues (interpreted 10,000): no descriptor for each, no memory lost by restarts; times are printed
+    | kill/test_many_queues.py::test_starts_and_stops kill/many.py::run
 T72 | a start reads no bodies
     | kill/test_store_on_disk.py::test_a_start_reads_no_bodies_and_takes_no_memory_for_them
     store/test_segments.py::test_a_start_reads_the_checkpoint_and_the_journal_behind_it

@@ -25,6 +25,8 @@ class BrokerProcess:
         self.directory = directory
         self.settings = settings
         self.wrapper: tuple[str, ...] = ()
+        self.start_timeout_s = START_TIMEOUT_S
+        self.stop_timeout_s = STOP_TIMEOUT_S
         self.host = "127.0.0.1"
         self.port = 0
         self.process: subprocess.Popen[str] | None = None
@@ -56,7 +58,7 @@ class BrokerProcess:
                 command, cwd=self.directory, env=environment, stdout=subprocess.PIPE, stderr=log, text=True
             )
         # A node that neither becomes ready nor ends must not hang the tests.
-        watchdog = threading.Timer(START_TIMEOUT_S, self.process.kill)
+        watchdog = threading.Timer(self.start_timeout_s, self.process.kill)
         watchdog.start()
         try:
             assert self.process.stdout is not None
@@ -70,12 +72,17 @@ class BrokerProcess:
 
     def stop(self) -> int:
         """SIGTERM; returns the exit status."""
+        self.begin_stop()
         assert self.process is not None
-        self.process.send_signal(signal.SIGTERM)
         try:
-            return self.process.wait(STOP_TIMEOUT_S)
+            return self.process.wait(self.stop_timeout_s)
         finally:
             self.kill()
+
+    def begin_stop(self) -> None:
+        """SIGTERM, without waiting for what follows."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
         """SIGKILL; nothing happens when it does not run."""

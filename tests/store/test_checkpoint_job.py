@@ -255,3 +255,19 @@ def test_power_fails_in_any_call_of_a_checkpoint(rule: str) -> None:
             if is_over:
                 break
         assert crashes > 8
+
+
+def test_many_new_queues_take_one_sync(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither their directories nor their files are synced one by one."""
+    paths = [f"queues/{number}/0.idx" for number in range(1, 2 * SYNC_EACH_MAX)]
+    put(store.local, "queues/1000/0.idx", b"x")
+    synced: list[str] = []
+    monkeypatch.setattr(store.local, "sync_directory", synced.append)
+    store.faults.calls.clear()
+    for path in paths:
+        store.must(AppendFile(path, 0, [b"x"], True))
+    assert synced == [] and "sync" not in store.faults.calls
+    store.must(store.checkpoint(b"new", *paths))
+    assert store.faults.calls.count("sync_all") == 1
+    # The checkpoint itself, and its name.
+    assert store.faults.calls.count("sync") == 1 and synced == [""]

@@ -116,8 +116,8 @@ class FailingFiles:
     def list_names(self, path: str) -> list[str]:
         return self.call("list_names", lambda: self.inner.list_names(path))
 
-    def make_directories(self, path: str) -> None:
-        self.call("make_directories", lambda: self.inner.make_directories(path))
+    def make_directories(self, path: str, is_durable: bool = True) -> None:
+        self.call("make_directories", lambda: self.inner.make_directories(path, is_durable))
 
     def rename(self, path: str, target: str) -> None:
         self.call("rename", lambda: self.inner.rename(path, target))

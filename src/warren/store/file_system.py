@@ -57,8 +57,8 @@ class FileSystem(Protocol):
     def list_names(self, path: str) -> list[str]:
         """Names of all that is in a directory, sorted as text."""
 
-    def make_directories(self, path: str) -> None:
-        """Make a directory and those missing above it; each new name is durable when it returns."""
+    def make_directories(self, path: str, is_durable: bool = True) -> None:
+        """Make a directory and those missing above it; each new name is durable when it returns, if that is wanted."""
 
     def rename(self, path: str, target: str) -> None:
         """Move a file or directory, in one step: a file at `target` is replaced; not durable."""

@@ -368,15 +368,16 @@ class SimulatedFileSystem:
         self.step("list", path)
         return sorted(self._directory(path).names)
 
-    def make_directories(self, path: str) -> None:
-        """Make a directory and what is missing above it, each name durable in its parent."""
+    def make_directories(self, path: str, is_durable: bool = True) -> None:
+        """Make a directory and what is missing above it; if that is wanted, each name durable in its parent."""
         directory = self.root
         for name in _parts(path):
             node = directory.names.get(name)
             if node is None:
                 node = SimulatedDirectory()
                 self._step_names("mkdir", path, NameChange([], [(directory, name, node)]))
-                self._sync_names(directory, path)
+                if is_durable:
+                    self._sync_names(directory, path)
             if not isinstance(node, SimulatedDirectory):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
             directory = node

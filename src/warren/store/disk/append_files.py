@@ -108,5 +108,9 @@ class AppendFiles:
             # Begun before a failure or a crash.
             return self._files.open(path)
         except FileNotFoundError:
-            self._files.make_directories(path.rpartition("/")[0])
+            # Nothing of the file counts before a checkpoint has synced it, and the two names that lead to it. So many
+            # queues that write for the first time do not wait for a sync each.
+            directory = path.rpartition("/")[0]
+            self._files.make_directories(directory.rpartition("/")[0])
+            self._files.make_directories(directory, is_durable=False)
             return self._files.create(path)

@@ -134,9 +134,10 @@ class JobRunner:
     def _write_checkpoint(self, job: WriteCheckpoint) -> None:
         job.undeleted = []
         job.unsynced = []
-        self._sync_files(job)
-        # The directory of a queue may be new as well, and the sync of its name may have failed.
-        new = {_directory_of(path) for path in job.new_paths}
+        # The directory of a queue may be new as well. When everything was synced, so were the names.
+        new: set[str] = set()
+        if not self._sync_files(job):
+            new = {_directory_of(path) for path in job.new_paths}
         for directory in sorted(self._unsynced_directories.union(new, map(_directory_of, new))):
             with contextlib.suppress(FileNotFoundError):
                 self._files.sync_directory(directory)
@@ -144,14 +145,15 @@ class JobRunner:
         self._put_checkpoint(job.content)
         self._delete(job)
 
-    def _sync_files(self, job: WriteCheckpoint) -> None:
+    def _sync_files(self, job: WriteCheckpoint) -> bool:
+        # True: not only those of the job, but everything there is.
         paths = list(dict.fromkeys(job.sync_paths))
         job.unsynced = [path for path in paths if path in self._doubtful]
         if job.unsynced:
             raise OSError(errno.EIO, "a sync failed before", job.unsynced[0])
         if len(paths) > SYNC_EACH_MAX or self._appends.has_closed_dirty:
             if self._sync_all(job, paths):
-                return
+                return True
         failure: OSError | None = None
         for path in paths:
             try:
@@ -172,6 +174,7 @@ class JobRunner:
             self._doubtful.update(job.unsynced)
             raise failure
         self._appends.has_closed_dirty = False
+        return False
 
     def _sync_all(self, job: WriteCheckpoint, paths: list[str]) -> bool:
         try:

@@ -128,7 +128,7 @@ class LocalFileSystem:
         """See FileSystem."""
         return sorted(os.listdir(self._resolve(path)))
 
-    def make_directories(self, path: str) -> None:
+    def make_directories(self, path: str, is_durable: bool = True) -> None:
         """See FileSystem."""
         self._resolve(path)
         above = ""
@@ -140,7 +140,8 @@ class LocalFileSystem:
                 if not os.path.isdir(self._resolve(directory)):
                     raise
             else:
-                self.sync_directory(above)
+                if is_durable:
+                    self.sync_directory(above)
             above = directory
 
     def rename(self, path: str, target: str) -> None:

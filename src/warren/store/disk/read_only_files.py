@@ -75,7 +75,7 @@ class ReadOnlyFiles:
         prefix = f"{path}/" if path else ""
         return [name for name in self._files.list_names(path) if prefix + name not in self._hidden]
 
-    def make_directories(self, path: str) -> None:
+    def make_directories(self, path: str, is_durable: bool = True) -> None:
         """See FileSystem."""
 
     def rename(self, path: str, target: str) -> None:

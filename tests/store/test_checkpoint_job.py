@@ -77,6 +77,31 @@ def test_many_files_are_synced_in_one_call(store: DiskStore) -> None:
         assert store.faults.calls.count("sync_all") == expected
 
 
+def test_deletions_in_many_directories_are_synced_in_one_call(store: DiskStore) -> None:
+    paths = [f"queues/{number}/0.idx" for number in range(SYNC_EACH_MAX + 1)]
+    for path in paths:
+        store.must(AppendFile(path, 0, [b"x"], True))
+    store.must(store.checkpoint(b"1", *paths))
+    store.faults.calls.clear()
+    store.must(WriteCheckpoint(b"2", [], [], paths))
+    # One directory is that of the checkpoint.
+    assert (store.faults.calls.count("sync_all"), store.faults.calls.count("sync_directory")) == (1, 1)
+    assert store.local.list_names("queues") == []
+
+
+def test_a_sync_of_deletions_that_failed_may_have_been_about_anything(store: DiskStore) -> None:
+    paths = [f"queues/{number}/0.idx" for number in range(SYNC_EACH_MAX + 1)]
+    for path in paths:
+        store.must(AppendFile(path, 0, [b"x"], True))
+    store.must(store.checkpoint(b"1", *paths))
+    store.must(AppendFile(SEGMENT, 0, [b"x"], True))
+    store.faults.fail("sync_all", errno.EIO, NOT_DONE)
+    store.must(WriteCheckpoint(b"2", [], [], paths))
+    job = store.checkpoint(b"3", SEGMENT)
+    assert store.run(job) is not None
+    assert job.unsynced == [SEGMENT]
+
+
 def test_many_files_where_there_is_no_such_call(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store.local, "sync_all", lambda: False)
     paths = [f"queues/{number}/0.idx" for number in range(SYNC_EACH_MAX + 1)]

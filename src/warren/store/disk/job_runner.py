@@ -72,6 +72,8 @@ class JobRunner:
         # Paths whose sync failed, directories whose sync failed after a rename.
         self._doubtful: set[str] = set()
         self._unsynced_directories: set[str] = set()
+        # A sync of everything failed when no checkpoint was at stake.
+        self._is_sync_lost = False
         self._lines = LineLimit()
 
     def run(self, job: StoreJob) -> None:
@@ -148,6 +150,9 @@ class JobRunner:
     def _sync_files(self, job: WriteCheckpoint) -> bool:
         # True: not only those of the job, but everything there is.
         paths = list(dict.fromkeys(job.sync_paths))
+        if self._is_sync_lost:
+            self._is_sync_lost = False
+            self._doubtful.update(paths)
         job.unsynced = [path for path in paths if path in self._doubtful]
         if job.unsynced:
             raise OSError(errno.EIO, "a sync failed before", job.unsynced[0])
@@ -214,9 +219,11 @@ class JobRunner:
                 job.undeleted.append(path)
                 continue
             deleted.setdefault(_directory_of(path), []).append(path)
+        is_durable = len(deleted) > SYNC_EACH_MAX and self._sync_deletions()
         for directory, paths in deleted.items():
             try:
-                self._files.sync_directory(directory)
+                if not is_durable:
+                    self._files.sync_directory(directory)
             except FileNotFoundError:
                 pass
             except OSError as error:
@@ -224,6 +231,14 @@ class JobRunner:
                 job.undeleted.extend(paths)
                 continue
             self._remove_if_empty(directory)
+
+    def _sync_deletions(self) -> bool:
+        try:
+            return self._files.sync_all()
+        except OSError:
+            # It may have been about what the next checkpoint relies on, and is told only once (W27).
+            self._is_sync_lost = True
+            return False
 
     def _remove_if_empty(self, directory: str) -> None:
         # The directory of a queue goes with its last segment; it comes back with the next one.

@@ -270,7 +270,7 @@ def test_reserve_notices_that_a_batch_in_flight_failed(node: MemoryNode, client:
     fill(node, 2)
     in_flight = node.vhost.journal.seal()
     client.send(reserve(group, 0))
-    node.vhost.journal.on_done(in_flight, False)
+    node.vhost.journal.on_done(in_flight, False, node.clock.now_ms())
     node.commit()
     (reply,) = client.replies()
     assert isinstance(reply, ErrorReply) and reply.code == STORAGE_FAILED

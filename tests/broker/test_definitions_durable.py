@@ -75,7 +75,7 @@ def test_after_a_failure_ok_means_that_it_is_there_at_last(
     memory.holds_commits = True
     first.send(method)
     journal = memory.vhost.journal
-    journal.on_done(journal.seal(), False)
+    journal.on_done(journal.seal(), False, memory.now_ms)
     memory.pump()
     close = first.peer.await_close()
     assert close.reply_code == 506

@@ -69,7 +69,7 @@ def test_who_publishes_to_a_disk_that_lags_is_stopped_until_half_is_written() ->
     assert memory.vhost.journal.pending_bytes == 0
     memory.pump()
     assert not is_reading(flood)
-    memory.vhost.journal.on_done(batch, True)
+    memory.vhost.journal.on_done(batch, True, memory.now_ms)
     memory.pump()
     assert is_reading(flood)
     throttle = connection_of(flood).throttle

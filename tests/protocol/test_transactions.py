@@ -8,6 +8,7 @@ from tests.support.broker_fixtures import Amqp
 from warren.wire.method import Method
 from warren.wire.methods import (
     BasicAck,
+    BasicGet,
     BasicPublish,
     QueueDelete,
     TxCommit,
@@ -17,6 +18,7 @@ from warren.wire.methods import (
     TxSelect,
     TxSelectOk,
 )
+from warren.wire.properties import Properties
 
 
 def selected(amqp: Amqp, durable: bool = False) -> tuple[ChannelPeer, bytes]:
@@ -232,6 +234,22 @@ def test_methods_behind_a_commit_wait_for_it(amqp: Amqp) -> None:
     channel.expect(TxCommitOk)
     channel.expect(TxRollbackOk)
     assert channel.drain(queue) == [b"1"]
+
+
+def test_methods_behind_a_commit_are_handled_at_the_time_it_is_done(amqp: Amqp) -> None:
+    engine = amqp.engine()
+    channel, queue = selected(amqp, durable=True)
+    amqp.channel().publish(queue, b"short-lived", Properties(expiration=b"100").encode())
+    engine.holds_commits = True
+    channel.publish(queue, b"x", PERSISTENT)
+    channel.send(TxCommit())
+    channel.send(BasicGet(queue, True))
+    engine.now_ms += 1000
+    engine.holds_commits = False
+    engine.pump()
+    channel.expect(TxCommitOk)
+    got = channel.reply()
+    assert isinstance(got, Message) and got.body == b"x"
 
 
 def test_a_failed_commit_is_told(amqp: Amqp) -> None:

@@ -236,6 +236,35 @@ STORIES = {
         idle 16
         consume 2 0 0 1 17
         idle 18""",
+    "what a failed commit gives back is given on by the time it is now": """464357644 1500 8192 0 16 1 200 200 2048
+        declare 0 1 0 0 55869839
+        idle 276910522
+        publish 0 0 1 4 1 0 138190344
+        publish 0 0 1 4 0 20 325626277
+        run flush 1 457421250
+        disk_full 1000 679493892
+        consume 1 0 0 0 183301249
+        tx_commit 1 767167701
+        nack 0 0 0 0 4341276
+        publish 0 -1 1 4 1 0 497150158
+        publish 0 0 1 4 1 0 409341077
+        overlap write 0 flush 1 253887916
+        cancel 0 36222597
+        nack 0 0 0 1 173195439
+        publish 0 0 1 1421 1 0 725790678
+        ack 0 0 0 862701492
+        ack 0 0 0 967699861
+        ack 0 0 0 647274846
+        finish read 1 884696333
+        ack 0 0 0 887969621
+        finish flush 1 557133807
+        publish 0 0 1 4 1 0 838696728
+        ack 0 0 0 322499362
+        finish compact 1 107586732
+        consume 2 0 1 1 998441866
+        cancel 0 1008348259
+        nack 0 0 0 1 579310075
+        run flush 1 773073284""",
 }
 
 

@@ -137,7 +137,7 @@ def test_a_checkpoint_that_fails_ends_the_backup(tmp_path: Path) -> None:
     store.advance(driver.now_ms)
     job = FlushJob(store.journal, batch, driver.flusher, lambda changes: None)
     driver.flusher.flush(job)
-    store.on_batch_done(batch, True)
+    store.on_batch_done(batch, True, driver.now_ms)
     for waiting in store.take_jobs(driver.now_ms):
         driver.runner.run(waiting)
         waiting.finished()
@@ -156,7 +156,7 @@ def test_a_commit_that_fails_under_the_checkpoint_ends_the_backup(tmp_path: Path
     store = driver.store
     batch = store.journal.seal()
     store.advance(driver.now_ms)
-    store.on_batch_done(batch, False)
+    store.on_batch_done(batch, False, driver.now_ms)
     assert owner.answers == [False] and not store.backup.is_on
     driver.bodies[1].clear()
     driver.now_ms += 1000

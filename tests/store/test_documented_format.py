@@ -162,7 +162,7 @@ class Store:
         if batch.has_work():
             self.flusher.flush(job)
         assert job.error is None
-        self.store.on_batch_done(batch, True)
+        self.store.on_batch_done(batch, True, self.now_ms)
         while jobs := self.store.take_jobs(self.now_ms):
             for store_job in jobs:
                 self.runner.run(store_job)

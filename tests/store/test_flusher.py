@@ -50,7 +50,7 @@ class Disk:
         driver.in_flight = None
         # These are not of the journal's content store, which would look for them.
         flight.batch.content_writes = []
-        driver.journal.on_done(flight.batch, job.error is None)
+        driver.journal.on_done(flight.batch, job.error is None, driver.now_ms)
         if job.error is None:
             driver.must.update(key for key in flight.published if key in driver.live)
             driver.gone.update(flight.dying)
@@ -182,7 +182,7 @@ def test_definitions_come_first_and_are_tried_again(disk: Disk) -> None:
     changes: list[object] = ["put queue"]
     results: list[bool] = []
     disk.driver.publish(10, [1])
-    disk.driver.journal.when_durable(changes, results.append)
+    disk.driver.journal.when_durable(changes, lambda ok, _now_ms: results.append(ok))
     disk.apply_error = RuntimeError("database is full")
     assert disk.commit() is disk.apply_error
     assert results == [False]

@@ -48,7 +48,7 @@ def fail_commit(driver: EngineDriver) -> None:
     batch = driver.store.journal.seal()
     assert batch.has_work()
     driver.flusher.close()
-    driver.store.on_batch_done(batch, False)
+    driver.store.on_batch_done(batch, False, driver.now_ms)
 
 
 @pytest.mark.parametrize("is_last_in_file", [False, True])

@@ -88,7 +88,7 @@ def test_a_commit_that_finds_no_space_leaves_room_for_the_next() -> None:
         job = FlushJob(driver.journal, flight.batch, flusher, lambda changes: None)
         flusher.flush(job)
         driver.in_flight = None
-        driver.journal.on_done(flight.batch, job.error is None)
+        driver.journal.on_done(flight.batch, job.error is None, driver.now_ms)
         return job.error
 
     driver.publish(500, [1])

@@ -144,7 +144,7 @@ class EngineDriver:
         if batch.has_work():
             self.flusher.flush(job)
         assert job.error is None, job.error
-        store.on_batch_done(batch, True)
+        store.on_batch_done(batch, True, self.now_ms)
         self.run_jobs()
 
     def run_jobs(self) -> None:

@@ -182,7 +182,7 @@ class JournalDriver:
         """The batch is durable."""
         flight = self._landed()
         self.files = self.after(flight.batch)
-        self.journal.on_done(flight.batch, True)
+        self.journal.on_done(flight.batch, True, self.now_ms)
         self.must.update(key for key in flight.published if key in self.live)
         self.gone.update(flight.dying)
 
@@ -191,7 +191,7 @@ class JournalDriver:
         flight = self._landed()
         flight.batch.created_file = flight.batch.starts_file
         self.files = self.after(flight.batch, kept)
-        self.journal.on_done(flight.batch, False)
+        self.journal.on_done(flight.batch, False, self.now_ms)
         # Lost for good: neither what was published nor a leftover of it may come back once the next batch is durable.
         self.dying += flight.published + flight.dying
 

@@ -82,7 +82,7 @@ class MemoryBroker:
             while journal.has_pending() and not self.holds_commits:
                 is_failing = self.failing_commits > 0
                 self.failing_commits -= is_failing
-                self.memory_store.flush(journal.seal(), not is_failing)
+                self.memory_store.flush(journal.seal(), self.now_ms, not is_failing)
             self.is_woken = False
             has_more = self.vhost.advance(self.now_ms) and journal.has_pending()
             has_more = has_more or (self.is_woken and len(self.vhost.host.paging) > 0)

@@ -170,7 +170,7 @@ class MemoryNode:
             if ok or is_torn:
                 for change in batch.changes:
                     self.disk.apply(change)
-            self.memory_store.flush(batch, ok)
+            self.memory_store.flush(batch, self.clock.now_ms(), ok)
             if not ok:
                 return
             self.work()

@@ -25,8 +25,8 @@ class MemoryStore:
         self.flusher = BatchFlusher(files)
         self.runner = JobRunner(files, store_id)
 
-    def flush(self, batch: Batch, ok: bool = True) -> bool:
-        """Make a sealed batch durable, or let it fail without a trace; whether it is durable."""
+    def flush(self, batch: Batch, now_ms: int, ok: bool = True) -> bool:
+        """Make a sealed batch durable by now (ms), or let it fail without a trace; whether it is durable."""
         job = FlushJob(self.store.journal, batch, self.flusher, lambda changes: None)
         if not ok:
             # The flusher closes its files then, and the next batch begins new ones.
@@ -34,7 +34,7 @@ class MemoryStore:
         elif batch.has_work():
             self.flusher.flush(job)
         ok = ok and job.error is None
-        self.store.on_batch_done(batch, ok)
+        self.store.on_batch_done(batch, ok, now_ms)
         return ok
 
     def run_jobs(self, now_ms: int) -> bool:

@@ -150,7 +150,7 @@ class GroupCalls:
         self._vhost.reader_groups.delete(name, self._clock.now_ms())
         self._vhost.commit(
             [DeleteReaderGroup(self._vhost.name, name)],
-            lambda ok: self._reply(GroupDeleted() if ok else _storage_failed("deleted")),
+            lambda ok, _now_ms: self._reply(GroupDeleted() if ok else _storage_failed("deleted")),
         )
 
     def list_groups(self) -> GroupList:
@@ -329,12 +329,12 @@ class ReservePoll:
         self._reply(reply)
 
 
-def _when_acks_durable(group: ReaderGroup, done: Callable[[bool], None]) -> Callable[[bool], None]:
+def _when_acks_durable(group: ReaderGroup, done: Callable[[bool], None]) -> Callable[[bool, int], None]:
     """`done` for a commit that carries the journal's acks up to where the group has acked when this is called."""
     acked = group.acked
     queue_id = group.queue_id
 
-    def on_commit(ok: bool) -> None:
+    def on_commit(ok: bool, _now_ms: int) -> None:
         # Positions of an earlier queue say nothing about the one the group was bound to meanwhile.
         if ok and group.queue_id == queue_id:
             group.acked_durable = max(group.acked_durable, acked)

@@ -88,8 +88,8 @@ class AdminVhost:
         listed = [queue_status(queue) for queue in queues[:max_queues]]
         return QueueList(listed, len(queues) <= max_queues)
 
-    def commit(self, changes: list[Change], done: Callable[[bool], None]) -> None:
-        """Call `done(ok)` when `changes` of the metadata and everything journaled so far are durable."""
+    def commit(self, changes: list[Change], done: Callable[[bool, int], None]) -> None:
+        """Call `done(ok, now_ms)` when `changes` of the metadata and everything journaled so far are durable."""
         self._vhost.commit(changes, done)
 
     def first_unacked_seq(self, queue: Queue, from_seq: int) -> int:

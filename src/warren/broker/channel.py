@@ -266,9 +266,10 @@ class Channel(ConfirmWaiter):
         """Handle no further frame until `resume`."""
         self.is_suspended = True
 
-    def resume(self) -> None:
-        """What was waited for has happened: go on with the kept frames."""
+    def resume(self, now_ms: i64) -> None:
+        """What was waited for has happened, by now (ms): go on with the kept frames."""
         self.is_suspended = False
+        self.connection.now_ms = now_ms
         self.backlog.release()
         if not self.is_closed:
             self.connection.replay(self)

@@ -161,7 +161,7 @@ def _get_later(channel: Channel, queue: Queue, method: BasicGet) -> None:
             return
         _answer_get(channel, queue, entry, method.no_ack)
         channel.connection.touch()
-        channel.resume()
+        channel.resume(now_ms)
 
     queue.when_head(on_head)
 
@@ -327,16 +327,17 @@ def _tx_commit(channel: Channel) -> None:
     channel.transaction = Transaction()
     channel.suspend()
 
-    def done(ok: bool) -> None:
+    def done(ok: bool, now_ms: int) -> None:
         if not channel.is_closed:
             if ok:
                 connection.out.method(channel.number, TxCommitOk())
             else:
+                connection.now_ms = now_ms
                 channel.is_suspended = False
                 connection.fail(
                     ConnectionException(RESOURCE_ERROR, "the transaction could not be written to disk")
                 )
-        channel.resume()
+        channel.resume(now_ms)
         connection.touch()
 
     channel.vhost.commit([], done)

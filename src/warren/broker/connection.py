@@ -560,9 +560,8 @@ class Connection:
         if len(self._awaiting_room) > 0 and self.is_writable:
             waiting = self._awaiting_room
             self._awaiting_room = []
-            self.now_ms = now_ms
             for channel in waiting:
-                channel.resume()
+                channel.resume(now_ms)
         if self._has_stalled and self.is_writable:
             self._has_stalled = False
             self.now_ms = now_ms

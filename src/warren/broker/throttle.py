@@ -71,7 +71,6 @@ class Throttle:
         if not self.is_blocked:
             return 0
         self.is_blocked = False
-        connection.now_ms = now_ms
         if self._is_told:
             self._is_told = False
             connection.out.method(0, ConnectionUnblocked())
@@ -80,7 +79,7 @@ class Throttle:
         self._held = []
         size = self._kept_bytes
         for channel in held:
-            channel.resume()
+            channel.resume(now_ms)
         return size
 
     def end(self) -> None:

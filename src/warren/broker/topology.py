@@ -75,16 +75,17 @@ def reply_when_durable(channel: Channel, changes: list[Change], reply: Method | 
         return
     channel.suspend()
 
-    def done(ok: bool) -> None:
+    def done(ok: bool, now_ms: int) -> None:
         if not channel.is_closed:
             if not ok:
+                channel.connection.now_ms = now_ms
                 channel.is_suspended = False
                 channel.connection.fail(
                     ConnectionException(RESOURCE_ERROR, "definitions could not be written to disk")
                 )
             elif reply is not None:
                 channel.connection.out.method(channel.number, reply)
-        channel.resume()
+        channel.resume(now_ms)
         channel.connection.touch()
 
     channel.vhost.commit(changes, done)
@@ -274,7 +275,7 @@ def queue_purge(channel: Channel, method: QueuePurge) -> None:
         if not channel.is_closed:
             channel.connection.out.method(channel.number, QueuePurgeOk(purge.count))
             channel.connection.touch()
-            channel.resume()
+            channel.resume(now_ms)
 
     purge.when_done = on_done
 

@@ -129,8 +129,8 @@ class Vhost:
             for queue in owned.values():
                 self.delete_queue(queue, now_ms)
 
-    def commit(self, changes: list[Change], done: Callable[[bool], None]) -> None:
-        """Make `changes`, and everything journaled so far, durable; then call `done(ok)`."""
+    def commit(self, changes: list[Change], done: Callable[[bool, int], None]) -> None:
+        """Make `changes`, and everything journaled so far, durable; then call `done(ok, now_ms)`."""
         opaque: list[object] = list(changes)
         self.journal.when_durable(opaque, done)
         self.broker.wake()

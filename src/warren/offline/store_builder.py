@@ -160,7 +160,7 @@ class StoreBuilder:
             self._flusher.flush(job)
             if job.error is not None:
                 raise ToolError(f"the new store could not be written: {job.error}")
-        self._store.on_batch_done(batch, True)
+        self._store.on_batch_done(batch, True, 0)
 
     def _run_jobs(self) -> None:
         while jobs := self._store.take_jobs(0):

@@ -282,7 +282,7 @@ class Node:
         batch = journal.seal()
         if not batch.has_work():
             # Everything in it was settled before it was written: nothing to lose, nothing to wait for.
-            vhost.store.on_batch_done(batch, True)
+            vhost.store.on_batch_done(batch, True, now_ms)
             return
         assert self._flusher is not None and self._data is not None
         job = FlushJob(journal, batch, self._data.flushers[vhost.id], self._data.apply_changes)
@@ -343,7 +343,7 @@ class Node:
                         )
                     # Definitions and acks are tried again; not at full speed against a full disk.
                     self.loop.call_later(_FAILURE_PAUSE_S, self._commit_again, vhost)
-                vhost.store.on_batch_done(job.batch, job.error is None)
+                vhost.store.on_batch_done(job.batch, job.error is None, self.clock.now_ms())
 
     def _commit_again(self, vhost: Vhost) -> None:
         self._flushing.discard(vhost)

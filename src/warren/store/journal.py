@@ -78,7 +78,7 @@ class Batch:
         self.positions: list[Position] = []
         self.waiters: list[ConfirmWaiter] = []
         self.waiters_upto: list[i64] = []
-        self.callbacks: list[Callable[[bool], None]] = []
+        self.callbacks: list[Callable[[bool, int], None]] = []
         # Metadata changes that ride along; made durable before the journal bytes.
         self.changes: list[object] = []
         self.acks: list[tuple[QueueLog, Runs]] = []
@@ -212,8 +212,8 @@ class Journal:
             waiter.batches_in_flight += 1
             batch.waiters.append(waiter)
 
-    def when_durable(self, changes: list[object], done: Callable[[bool], None]) -> None:
-        """Call `done(ok)` when everything gathered so far, and `changes` of the metadata, are durable."""
+    def when_durable(self, changes: list[object], done: Callable[[bool, int], None]) -> None:
+        """Call `done(ok, now_ms)` when everything gathered so far, and `changes` of the metadata, are durable."""
         self.batch.changes.extend(changes)
         self.batch.callbacks.append(done)
 
@@ -302,8 +302,8 @@ class Journal:
         """The next sealed batch ends with the states of all queues and the mark of an orderly stop."""
         self._clean_stop = True
 
-    def on_done(self, batch: Batch, ok: bool) -> None:
-        """The flusher finished `batch`, the oldest in flight: release what waited."""
+    def on_done(self, batch: Batch, ok: bool, now_ms: i64) -> None:
+        """The flusher finished `batch`, the oldest in flight, by now (ms): release what waited."""
         self.in_flight.pop(0)
         self.contents.on_written(batch.content_writes, ok)
         if ok:
@@ -315,7 +315,7 @@ class Journal:
             waiter.batches_in_flight -= 1
             waiter.on_durable(batch.waiters_upto[index], ok)
         for callback in batch.callbacks:
-            callback(ok)
+            callback(ok, now_ms)
 
     # -- files -------------------------------------------------------------------------------------------------
 

@@ -350,10 +350,10 @@ class VhostStore:
 
     # -- after a commit --------------------------------------------------------------------------------------
 
-    def on_batch_done(self, batch: Batch, ok: bool) -> None:
-        """The flusher has finished `batch`, the oldest under way."""
+    def on_batch_done(self, batch: Batch, ok: bool, now_ms: i64) -> None:
+        """The flusher has finished `batch`, the oldest under way, by now (ms)."""
         number = batch.number
-        self.journal.on_done(batch, ok)
+        self.journal.on_done(batch, ok, now_ms)
         self.finished_batch = number
         if ok:
             self._written_upto = batch.content_upto

@@ -299,7 +299,7 @@ class SimulatedNode:
         batch = journal.seal()
         token = self.commits.seal()
         if not batch.has_work():
-            self.store.on_batch_done(batch, True)
+            self.store.on_batch_done(batch, True, self.now_ms)
             self.commits.committed(token)
             return
         self._is_flushing = True
@@ -316,7 +316,7 @@ class SimulatedNode:
                 self._flush_again_ms = self.now_ms + FAILURE_PAUSE_MS
                 self.failed_commits += 1
                 self.commits.commit_failed(token)
-            self.store.on_batch_done(batch, job.error is None)
+            self.store.on_batch_done(batch, job.error is None, self.now_ms)
 
         lane = self.lanes[FLUSH]
         if self.seams.confirms_early:

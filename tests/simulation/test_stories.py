@@ -265,6 +265,44 @@ STORIES = {
         cancel 0 1008348259
         nack 0 0 0 1 579310075
         run flush 1 773073284""",
+    "without checkpoints and segments, contents are where compaction has put them": """187057268 4096 3000 0 8 4 200 0 2048
+        declare 3 1 0 0 1018192160
+        idle 237158846
+        publish 3 -1 1 261 1 0 513185195
+        idle 48665480
+        purge 0 975517865
+        idle 983391926
+        publish 0 0 1 4 1 0 112950325
+        cancel 0 611824223
+        nack 0 0 0 1 59525400
+        cancel 0 363257498
+        tx_commit 0 255754322
+        run compact 1 771636528
+        idle 943954257
+        cancel 0 395038940
+        tx_rollback 0 243663205
+        publish 3 -1 2 250 1 0 805221143
+        idle 790795632
+        finish read 1 40294538
+        idle 649563670
+        publish 0 -1 2 244 1 0 913471883
+        idle 575150778
+        get 0 0 0 991996073
+        publish 0 2 1 4 0 0 650330848
+        finish flush 1 1053853518
+        get 0 0 1 261759775
+        publish 0 2 1 4 1 0 991066079
+        idle 941796951
+        idle 362751163
+        crash power 0 0 125762096
+        stop 0 900576377
+        publish 0 -1 2 248 1 0 1016024466
+        flip_now 3 108678454
+        stop 0 772237555
+        flip 3 248977402
+        publish 0 -1 1 4 1 0 360274623
+        flip_now 3 313027994
+        consume 0 3 0 0 676546962""",
 }
 
 

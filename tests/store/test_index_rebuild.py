@@ -44,6 +44,27 @@ def test_what_is_in_the_index_comes_back(driver: EngineDriver) -> None:
     driver.check()
 
 
+def test_journal_files_count_up_from_1_when_there_is_none(driver: EngineDriver) -> None:
+    fill(driver, 20, 1)
+    driver.index(1)
+    driver.close()
+    lose_checkpoints(driver)
+    for path in (driver.path / "journal").iterdir():
+        path.unlink()
+    assert driver.open().is_rebuilt
+    fill(driver, 1, 2)
+    assert [path.name for path in (driver.path / "journal").iterdir()] == ["1.wal"]
+
+
+def test_contents_before_the_first_checkpoint_are_no_reason_to_complain(driver: EngineDriver) -> None:
+    fill(driver, 20, 1, size=900)
+    driver.close()
+    lose_checkpoints(driver)
+    report = driver.open()
+    assert not report.is_rebuilt and report.missing_contents == 0
+    driver.check()
+
+
 def test_acks_in_the_journal_count(driver: EngineDriver) -> None:
     fill(driver, 20, 1)
     driver.settle(1, 3)

@@ -89,10 +89,13 @@ def read_store(
     files.make_directories(TRANSIENT_NAME)
     checkpoint = _read_checkpoint(files, store_id, report)
     rebuilt: RebuiltIndex | None = None
-    if checkpoint is None and files.list_names(QUEUES_NAME):
+    has_queues = len(files.list_names(QUEUES_NAME)) > 0
+    # Without segments too: only the checkpoint knew where compaction has put what the journal refers to.
+    if checkpoint is None and (has_queues or files.list_names(PERSISTENT_NAME)):
         rebuilt = rebuild_index(files, store_id, settings.segment_entries)
         checkpoint = rebuilt.checkpoint
-        report.is_rebuilt = True
+        # A node that is killed before its first checkpoint has lost none.
+        report.is_rebuilt = has_queues or len(report.quarantined) > 0
         report.index_damage = rebuilt.damaged_count
         report.quarantined.extend(rebuilt.quarantined)
     replay = _read_journal(files, store_id, settings, checkpoint, store, report)
@@ -169,7 +172,8 @@ def _read_journal(
     for path in strange:
         report.quarantined.append(quarantine(files, path))
     if checkpoint is not None:
-        replay.next_file_number = checkpoint.head.first_journal_file
+        # One that was rebuilt names no file.
+        replay.next_file_number = max(replay.next_file_number, checkpoint.head.first_journal_file)
     for number in numbers:
         path = journal_path(number)
         # Also of those that are moved away or about to be deleted.

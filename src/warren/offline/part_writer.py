@@ -187,7 +187,7 @@ class PartWriter:
         size = position.content_bytes
         if size >= self._embed_below:
             self._must_have_ids()
-            self._builder.add_content(message, [position], 1)
+            position.content = self._builder.add_content(message, [position], 1)
         self._builder.append(position)
         self._next_seq = seq + 1
         self._messages += 1

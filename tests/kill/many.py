@@ -89,7 +89,7 @@ def main() -> int:
     print(f"warren {build_name()}, {options.queues:,} queues")
     try:
         run(ManyQueues(node, options.queues))
-    except Exception as error:
+    except Exception as error:  # whatever it is, the data are kept to be looked at
         print(f"{error!r}\n{directory} is kept", file=sys.stderr)
         return 1
     finally:

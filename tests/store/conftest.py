@@ -1,26 +1,5 @@
-"""The data directory of a real node that was killed, for the tests of the tools that read it."""
+"""Of the tools that read the data directory of a node that was killed."""
 
-from pathlib import Path
+from tests.support.stopped_node_fixtures import data, original, store
 
-import pytest
-
-from tests.support import stopped_node
-from tests.support.stopped_node import copy_of, store_of
-
-
-@pytest.fixture(scope="session")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As the node left it; not to be changed."""
-    return stopped_node.make_data_directory(tmp_path_factory.mktemp("node"))
-
-
-@pytest.fixture
-def data(original: Path, tmp_path: Path) -> Path:
-    """A copy to be damaged."""
-    return copy_of(original, tmp_path / "data")
-
-
-@pytest.fixture
-def store(data: Path) -> Path:
-    """The directory of its vhost."""
-    return store_of(data)
+__all__ = ["data", "original", "store"]

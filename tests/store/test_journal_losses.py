@@ -191,13 +191,16 @@ def test_no_checkpoint_counts_a_release_that_failed_and_is_not_written_again_yet
     assert driver.found(2) == {1: body}
 
 
+def file_of_its_own(driver: EngineDriver, size: int) -> Path:
+    """A journal file behind the others, with one message of this size."""
+    driver.publish(size, 1)
+    driver.store.journal.request_file()
+    driver.commit()
+    return current_file(driver)
+
+
 def test_a_file_that_is_missing_in_the_middle_is_reported(driver: EngineDriver) -> None:
-    files = []
-    for number in range(3):
-        driver.publish(20 + number, 1)
-        driver.store.journal.request_file()
-        driver.commit()
-        files.append(current_file(driver))
+    files = [file_of_its_own(driver, 20 + number) for number in range(3)]
     size = driver.store.journal.files[-2].size_bytes
     driver.close()
     files[1].unlink()
@@ -207,12 +210,7 @@ def test_a_file_that_is_missing_in_the_middle_is_reported(driver: EngineDriver) 
 
 
 def test_what_is_missing_before_a_missing_file_may_be_more(driver: EngineDriver) -> None:
-    files = []
-    for number in range(4):
-        driver.publish(20 + number, 1)
-        driver.store.journal.request_file()
-        driver.commit()
-        files.append(current_file(driver))
+    files = [file_of_its_own(driver, 20 + number) for number in range(4)]
     driver.close()
     files[1].unlink()
     files[2].unlink()

@@ -202,6 +202,18 @@ class Definitions:
         # Above the id of every queue that was ever stored.
         self.next_queue_id: i64 = 1
 
+    def as_changes(self) -> list[Change]:
+        """What makes the same of an empty store, in an order in which nothing comes before what it needs."""
+        changes: list[Change] = []
+        changes.extend(self.vhosts)
+        changes.extend(self.users)
+        changes.extend(self.permissions)
+        changes.extend(self.exchanges)
+        changes.extend(self.queues)
+        changes.extend(self.bindings)
+        changes.extend(self.reader_groups)
+        return changes
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Metadata(ABC):

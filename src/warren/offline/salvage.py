@@ -128,15 +128,7 @@ def _taken_over(directory: DataDirectory, result: SalvageResult) -> list[Change]
         result.notes.append("user guest with password guest is made, as at a first start")
         user = PutUser(b"guest", hash_password(b"guest"), SHA256, ["administrator"])
         return [user]
-    changes: list[Change] = []
-    changes += definitions.vhosts
-    changes += definitions.users
-    changes += definitions.permissions
-    changes += definitions.exchanges
-    changes += definitions.queues
-    changes += definitions.bindings
-    changes += definitions.reader_groups
-    return changes
+    return definitions.as_changes()
 
 
 def _salvage_vhost(

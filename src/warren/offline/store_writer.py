@@ -16,7 +16,7 @@ from typing import Self
 
 import msgspec
 
-from warren.broker.metadata import Change, Definitions
+from warren.broker.metadata import Definitions
 from warren.broker.metadata_sqlite import SqliteMetadata
 from warren.offline.backup import sync_file
 from warren.offline.backup_files import begin_new, give_up, incomplete_path, put_in_place
@@ -304,16 +304,9 @@ def _move(source: Path, target: Path) -> None:
 
 
 def _write_definitions(path: Path, definitions: Definitions) -> None:
-    changes: list[Change] = []
-    changes += definitions.vhosts
-    changes += definitions.users
-    changes += definitions.permissions
-    changes += definitions.exchanges
-    changes += definitions.queues
-    changes += definitions.bindings
     metadata = SqliteMetadata(path)
     try:
-        metadata.apply(changes)
+        metadata.apply(definitions.as_changes())
     finally:
         metadata.close()
     sync_file(path)

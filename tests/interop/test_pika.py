@@ -179,7 +179,7 @@ def test_consumer_is_told_of_a_deleted_queue(broker_uri: str, channel: BlockingC
     other = pika.BlockingConnection(pika.URLParameters(broker_uri))
     other.channel().queue_delete(name)
     other.close()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while not cancelled and time.monotonic() < deadline:
         channel.connection.process_data_events(0.1)
     assert cancelled == [tag]

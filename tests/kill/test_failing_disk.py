@@ -106,7 +106,7 @@ def test_publishes_are_nacked_and_the_node_serves_on(
     other.send(TxCommit())
     assert other.peer.await_close().reply_code == 506
     disk.heal()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     tag = 9
     channel.publish(b"q", b"after 9", PERSISTENT)
     while not outcome(channel, tag):

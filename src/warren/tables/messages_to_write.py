@@ -2,7 +2,7 @@
 
 Wanted: `body`, and how the property block came about: `properties_raw`, or where that is null or missing the columns of
 single properties with `headers_raw`. From single columns comes the block of a publisher that sets delivery-mode 2 or
-nothing, and neither expiration nor cluster-id: columns have no place for other ones. Names may be binary or strings.
+nothing, and no cluster-id: columns have no place for other ones. Names may be binary or strings.
 """
 
 from typing import Any, Final
@@ -18,6 +18,7 @@ _TEXTS: Final = (
     "content_encoding",
     "correlation_id",
     "reply_to",
+    "expiration",
     "message_id",
     "type",
     "user_id",

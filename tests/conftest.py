@@ -4,12 +4,17 @@ Without the option whatever `warren` Python finds is tested; the header says whi
 """
 
 import importlib.util
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import warren
 from warren.build import build_name, compiled_module_paths
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PACKAGE = Path(warren.__file__).parent
 SOURCES = Path(__file__).parent.parent / "src"
@@ -39,3 +44,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header() -> str:
     return f"warren: {build_name()}, from {PACKAGE}"
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+    """The one Spark session of a test run: a JVM takes its time to start, and a gigabyte."""
+    from tests.support.spark_settings import FAST_SETTINGS
+    from warren.spark import SparkUnavailableError, session
+    from warren.spark.java import require_spark
+
+    try:
+        require_spark()
+    except SparkUnavailableError as error:
+        pytest.skip(str(error))
+    warehouse = str(tmp_path_factory.mktemp("warehouse"))
+    spark = session("tests", settings=FAST_SETTINGS | {"spark.sql.warehouse.dir": warehouse})
+    yield spark
+    spark.stop()

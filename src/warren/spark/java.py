@@ -19,10 +19,15 @@ class SparkUnavailableError(RuntimeError):
 
 def require_spark() -> None:
     """SparkUnavailableError unless pyspark, pyarrow, numpy and Java 17 or newer are there."""
+    require_packages()
+    require_java()
+
+
+def require_packages() -> None:
+    """SparkUnavailableError unless pyspark, pyarrow and numpy are there."""
     for module in ("pyspark", "pyarrow", "numpy"):
         if importlib.util.find_spec(module) is None:
             raise SparkUnavailableError(f"{module} is not installed: pip install 'warren[spark]'")
-    require_java()
 
 
 def require_java() -> None:

@@ -1,40 +1,70 @@
-"""A Spark session with settings that suit one machine and the data source "warren"."""
+"""A Spark session with settings that suit one machine and the data sources of warren."""
 
 import os
 import sys
 import tempfile
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from warren.spark.java import require_spark
+from warren.spark.java import require_packages, require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # The name of a socket has at most 107 bytes; Spark's own part of it is "/.<uuid>.sock".
-SOCKET_DIRECTORY_BYTES_MAX = 64
+SOCKET_DIRECTORY_BYTES_MAX: Final = 64
+# How often a task may fail before its job does; Spark's own default for a local session is once.
+TASK_FAILURES_MAX: Final = 4
+CONNECT_SCHEME: Final = "sc://"
+
+# Of any session: of the driver's program, or of queries.
+_SETTINGS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.compression.codec": "zstd",
+}
 
 
 def session(
-    app_name: str = "warren", master: str = "local[2,4]", settings: Mapping[str, str] | None = None
+    app_name: str = "warren", master: str | None = None, settings: Mapping[str, str] | None = None
 ) -> "SparkSession":
-    """The active Spark session, or a new local one in which format "warren" works. `settings` override ours.
+    """The active Spark session as it is, or a new one. `settings` override those of warren for a new one.
 
-    SparkUnavailableError, one line, when pyspark or a Java of at least version 17 is missing. A session of your own
-    works as well: nothing of warren needs these settings, and format "warren" needs no registration.
+    `master` is a cluster's address as Spark takes it, or a Spark Connect server's (`sc://host:15002`); without one the
+    session is local, with all cores that this process may use. SparkUnavailableError, one line, when pyspark or a Java of
+    at least version 17 is missing. A session of your own works as well: nothing of warren needs these settings, and its
+    formats need no registration.
     """
-    require_spark()
-    # Else workers run the python3 of PATH, which is another one in a virtual environment that is not activated.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master is not None and master.startswith(CONNECT_SCHEME):
+        require_packages()
+    else:
+        require_spark()
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.appName(app_name).master(master)
-    for key, value in (_settings() | dict(settings or {})).items():
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    # Else workers run the python3 of PATH, which is another one in a virtual environment that is not activated.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    cores = len(os.sched_getaffinity(0))
+    master = master or f"local[{cores},{TASK_FAILURES_MAX}]"
+    builder = SparkSession.builder.appName(app_name)
+    values = dict(_SETTINGS)
+    if master.startswith(CONNECT_SCHEME):
+        builder = builder.remote(master)
+    else:
+        builder = builder.master(master)
+        # A JVM that ran out of memory hangs otherwise.
+        values["spark.driver.extraJavaOptions"] = "-XX:+ExitOnOutOfMemoryError"
+        values["spark.log.level"] = "ERROR"
+    if master.startswith("local"):
+        values |= _local_settings(cores)
+    for key, value in (values | dict(settings or {})).items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
 
 
-def _settings() -> dict[str, str]:
+def _local_settings(cores: int) -> dict[str, str]:
+    """Of a session whose driver and workers are one process on one machine."""
     scratch = tempfile.gettempdir()
     return {
         # Nothing listens on other interfaces, and workers use sockets in the file system where their names fit.
@@ -45,13 +75,8 @@ def _settings() -> dict[str, str]:
         ),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
         "spark.driver.memory": "2g",
-        # A JVM that ran out of memory hangs otherwise.
-        "spark.driver.extraJavaOptions": "-XX:+ExitOnOutOfMemoryError",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.parquet.compression.codec": "zstd",
+        "spark.sql.shuffle.partitions": str(cores),
         "spark.sql.warehouse.dir": os.path.join(scratch, f"warren-spark-warehouse-{os.getuid()}"),
         # Saves a fifth of a small batch's time on a local disk.
         "spark.sql.streaming.checkpointFileManagerClass": (

@@ -1,0 +1,97 @@
+"""warren.spark.session(): settings by kind of master; nobody's own session is touched."""
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql import SparkSession
+
+from warren.spark import SparkUnavailableError, local_session, session
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class RecordingBuilder:
+    """Stands in for SparkSession.builder."""
+
+    def __init__(self) -> None:
+        self.address = ""
+        self.settings: dict[str, str] = {}
+
+    def appName(self, name: str) -> "RecordingBuilder":
+        return self
+
+    def master(self, address: str) -> "RecordingBuilder":
+        self.address = address
+        return self
+
+    def remote(self, address: str) -> "RecordingBuilder":
+        self.address = f"remote {address}"
+        return self
+
+    def config(self, key: str, value: str) -> "RecordingBuilder":
+        self.settings[key] = value
+        return self
+
+    def getOrCreate(self) -> str:
+        return "session"
+
+
+@pytest.fixture
+def builder(monkeypatch: pytest.MonkeyPatch) -> RecordingBuilder:
+    builder = RecordingBuilder()
+    monkeypatch.setattr(SparkSession, "builder", builder)
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setattr(local_session, "require_spark", lambda: None)
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    return builder
+
+
+def make(master: str | None, settings: "Mapping[str, str] | None" = None) -> None:
+    assert session("s", master, settings) == "session"  # type: ignore[comparison-overlap]  # of the double
+
+
+def test_without_a_master_the_session_is_local_with_all_cores(builder: RecordingBuilder) -> None:
+    """Tasks may fail and be tried again; nothing listens on other interfaces; workers run this Python."""
+    make(None)
+    cores = len(os.sched_getaffinity(0))
+    assert builder.address == f"local[{cores},4]"
+    assert builder.settings["spark.driver.bindAddress"] == "127.0.0.1"
+    assert builder.settings["spark.sql.shuffle.partitions"] == str(cores)
+    assert "ExitOnOutOfMemoryError" in builder.settings["spark.driver.extraJavaOptions"]
+    assert os.environ["PYSPARK_PYTHON"]
+
+
+def test_a_cluster_gets_none_of_the_settings_for_one_machine(builder: RecordingBuilder) -> None:
+    """Its workers must reach the driver."""
+    make("spark://head:7077", {"spark.sql.session.timeZone": "Europe/Berlin"})
+    assert builder.address == "spark://head:7077"
+    assert not [key for key in builder.settings if key.startswith("spark.driver.") and "extraJava" not in key]
+    assert builder.settings["spark.sql.session.timeZone"] == "Europe/Berlin"
+
+
+def test_a_connect_server_is_told_only_what_a_query_may_set(
+    builder: RecordingBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And needs no Java on this side."""
+
+    def no_java() -> None:
+        raise SparkUnavailableError("no java")
+
+    monkeypatch.setattr(local_session, "require_spark", no_java)
+    make("sc://server:15002")
+    assert builder.address == "remote sc://server:15002"
+    assert all(key.startswith("spark.sql.") for key in builder.settings)
+
+
+def test_an_active_session_is_used_as_it_is(
+    builder: RecordingBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its settings are its owner's."""
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: "mine")
+    assert session("s", settings={"spark.sql.session.timeZone": "UTC"}) == "mine"  # type: ignore[comparison-overlap]  # of the double
+    assert builder.settings == {}

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.broker_process import BrokerProcess
+from tests.support.one_queue_group import end_of, one_queue
 from warren.admin.client import AdminClient, AdminRefusedError, NodeAddress, NodeUnreachableError
 from warren.admin.protocol import (
     ACCESS_REFUSED,
@@ -21,7 +22,6 @@ from warren.admin.protocol import (
     LoggedIn,
     OpenGroup,
     QueueDescription,
-    Reserve,
     Reserved,
     encode_frame,
 )
@@ -62,9 +62,9 @@ def test_calls_on_a_real_node(broker: BrokerProcess) -> None:
             assert (described.ready, described.durable) == (0, True)
             with pytest.raises(AdminRefusedError, match="no queue 'nope' in vhost '/'"):
                 client.request(DescribeQueue(b"nope"), QueueDescription)
-            group = client.request(OpenGroup("calls", b"calls"), GroupOpened)
-            request = Reserve("calls", group.epoch, group.incarnation, 0, 10, 10, wait_ms=100)
-            assert client.request(request, Reserved, 0.1).end == 0
+            group = one_queue(client.request(OpenGroup("calls", [b"calls"]), GroupOpened), "calls")
+            request = group.reserve(0, 10, wait_ms=100)
+            assert end_of(client.request(request, Reserved, 0.1)) == 0
             (status,) = client.request(ListGroups(), GroupList).groups
             assert "(a test)" in status.opener
 
@@ -80,9 +80,8 @@ def test_large_reserve_is_committed_without_outside_help(broker: BrokerProcess) 
             channel.basic_publish("", "large", b"x")
         assert channel.queue_declare("large", passive=True).method.message_count == 5000
         with AdminClient(NodeAddress(broker.uri)) as client:
-            group = client.request(OpenGroup("large", b"large"), GroupOpened)
-            request = Reserve("large", group.epoch, group.incarnation, 0, 1 << 40, 1 << 40)
-            assert client.request(request, Reserved).end == 5001
+            group = one_queue(client.request(OpenGroup("large", [b"large"]), GroupOpened), "large")
+            assert end_of(client.request(group.reserve(0), Reserved)) == 5001
 
 
 def test_reserve_waits_for_what_a_consumer_has(broker: BrokerProcess) -> None:
@@ -97,12 +96,10 @@ def test_reserve_waits_for_what_a_consumer_has(broker: BrokerProcess) -> None:
             channel.basic_publish("", "shared", b"%d" % number)
         method, _, _ = channel.basic_get("shared")
         with AdminClient(NodeAddress(broker.uri)) as client:
-            group = client.request(OpenGroup("shared", b"shared"), GroupOpened)
-            request = Reserve("shared", group.epoch, group.incarnation, 0, 10, 1000, wait_ms=100)
-            assert client.request(request, Reserved, 0.1).end == 0
+            group = one_queue(client.request(OpenGroup("shared", [b"shared"]), GroupOpened), "shared")
+            assert end_of(client.request(group.reserve(0, 10, wait_ms=100), Reserved, 0.1)) == 0
             channel.basic_nack(method.delivery_tag, requeue=True)
-            request = Reserve("shared", group.epoch, group.incarnation, 0, 10, 1000, wait_ms=10_000)
-            assert client.request(request, Reserved, 10).end == 4
+            assert end_of(client.request(group.reserve(0, 10, wait_ms=10_000), Reserved, 10)) == 4
 
 
 def test_refused_login_names_no_password(broker: BrokerProcess) -> None:

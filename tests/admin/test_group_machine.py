@@ -13,21 +13,17 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from tests.support.blocks import read_block
 from tests.support.memory_node import MemoryClient, MemoryDisk, MemoryNode
+from tests.support.one_queue_group import OneQueue, end_of, open_one
 from warren.admin.protocol import (
-    Ack,
     ErrorReply,
     Fetch,
     Fetched,
-    GroupOpened,
-    OpenGroup,
     PlanRange,
     RangePlan,
-    Reserve,
-    Reserved,
 )
 from warren.queues.entry import Entry
 from warren.queues.queue import Queue
-from warren.queues.reader_group import EVERYTHING, FENCED
+from warren.queues.reader_group import FENCED
 from warren.queues.variable_queue import INFINITE
 
 SLICE = 4
@@ -51,8 +47,8 @@ class GroupMachine(RuleBasedStateMachine):
         self.commits = 0
         self.sink: list[list[bytes]] = []
         self.seen: dict[tuple[int, int], list[bytes]] = {}
-        self.zombies: list[GroupOpened] = []
-        self.group: GroupOpened | None = None
+        self.zombies: list[OneQueue] = []
+        self.group: OneQueue | None = None
         self.connect()
 
     def connect(self) -> None:
@@ -130,11 +126,9 @@ class GroupMachine(RuleBasedStateMachine):
 
     # -- the driver ----------------------------------------------------------------------------------------------
 
-    def open(self) -> GroupOpened:
+    def open(self) -> OneQueue:
         if self.group is None:
-            reply = self.client.must(OpenGroup("g", b"q"))
-            assert isinstance(reply, GroupOpened)
-            self.group = reply
+            self.group = open_one(self.client)
             self.run_again()
         return self.group
 
@@ -165,16 +159,16 @@ class GroupMachine(RuleBasedStateMachine):
         if len(self.offsets) > self.commits:
             self.run_batch()
         start = self.start_of(len(self.offsets))
-        request = Reserve("g", group.epoch, group.incarnation, start, max_messages, EVERYTHING, 0)
+        request = group.reserve(start, max_messages)
         reply = self.client.ask(request, commit_ok, is_torn)
         if isinstance(reply, ErrorReply):
             assert not commit_ok, reply
             # The same failure nacked what was published.
             self.unconfirmed.clear()
             return
-        assert isinstance(reply, Reserved)
-        if reply.end > start and not answer_is_lost:
-            self.offsets.append(reply.end)
+        end = end_of(reply)
+        if end > start and not answer_is_lost:
+            self.offsets.append(end)
 
     @rule()
     def fetch_batch(self) -> None:
@@ -193,7 +187,7 @@ class GroupMachine(RuleBasedStateMachine):
         group = self.open()
         if self.commits:
             end = self.offsets[data.draw(st.integers(0, self.commits - 1))]
-            self.client.must(Ack("g", group.epoch, group.incarnation, end))
+            self.client.must(group.ack(end))
 
     @rule()
     def driver_crashes(self) -> None:
@@ -207,7 +201,7 @@ class GroupMachine(RuleBasedStateMachine):
     @rule()
     def zombie_acks(self) -> None:
         zombie = self.zombies[-1]
-        assert self.client.refused(Ack("g", zombie.epoch, zombie.incarnation, EVERYTHING)) == FENCED
+        assert self.client.refused(zombie.ack(1 << 62)) == FENCED
 
     @rule()
     def node_crashes(self) -> None:

@@ -1,7 +1,8 @@
 """A group's position outlives the numbering of its queue: numbers of transient messages are in no journal."""
 
 from tests.support.memory_node import MemoryClient, MemoryDisk, MemoryNode
-from warren.admin.protocol import GroupOpened, OpenGroup, Reserve, Reserved
+from tests.support.one_queue_group import end_of, one_queue, open_one
+from warren.admin.protocol import OpenGroup
 
 
 def test_new_messages_are_never_numbered_below_what_a_group_has_passed() -> None:
@@ -9,8 +10,7 @@ def test_new_messages_are_never_numbered_below_what_a_group_has_passed() -> None
     node.declare(b"q")
     for number in range(5):
         node.publish(b"q", b"%d" % number, persistent=False)
-    opened = MemoryClient(node).must(OpenGroup("g", b"q", True))
-    assert isinstance(opened, GroupOpened)
+    opened = one_queue(MemoryClient(node).must(OpenGroup("g", [b"q"], start="latest")))
     assert opened.acked == 6
     node = node.crash()
     seqs = [node.publish(b"q", b"new %d" % number) for number in range(3)]
@@ -18,8 +18,5 @@ def test_new_messages_are_never_numbered_below_what_a_group_has_passed() -> None
     assert min(seqs) >= opened.acked
     # And so the group finds them.
     client = MemoryClient(node)
-    opened = client.must(OpenGroup("g", b"q"))
-    assert isinstance(opened, GroupOpened)
-    reserved = client.must(Reserve("g", opened.epoch, opened.incarnation, opened.reserved, 100, 1 << 20))
-    assert isinstance(reserved, Reserved)
-    assert reserved.end == seqs[-1] + 1
+    opened = open_one(client)
+    assert end_of(client.must(opened.reserve(opened.reserved))) == seqs[-1] + 1

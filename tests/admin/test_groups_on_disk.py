@@ -6,25 +6,19 @@ import pytest
 
 from tests.support.blocks import read_block
 from tests.support.memory_node import MemoryClient, MemoryDisk, MemoryNode
+from tests.support.one_queue_group import MANY, OneQueue, end_of, open_one
 from warren.admin.protocol import (
     STORAGE_FAILED,
-    Ack,
     DeleteGroup,
     DescribeQueue,
     Fetch,
     Fetched,
-    GroupOpened,
     ListGroups,
-    OpenGroup,
     Peek,
     QueueDescription,
-    Reserve,
-    Reserved,
 )
 from warren.queues.reader_group import EVERYTHING, HELD_BYTES_MAX
 from warren.testing.simulated_file_system import POWER
-
-MANY = 1 << 40
 
 
 class PausedNode(MemoryNode):
@@ -56,19 +50,11 @@ def on_disk(node: MemoryNode) -> int:
     return int(node.vhost.queues[b"q"].ready.delta.count)
 
 
-def open_group(client: MemoryClient) -> GroupOpened:
-    reply = client.must(OpenGroup("g", b"q"))
-    assert isinstance(reply, GroupOpened)
-    return reply
+def reserve(client: MemoryClient, group: OneQueue, start: int, max_messages: int = MANY) -> int:
+    return end_of(client.must(group.reserve(start, max_messages)))
 
 
-def reserve(client: MemoryClient, group: GroupOpened, start: int, max_messages: int = MANY) -> int:
-    reply = client.must(Reserve("g", group.epoch, group.incarnation, start, max_messages, MANY, 0, MANY))
-    assert isinstance(reply, Reserved)
-    return reply.end
-
-
-def fetch_all(client: MemoryClient, group: GroupOpened, start: int, end: int) -> list[int]:
+def fetch_all(client: MemoryClient, group: OneQueue, start: int, end: int) -> list[int]:
     found = []
     while start < end:
         reply = client.must(Fetch("g", group.epoch, group.incarnation, start, end, 100, 1 << 20))
@@ -83,13 +69,13 @@ def test_a_range_on_disk_is_reserved_read_again_and_acked(node: MemoryNode) -> N
     fill(node, 5000)
     assert on_disk(node) == 5000
     client = MemoryClient(node)
-    group = open_group(client)
+    group = open_one(client)
     assert reserve(client, group, 0, 3000) == 3001
     assert (on_disk(node), node.vhost.queues[b"q"].unacked_count) == (2000, 3000)
     fill(node, 10)
     for _ in range(2):
         assert fetch_all(client, group, 0, 3001) == list(range(1, 3001))
-    client.must(Ack("g", group.epoch, group.incarnation, 3001))
+    client.must(group.ack(3001))
     assert reserve(client, group, 3001) == 5011
     assert fetch_all(client, group, 3001, 5011) == list(range(3001, 5011))
 
@@ -98,7 +84,7 @@ def test_what_a_group_holds_keeps_little_in_memory(node: MemoryNode) -> None:
     """A large range: contents are read for each fetch, not kept from the reserve on."""
     fill(node, 4000, 10_000)
     client = MemoryClient(node)
-    group = open_group(client)
+    group = open_one(client)
     assert reserve(client, group, 0) == 4001
     queue = node.vhost.queues[b"q"]
     assert queue.out_bytes <= HELD_BYTES_MAX + 20_000 and queue.paged_out_count > 2000
@@ -109,7 +95,7 @@ def test_what_a_group_holds_keeps_little_in_memory(node: MemoryNode) -> None:
 def test_held_messages_are_held_again_after_a_crash_before_anybody_is_served(node: MemoryNode) -> None:
     """They are read from disk first; calls that come earlier are answered afterwards."""
     fill(node, 3000)
-    group = open_group(MemoryClient(node))
+    group = open_one(MemoryClient(node))
     client = MemoryClient(node)
     assert reserve(client, group, 0, 2500) == 2501
     # A checkpoint, so that the index counts.
@@ -143,7 +129,7 @@ def test_held_messages_are_held_again_after_a_crash_before_anybody_is_served(nod
 def test_transient_messages_of_a_queue_with_a_group_are_journaled(node: MemoryNode) -> None:
     """What a group reserves must outlive a crash, also when paging came before the reserve."""
     client = MemoryClient(node)
-    group = open_group(client)
+    group = open_one(client)
     fill(node, 50, persistent=False)
     assert on_disk(node) == 50
     assert reserve(client, group, 0) == 51
@@ -155,7 +141,7 @@ def test_transient_messages_of_a_queue_with_a_group_are_journaled(node: MemoryNo
 def test_what_the_index_alone_has_is_not_reserved_before_a_checkpoint(node: MemoryNode) -> None:
     """It moved there while its batch was on its way, and the batch failed: no journal has it."""
     client = MemoryClient(node)
-    group = open_group(client)
+    group = open_one(client)
     for number in range(20):
         node.publish(b"q", b"%09d" % (number + 1))
     batch = node.vhost.journal.seal()
@@ -164,7 +150,7 @@ def test_what_the_index_alone_has_is_not_reserved_before_a_checkpoint(node: Memo
     node.memory_store.flush(batch, node.clock.now_ms(), False)
     node.work()
     checkpoints = node.vhost.store.checkpoint_count
-    request = Reserve("g", group.epoch, group.incarnation, 0, MANY, MANY, 0, MANY)
+    request = group.reserve(0)
     assert client.refused(request) == STORAGE_FAILED
     node.work()
     assert node.vhost.store.checkpoint_count == checkpoints + 1
@@ -177,8 +163,8 @@ def test_what_the_index_alone_has_is_not_reserved_before_a_checkpoint(node: Memo
 def test_a_group_that_is_deleted_while_a_load_is_under_way_takes_nothing(node: MemoryNode) -> None:
     fill(node, 100)
     client = MemoryClient(node)
-    group = open_group(client)
-    client.send(Reserve("g", group.epoch, group.incarnation, 0, MANY, MANY, 0, MANY))
+    group = open_one(client)
+    client.send(group.reserve(0))
     MemoryClient(node).must(DeleteGroup("g"))
     node.work()
     node.clock.advance(100)

@@ -4,13 +4,13 @@ import pytest
 
 from tests.support.blocks import read_block
 from tests.support.memory_node import MemoryClient, MemoryDisk, MemoryNode
+from tests.support.one_queue_group import OneQueue, end_of, open_one
 from warren.admin.client import NodeAddress
 from warren.admin.protocol import (
     ACCESS_REFUSED,
     BAD_REQUEST,
     REQUEST_BYTES_MAX,
     STORAGE_FAILED,
-    Ack,
     Acked,
     DeleteGroup,
     DescribeQueue,
@@ -22,6 +22,7 @@ from warren.admin.protocol import (
     ListGroups,
     LoggedIn,
     Login,
+    MemberRange,
     OpenGroup,
     Peek,
     PlanRange,
@@ -53,26 +54,22 @@ def fill(node: MemoryNode, count: int, persistent: bool = True) -> None:
         node.publish(b"q", b"m%d" % number, persistent)
 
 
-def open_group(client: MemoryClient, name: str = "g") -> GroupOpened:
-    reply = client.must(OpenGroup(name, b"q"))
-    assert isinstance(reply, GroupOpened)
-    return reply
-
-
 def reserve(
-    group: GroupOpened, start: int, max_messages: int = MANY, wait_ms: int = 0, until: int = MANY
+    group: OneQueue, start: int, max_messages: int = MANY, wait_ms: int = 0, until: int = MANY
 ) -> Reserve:
-    return Reserve("g", group.epoch, group.incarnation, start, max_messages, MANY, wait_ms, until)
+    return group.reserve(start, max_messages, wait_ms=wait_ms, until=until)
 
 
 def reserved_end(client: MemoryClient, request: Reserve) -> int:
-    reply = client.must(request)
-    assert isinstance(reply, Reserved)
-    return reply.end
+    return end_of(client.must(request))
+
+
+def reserved(start: int, end: int) -> Reserved:
+    return Reserved([MemberRange(b"q", 1, start, end, end)])
 
 
 def fetch_all(
-    client: MemoryClient, group: GroupOpened, start: int, end: int, step: int = 100
+    client: MemoryClient, group: OneQueue, start: int, end: int, step: int = 100
 ) -> list[bytes | None]:
     bodies = []
     while start < end:
@@ -141,14 +138,19 @@ def test_unreadable_frame_is_answered_and_closed(client: MemoryClient, frame: by
 @pytest.mark.parametrize(
     "request_",
     [
-        OpenGroup("has space", b"q"),
-        OpenGroup("", b"q"),
-        OpenGroup("g", b"q" * 256),
+        OpenGroup("has space", [b"q"]),
+        OpenGroup("", [b"q"]),
+        OpenGroup("g", [b"q" * 256]),
         Fetch("g", 1, 1, -1, 5, 10, 10),
         Fetch("g", 1, 1, 1, 1 << 63, 10, 10),
         Fetch("g", 1, 1, 1, 5, 0, 10),
         PlanRange("g", 1, 1, 1, 5, 0),
-        Reserve("g", 1, 1, 1, 5, 5, 60_001),
+        Reserve("g", 1, {1: 1}, 5, 5, wait_ms=60_001),
+        Reserve("g", 1, {1: -1}, 5, 5),
+        OpenGroup("g", pattern="q" * 1001),
+        OpenGroup("g", pattern="("),
+        OpenGroup("g"),
+        OpenGroup("g", [b"q"], "q"),
     ],
 )
 def test_values_out_of_range_are_bad_requests(client: MemoryClient, request_: OpenGroup) -> None:
@@ -179,7 +181,7 @@ def test_requests_sent_ahead_are_answered_in_order_without_recursion(
     replies = client.replies()
     assert len(replies) == 1001
     assert isinstance(replies[-1], ErrorReply) and replies[-1].code == NOT_FOUND
-    group = open_group(client)
+    group = open_one(client)
     client.session.receive(bytes(encode_frame(reserve(group, 0))) * 1000)
     assert len(client.replies()) == 1000
 
@@ -207,27 +209,27 @@ def test_login_is_not_shown_with_its_password() -> None:
 
 def test_open_is_answered_when_the_epoch_is_durable(node: MemoryNode, client: MemoryClient) -> None:
     """The definition is on disk before the answer, and every opening raises the epoch."""
-    client.send(OpenGroup("g", b"q"))
+    client.send(OpenGroup("g", [b"q"]))
     assert client.replies() == []
     node.commit()
     (reply,) = client.replies()
     assert isinstance(reply, GroupOpened) and reply.epoch == 1
     assert node.disk.groups[b"g"].epoch == 1
-    assert open_group(client).epoch == 2
+    assert open_one(client).epoch == 2
 
 
 def test_open_that_cannot_be_stored_is_refused(node: MemoryNode, client: MemoryClient) -> None:
     """No promise without a disk; later it works."""
-    reply = client.ask(OpenGroup("g", b"q"), commit_ok=False)
+    reply = client.ask(OpenGroup("g", [b"q"]), commit_ok=False)
     assert isinstance(reply, ErrorReply) and reply.code == STORAGE_FAILED
-    assert open_group(client).epoch == 2
+    assert open_one(client).epoch == 2
 
 
 def test_open_of_an_unknown_or_transient_queue_is_refused(node: MemoryNode, client: MemoryClient) -> None:
     """Both say what is wrong."""
     node.declare(b"transient", durable=False)
-    assert client.refused(OpenGroup("g", b"nope")) == NOT_FOUND
-    assert client.refused(OpenGroup("g", b"transient")) == PRECONDITION
+    assert client.refused(OpenGroup("g", [b"nope"])) == NOT_FOUND
+    assert client.refused(OpenGroup("g", [b"transient"])) == PRECONDITION
 
 
 def test_reserved_range_survives_a_crash_with_its_transient_messages(
@@ -235,7 +237,7 @@ def test_reserved_range_survives_a_crash_with_its_transient_messages(
 ) -> None:
     """When the answer is out, the range is on disk."""
     fill(node, 3, persistent=False)
-    group = open_group(client)
+    group = open_one(client)
     assert reserved_end(client, reserve(group, 0)) == 4
     fill(node, 2, persistent=False)
     restarted = node.crash()
@@ -248,7 +250,7 @@ def test_reserved_range_survives_a_crash_with_its_transient_messages(
 def test_reserve_is_not_answered_when_it_cannot_be_stored(node: MemoryNode, client: MemoryClient) -> None:
     """A failing disk refuses; the messages stay held, and asking again gives the same range."""
     fill(node, 3, persistent=False)
-    group = open_group(client)
+    group = open_one(client)
     reply = client.ask(reserve(group, 0), commit_ok=False)
     assert isinstance(reply, ErrorReply) and reply.code == STORAGE_FAILED
     assert reserved_end(client, reserve(group, 0)) == 4
@@ -257,7 +259,7 @@ def test_reserve_is_not_answered_when_it_cannot_be_stored(node: MemoryNode, clie
 
 def test_reserve_notices_that_an_earlier_batch_failed(node: MemoryNode, client: MemoryClient) -> None:
     """A message whose own batch failed is journaled again before its range is promised."""
-    group = open_group(client)
+    group = open_one(client)
     fill(node, 2)
     node.commit(ok=False)
     assert reserved_end(client, reserve(group, 0)) == 3
@@ -266,7 +268,7 @@ def test_reserve_notices_that_an_earlier_batch_failed(node: MemoryNode, client: 
 
 def test_reserve_notices_that_a_batch_in_flight_failed(node: MemoryNode, client: MemoryClient) -> None:
     """The commit after it succeeded, and yet not all of the range is on disk: no promise."""
-    group = open_group(client)
+    group = open_one(client)
     fill(node, 2)
     in_flight = node.vhost.journal.seal()
     client.send(reserve(group, 0))
@@ -280,20 +282,20 @@ def test_reserve_notices_that_a_batch_in_flight_failed(node: MemoryNode, client:
 
 def test_reserve_waits_for_messages_and_no_longer_than_asked(node: MemoryNode, client: MemoryClient) -> None:
     """The long poll ends with the first message, or with nothing."""
-    group = open_group(client)
+    group = open_one(client)
     client.send(reserve(group, 0, wait_ms=2000))
     node.clock.advance(1000)
     assert client.replies() == []
     fill(node, 1)
     node.clock.advance(0)
     node.commit()
-    assert client.replies() == [Reserved(2, 2)]
+    assert client.replies() == [reserved(0, 2)]
     client.send(reserve(group, 2, wait_ms=2000))
     node.commit()
     node.clock.advance(1999)
     assert client.replies() == []
     node.clock.advance(1)
-    assert client.replies() == [Reserved(2, 2)]
+    assert client.replies() == [reserved(2, 2)]
 
 
 def test_reserve_waits_behind_a_message_that_a_consumer_has(
@@ -301,7 +303,7 @@ def test_reserve_waits_behind_a_message_that_a_consumer_has(
 ) -> None:
     """The range goes on when the consumer has settled, in order and with what it gave back."""
     fill(node, 3)
-    group = open_group(client)
+    group = open_one(client)
     queue = node.vhost.queues[b"q"]
     entry = queue.get(False, 0)
     assert entry is not None
@@ -312,13 +314,13 @@ def test_reserve_waits_behind_a_message_that_a_consumer_has(
     queue.requeue([entry], 0)
     node.clock.advance(100)
     node.commit()
-    assert client.replies() == [Reserved(4, 4)]
+    assert client.replies() == [reserved(0, 4)]
 
 
 @pytest.mark.parametrize(
     ("happens", "code"),
     [
-        (OpenGroup("g", b"q"), FENCED),
+        (OpenGroup("g", [b"q"]), FENCED),
         (DeleteGroup("g"), NOT_FOUND),
         (None, DATA_LOSS),
     ],
@@ -327,7 +329,7 @@ def test_waiting_reserve_takes_nothing_when_its_group_is_not_its_own_any_more(
     node: MemoryNode, client: MemoryClient, happens: OpenGroup | DeleteGroup | None, code: str
 ) -> None:
     """Taken over, deleted, or without its queue: the message that ends the wait stays where it is."""
-    group = open_group(client)
+    group = open_one(client)
     client.send(reserve(group, 0, wait_ms=2000))
     if happens is None:
         node.delete(b"q")
@@ -343,7 +345,7 @@ def test_waiting_reserve_takes_nothing_when_its_group_is_not_its_own_any_more(
 
 def test_poll_of_a_lost_connection_leaves_nothing_behind(node: MemoryNode, client: MemoryClient) -> None:
     """Timer and watcher go with the connection."""
-    group = open_group(client)
+    group = open_one(client)
     client.send(reserve(group, 0, wait_ms=2000))
     client.session.connection_lost()
     fill(node, 1)
@@ -357,14 +359,14 @@ def test_ack_is_answered_when_journal_and_definition_are_durable(
 ) -> None:
     """After the answer a crash brings nothing back; before it, the definition never leads the acks."""
     fill(node, 5)
-    group = open_group(client)
+    group = open_one(client)
     reserved_end(client, reserve(group, 0))
-    client.send(Ack("g", group.epoch, group.incarnation, 4))
-    assert node.disk.groups[b"g"].acked == 0
+    client.send(group.ack(4))
+    assert node.disk.members[b"g", 1].acked == 0
     node.commit()
-    assert client.replies() == [Acked(4)]
-    assert node.disk.groups[b"g"].acked == 4
-    assert client.must(Ack("g", group.epoch, group.incarnation, 2)) == Acked(4)
+    assert client.replies() == [Acked({1: 4})]
+    assert node.disk.members[b"g", 1].acked == 4
+    assert client.must(group.ack(2)) == Acked({1: 4})
     restarted = MemoryClient(node.crash())
     assert restarted.refused(Fetch("g", group.epoch, group.incarnation, 3, 6, 10, 10)) == DATA_LOSS
     assert fetch_all(restarted, group, 4, 6) == [b"m3", b"m4"]
@@ -373,29 +375,29 @@ def test_ack_is_answered_when_journal_and_definition_are_durable(
 def test_reserve_acks_what_lies_below_its_start(node: MemoryNode, client: MemoryClient) -> None:
     """One round trip a batch; an idle group's ack reaches the disk without another message."""
     fill(node, 4)
-    group = open_group(client)
+    group = open_one(client)
     end = reserved_end(client, reserve(group, 0, max_messages=2))
     assert reserved_end(client, reserve(group, end)) == 5
     client.send(reserve(group, 5, wait_ms=1000))
     node.commit()
     restarted = node.crash()
     assert restarted.vhost.queues[b"q"].ready_count == 0
-    assert restarted.groups.reader_groups.get(b"g").held == []
+    assert restarted.groups.reader_groups.get(b"g").held_count() == 0
 
 
 def test_zombies_are_refused_every_call(node: MemoryNode) -> None:
     """What an older epoch asks for is not done, whatever it is."""
     fill(node, 5)
     client = MemoryClient(node)
-    old = open_group(client)
+    old = open_one(client)
     reserved_end(client, reserve(old, 0))
-    new = open_group(MemoryClient(node))
+    new = open_one(MemoryClient(node))
     zombie = ("g", old.epoch, old.incarnation)
     for request in (
         reserve(old, 0),
         PlanRange(*zombie, 0, 3, 10),
         Fetch(*zombie, 0, 3, 10, 10),
-        Ack(*zombie, 3),
+        old.ack(3),
     ):
         assert client.refused(request) == FENCED
     assert fetch_all(client, new, 0, 6) == [b"m%d" % number for number in range(5)]
@@ -404,7 +406,7 @@ def test_zombies_are_refused_every_call(node: MemoryNode) -> None:
 def test_plan_and_fetch_together_give_each_message_once(node: MemoryNode, client: MemoryClient) -> None:
     """Slices, fetched in small blocks, add up to the range."""
     fill(node, 50)
-    group = open_group(client)
+    group = open_one(client)
     end = reserved_end(client, reserve(group, 0))
     plan = client.must(PlanRange("g", group.epoch, group.incarnation, 0, end, 16))
     assert isinstance(plan, RangePlan)
@@ -418,16 +420,18 @@ def test_plan_and_fetch_together_give_each_message_once(node: MemoryNode, client
 def test_groups_are_listed_and_deleted_durably(node: MemoryNode, client: MemoryClient) -> None:
     """The list shows positions and lag; a deleted group does not come back with a crash."""
     fill(node, 5)
-    group = open_group(client)
+    group = open_one(client)
     reserved_end(client, reserve(group, 0, max_messages=2))
     listed = client.must(ListGroups())
     assert isinstance(listed, GroupList)
     (status,) = listed.groups
-    assert (status.group, status.queue, status.held, status.lag, status.reserved) == ("g", b"q", 2, 5, 3)
+    assert (status.group, status.pattern, status.epoch) == ("g", "", 1)
+    (member,) = status.members
+    assert (member.queue, member.held, member.lag, member.reserved) == (b"q", 2, 5, 3)
     client.must(DeleteGroup("g"))
     assert client.refused(DeleteGroup("g")) == NOT_FOUND
     restarted = node.crash()
-    assert restarted.disk.groups == {}
+    assert (restarted.disk.groups, restarted.disk.members) == ({}, {})
     assert restarted.vhost.queues[b"q"].ready_count == 5
 
 

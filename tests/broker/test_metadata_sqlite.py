@@ -14,12 +14,14 @@ from warren.broker.metadata import (
     Definitions,
     DeleteBinding,
     DeleteExchange,
+    DeleteGroupMember,
     DeleteQueue,
     DeleteReaderGroup,
     MetadataDamaged,
     MetadataError,
     PutBinding,
     PutExchange,
+    PutGroupMember,
     PutPermission,
     PutQueue,
     PutReaderGroup,
@@ -41,7 +43,9 @@ EVERYTHING: list[Change] = [
     PutQueue(b"/", 1 << 60, b"q", True, True, b""),
     PutBinding(b"/", b"x", b"q", True, b"k", b""),
     PutBinding(b"/", b"x", b"q", False, b"k", ODD),
-    PutReaderGroup(b"/", b"g", 3, 1 << 60, 17, 1 << 62),
+    PutReaderGroup(b"/", b"g", 3, "o.*"),
+    PutGroupMember(b"/", b"g", 1 << 60, b"q", 17, 1 << 62, False),
+    PutGroupMember(b"/", b"g", 5, b"r", 1, 2, True),
 ]
 
 
@@ -53,7 +57,7 @@ def attributes(change: Change) -> tuple[object, ...]:
 def listed(definitions: Definitions) -> list[tuple[object, ...]]:
     changes: list[Change] = [
         *definitions.vhosts, *definitions.users, *definitions.permissions, *definitions.exchanges,
-        *definitions.queues, *definitions.bindings, *definitions.reader_groups,
+        *definitions.queues, *definitions.bindings, *definitions.reader_groups, *definitions.group_members,
     ]  # fmt: skip
     return [attributes(change) for change in changes]
 
@@ -101,7 +105,9 @@ def test_metadata_put_replaces_and_delete_removes(tmp_path: Path) -> None:
             PutUser(b"guest", b"new", "h", []),
             PutPermission(b"/", b"guest", "c", "w", "r"),
             PutExchange(b"/", b"x", b"fanout", True, True, ODD),
-            PutReaderGroup(b"/", b"g", 4, 5, 6, 7),
+            PutReaderGroup(b"/", b"g", 4, ""),
+            PutGroupMember(b"/", b"g", 1 << 60, b"q", 18, 19, True),
+            DeleteGroupMember(b"/", b"g", 5),
             PutBinding(b"/", b"x", b"q", True, b"k", b""),
             DeleteExchange(b"/", ODD),
             DeleteExchange(b"other", b"x"),
@@ -110,7 +116,8 @@ def test_metadata_put_replaces_and_delete_removes(tmp_path: Path) -> None:
             PutQueue(b"/", 2, ODD, True, True, b""),
             DeleteBinding(b"/", b"x", b"q", False, b"k", ODD),
             DeleteBinding(b"/", b"x", b"q", True, b"k", ODD),
-            PutReaderGroup(b"/", b"h", 1, 1, 1, 1),
+            PutReaderGroup(b"/", b"h", 1, ""),
+            PutGroupMember(b"/", b"h", 1, b"q", 1, 1, False),
             DeleteReaderGroup(b"/", b"h"),
         ]
     )
@@ -124,7 +131,8 @@ def test_metadata_put_replaces_and_delete_removes(tmp_path: Path) -> None:
         PutQueue(b"/", 1 << 60, b"q", True, True, b""),
         PutQueue(b"/", 2, ODD, True, True, b""),
         PutBinding(b"/", b"x", b"q", True, b"k", b""),
-        PutReaderGroup(b"/", b"g", 4, 5, 6, 7),
+        PutReaderGroup(b"/", b"g", 4, ""),
+        PutGroupMember(b"/", b"g", 1 << 60, b"q", 18, 19, True),
     ]
     assert listed(metadata.load()) == [attributes(change) for change in expected]
     metadata.close()
@@ -180,14 +188,44 @@ def test_metadata_is_applied_from_another_thread(tmp_path: Path) -> None:
     assert loaded(tmp_path / "node.sqlite") == [attributes(PutVhost(b"/", 1))]
 
 
+def test_metadata_of_version_1_is_brought_up_to_date(tmp_path: Path) -> None:
+    """It knew groups of one queue; a deleted queue's name is not known any more."""
+    path = tmp_path / "node.sqlite"
+    metadata = SqliteMetadata(path)
+    metadata.apply([PutQueue(b"/", 7, b"q", True, False, b"")])
+    metadata.close()
+    connection = sqlite3.connect(path)
+    connection.executescript(
+        """
+        DROP TABLE reader_groups; DROP TABLE reader_group_members;
+        CREATE TABLE reader_groups (
+            vhost BLOB NOT NULL, name BLOB NOT NULL, epoch INTEGER NOT NULL, queue_id INTEGER NOT NULL,
+            acked INTEGER NOT NULL, reserved INTEGER NOT NULL, UNIQUE (vhost, name)) STRICT;
+        INSERT INTO reader_groups VALUES (CAST('/' AS BLOB), CAST('g' AS BLOB), 3, 7, 10, 20);
+        INSERT INTO reader_groups VALUES (CAST('/' AS BLOB), CAST('h' AS BLOB), 1, 5, 1, 2);
+        UPDATE schema_version SET version = 1;
+        """
+    )
+    connection.close()
+    expected: list[Change] = [
+        PutQueue(b"/", 7, b"q", True, False, b""),
+        PutReaderGroup(b"/", b"g", 3, ""),
+        PutReaderGroup(b"/", b"h", 1, ""),
+        PutGroupMember(b"/", b"g", 7, b"q", 10, 20, False),
+        PutGroupMember(b"/", b"h", 5, b"", 1, 2, False),
+    ]
+    for _ in range(2):
+        assert loaded(path) == [attributes(change) for change in expected]
+
+
 def test_metadata_of_a_later_version_is_refused_but_not_damaged(tmp_path: Path) -> None:
     """It must not be moved aside: a newer warren wants it back."""
     path = tmp_path / "node.sqlite"
     SqliteMetadata(path).close()
     with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE schema_version SET version = 2")
+        connection.execute("UPDATE schema_version SET version = 3")
     connection.close()
-    with pytest.raises(MetadataError, match="schema version 2; this warren reads version 1") as caught:
+    with pytest.raises(MetadataError, match="schema version 3; this warren reads version 2") as caught:
         SqliteMetadata(path)
     assert not isinstance(caught.value, MetadataDamaged)
 

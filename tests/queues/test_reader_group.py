@@ -13,10 +13,10 @@ from warren.queues.reader_group import (
     PRECONDITION,
     SLICE_MESSAGES,
     GroupError,
-    ReaderGroup,
+    GroupMember,
     Reservation,
 )
-from warren.queues.reader_groups import ReaderGroups
+from warren.queues.reader_groups import ReaderGroup
 
 NOW_MS = 1_700_000_000_000
 
@@ -38,13 +38,26 @@ def fill(node: MemoryNode, count: int, size: int = 10, persistent: bool = True) 
     return node.vhost.queues[b"q"]
 
 
-def open_group(node: MemoryNode, name: bytes = b"g", from_latest: bool = False) -> ReaderGroup:
+def open_as(
+    node: MemoryNode,
+    name: bytes,
+    queue: Queue,
+    from_latest: bool = False,
+    may_rebind: bool = False,
+    opener: str = "",
+) -> ReaderGroup:
+    starts = {queue.id: queue.next_seq} if from_latest else {}
+    return node.groups.reader_groups.open(name, opener, [queue], "", starts, may_rebind, NOW_MS)
+
+
+def open_group(node: MemoryNode, name: bytes = b"g", from_latest: bool = False) -> GroupMember:
+    """Its one member."""
     queue = node.vhost.queues[b"q"]
-    return node.groups.reader_groups.open(name, "a test", queue, from_latest, False)
+    return open_as(node, name, queue, from_latest).members[queue.id]
 
 
 def reserve(
-    group: ReaderGroup,
+    group: GroupMember,
     start: int,
     max_messages: int = EVERYTHING,
     max_bytes: int = EVERYTHING,
@@ -52,13 +65,13 @@ def reserve(
     barrier: int = EVERYTHING,
 ) -> Reservation:
     reservation = Reservation(start, until, max_messages, max_bytes)
-    while group.reserve_slice(reservation, barrier, NOW_MS, never_loads) == MORE:
+    while group.reserve_slice(reservation, True, barrier, NOW_MS, never_loads) == MORE:
         pass
     group.check()
     return reservation
 
 
-def ack(group: ReaderGroup, end: int) -> int:
+def ack(group: GroupMember, end: int) -> int:
     """In how many slices."""
     slices = 1
     while group.ack_slice(end, NOW_MS):
@@ -68,7 +81,7 @@ def ack(group: ReaderGroup, end: int) -> int:
     return slices
 
 
-def seqs(group: ReaderGroup, start: int, end: int) -> list[int]:
+def seqs(group: GroupMember, start: int, end: int) -> list[int]:
     return [entry.seq for entry in group.fetch(start, end, EVERYTHING, EVERYTHING)]
 
 
@@ -107,7 +120,7 @@ def test_reserve_more_than_one_slice_takes_everything(node: MemoryNode) -> None:
     group = open_group(node)
     reservation = Reservation(0, EVERYTHING, EVERYTHING, EVERYTHING)
     slices = 1
-    while group.reserve_slice(reservation, EVERYTHING, NOW_MS, never_loads) == MORE:
+    while group.reserve_slice(reservation, True, EVERYTHING, NOW_MS, never_loads) == MORE:
         slices += 1
     assert (reservation.message_count, reservation.end) == (count, count + 1)
     assert slices == 3
@@ -169,14 +182,8 @@ def test_positions_outside_of_the_held_range_are_data_loss(node: MemoryNode) -> 
     assert refusal(group.fetch, 3, 5, 1, 1) == DATA_LOSS
     assert refusal(group.fetch, 5, 8, 1, 1) == DATA_LOSS
     assert refusal(group.fetch, 6, 5, 1, 1) == PRECONDITION
-    assert (
-        refusal(group.reserve_slice, Reservation(3, EVERYTHING, 1, 1), EVERYTHING, NOW_MS, never_loads)
-        == DATA_LOSS
-    )
-    assert (
-        refusal(group.reserve_slice, Reservation(8, EVERYTHING, 1, 1), EVERYTHING, NOW_MS, never_loads)
-        == DATA_LOSS
-    )
+    assert refusal(group.check_start, 3) == DATA_LOSS
+    assert refusal(group.check_start, 8) == DATA_LOSS
 
 
 def test_slices_lie_at_multiples_and_skip_what_is_empty(node: MemoryNode) -> None:
@@ -206,12 +213,12 @@ def test_newest_opener_wins_and_older_epochs_are_refused_by_name(node: MemoryNod
     fill(node, 3)
     groups = node.groups.reader_groups
     queue = node.vhost.queues[b"q"]
-    first = groups.open(b"g", "the first", queue, False, False)
+    first = open_as(node, b"g", queue, opener="the first")
     epoch = first.epoch
-    first.expect(epoch, queue.id, NOW_MS)
-    groups.open(b"g", "the second", queue, False, False)
+    first.expect(epoch)
+    open_as(node, b"g", queue, opener="the second")
     with pytest.raises(GroupError, match="the second") as caught:
-        groups.get(b"g").expect(epoch, queue.id, NOW_MS)
+        groups.get(b"g").expect(epoch)
     assert caught.value.code == FENCED
 
 
@@ -224,23 +231,21 @@ def test_opening_keeps_positions_and_latest_counts_only_at_creation(node: Memory
     assert reserve(group, 5).end == 7
     ack(group, 6)
     again = open_group(node, from_latest=True)
-    assert (again.acked, again.reserved, again.epoch) == (6, 7, 2)
+    assert (again.acked, again.reserved) == (6, 7)
+    assert node.groups.reader_groups.get(b"g").epoch == 2
     assert node.vhost.queues[b"q"].ready_count == 4
 
 
 def test_open_refuses_what_cannot_work(node: MemoryNode) -> None:
-    """A transient queue, a group of another queue, and a second group where one holds messages."""
-    groups = node.groups.reader_groups
+    """A transient queue, and a second group where one holds messages."""
     transient = node.declare(b"transient", durable=False)
-    assert refusal(groups.open, b"t", "", transient, False, False) == PRECONDITION
+    assert refusal(open_as, node, b"t", transient) == PRECONDITION
     queue = fill(node, 2)
     group = open_group(node)
-    other = node.declare(b"other")
-    assert refusal(groups.open, b"g", "", other, False, True) == PRECONDITION
     reserve(group, 0)
-    assert refusal(groups.open, b"h", "", queue, False, False) == PRECONDITION
+    assert refusal(open_as, node, b"h", queue) == PRECONDITION
     ack(group, 3)
-    groups.open(b"h", "", queue, False, False)
+    open_as(node, b"h", queue)
 
 
 def test_a_queue_declared_anew_is_another_one(node: MemoryNode) -> None:
@@ -253,16 +258,16 @@ def test_a_queue_declared_anew_is_another_one(node: MemoryNode) -> None:
     node.commit()
     node.delete(b"q")
     assert node.vhost.journal.live_bytes() == 0
-    assert refusal(group.expect, group.epoch, incarnation, NOW_MS) == DATA_LOSS
+    assert refusal(group.expect_queue, NOW_MS) == DATA_LOSS
     assert group.held == []
     queue = node.declare(b"q")
     fill(node, 2)
-    groups = node.groups.reader_groups
-    assert refusal(groups.open, b"g", "", queue, False, False) == DATA_LOSS
-    opened = groups.open(b"g", "", queue, False, True)
-    assert (opened.acked, opened.reserved, opened.queue_id) == (0, 0, queue.id)
-    assert refusal(opened.expect, opened.epoch, incarnation, NOW_MS) == DATA_LOSS
-    assert reserve(opened, 0).end == 3
+    assert refusal(open_as, node, b"g", queue) == DATA_LOSS
+    opened = open_as(node, b"g", queue, may_rebind=True)
+    assert refusal(opened.member, incarnation) == DATA_LOSS
+    member = opened.member(queue.id)
+    assert (member.acked, member.reserved) == (0, 0)
+    assert reserve(member, 0).end == 3
 
 
 def test_delete_returns_messages_to_their_places(node: MemoryNode) -> None:
@@ -272,11 +277,12 @@ def test_delete_returns_messages_to_their_places(node: MemoryNode) -> None:
     reserve(group, 0, max_messages=4)
     ack(group, 2)
     groups = node.groups.reader_groups
+    whole = groups.get(b"g")
     groups.delete(b"g", NOW_MS)
     assert [entry.seq for entry in queue.peek(0, 10, EVERYTHING)] == [2, 3, 4, 5]
     assert queue.unacked_count == 0
     assert refusal(groups.get, b"g") == NOT_FOUND
-    assert refusal(group.expect, group.epoch, queue.id, NOW_MS) == NOT_FOUND
+    assert refusal(whole.expect, whole.epoch) == NOT_FOUND
 
 
 def test_recover_holds_the_live_messages_of_the_range_again(node: MemoryNode) -> None:
@@ -290,11 +296,10 @@ def test_recover_holds_the_live_messages_of_the_range_again(node: MemoryNode) ->
     node.commit()
     restarted = node.crash()
     queue = restarted.vhost.queues[b"q"]
-    groups = ReaderGroups()
-    groups.recover(b"g", 7, queue.id, 3, 6, queue)
-    recovered = groups.get(b"g")
+    group_again = ReaderGroup(b"g", 7, "")
+    group_again.recover_member(queue.id, b"q", 3, 6, False, queue)
+    recovered = group_again.member(queue.id)
     recovered.check()
-    assert recovered.epoch == 7
     assert seqs(recovered, 3, 6) == [3, 4, 5]
     # 6 was transient and not reserved.
     assert [entry.seq for entry in queue.peek(0, 10, EVERYTHING)] == [7, 8, 9]
@@ -302,14 +307,14 @@ def test_recover_holds_the_live_messages_of_the_range_again(node: MemoryNode) ->
 
 def test_recover_without_the_queue_tells_of_the_loss() -> None:
     """A group whose queue is gone is kept, so that its reader learns of it."""
-    groups = ReaderGroups()
-    groups.recover(b"g", 2, 17, 3, 6, None)
-    assert refusal(groups.get(b"g").expect, 2, 17, NOW_MS) == DATA_LOSS
+    group = ReaderGroup(b"g", 2, "")
+    group.recover_member(17, b"q", 3, 6, False, None)
+    assert refusal(group.member(17).expect_queue, NOW_MS) == DATA_LOSS
 
 
 def test_every_call_counts_as_use_of_the_queue(node: MemoryNode) -> None:
     """A queue with x-expires does not expire under a reader."""
     queue = fill(node, 1)
     group = open_group(node)
-    group.expect(group.epoch, queue.id, NOW_MS + 5000)
+    group.expect_queue(NOW_MS + 5000)
     assert queue.last_used_ms == NOW_MS + 5000

@@ -14,8 +14,10 @@ from warren.admin.server import AdminSession
 from warren.broker.broker import Broker
 from warren.broker.metadata import (
     Definitions,
+    DeleteGroupMember,
     DeleteQueue,
     DeleteReaderGroup,
+    PutGroupMember,
     PutQueue,
     PutReaderGroup,
     PutUser,
@@ -80,6 +82,7 @@ class MemoryDisk:
         self.files = SimulatedFileSystem()
         self.queues: dict[int, PutQueue] = {}
         self.groups: dict[bytes, PutReaderGroup] = {}
+        self.members: dict[tuple[bytes, int], PutGroupMember] = {}
         self.next_queue_id = 1
 
     def apply(self, change: object) -> None:
@@ -93,6 +96,11 @@ class MemoryDisk:
                 self.groups[change.name] = change
             case DeleteReaderGroup():
                 self.groups.pop(change.name, None)
+                self.members = {key: value for key, value in self.members.items() if key[0] != change.name}
+            case PutGroupMember():
+                self.members[change.group, change.queue_id] = change
+            case DeleteGroupMember():
+                self.members.pop((change.group, change.queue_id), None)
             case _:
                 raise AssertionError(f"unexpected change {change}")
 
@@ -118,7 +126,7 @@ class MemoryNode:
         replay = self.memory_store.replay
         assert self.vhost.restore_messages(replay, disk.next_queue_id, set(), now_ms) == []
         self.admin = AdminNode(self.broker)
-        self.admin.recover(list(disk.groups.values()))
+        self.admin.recover(list(disk.groups.values()), list(disk.members.values()))
         self.vhost.journal.request_file()
         self.vhost.store.is_checkpoint_wanted = True
         self.work()

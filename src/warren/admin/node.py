@@ -6,6 +6,7 @@ which entries groups hold.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -13,10 +14,13 @@ from typing import Protocol
 from warren.admin.protocol import BackupStatus, NodeStatus, QueueList, VhostStatus
 from warren.admin.status import node_status, queue_status, vhost_status
 from warren.broker.broker import Broker
-from warren.broker.metadata import Change, PutReaderGroup
+from warren.broker.metadata import Change, PutGroupMember, PutReaderGroup
 from warren.broker.vhost import Vhost
 from warren.queues.queue import Queue
-from warren.queues.reader_groups import ReaderGroups
+from warren.queues.reader_group import GroupMember, text
+from warren.queues.reader_groups import ReaderGroup, ReaderGroups
+
+_log = logging.getLogger(__name__)
 
 
 class Timer(Protocol):
@@ -66,7 +70,7 @@ class AdminVhost:
         # What groups hold is unacked: paging and loading ask who has what.
         vhost.held_entries.append(self.reader_groups.held_of)
         vhost.loss_watchers.append(self.reader_groups.forget)
-        vhost.deletion_watchers.append(self.reader_groups.on_queue_deleted)
+        vhost.deletion_watchers.append(self._on_queue_deleted)
 
     @property
     def name(self) -> bytes:
@@ -109,16 +113,52 @@ class AdminVhost:
                         first = entry.seq
         return first
 
-    def recover(self, definition: PutReaderGroup) -> None:
-        """Put a group back; it holds what is alive of its range."""
-        self.reader_groups.recover(
-            definition.name,
-            definition.epoch,
-            definition.queue_id,
-            definition.acked,
-            definition.reserved,
-            self._vhost.queues_by_id.get(definition.queue_id),
-        )
+    def recover(self, definition: PutReaderGroup, members: list[PutGroupMember]) -> None:
+        """Put a group back with its `members`; it holds what is alive of their ranges."""
+        try:
+            group = ReaderGroup(definition.name, definition.epoch, definition.pattern)
+        except ValueError as error:
+            # Written by another version of Python. Its positions are kept; it joins no queues.
+            _log.warning("reader group '%s': %s", text(definition.name), error)
+            group = ReaderGroup(definition.name, definition.epoch, "")
+        group.stored_epoch = definition.epoch
+        self.reader_groups.by_name[definition.name] = group
+        for member in members:
+            group.recover_member(
+                member.queue_id,
+                member.queue_name,
+                member.acked,
+                member.reserved,
+                member.is_ended,
+                self._vhost.queues_by_id.get(member.queue_id),
+            )
+
+    def queues_above(self, queue_id: int) -> list[Queue]:
+        """Queues with ids above `queue_id`, in any order. Ids ascend, so those that are new are the last ones."""
+        found: list[Queue] = []
+        for known_id in reversed(self._vhost.queues_by_id):
+            if known_id <= queue_id:
+                break
+            found.append(self._vhost.queues_by_id[known_id])
+        return found
+
+    def _on_queue_deleted(self, queue: Queue, ready_count: int, now_ms: int) -> None:
+        ended = self.reader_groups.on_queue_deleted(queue, ready_count, now_ms)
+        # In the same commit as the deletion: a start must not take it for a loss.
+        self._vhost.add_changes([member_definition(self.name, member) for member in ended])
+
+
+def member_definition(vhost: bytes, member: GroupMember) -> PutGroupMember:
+    """What the metadata may say of it now."""
+    return PutGroupMember(
+        vhost,
+        member.group_name,
+        member.queue_id,
+        member.queue_name,
+        member.acked_durable,
+        member.reserved,
+        member.is_ended,
+    )
 
 
 class BackupRefused(Exception):
@@ -162,12 +202,15 @@ class AdminNode:
         vhosts = [self.vhost(name) for name in names]
         return node_status(self._broker, self.name, [vhost.status() for vhost in vhosts if vhost is not None])
 
-    def recover(self, definitions: list[PutReaderGroup]) -> None:
+    def recover(self, groups: list[PutReaderGroup], members: list[PutGroupMember]) -> None:
         """Start-up: all queues have their messages, nobody is connected yet."""
-        for definition in definitions:
-            vhost = self.vhost(definition.vhost)
+        members_of: dict[tuple[bytes, bytes], list[PutGroupMember]] = {}
+        for member in members:
+            members_of.setdefault((member.vhost, member.group), []).append(member)
+        for group in groups:
+            vhost = self.vhost(group.vhost)
             if vhost is not None:
-                vhost.recover(definition)
+                vhost.recover(group, members_of.get((group.vhost, group.name), []))
 
     def vhost(self, name: bytes) -> AdminVhost | None:
         """The vhost called `name`."""

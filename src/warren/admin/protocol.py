@@ -9,7 +9,7 @@ Numbers from a client are bounded here, when a request is decoded: what passes f
 Messages in bulk travel as one binary value, a block (queues/message_block.py).
 """
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -54,32 +54,44 @@ class Login(Struct, tag="login", forbid_unknown_fields=True, frozen=True):
 
 
 class OpenGroup(Struct, tag="open_group", forbid_unknown_fields=True, frozen=True):
-    """Create a reader group or take it over. Reply: GroupOpened."""
+    """Create a reader group or take it over; it reads `queues`, or those that `pattern` matches whole. Reply: GroupOpened.
+
+    Queues it has had and that are not named any more leave it: what it holds of them goes back.
+    """
 
     group: GroupName
-    queue: ShortStr
-    # Begin behind the messages that are there already; counts only at creation.
-    from_latest: bool = False
-    # The group's queue was deleted and declared anew: begin anew instead of refusing.
+    queues: list[ShortStr] = []
+    # A regular expression. It is matched again at every Reserve; a queue that joins then is read from its first message.
+    pattern: Annotated[str, Meta(max_length=1000)] = ""
+    # Where a queue that joins now is begun: a position in milliseconds since 1970 means the first message from then on.
+    start: Literal["earliest", "latest"] | Position = "earliest"
+    # The same for some queues, by name: the seq id.
+    start_at: dict[str, Position] = {}
+    # A queue was deleted, or declared anew: go on without it, or begin the new one, instead of refusing.
     may_rebind: bool = False
 
 
 class Reserve(Struct, tag="reserve", forbid_unknown_fields=True, frozen=True):
-    """Ack everything below `start`, then hold what comes from there on, waiting for it up to `wait_ms`. Reply: Reserved."""
+    """Ack everything below `starts`, then hold what comes from there on, a fair share of each queue. Reply: Reserved.
+
+    It is answered as soon as `min_messages` are there, or `max_delay_ms` after any was; with nothing after `wait_ms`.
+    """
 
     group: GroupName
     epoch: Position
-    incarnation: Position
-    start: Position
+    # By incarnation; a queue that is not named goes on where it is acked.
+    starts: dict[Position, Position]
     max_messages: Count
     max_bytes: Count
+    min_messages: Count = 1
+    max_delay_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 0
     wait_ms: WaitMs = 0
-    # Nothing from this position on.
-    until: Position = 1 << 62
+    # Nothing from these positions on, by incarnation, and nothing of a queue that is not named. None: no such limits.
+    until: dict[Position, Position] | None = None
 
 
 class PlanRange(Struct, tag="plan_range", forbid_unknown_fields=True, frozen=True):
-    """Cut a reserved range at multiples of `slice_size`. Reply: RangePlan."""
+    """Cut a reserved range of one queue at multiples of `slice_size`. Reply: RangePlan."""
 
     group: GroupName
     epoch: Position
@@ -105,12 +117,11 @@ class Fetch(Struct, tag="fetch", forbid_unknown_fields=True, frozen=True):
 
 
 class Ack(Struct, tag="ack", forbid_unknown_fields=True, frozen=True):
-    """Let go of everything below `end`. May be repeated. Reply: Acked."""
+    """Let go of everything below `ends`, by incarnation. May be repeated. Reply: Acked."""
 
     group: GroupName
     epoch: Position
-    incarnation: Position
-    end: Position
+    ends: dict[Position, Position]
 
 
 class DeleteGroup(Struct, tag="delete_group", forbid_unknown_fields=True, frozen=True):
@@ -127,6 +138,14 @@ class DescribeQueue(Struct, tag="describe_queue", forbid_unknown_fields=True, fr
     """Where a queue's messages begin and end. Reply: QueueDescription."""
 
     queue: ShortStr
+
+
+class SeekTime(Struct, tag="seek_time", forbid_unknown_fields=True, frozen=True):
+    """Which ready message of a queue was the first to arrive at `ms` since 1970, or later. Reply: TimeSought."""
+
+    queue: ShortStr
+    incarnation: Position
+    ms: Position
 
 
 class Peek(Struct, tag="peek", forbid_unknown_fields=True, frozen=True):
@@ -169,22 +188,37 @@ class LoggedIn(Struct, tag="logged_in", frozen=True):
     version: str
 
 
-class GroupOpened(Struct, tag="group_opened", frozen=True):
-    """The group is the caller's, under `epoch`."""
+class Member(Struct, frozen=True):
+    """A queue of a group. `tail` is its next seq id: everything that is there lies below it."""
 
-    epoch: int
+    queue: bytes
     incarnation: int
     acked: int
     reserved: int
-    # The queue's next seq id: everything that is there lies below it.
+    tail: int
+
+
+class GroupOpened(Struct, tag="group_opened", frozen=True):
+    """The group is the caller's, under `epoch`; members by name of their queue."""
+
+    epoch: int
+    members: list[Member]
+
+
+class MemberRange(Struct, frozen=True):
+    """[start, end) of a queue is held, durably; `end == start` when nothing came."""
+
+    queue: bytes
+    incarnation: int
+    start: int
+    end: int
     tail: int
 
 
 class Reserved(Struct, tag="reserved", frozen=True):
-    """[start, end) is held, durably; `end == start` when nothing came."""
+    """All members of the group, by name of their queue."""
 
-    end: int
-    tail: int
+    members: list[MemberRange]
 
 
 class Slice(Struct, tag="slice", frozen=True):
@@ -210,27 +244,47 @@ class Fetched(Struct, tag="fetched", frozen=True):
 
 
 class Acked(Struct, tag="acked", frozen=True):
-    """Everything below `acked` is let go, durably."""
+    """Up to where each queue that was named is let go, durably."""
 
-    acked: int
+    acked: dict[int, int]
+
+
+class TimeSought(Struct, tag="time_sought", frozen=True):
+    """The message's seq id; the queue's next one when there is none."""
+
+    seq: int
 
 
 class GroupDeleted(Struct, tag="group_deleted", frozen=True):
     """The group is gone, durably."""
 
 
-class GroupStatus(Struct, tag="group_status", frozen=True):
-    """One group. `queue` is empty when its queue is deleted; `lag` counts the messages not acked yet."""
+class MemberStatus(Struct, frozen=True):
+    """A queue of a group. `lag` counts the messages that are not acked yet, `lag_seconds` is the age of the oldest."""
 
-    group: str
     queue: bytes
     incarnation: int
-    epoch: int
-    opener: str
     acked: int
     reserved: int
     held: int
     lag: int
+    lag_seconds: float
+    # Its queue is deleted; the group's next opening must accept that.
+    is_lost: bool
+
+
+class GroupStatus(Struct, frozen=True):
+    """One group; `pattern` is empty when its queues were named. Counts are those of all members, `lag_seconds` is the
+    largest; members by name of their queue."""
+
+    group: str
+    pattern: str
+    epoch: int
+    opener: str
+    held: int
+    lag: int
+    lag_seconds: float
+    members: list[MemberStatus]
 
 
 class GroupList(Struct, tag="group_list", frozen=True):
@@ -408,6 +462,7 @@ Request = (
     | DeleteGroup
     | ListGroups
     | DescribeQueue
+    | SeekTime
     | Peek
     | StartBackup
     | GetBackup
@@ -421,6 +476,7 @@ Reply = (
     | RangePlan
     | Fetched
     | Acked
+    | TimeSought
     | GroupDeleted
     | GroupList
     | QueueDescription

@@ -39,13 +39,17 @@ from warren.admin.protocol import (
     Reply,
     Request,
     Reserve,
+    SeekTime,
     StartBackup,
+    TimeSought,
     decode_request,
     encode_frame,
 )
+from warren.admin.seek import seek_time
 from warren.queues.entry import Entry
 from warren.queues.loading import peek_anywhere
 from warren.queues.message_block import encode_block
+from warren.queues.queue import Queue
 from warren.queues.reader_group import (
     DATA_LOSS,
     NOT_FOUND,
@@ -209,6 +213,9 @@ class AdminSession:
                     self._reply(groups.list_groups())
                 case DescribeQueue():
                     self._reply(_describe_queue(vhost, request))
+                case SeekTime():
+                    queue = _queue_of(vhost, request.queue, request.incarnation)
+                    seek_time(queue, request.ms, lambda seq: self._reply_later(TimeSought(seq)))
                 case Peek():
                     _peek(vhost, request, self._reply_later)
         except GroupError as error:
@@ -264,14 +271,18 @@ def _describe_queue(vhost: AdminVhost, request: DescribeQueue) -> QueueDescripti
     )
 
 
+def _queue_of(vhost: AdminVhost, name: bytes, incarnation: int) -> Queue:
+    """The queue, if it is still the same one."""
+    queue = vhost.queue(name)
+    if queue is None or queue.id != incarnation:
+        raise GroupError(DATA_LOSS, f"queue '{text(name)}' (incarnation {incarnation}) is deleted")
+    return queue
+
+
 def _peek(vhost: AdminVhost, request: Peek, reply: Callable[[Reply], None]) -> None:
     if request.start > request.end:
         raise GroupError(PRECONDITION, f"range [{request.start}, {request.end}) ends before it begins")
-    queue = vhost.queue(request.queue)
-    if queue is None or queue.id != request.incarnation:
-        raise GroupError(
-            DATA_LOSS, f"queue '{text(request.queue)}' (incarnation {request.incarnation}) is deleted"
-        )
+    queue = _queue_of(vhost, request.queue, request.incarnation)
 
     def on_entries(found: list[Entry]) -> None:
         entries = [entry for entry in found if entry.seq < request.end]

@@ -163,23 +163,57 @@ class DeleteBinding(Change):
 @final
 @mypyc_attr(native_class=True)
 class PutReaderGroup(Change):
-    """A reader group's epoch and positions in the queue with `queue_id`; `acked` and `reserved` are seq ids."""
+    """A reader group; `pattern` is what names of its queues match, "" when they were named."""
 
-    def __init__(
-        self, vhost: bytes, name: bytes, epoch: i64, queue_id: i64, acked: i64, reserved: i64
-    ) -> None:
+    def __init__(self, vhost: bytes, name: bytes, epoch: i64, pattern: str) -> None:
         self.vhost: bytes = vhost
         self.name: bytes = name
         self.epoch: i64 = epoch
+        self.pattern: str = pattern
+
+
+@final
+@mypyc_attr(native_class=True)
+class PutGroupMember(Change):
+    """What a reader group has of the queue with `queue_id`; `acked` and `reserved` are seq ids.
+
+    `is_ended`: the queue was deleted when nothing in it was left to read.
+    """
+
+    def __init__(
+        self,
+        vhost: bytes,
+        group: bytes,
+        queue_id: i64,
+        queue_name: bytes,
+        acked: i64,
+        reserved: i64,
+        is_ended: bool,
+    ) -> None:
+        self.vhost: bytes = vhost
+        self.group: bytes = group
         self.queue_id: i64 = queue_id
+        self.queue_name: bytes = queue_name
         self.acked: i64 = acked
         self.reserved: i64 = reserved
+        self.is_ended: bool = is_ended
+
+
+@final
+@mypyc_attr(native_class=True)
+class DeleteGroupMember(Change):
+    """A reader group reads that queue no more."""
+
+    def __init__(self, vhost: bytes, group: bytes, queue_id: i64) -> None:
+        self.vhost: bytes = vhost
+        self.group: bytes = group
+        self.queue_id: i64 = queue_id
 
 
 @final
 @mypyc_attr(native_class=True)
 class DeleteReaderGroup(Change):
-    """Forget a reader group."""
+    """Forget a reader group with its members."""
 
     def __init__(self, vhost: bytes, name: bytes) -> None:
         self.vhost: bytes = vhost
@@ -199,6 +233,7 @@ class Definitions:
         self.queues: list[PutQueue] = []
         self.bindings: list[PutBinding] = []
         self.reader_groups: list[PutReaderGroup] = []
+        self.group_members: list[PutGroupMember] = []
         # Above the id of every queue that was ever stored.
         self.next_queue_id: i64 = 1
 
@@ -212,6 +247,7 @@ class Definitions:
         changes.extend(self.queues)
         changes.extend(self.bindings)
         changes.extend(self.reader_groups)
+        changes.extend(self.group_members)
         return changes
 
 

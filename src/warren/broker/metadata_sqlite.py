@@ -16,6 +16,7 @@ from warren.broker.metadata import (
     Definitions,
     DeleteBinding,
     DeleteExchange,
+    DeleteGroupMember,
     DeleteQueue,
     DeleteReaderGroup,
     Metadata,
@@ -23,6 +24,7 @@ from warren.broker.metadata import (
     MetadataError,
     PutBinding,
     PutExchange,
+    PutGroupMember,
     PutPermission,
     PutQueue,
     PutReaderGroup,
@@ -30,7 +32,7 @@ from warren.broker.metadata import (
     PutVhost,
 )
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 # The first SQLite with STRICT tables.
 SQLITE_VERSION_MIN: Final = (3, 37, 0)
 
@@ -56,15 +58,31 @@ CREATE TABLE bindings (
     vhost BLOB NOT NULL, source BLOB NOT NULL, destination BLOB NOT NULL, destination_is_queue INTEGER NOT NULL,
     key BLOB NOT NULL, arguments BLOB NOT NULL,
     UNIQUE (vhost, source, destination, destination_is_queue, key, arguments)) STRICT;
-CREATE TABLE reader_groups (
-    vhost BLOB NOT NULL, name BLOB NOT NULL, epoch INTEGER NOT NULL, queue_id INTEGER NOT NULL,
-    acked INTEGER NOT NULL, reserved INTEGER NOT NULL, UNIQUE (vhost, name)) STRICT;
 -- Outlives the queues: an id in a journal that is below it belonged to a queue that is deleted.
 CREATE TABLE numbering (next_queue_id INTEGER NOT NULL) STRICT;
 INSERT INTO numbering VALUES (1);
 CREATE TRIGGER number_queues AFTER INSERT ON queues BEGIN
     UPDATE numbering SET next_queue_id = max(next_queue_id, NEW.id + 1); END;
-INSERT INTO schema_version VALUES (1);
+INSERT INTO schema_version VALUES (2);
+"""
+_READER_GROUPS: Final = """
+CREATE TABLE reader_groups (
+    vhost BLOB NOT NULL, name BLOB NOT NULL, epoch INTEGER NOT NULL, pattern TEXT NOT NULL,
+    UNIQUE (vhost, name)) STRICT;
+CREATE TABLE reader_group_members (
+    vhost BLOB NOT NULL, "group" BLOB NOT NULL, queue_id INTEGER NOT NULL, queue_name BLOB NOT NULL,
+    acked INTEGER NOT NULL, reserved INTEGER NOT NULL, is_ended INTEGER NOT NULL,
+    UNIQUE (vhost, "group", queue_id)) STRICT;
+"""
+# Version 1 knew groups of one queue. Of one that was deleted, only its id is known.
+_PUT_ASIDE_VERSION_1: Final = "ALTER TABLE reader_groups RENAME TO old_groups;"
+_TAKE_OVER_VERSION_1: Final = """
+INSERT INTO reader_groups SELECT vhost, name, epoch, '' FROM old_groups ORDER BY rowid;
+INSERT INTO reader_group_members
+    SELECT g.vhost, g.name, g.queue_id, coalesce(q.name, CAST('' AS BLOB)), g.acked, g.reserved, 0
+    FROM old_groups g LEFT JOIN queues q ON q.vhost = g.vhost AND q.id = g.queue_id ORDER BY g.rowid;
+DROP TABLE old_groups;
+UPDATE schema_version SET version = 2;
 """
 
 # Update instead of replace: the row keeps its place in the order of first writing.
@@ -93,10 +111,19 @@ _DELETE_BINDING: Final = (
     "AND key = ? AND arguments = ?"
 )
 _PUT_READER_GROUP: Final = (
-    "INSERT INTO reader_groups VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (vhost, name) DO UPDATE SET "
-    "epoch = excluded.epoch, queue_id = excluded.queue_id, acked = excluded.acked, reserved = excluded.reserved"
+    "INSERT INTO reader_groups VALUES (?, ?, ?, ?) ON CONFLICT (vhost, name) DO UPDATE SET "
+    "epoch = excluded.epoch, pattern = excluded.pattern"
 )
 _DELETE_READER_GROUP: Final = "DELETE FROM reader_groups WHERE vhost = ? AND name = ?"
+_PUT_GROUP_MEMBER: Final = (
+    'INSERT INTO reader_group_members VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (vhost, "group", queue_id) DO UPDATE '
+    "SET queue_name = excluded.queue_name, acked = excluded.acked, reserved = excluded.reserved, "
+    "is_ended = excluded.is_ended"
+)
+_DELETE_GROUP_MEMBER: Final = (
+    'DELETE FROM reader_group_members WHERE vhost = ? AND "group" = ? AND queue_id = ?'
+)
+_DELETE_GROUP_MEMBERS: Final = 'DELETE FROM reader_group_members WHERE vhost = ? AND "group" = ?'
 
 
 class SqliteMetadata(Metadata):
@@ -144,6 +171,8 @@ class SqliteMetadata(Metadata):
             self._connection.execute("BEGIN IMMEDIATE")
             for change in changes:
                 self._connection.execute(*_statement(change))
+                if isinstance(change, DeleteReaderGroup):
+                    self._connection.execute(_DELETE_GROUP_MEMBERS, (change.vhost, change.name))
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             self._roll_back()
@@ -174,11 +203,15 @@ class SqliteMetadata(Metadata):
         execute("PRAGMA synchronous = FULL")
         execute("PRAGMA foreign_keys = OFF")
         if execute("SELECT count(*) FROM sqlite_schema").fetchone() == (0,):
-            self._connection.executescript("BEGIN IMMEDIATE; " + _SCHEMA + "COMMIT;")
+            self._connection.executescript("BEGIN IMMEDIATE; " + _SCHEMA + _READER_GROUPS + "COMMIT;")
         versions = execute("SELECT version FROM schema_version").fetchall()
         if len(versions) != 1 or not isinstance(versions[0][0], int):
             raise MetadataDamaged(f"{self._path} is damaged: its schema version is {versions}")
-        if versions[0][0] != SCHEMA_VERSION:
+        if versions[0][0] == 1:
+            self._connection.executescript(
+                "BEGIN IMMEDIATE; " + _PUT_ASIDE_VERSION_1 + _READER_GROUPS + _TAKE_OVER_VERSION_1 + "COMMIT;"
+            )
+        elif versions[0][0] != SCHEMA_VERSION:
             raise MetadataError(
                 f"{self._path} has schema version {versions[0][0]}; this warren reads version {SCHEMA_VERSION}"
             )
@@ -205,8 +238,14 @@ class SqliteMetadata(Metadata):
             "vhost, source, destination, destination_is_queue, key, arguments FROM bindings"
         ):
             definitions.bindings.append(PutBinding(vhost, source, destination, is_queue != 0, key, arguments))
-        for row in self._rows("vhost, name, epoch, queue_id, acked, reserved FROM reader_groups"):
+        for row in self._rows("vhost, name, epoch, pattern FROM reader_groups"):
             definitions.reader_groups.append(PutReaderGroup(*row))
+        for vhost, group, queue_id, name, acked, reserved, is_ended in self._rows(
+            'vhost, "group", queue_id, queue_name, acked, reserved, is_ended FROM reader_group_members'
+        ):
+            definitions.group_members.append(
+                PutGroupMember(vhost, group, queue_id, name, acked, reserved, is_ended != 0)
+            )
         numbering = self._rows("next_queue_id FROM numbering")
         if len(numbering) != 1:
             raise MetadataDamaged(f"{self._path} is damaged: it has {len(numbering)} rows of numbering")
@@ -252,9 +291,14 @@ def _statement(change: Change) -> tuple[str, tuple[Any, ...]]:
     """The SQL of one change and its values."""
     match change:
         case PutReaderGroup():
-            return _PUT_READER_GROUP, (
-                change.vhost, change.name, change.epoch, change.queue_id, change.acked, change.reserved,
+            return _PUT_READER_GROUP, (change.vhost, change.name, change.epoch, change.pattern)
+        case PutGroupMember():
+            return _PUT_GROUP_MEMBER, (
+                change.vhost, change.group, change.queue_id, change.queue_name, change.acked, change.reserved,
+                change.is_ended,
             )  # fmt: skip
+        case DeleteGroupMember():
+            return _DELETE_GROUP_MEMBER, (change.vhost, change.group, change.queue_id)
         case PutQueue():
             return _PUT_QUEUE, (
                 change.vhost, change.id, change.name, change.durable, change.auto_delete, change.arguments,

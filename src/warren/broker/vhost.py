@@ -62,8 +62,9 @@ class Vhost:
         self.held_entries: list[Callable[[Queue, i64, i64], list[Entry]]] = []
         # Told of unacked messages of a queue whose contents cannot be had: reader groups forget them.
         self.loss_watchers: list[Callable[[Queue, list[Entry]], None]] = []
-        # Told of every queue that is deleted, with the time: reader groups let go of what they hold of it.
-        self.deletion_watchers: list[Callable[[Queue, int], None]] = []
+        # Told of every queue that is deleted, how many ready messages it had, and the time: reader groups let go of what
+        # they hold of it.
+        self.deletion_watchers: list[Callable[[Queue, int, int], None]] = []
 
     # -- texts -----------------------------------------------------------------------------------------------------
 
@@ -111,10 +112,11 @@ class Vhost:
         changes = removal_changes(self.name, self.router.remove_queue(queue))
         if queue.durable:
             changes.append(DeleteQueue(self.name, queue.id))
+        ready_count = queue.ready_count
         for consumer in queue.delete(now_ms):
             consumer.on_queue_deleted()
         for watcher in self.deletion_watchers:
-            watcher(queue, now_ms)
+            watcher(queue, ready_count, now_ms)
         return changes
 
     def delete_queue(self, queue: Queue, now_ms: i64) -> None:

@@ -1,23 +1,22 @@
-"""Reader groups: named, durable readers that take messages of a queue by position, in ranges that can be read again.
+"""Reader groups: named, durable readers that take messages of queues by position, in ranges that can be read again.
 
 A consumer is given messages once and answers for each; a program such as Spark wants the opposite: name a range, read
-it as often as its own crashes demand, and only then let it go. A reader group gives that. Three numbers per queue:
+it as often as its own crashes demand, and only then let it go. A reader group gives that. Two numbers per queue:
 
     ... released ...  acked  ... held: may be fetched any number of times ...  reserved  ... ready, anybody's ...
 
 `reserve` moves `reserved` up and takes the messages out of the queue's ready ones, as a delivery would; `ack` moves
 `acked` up and settles them. Both only grow. The caller makes a change durable before it answers, in this order:
 reserve: the messages (also transient ones, which are journaled for it), then the definition, then the answer, so that
-whoever remembers a range finds it held, even after a crash of the broker (`recover`). Ack: the journal's acks, then
+whoever remembers a range finds it held, even after a crash of the broker (`attach`). Ack: the journal's acks, then
 the definition; a definition whose `acked` lags is harmless, one that leads would strand messages below it.
+
+This module has a group's part in one queue; what binds several queues together is in reader_groups.py.
 
 Invariants, `check()`: `acked <= reserved`; every held message lies in [acked, reserved); held is in seq order; no
 other consumer has an unacked message in [acked, reserved). The last one is why a reserve stops before a message that
 a consumer has not settled: if it came back inside a range that was handed out, the range would change between two
 reads, and acking it would lose the message.
-
-Fencing: every `open` raises the epoch and every other call names the epoch it was given. The newest opener wins, so a
-crashed program goes on at once, and what is left of an older one is refused instead of acking behind its back.
 
 The incarnation of a queue is its id, which is never used twice: a queue deleted and declared again is another one.
 No clock, no I/O; the long poll and the waiting for the journal are the caller's (admin/group_calls.py).
@@ -90,70 +89,115 @@ class Reservation:
 
 
 @final
-class ReaderGroup:
-    """One group on one queue. Several queues will mean several of (queue, acked, reserved, held) under one epoch."""
+class GroupMember:
+    """The part of the group called `group_name` in one queue, for as long as that queue is there."""
 
-    def __init__(self, name: bytes, epoch: i64, queue_id: i64, acked: i64, reserved: i64) -> None:
-        self.name: bytes = name
-        self.epoch: i64 = epoch
-        # Who opened this epoch, for the message to those it fenced off; "" after a restart.
-        self.opener: str = ""
+    def __init__(
+        self, group_name: bytes, queue_name: bytes, queue_id: i64, acked: i64, reserved: i64
+    ) -> None:
+        self.group_name: bytes = group_name
+        self.queue_name: bytes = queue_name
         self.queue_id: i64 = queue_id
         # None: the queue is deleted (or was not found by recovery).
         self.queue: Queue | None = None
+        # It was deleted when nothing in it was left to read.
+        self.is_ended: bool = False
         self.acked: i64 = acked
         self.reserved: i64 = reserved
         # `acked` as far as its journal acks are known durable: what the definition may say.
         self.acked_durable: i64 = acked
+        # What the definition that is on disk says; -1: there is none.
+        self.stored_acked: i64 = -1
+        self.stored_reserved: i64 = -1
         self.held: list[Entry] = []
-        self.is_deleted: bool = False
         # After a start, until everything it holds has been read from disk; who waits for that.
         self.is_attaching: bool = False
         self.attach_watchers: list[Callable[[], None]] = []
         # Brings messages from disk.
         self._load: RangeLoad | None = None
 
+    @property
+    def is_lost(self) -> bool:
+        """Is the queue deleted with messages that were not read?"""
+        return self.queue is None and not self.is_ended
+
+    @property
+    def is_stored(self) -> bool:
+        """Is the definition on disk as it may be?"""
+        return self.stored_acked == self.acked_durable and self.stored_reserved == self.reserved
+
     # -- the calls, in the order a reader makes them -----------------------------------------------------------
 
-    def expect(self, epoch: i64, queue_id: i64, now_ms: i64) -> Queue:
-        """The queue, if the caller's epoch is the newest and its incarnation of the queue is there.
-
-        Every call begins with it; it counts as use of the queue, which does not expire under a reader.
-        """
-        if self.is_deleted:
-            raise GroupError(NOT_FOUND, f"reader group '{text(self.name)}' is deleted")
-        if epoch != self.epoch:
-            raise GroupError(
-                FENCED,
-                f"reader group '{text(self.name)}' was taken over by {self.opener or 'another opener'} "
-                f"(epoch {self.epoch}); the caller's epoch {epoch} is over",
-            )
+    def expect_queue(self, now_ms: i64) -> Queue:
+        """The queue, if it is there. It counts as use of it: a queue does not expire under a reader."""
         queue = self.queue
-        if queue is None or queue_id != self.queue_id:
+        if queue is None:
             raise GroupError(
                 DATA_LOSS,
-                f"reader group '{text(self.name)}': the queue it was reading (incarnation {queue_id}) is deleted",
+                f"reader group '{text(self.group_name)}': queue '{text(self.queue_name)}' "
+                f"(incarnation {self.queue_id}) is deleted",
             )
         queue.last_used_ms = now_ms
         return queue
 
+    def check_start(self, start: i64) -> None:
+        """GroupError unless a reserve may begin at `start`."""
+        if start < self.acked:
+            raise GroupError(DATA_LOSS, self._acked_text(start))
+        if start > self.reserved:
+            raise GroupError(DATA_LOSS, self._beyond_text(start))
+
+    def lag(self) -> i64:
+        """Messages that are not acked yet."""
+        queue = self.queue
+        return 0 if queue is None else i64(len(self.held)) + queue.ready.count
+
+    def check_end(self, end: i64) -> None:
+        """GroupError unless everything below `end` may be acked, or is already."""
+        if end > self.reserved:
+            raise GroupError(DATA_LOSS, self._beyond_text(end))
+        if self.queue is None and end > self.acked:
+            self.expect_queue(0)
+
+    def lag_since_ms(self) -> i64:
+        """When the oldest message that is not acked arrived (ms since 1970); -1: there is none, or nobody knows."""
+        queue = self.queue
+        if queue is None or self.lag() == 0:
+            return -1
+        oldest: Entry | None = None
+        if len(self.held) > 0:
+            oldest = self.held[0]
+        elif queue.ready.has_head_entry():
+            oldest = queue.ready.head()
+        if oldest is None or not oldest.has_content:
+            return -1
+        return oldest.message.timestamp_ms
+
+    def available(self, start: i64) -> i64:
+        """How many messages a reserve from `start` on might find."""
+        return self.lag() - self._index_of(start)
+
     def reserve_slice(
-        self, reservation: Reservation, barrier: i64, now_ms: i64, on_loaded: Callable[[], None]
+        self,
+        reservation: Reservation,
+        takes_more: bool,
+        barrier: i64,
+        now_ms: i64,
+        on_loaded: Callable[[], None],
     ) -> i64:
         """Take the next at most SLICE_MESSAGES messages into `reservation`: ENOUGH, MORE or LOADING.
 
         What is taken is given to the journal unless it is on disk: transient messages, those whose batch failed.
 
-        `barrier` is the lowest seq id >= `reserved` that somebody else has unacked, or EVERYTHING.
+        Without `takes_more` these are messages that it holds already. `barrier` is the lowest seq id >= `reserved` that somebody else has unacked, or EVERYTHING.
         What an earlier reserve holds from `start` on comes first: its answer may have been lost on the way. After
         LOADING, `on_loaded` is called once.
         """
         queue = self.queue
         assert queue is not None
-        if reservation.end == reservation.start:
-            self._check_start(reservation.start)
         may_be_more = True
-        if self._index_of(reservation.end) == i64(len(self.held)) and not reservation.is_full():
+        has_all = self._index_of(reservation.end) == i64(len(self.held))
+        if takes_more and has_all and not reservation.is_full():
             end: i64 = min(barrier, reservation.until)
             queue.drop_expired_head(now_ms)
             if not reservation.is_dry and self.reserved < end and queue.ready.is_on_disk(self.reserved):
@@ -252,8 +296,7 @@ class ReaderGroup:
 
         `end` at or below `acked` is nothing to do, above `reserved` an error. Half done is a sound state, too.
         """
-        if end > self.reserved:
-            raise GroupError(DATA_LOSS, self._beyond_text(end))
+        self.check_end(end)
         if end <= self.acked:
             return False
         count = self._index_of(end)
@@ -338,9 +381,13 @@ class ReaderGroup:
                 queue.settle(entry, now_ms)
         self.held = []
 
+    def end(self) -> None:
+        """The queue is about to be deleted, and nothing in it is left to read: no loss."""
+        self.is_ended = True
+        self.acked_durable = self.acked
+
     def release(self, now_ms: i64) -> None:
-        """The group is deleted: what it holds goes back to its places."""
-        self.is_deleted = True
+        """The group is deleted or reads the queue no more: what it holds goes back to its places."""
         self._cancel_load()
         held = self.held
         self.held = []
@@ -453,12 +500,6 @@ class ReaderGroup:
                 high = middle
         return low
 
-    def _check_start(self, start: i64) -> None:
-        if start < self.acked:
-            raise GroupError(DATA_LOSS, self._acked_text(start))
-        if start > self.reserved:
-            raise GroupError(DATA_LOSS, self._beyond_text(start))
-
     def _check_range(self, start: i64, end: i64) -> None:
         if start > end:
             raise GroupError(PRECONDITION, f"range [{start}, {end}) ends before it begins")
@@ -469,14 +510,14 @@ class ReaderGroup:
 
     def _acked_text(self, start: i64) -> str:
         return (
-            f"reader group '{text(self.name)}' has acked everything below position {self.acked}; "
-            f"position {start} is gone (is the caller's checkpoint an old copy?)"
+            f"reader group '{text(self.group_name)}' has acked everything of queue '{text(self.queue_name)}' below "
+            f"position {self.acked}; position {start} is gone (is the caller's checkpoint an old copy?)"
         )
 
     def _beyond_text(self, position: i64) -> str:
         return (
-            f"reader group '{text(self.name)}' has reserved up to position {self.reserved}; position {position} "
-            "is above it (is the broker's data directory an old copy?)"
+            f"reader group '{text(self.group_name)}' has reserved up to position {self.reserved} of queue "
+            f"'{text(self.queue_name)}'; position {position} is above it (is the broker's data directory an old copy?)"
         )
 
 

@@ -1,7 +1,18 @@
-"""The reader groups of a vhost by name: opening, taking over, rebinding, and what all of them hold."""
+"""The reader groups of a vhost: opening, taking over, which queues a group reads, and what all of them hold.
 
+A group reads the queues that were named, or those whose names a regular expression matches whole; in the second case
+queues join as they are declared (`join`), and one that is deleted when nothing in it was left to read just ends. In all
+other cases a deleted queue is a loss, which stays until the group is opened by somebody who accepts it.
+
+Fencing: every `open` raises the epoch and every other call names the epoch it was given. The newest opener wins, so a
+crashed program goes on at once, and what is left of an older one is refused instead of acking behind its back.
+
+What a group has in one queue is a `GroupMember` (reader_group.py).
+"""
+
+import re
 from collections.abc import Callable
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import i64
 
@@ -9,12 +20,130 @@ from warren.queues.entry import Entry
 from warren.queues.queue import Queue
 from warren.queues.reader_group import (
     DATA_LOSS,
+    FENCED,
     NOT_FOUND,
     PRECONDITION,
     GroupError,
-    ReaderGroup,
+    GroupMember,
     text,
 )
+
+# Requests name a position for each, and must stay small.
+MEMBERS_MAX: Final = 1000
+
+
+@final
+class ReaderGroup:
+    """One group: its members under one epoch. `pattern` is "" when its queues were named."""
+
+    def __init__(self, name: bytes, epoch: i64, pattern: str) -> None:
+        self.name: bytes = name
+        self.epoch: i64 = epoch
+        # Who opened this epoch, for the message to those it fenced off; "" after a restart.
+        self.opener: str = ""
+        self.pattern: str = pattern
+        self._matcher: re.Pattern[str] = compile_pattern(pattern)
+        # By queue id.
+        self.members: dict[int, GroupMember] = {}
+        # Queues with ids up to this one were matched already.
+        self.matched_upto: i64 = 0
+        self.is_deleted: bool = False
+        # Which member a reserve begins with, by queue id: the one behind it was served last.
+        self.next_turn: i64 = 0
+        # Since when there are messages, though fewer than a reserve asks for; -1: there are none.
+        self.ready_since_ms: i64 = -1
+        # The epoch in the definition that is on disk, and members that are still there and should not be.
+        self.stored_epoch: i64 = 0
+        self.left: set[int] = set()
+
+    def expect(self, epoch: i64) -> None:
+        """GroupError unless the caller's epoch is the newest. Every call begins with it."""
+        if self.is_deleted:
+            raise GroupError(NOT_FOUND, f"reader group '{text(self.name)}' is deleted")
+        if epoch != self.epoch:
+            raise GroupError(
+                FENCED,
+                f"reader group '{text(self.name)}' was taken over by {self.opener or 'another opener'} "
+                f"(epoch {self.epoch}); the caller's epoch {epoch} is over",
+            )
+
+    def member(self, queue_id: i64) -> GroupMember:
+        """The member with that queue; GroupError when it has none."""
+        member = self.members.get(queue_id)
+        if member is None:
+            raise GroupError(
+                DATA_LOSS, f"reader group '{text(self.name)}' reads no queue with incarnation {queue_id}"
+            )
+        return member
+
+    def ordered(self) -> list[GroupMember]:
+        """Its members by name of their queue."""
+        by_name = [(member.queue_name, member.queue_id, member) for member in self.members.values()]
+        by_name.sort(key=_name_and_id)
+        return [member for _, _, member in by_name]
+
+    def set_pattern(self, pattern: str) -> None:
+        """Which queues it reads from now on; all are to be looked at anew."""
+        self._matcher = compile_pattern(pattern)
+        self.pattern = pattern
+        self.matched_upto = 0
+
+    def matches(self, queue: Queue) -> bool:
+        """Does the pattern name this queue, and can a group read it?"""
+        return (
+            queue.durable
+            and queue.owner is None
+            and self._matcher.fullmatch(queue.name.decode("utf-8", "replace")) is not None
+        )
+
+    def join(self, queue: Queue, start: i64) -> None:
+        """Read `queue` from now on, from `start` on. The caller makes the definition durable."""
+        if len(self.members) >= MEMBERS_MAX:
+            raise GroupError(
+                PRECONDITION, f"reader group '{text(self.name)}' would have more than {MEMBERS_MAX} queues"
+            )
+        member = GroupMember(self.name, queue.name, queue.id, start, start)
+        member.queue = queue
+        queue.journals_transient = True
+        self.members[queue.id] = member
+        self.left.discard(queue.id)
+
+    def recover_member(
+        self,
+        queue_id: i64,
+        queue_name: bytes,
+        acked: i64,
+        reserved: i64,
+        is_ended: bool,
+        queue: Queue | None,
+    ) -> None:
+        """Put a member back from its definition; `queue` is None when it is gone."""
+        member = GroupMember(self.name, queue_name, queue_id, acked, max(acked, reserved))
+        member.stored_acked = acked
+        member.stored_reserved = reserved
+        member.is_ended = is_ended
+        self.members[queue_id] = member
+        if queue is not None:
+            member.attach(queue)
+
+    def leave(self, member: GroupMember, now_ms: i64) -> None:
+        """Read that queue no more; what it holds of it is ready again."""
+        member.release(now_ms)
+        del self.members[member.queue_id]
+        self.left.add(member.queue_id)
+
+    def held_count(self) -> i64:
+        """How many messages it holds."""
+        count: i64 = 0
+        for member in self.members.values():
+            count += len(member.held)
+        return count
+
+    def check(self) -> None:
+        """The invariants of its members."""
+        for queue_id, member in self.members.items():
+            assert member.queue_id == queue_id
+            member.check()
 
 
 @final
@@ -25,32 +154,49 @@ class ReaderGroups:
         self.by_name: dict[bytes, ReaderGroup] = {}
 
     def open(
-        self, name: bytes, opener: str, queue: Queue, from_latest: bool, may_rebind: bool
+        self,
+        name: bytes,
+        opener: str,
+        queues: list[Queue],
+        pattern: str,
+        starts: dict[int, int],
+        may_rebind: bool,
+        now_ms: i64,
     ) -> ReaderGroup:
         """Create the group or take it over; its epoch is a new one. The caller makes the definition durable.
 
-        A group of an earlier incarnation of the queue is refused unless `may_rebind`: then it begins anew at the
-        first message of this one. `from_latest` counts only when the group is created.
+        It reads `queues` from then on, which are what `pattern` matches if there is one. Those that join begin at
+        `starts`, by queue id, or at their first message. A deleted queue that it would still read, and a new one with
+        the name of such, are refused unless `may_rebind`.
         """
-        if not queue.durable:
-            raise GroupError(
-                PRECONDITION,
-                f"queue '{text(queue.name)}' is not durable: a reader group needs a durable queue, "
-                "because what it reserves must outlive a restart",
-            )
-        self._refuse_second_holder(name, queue)
+        wanted = {queue.id: queue for queue in queues}
+        for queue in queues:
+            if not queue.durable:
+                raise GroupError(
+                    PRECONDITION,
+                    f"queue '{text(queue.name)}' is not durable: a reader group needs durable queues, "
+                    "because what it reserves must outlive a restart",
+                )
+            self.refuse_second_holder(name, queue)
         group = self.by_name.get(name)
+        if group is not None and not may_rebind:
+            _refuse_loss(group, queues, pattern)
+        if len(wanted) > MEMBERS_MAX:
+            raise GroupError(PRECONDITION, f"a reader group has at most {MEMBERS_MAX} queues")
         if group is None:
-            start: i64 = queue.next_seq if from_latest else 0
-            group = ReaderGroup(name, 1, queue.id, start, start)
-            group.queue = queue
+            group = ReaderGroup(name, 0, pattern)
             self.by_name[name] = group
-        else:
-            if group.queue_id != queue.id:
-                self._rebind(group, queue, may_rebind)
-            group.epoch += 1
+        group.epoch += 1
         group.opener = opener
-        queue.journals_transient = True
+        group.set_pattern(pattern)
+        for member in group.ordered():
+            # A reader that crashed may still know of a queue that has ended.
+            if member.queue_id not in wanted and not (member.is_ended and pattern != ""):
+                group.leave(member, now_ms)
+        for queue in queues:
+            if queue.id not in group.members:
+                start: i64 = starts.get(queue.id, 0)
+                group.join(queue, min(start, queue.log.next_seq))
         return group
 
     def get(self, name: bytes) -> ReaderGroup:
@@ -60,74 +206,99 @@ class ReaderGroups:
             raise GroupError(NOT_FOUND, f"no reader group '{text(name)}'")
         return group
 
-    def recover(
-        self, name: bytes, epoch: i64, queue_id: i64, acked: i64, reserved: i64, queue: Queue | None
-    ) -> None:
-        """Put a group back from its definition; `queue` is the one with that id, None when it is gone."""
-        group = ReaderGroup(name, epoch, queue_id, acked, max(acked, reserved))
-        self.by_name[name] = group
-        if queue is not None:
-            group.attach(queue)
-
     def delete(self, name: bytes, now_ms: i64) -> None:
         """Forget the group; what it holds is ready again."""
-        self.get(name).release(now_ms)
+        group = self.get(name)
+        group.is_deleted = True
+        for member in group.members.values():
+            member.release(now_ms)
         del self.by_name[name]
 
     def held_of(self, queue: Queue, first: i64, end: i64) -> list[Entry]:
         """What groups hold of [first, end) of `queue`: unacked entries like those of channels."""
         held: list[Entry] = []
-        for group in self.by_name.values():
-            if group.queue is queue:
-                held.extend(group.held_between(first, end))
+        for member in self.members_of(queue):
+            held.extend(member.held_between(first, end))
         return held
 
     def forget(self, queue: Queue, lost: list[Entry]) -> None:
         """The contents of what may be held of `queue` cannot be had, whoever asked for them; it is settled."""
+        for member in self.members_of(queue):
+            member.forget(lost)
+
+    def members_of(self, queue: Queue) -> list[GroupMember]:
+        """Who reads `queue`."""
+        found: list[GroupMember] = []
         for group in self.by_name.values():
-            if group.queue is queue:
-                group.forget(lost)
+            member = group.members.get(queue.id)
+            if member is not None and member.queue is queue:
+                found.append(member)
+        return found
 
     def when_attached(self, callback: Callable[[], None]) -> bool:
         """Is any group still reading what it held before the start? Then `callback` is called when it has."""
         for group in self.by_name.values():
-            if group.is_attaching:
-                group.attach_watchers.append(callback)
-                return True
+            for member in group.members.values():
+                if member.is_attaching:
+                    member.attach_watchers.append(callback)
+                    return True
         return False
 
-    def on_queue_deleted(self, queue: Queue, now_ms: i64) -> None:
-        """A queue is gone. Its groups stay, so that their readers learn of it instead of starting over silently."""
+    def on_queue_deleted(self, queue: Queue, ready_count: i64, now_ms: i64) -> list[GroupMember]:
+        """A queue is gone that had `ready_count` messages. Its members stay, so that their readers learn of it instead of
+        starting over silently. Returns those that have ended by it."""
+        ended: list[GroupMember] = []
         for group in self.by_name.values():
-            if group.queue is queue:
-                group.detach(now_ms)
+            member = group.members.get(queue.id)
+            if member is not None and member.queue is queue:
+                if group.pattern != "" and ready_count == 0 and len(member.held) == 0:
+                    member.end()
+                    ended.append(member)
+                member.detach(now_ms)
+        return ended
 
-    def _refuse_second_holder(self, name: bytes, queue: Queue) -> None:
-        # It could not get past the first message the other one holds, and would wait for it in silence.
-        for group in self.by_name.values():
-            if group.name != name and group.queue is queue and len(group.held) > 0:
+    def refuse_second_holder(self, name: bytes, queue: Queue) -> None:
+        """GroupError when another group than `name` holds messages of `queue`.
+
+        This one could not get past the first of them, and would wait for it in silence.
+        """
+        for member in self.members_of(queue):
+            if member.group_name != name and len(member.held) > 0:
                 raise GroupError(
                     PRECONDITION,
-                    f"reader group '{text(group.name)}' holds {len(group.held)} messages of queue "
+                    f"reader group '{text(member.group_name)}' holds {len(member.held)} messages of queue "
                     f"'{text(queue.name)}'; go on with that group or delete it",
                 )
 
-    def _rebind(self, group: ReaderGroup, queue: Queue, may_rebind: bool) -> None:
-        if group.queue is not None:
-            raise GroupError(
-                PRECONDITION,
-                f"reader group '{text(group.name)}' reads queue '{text(group.queue.name)}'; "
-                "another queue needs a group of its own",
-            )
-        if not may_rebind:
+
+def compile_pattern(pattern: str) -> re.Pattern[str]:
+    """ValueError, in words, when it is no regular expression."""
+    try:
+        return re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError(f"the pattern of queue names is no regular expression: {error}") from None
+
+
+def _name_and_id(item: tuple[bytes, i64, GroupMember]) -> tuple[bytes, i64]:
+    return item[0], item[1]
+
+
+def _refuse_loss(group: ReaderGroup, queues: list[Queue], pattern: str) -> None:
+    names = {queue.name: queue for queue in queues}
+    for member in group.ordered():
+        if not member.is_lost:
+            continue
+        successor = names.get(member.queue_name)
+        if successor is not None:
             raise GroupError(
                 DATA_LOSS,
-                f"reader group '{text(group.name)}' was reading an earlier queue (incarnation {group.queue_id}) that "
-                f"is deleted; queue '{text(queue.name)}' is a new one (incarnation {queue.id})",
+                f"reader group '{text(group.name)}' was reading an earlier queue '{text(member.queue_name)}' "
+                f"(incarnation {member.queue_id}) that is deleted; the one there is now is a new one "
+                f"(incarnation {successor.id})",
             )
-        group.queue = queue
-        group.queue_id = queue.id
-        group.held = []
-        group.acked = 0
-        group.acked_durable = 0
-        group.reserved = 0
+        if pattern != "" and pattern == group.pattern:
+            raise GroupError(
+                DATA_LOSS,
+                f"reader group '{text(group.name)}' was reading queue '{text(member.queue_name)}' "
+                f"(incarnation {member.queue_id}), which was deleted with messages that were not read",
+            )

@@ -20,7 +20,7 @@ import logging
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -38,6 +38,7 @@ from warren.admin.protocol import (
     Fetch,
     Fetched,
     GroupOpened,
+    MemberRange,
     OpenGroup,
     PlanRange,
     RangePlan,
@@ -71,6 +72,17 @@ class GroupSlice(InputPartition):
     end: int
 
 
+@dataclass
+class OpenedGroup:
+    """The group as it was opened, and its one queue."""
+
+    epoch: int
+    incarnation: int
+    acked: int
+    reserved: int
+    tail: int
+
+
 class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One query's reader: offsets, planning and acks in its driver process, `read` in the workers."""
 
@@ -83,7 +95,7 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._group_name = options.group
         self._offsets = OffsetFormat(options.group, options.vhost, options.queue)
-        self._opened: GroupOpened | None = None
+        self._opened: OpenedGroup | None = None
         self._target: StreamPosition | None = None
         self._tail: StreamPosition | None = None
 
@@ -165,7 +177,7 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             position = self._offsets.decode(end)
             if position.incarnation == group.incarnation:
-                request = Ack(self._group_name, group.epoch, group.incarnation, position.seq_id)
+                request = Ack(self._group_name, group.epoch, {group.incarnation: position.seq_id})
                 self._link().request(request, Acked)
         except OffsetError as error:
             raise SourceError(str(error)) from None
@@ -203,18 +215,19 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # -- parts ----------------------------------------------------------------------------------------------------
 
-    def _group(self) -> GroupOpened:
+    def _group(self) -> OpenedGroup:
         """The group as this process opened it; opens it at first use."""
         if self._opened is None:
             return self._open(may_rebind=not self._options.fail_on_data_loss)
         return self._opened
 
-    def _open(self, may_rebind: bool) -> GroupOpened:
+    def _open(self, may_rebind: bool) -> OpenedGroup:
+        start: Literal["earliest", "latest"] = "latest" if self._options.from_latest else "earliest"
         request = OpenGroup(
-            self._group_name, self._options.queue.encode(), self._options.from_latest, may_rebind
+            self._group_name, [self._options.queue.encode()], start=start, may_rebind=may_rebind
         )
         try:
-            self._opened = self._link().request(request, GroupOpened)
+            self._opened = _of_one_queue(self._link().request(request, GroupOpened))
         except AdminRefusedError as error:
             raise _final(error) from None
         return self._opened
@@ -241,7 +254,7 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # A queue declared anew during the run was not there when the run began.
         return self._target.seq_id if self._target.incarnation == incarnation else 0
 
-    def _reserve(self, position: StreamPosition, limit: ReadLimit) -> Reserved:
+    def _reserve(self, position: StreamPosition, limit: ReadLimit) -> MemberRange:
         options = self._options
         max_messages = limit.max_rows if isinstance(limit, ReadMaxRows) else options.max_messages
         max_bytes = options.max_bytes
@@ -252,14 +265,13 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         request = Reserve(
             group=self._group_name,
             epoch=self._group().epoch,
-            incarnation=position.incarnation,
-            start=position.seq_id,
+            starts={position.incarnation: position.seq_id},
             max_messages=max_messages,
             max_bytes=max_bytes,
             wait_ms=wait_ms,
-            until=self._until(position.incarnation),
+            until={position.incarnation: self._until(position.incarnation)},
         )
-        return self._link().request(request, Reserved, wait_ms / 1000)
+        return self._link().request(request, Reserved, wait_ms / 1000).members[0]
 
     def _resume_after_loss(self, error: AdminRefusedError, start: OffsetJson) -> StreamPosition:
         """Lost data that may be lost: open the group anew, waiting for a queue that is not there yet."""
@@ -267,10 +279,10 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise _final(error) from None
         self._lose(error.text)
         deadline = time.monotonic() + self._options.retry_timeout_ms / 1000
-        request = OpenGroup(self._group_name, self._options.queue.encode(), may_rebind=True)
+        request = OpenGroup(self._group_name, [self._options.queue.encode()], may_rebind=True)
         while True:
             try:
-                group = self._link().request(request, GroupOpened)
+                group = _of_one_queue(self._link().request(request, GroupOpened))
                 break
             except AdminRefusedError as refusal:
                 if refusal.code != NOT_FOUND or time.monotonic() > deadline:
@@ -290,6 +302,11 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _link(self) -> BrokerLink:
         return link_to(self._options.uri, f"Spark group {self._group_name}", self._options.retry_timeout_ms)
+
+
+def _of_one_queue(group: GroupOpened) -> OpenedGroup:
+    (member,) = group.members
+    return OpenedGroup(group.epoch, member.incarnation, member.acked, member.reserved, member.tail)
 
 
 def _final(error: AdminRefusedError) -> SourceError:

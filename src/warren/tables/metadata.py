@@ -46,13 +46,17 @@ def metadata_rows(data: DataDirectory, vhost: str | None) -> list[dict[str, Any]
         }
         rows.append(_row("binding", binding.vhost, binding.destination, bound))
     for group in definitions.reader_groups:
+        opened = {"epoch": group.epoch, "pattern": group.pattern}
+        rows.append(_row("reader_group", group.vhost, group.name, opened))
+    for member in definitions.group_members:
         reached = {
-            "epoch": group.epoch,
-            "queue_id": group.queue_id,
-            "acked": group.acked,
-            "reserved": group.reserved,
+            "queue": _text(member.queue_name),
+            "queue_id": member.queue_id,
+            "acked": member.acked,
+            "reserved": member.reserved,
+            "is_ended": member.is_ended,
         }
-        rows.append(_row("reader_group", group.vhost, group.name, reached))
+        rows.append(_row("reader_group_member", member.vhost, member.group, reached))
     return [row for row in rows if vhost is None or row["vhost"] in (None, vhost)]
 
 

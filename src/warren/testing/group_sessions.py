@@ -150,23 +150,24 @@ class GroupSessions:
         # The broker journals transient messages, too, from now on.
         queue.has_group = True
         name = _name(index)
-        session.ask(OpenGroup(name, queue.name.encode(), False, True), opened)
+        session.ask(OpenGroup(name, [queue.name.encode()], may_rebind=True), opened)
 
     def _on_opened(self, index: int, queue: QueueModel, reply: GroupOpened) -> None:
         group = self.oracle.groups.get(index)
         if group is None or group.queue is not queue:
             return
-        if reply.reserved < group.reserved or reply.acked > group.ack_asked:
+        (member,) = reply.members
+        if member.reserved < group.reserved or member.acked > group.ack_asked:
             raise Violation(
                 "group",
-                f"the group of {queue.name} is at {reply.acked} to {reply.reserved}; it had reserved up to {group.reserved} "
+                f"the group of {queue.name} is at {member.acked} to {member.reserved}; it had reserved up to {group.reserved} "
                 f"and acked at most up to {group.ack_asked}",
             )
         group.is_open = True
         queue.journals_all = True
         group.epoch = reply.epoch
-        group.acked = reply.acked
-        group.reserved = reply.reserved
+        group.acked = member.acked
+        group.reserved = member.reserved
 
     def _reserve(self, session: GroupSession, group: GroupRecord, count: int, goes_on: bool) -> None:
         start = group.reserved if goes_on else group.acked
@@ -179,7 +180,7 @@ class GroupSessions:
         def reserved(reply: Reply) -> None:
             group.queue.is_reserving = False
             if isinstance(reply, Reserved):
-                self._on_reserved(group, start, reply.end)
+                self._on_reserved(group, start, reply.members[0].end)
             else:
                 self._check_failure(reply)
                 # What it took before its commit failed stays with the group.
@@ -189,7 +190,7 @@ class GroupSessions:
                         copy.state = RESERVING
 
         session.ask(
-            Reserve(_name_of(self.oracle, group), group.epoch, group.queue.id, start, count, EVERYTHING, 0),
+            Reserve(_name_of(self.oracle, group), group.epoch, {group.queue.id: start}, count, EVERYTHING),
             reserved,
         )
 
@@ -246,11 +247,11 @@ class GroupSessions:
 
         def acked(reply: Reply) -> None:
             if isinstance(reply, Acked):
-                group.acked = max(group.acked, reply.acked)
+                group.acked = max(group.acked, *reply.acked.values())
             else:
                 self._check_failure(reply)
 
-        session.ask(Ack(_name_of(self.oracle, group), group.epoch, group.queue.id, end), acked)
+        session.ask(Ack(_name_of(self.oracle, group), group.epoch, {group.queue.id: end}), acked)
 
     def _delete(self, session: GroupSession, index: int, group: GroupRecord) -> None:
         for copy in group.queue.copies.values():
@@ -281,17 +282,18 @@ def take_back(node: SimulatedNode, oracle: Oracle) -> dict[int, list[int]]:
     groups = vhost.reader_groups.by_name
     for name in sorted(groups):
         group = groups[name]
-        queue = group.queue
-        if queue is not None:
-            session = GroupSession(node)
-            fetch = Fetch(
-                name.decode(), group.epoch, queue.id, group.acked, group.reserved, 100_000, _FETCH_BYTES
-            )
-            found = _answer(session, fetch)
-            assert isinstance(found, Fetched), found
-            held.setdefault(queue.id, []).extend(read_numbers(found.block, oracle))
-            _answer(session, DeleteGroup(name.decode()))
-            session.session.connection_lost()
+        session = GroupSession(node)
+        for member in group.ordered():
+            queue = member.queue
+            if queue is not None:
+                fetch = Fetch(
+                    name.decode(), group.epoch, queue.id, member.acked, member.reserved, 100_000, _FETCH_BYTES
+                )
+                found = _answer(session, fetch)
+                assert isinstance(found, Fetched), found
+                held.setdefault(queue.id, []).extend(read_numbers(found.block, oracle))
+        _answer(session, DeleteGroup(name.decode()))
+        session.session.connection_lost()
     return held
 
 

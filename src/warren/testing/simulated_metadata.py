@@ -10,17 +10,19 @@ from warren.broker.metadata import (
     Definitions,
     DeleteBinding,
     DeleteExchange,
+    DeleteGroupMember,
     DeleteQueue,
     DeleteReaderGroup,
     MetadataError,
     PutBinding,
     PutExchange,
+    PutGroupMember,
     PutQueue,
     PutReaderGroup,
 )
 from warren.testing.simulated_file_system import SimulatedFileSystem
 
-_Put = PutExchange | PutQueue | PutBinding | PutReaderGroup
+_Put = PutExchange | PutQueue | PutBinding | PutReaderGroup | PutGroupMember
 Key = tuple[object, ...]
 
 
@@ -43,6 +45,8 @@ class SimulatedMetadata:
                 found.exchanges.append(definition)
             elif isinstance(definition, PutBinding):
                 found.bindings.append(definition)
+            elif isinstance(definition, PutGroupMember):
+                found.group_members.append(definition)
             else:
                 found.reader_groups.append(definition)
         found.next_queue_id = self.next_queue_id
@@ -88,6 +92,12 @@ class SimulatedMetadata:
             definitions["group", change.name] = change
         elif isinstance(change, DeleteReaderGroup):
             definitions.pop(("group", change.name), None)
+            for key in [key for key in definitions if key[:2] == ("member", change.name)]:
+                del definitions[key]
+        elif isinstance(change, PutGroupMember):
+            definitions["member", change.group, change.queue_id] = change
+        elif isinstance(change, DeleteGroupMember):
+            definitions.pop(("member", change.group, change.queue_id), None)
         else:
             raise TypeError(f"unexpected change {change}")
 

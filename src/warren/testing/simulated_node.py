@@ -203,7 +203,7 @@ class SimulatedNode:
             keep_orphans(self.files, orphan, store_id)
         self._runner = self.seams.runner(self.files, store_id)
         self.admin = AdminNode(self.broker)
-        self.admin.recover(definitions.reader_groups)
+        self.admin.recover(definitions.reader_groups, definitions.group_members)
         self.journal.request_file()
         store.is_checkpoint_wanted = True
         self._commit(is_forced=True)

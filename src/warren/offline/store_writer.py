@@ -9,7 +9,7 @@ the plan and the parts, which no node takes for its own. Whatever ends the work 
 with the parts that are finished, or `give_up` removes it all.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -147,8 +147,13 @@ class StoreWriter:
         """Remove it all."""
         give_up(self.work)
 
-    def finish(self, manifests: Iterable[PartManifest]) -> WrittenStore:
-        """Put the parts together and the whole in its place, durably. Raises ToolError; it can be tried again then."""
+    def finish(
+        self, manifests: Iterable[PartManifest], look: Callable[[Path], object] = lambda data: None
+    ) -> WrittenStore:
+        """Put the parts together and the whole in its place, durably. Raises ToolError; it can be tried again then.
+
+        `look` is called with the directory when it is whole and does not have its name yet; what it raises ends it there.
+        """
         chosen = list(manifests)
         result = WrittenStore(self.directory)
         for manifest in chosen:
@@ -163,6 +168,7 @@ class StoreWriter:
                 chosen = self._one_for_each_part(chosen)
                 for vhost in sorted((data / VHOSTS_PATH).iterdir()):
                     self._finish_vhost(vhost, [m for m in chosen if str(m.part.vhost_id) == vhost.name])
+                look(data)
                 put_in_place(data, self.directory)
         except OSError as error:
             raise ToolError(f"{self.directory} cannot be finished: {error}") from error

@@ -38,10 +38,13 @@ class WarrenStoreDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns when the user gives no schema."""
+        from warren.tables.schemas import EXACT_COLUMNS, MESSAGES
+
+        left_out = set() if self._options.include_body else {"body"}
+        if self._options.table == MESSAGES:
+            left_out |= EXACT_COLUMNS.keys()
         columns = _columns(self._options.table)
-        return StructType(
-            [column for column in columns if column.name != "body" or self._options.include_body]
-        )
+        return StructType([column for column in columns if column.name not in left_out])
 
     def reader(self, schema: StructType) -> "StoreReader":
         """A table of the directory, as it is now."""

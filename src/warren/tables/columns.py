@@ -58,6 +58,23 @@ def as_strings(binary: Any) -> Any:
         )
 
 
+def what_is_not_text(binary: Any) -> Any:
+    """Of a binary array what is not UTF-8, and null for the rest."""
+    try:
+        binary.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([_unless_text(value) for value in binary.to_pylist()], pa.binary())
+    return pa.nulls(len(binary), pa.binary())
+
+
+def _unless_text(value: bytes) -> bytes | None:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return value
+    return None
+
+
 def timestamps(ms: np.ndarray[Any, Any], nulls: np.ndarray[Any, Any] | None = None) -> Any:
     """Milliseconds since 1970 as timestamps; null where `nulls` is set."""
     return pa.array(ms * 1000, mask=nulls).view(TIMESTAMP)

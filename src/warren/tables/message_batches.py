@@ -13,11 +13,18 @@ import numpy as np
 import pyarrow as pa
 
 from warren.store.record import FLAG_REDELIVERED, PUBLISH_REF
-from warren.tables.columns import FROM_PROPERTIES, as_strings, property_columns, timestamps
+from warren.tables.columns import (
+    FROM_PROPERTIES,
+    as_strings,
+    property_columns,
+    timestamps,
+    what_is_not_text,
+)
 from warren.tables.contents import ContentReader
 from warren.tables.file_scan import Array, Piece
 from warren.tables.parts import VERIFY_CRC, FilePart, Partition
 from warren.tables.rows import queue_places
+from warren.tables.scan import checksums
 from warren.tables.slices import slices
 
 BATCH_ROWS: Final = 10_000
@@ -29,7 +36,10 @@ _PARTS: Final = {
     "routing_key": ("properties", 4),
     "properties": ("body", 4),
 }
-_FROM_CONTENT: Final = {"exchange", "routing_key", "body", *FROM_PROPERTIES}
+# Columns that are one of these, or what of it is not UTF-8.
+_RAW: Final = {"exchange_raw": "exchange", "routing_key_raw": "routing_key"}
+_PROPERTIES: Final = {"properties_raw", *FROM_PROPERTIES}
+_FROM_CONTENT: Final = {"exchange", "routing_key", "body", "checksum", *_RAW, *_PROPERTIES}
 
 
 @dataclass
@@ -76,7 +86,7 @@ class MessageBatches:
         embedded = np.zeros(len(records), np.int64)
         if "body" in self._names:
             embedded += records["body_bytes"]
-        if self._names & FROM_PROPERTIES.keys():
+        if self._names & _PROPERTIES:
             embedded += 2 * (records["body"] - records["properties"])
         weights += np.where(is_stored, 0, embedded)
         if self._reads_contents:
@@ -137,6 +147,10 @@ class MessageBatches:
                 return pa.array(records["body_bytes"].astype(np.int32))
             case "body":
                 return _slices(rows, name)
+            case "exchange_raw" | "routing_key_raw":
+                return what_is_not_text(_slices(rows, _RAW[name]))
+            case "properties_raw":
+                return _slices(rows, "properties")
         return self._storage_column(name, rows)
 
     def _storage_column(self, name: str, rows: _Rows) -> Any:
@@ -163,12 +177,31 @@ class MessageBatches:
             case "crc_ok":
                 # Null: not looked at. What is damaged is no message, but a row of the table `damage`.
                 return pa.repeat(pa.scalar(True if self._verifies else None, pa.bool_()), len(records))
+            case "queue_id":
+                return _numbers(rows.positions["queue_id"])
+            case "content_id":
+                return _numbers(records["content_id"], ~is_stored)
+            case "references":
+                return _numbers(records["references"].astype(np.int32), ~is_stored)
+            case "checksum":
+                return _numbers(_checksums(rows))
         raise ValueError(f"no column '{name}' in the table of messages")
 
 
-def _numbers(values: Array) -> Any:
+def _numbers(values: Array, nulls: Array | None = None) -> Any:
     # The fields of records lie between others; Arrow wants them side by side.
-    return pa.array(np.ascontiguousarray(values))
+    return pa.array(np.ascontiguousarray(values), mask=nulls)
+
+
+def _checksums(rows: _Rows) -> Array:
+    found = np.empty(len(rows.messages), np.int64)
+    # Where there are no stored ones, all of them lie in `data`.
+    for data, mask in ((rows.data, ~rows.is_stored), (rows.stored_data, rows.is_stored)):
+        messages = rows.messages[mask]
+        # The address begins with the length of the exchange's name.
+        bounds = np.column_stack([messages["exchange"] - 1, messages["body"] + messages["body_bytes"]])
+        found[mask] = np.frombuffer(checksums(data, bounds.astype("<i8").tobytes()), np.int64)
+    return found
 
 
 def _slices(rows: _Rows, name: str) -> Any:

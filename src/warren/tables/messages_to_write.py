@@ -2,7 +2,8 @@
 
 Wanted: `body`, and how the property block came about: `properties_raw`, or where that is null or missing the columns of
 single properties with `headers_raw`. From single columns comes the block of a publisher that sets delivery-mode 2 or
-nothing, and no cluster-id: columns have no place for other ones. Names may be binary or strings.
+nothing, and no cluster-id: columns have no place for other ones. Names may be binary or strings; where they are not UTF-8,
+`exchange_raw` and `routing_key_raw` have them.
 """
 
 from typing import Any, Final
@@ -81,6 +82,15 @@ def _required(batch: Any, name: str) -> list[bytes]:
     return values
 
 
+def _names(batch: Any, name: str) -> list[bytes]:
+    """Of exchanges or routing keys: what `..._raw` says, where it says something."""
+    names = _required(batch, name)
+    raw = _column(batch, f"{name}_raw")
+    if raw is None or raw.null_count == len(raw):
+        return names
+    return [text if exact is None else exact for text, exact in zip(names, _strings(raw), strict=True)]
+
+
 def _integers(batch: Any, name: str, count: int) -> list[int]:
     """0 where there is none."""
     array = _column(batch, name)
@@ -111,7 +121,7 @@ def _booleans(batch: Any, name: str, default: bool) -> list[bool]:
 def _addresses(batch: Any) -> list[bytes]:
     known: dict[tuple[bytes, bytes], bytes] = {}
     found: list[bytes] = []
-    for names in zip(_required(batch, "exchange"), _required(batch, "routing_key"), strict=True):
+    for names in zip(_names(batch, "exchange"), _names(batch, "routing_key"), strict=True):
         address = known.get(names)
         if address is None:
             address = known[names] = address_of(*names)

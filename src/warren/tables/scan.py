@@ -7,6 +7,7 @@ damage is stepped over as a load of an index does it, and noted.
 
 from typing import Final
 
+from crc32c import crc32c
 from librt.strings import BytesWriter, read_i64_le, write_i64_le
 from mypy_extensions import i64
 
@@ -322,3 +323,15 @@ class RecordScan:
         while count > 0:
             write_i64_le(self._records, 0)
             count -= 1
+
+
+def checksums(data: bytes, bounds: bytes) -> bytes:
+    """The CRC-32C of each slice of `data`, 8 bytes each; `bounds` has 16 bytes for each: start and end."""
+    found = BytesWriter()
+    at: i64 = 0
+    while at < len(bounds):
+        start = read_i64_le(bounds, at)
+        end = read_i64_le(bounds, at + 8)
+        write_i64_le(found, crc32c(data[start:end]))
+        at += 16
+    return found.getvalue()

@@ -17,6 +17,20 @@ _TEXT: Final = pa.string()
 _NUMBER: Final = pa.int64()
 _FLAG: Final = pa.bool_()
 
+# What tells a message from any other, byte for byte. They are there when they are asked for, and not else.
+EXACT_COLUMNS: Final[dict[str, Any]] = {
+    "queue_id": _NUMBER,
+    # Names that are not UTF-8, which a text cannot hold; null: the text is the name.
+    "exchange_raw": pa.binary(),
+    "routing_key_raw": pa.binary(),
+    "properties_raw": pa.binary(),
+    # Of a large message: positions with the same content share it, at first as many as `references`.
+    "content_id": _NUMBER,
+    "references": pa.int32(),
+    # CRC-32C of address, properties and body, as a record has them.
+    "checksum": _NUMBER,
+}
+
 COLUMNS: Final[dict[str, dict[str, Any]]] = {
     # Where a message's content is: the record in the journal, the index or a content file.
     MESSAGES: {
@@ -25,6 +39,7 @@ COLUMNS: Final[dict[str, dict[str, Any]]] = {
         "offset": _NUMBER,
         "stored_bytes": _NUMBER,
         "crc_ok": _FLAG,
+        **EXACT_COLUMNS,
     },
     POSITIONS: {
         "vhost": _TEXT,

@@ -1,0 +1,440 @@
+"""`backup`: a vhost as Parquet files with a manifest, from which each message can be had back as it was.
+
+The source is a running node (through a snapshot, which the node makes of hard links), the data directory of a stopped one,
+or a backup of files that `warren backup` has made. With `base` only what came after an earlier backup is written, and
+which of the older messages are still there.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+import warren
+from warren.offline.backup import must_be_outside, now_text
+from warren.offline.backup_files import incomplete_path, put_in_place
+from warren.offline.data_directory import VHOSTS_PATH, ToolError, locked, opened
+from warren.offline.salvage import must_be_new
+from warren.pipeline.backup_manifest import (
+    ALIVE_PATH,
+    DATA_PATH,
+    FORMAT,
+    KIND,
+    BaseBackup,
+    Manifest,
+    QueueEntry,
+    read_manifest,
+    write_manifest,
+    write_topology,
+)
+from warren.pipeline.progress import Progress, Silent, Step
+from warren.pipeline.result import FOUND_EXIT, OK_EXIT, JobResult
+from warren.pipeline.spark_run import MASTER, spark_for
+from warren.pipeline.tasks import run_tasks
+from warren.pipeline.topology import topology_of
+from warren.store.disk.files import make_directories, sync_directory
+from warren.tables.file_figures import DataFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from warren.tables.parts import FilePart, Partition
+    from warren.tables.queue_states import VhostState
+
+_JOB_NAME: Final = "job.json"
+_RESULTS: Final = "results"
+_SNAPSHOT: Final = "snapshot"
+
+
+@dataclass
+class BackupResult(JobResult):
+    """What is in the new backup. `messages` of them are alive; `lost` ones could not be read, by queue in `losses`."""
+
+    backup: Path
+    id: str
+    vhost: str
+    base: str | None = None
+    queues: int = 0
+    messages: int = 0
+    written_messages: int = 0
+    bytes: int = 0
+    lost: int = 0
+    losses: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def exit_code(self) -> int:
+        """1: something could not be read, and is not in it."""
+        return FOUND_EXIT if self.lost else OK_EXIT
+
+
+def backup(
+    source: str | Path,
+    target: Path,
+    *,
+    vhost: str = "/",
+    base: Path | None = None,
+    snapshot_directory: Path | None = None,
+    spark: "SparkSession | None" = None,
+    master: str = MASTER,
+    progress: Progress | None = None,
+) -> BackupResult:
+    """Make the new directory `target` of one vhost of `source`, a directory or the URI of a running node.
+
+    Of a running node the snapshot is made below `snapshot_directory`, by the node and on its machine, by default beside
+    `target`; on the file system of its data directory it takes no space. What was interrupted goes on when it is called
+    again with the same arguments. Raises ToolError, JobError, and what a node refuses.
+    """
+    progress = progress or Silent()
+    must_be_new(target)
+    work = incomplete_path(target)
+    job = _Job(str(source), target, work, vhost, base, snapshot_directory, progress)
+    with job.directory() as directory, locked(directory), spark_for("backup", master, spark) as session:
+        return job.run(session, directory)
+
+
+class _JobFile(msgspec.Struct, frozen=True, kw_only=True):
+    """What an unfinished backup is of; it is gone on with when that is still so."""
+
+    source: str
+    vhost: str
+    base: str
+    snapshot: str = ""
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True)
+class BackupTask:
+    """What one task writes: messages of `new`, and which of those in `older` are alive."""
+
+    number: int
+    work: Path
+    new: "Partition | None"
+    older: "Partition | None"
+
+
+class BackupPart(msgspec.Struct, frozen=True):
+    """What a task has written. `alive_rows`: older messages by queue id."""
+
+    data: DataFile | None = None
+    alive: DataFile | None = None
+    alive_rows: dict[int, int] = {}
+
+
+@dataclass
+class _Job:
+    source: str
+    target: Path
+    work: Path
+    vhost: str
+    base: Path | None
+    snapshot_directory: Path | None
+    progress: Progress
+
+    # -- the source --------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def directory(self) -> Iterator[Path]:
+        """What is read. The snapshot of a node stays until the backup is finished, for those who begin again."""
+        base = str(self.base.resolve()) if self.base is not None else ""
+        wanted = _JobFile(source=_without_password(self.source), vhost=self.vhost, base=base)
+        known = self._known(wanted)
+        if "://" not in self.source:
+            directory = Path(self.source)
+            must_be_outside(directory, self.target)
+            self.job = known or wanted
+            yield directory
+            return
+        snapshot = Path(known.snapshot) if known is not None else None
+        if snapshot is None or not (snapshot / "manifest.json").exists():
+            snapshot = self._make_snapshot()
+        self.job = msgspec.structs.replace(known or wanted, snapshot=str(snapshot))
+        self._save()
+        yield snapshot
+        shutil.rmtree(
+            snapshot.parent if self.snapshot_directory is not None else snapshot, ignore_errors=True
+        )
+
+    def _known(self, wanted: _JobFile) -> _JobFile | None:
+        """What an earlier call has begun."""
+        path = self.work / _JOB_NAME
+        try:
+            known = msgspec.json.decode(path.read_bytes(), type=_JobFile)
+        except FileNotFoundError:
+            if self.work.exists() and any(self.work.iterdir()):
+                raise ToolError(f"{self.work} is in the way, and not of an unfinished backup") from None
+            return None
+        except (OSError, msgspec.MsgspecError) as error:
+            raise ToolError(f"{path} cannot be read ({error}); remove {self.work} to begin anew") from None
+        if (known.source, known.vhost, known.base) != (wanted.source, wanted.vhost, wanted.base):
+            raise ToolError(f"{self.work} is an unfinished backup of something else; remove it to begin anew")
+        return known
+
+    def _make_snapshot(self) -> Path:
+        from warren.admin.backup_client import BackupFailedError, back_up_node
+        from warren.admin.client import AdminClient, NodeAddress
+
+        make_directories(self.work)
+        if self.snapshot_directory is None:
+            snapshot = self.work / _SNAPSHOT
+            shutil.rmtree(snapshot, ignore_errors=True)
+        else:
+            snapshot = (
+                Path(tempfile.mkdtemp(prefix="warren-snapshot-", dir=self.snapshot_directory)) / _SNAPSHOT
+            )
+        self.progress.show(Step("snapshot", 0, None, "bytes"))
+        try:
+            address = NodeAddress(self.source)
+            with AdminClient(address, "warren pipeline backup") as client:
+                back_up_node(
+                    client,
+                    str(snapshot.absolute()),
+                    lambda status: self.progress.show(
+                        Step(f"snapshot: {status.step}", status.done_bytes, status.total_bytes, "bytes")
+                    ),
+                )
+        except (BackupFailedError, ValueError) as error:
+            raise ToolError(str(error)) from None
+        return snapshot
+
+    # -- the work ----------------------------------------------------------------------------------------------------
+
+    def run(self, spark: "SparkSession", directory: Path) -> BackupResult:
+        """All of it, once the source is there and stays as it is."""
+        from warren.tables.planning import PlanError
+        from warren.tables.queue_states import vhost_state
+
+        try:
+            state = vhost_state(directory, self.vhost)
+            older, crc = read_manifest(self.base) if self.base is not None else (None, "")
+            if older is not None and older.store_id != state.store_id.hex():
+                raise ToolError(f"{self.base} is a backup of another store: it cannot be gone on with")
+            tasks = self._tasks(directory, older)
+        except PlanError as error:
+            raise ToolError(str(error)) from None
+        self._begin(directory, state)
+        with opened(directory) as data:
+            definition = next(found.definition for found in data.vhosts if found.name == self.vhost)
+            assert definition is not None
+            topology = topology_of(data.definitions, definition)
+        parts = run_tasks(
+            spark, self.work / _RESULTS, tasks, write_backup_part, BackupPart, self.progress, "backup"
+        )
+        base = None
+        if older is not None and self.base is not None:
+            base = BaseBackup(id=older.id, crc32c=crc, path=os.path.relpath(self.base, self.target))
+        manifest = Manifest(
+            format=FORMAT,
+            kind=KIND,
+            id=os.urandom(16).hex(),
+            warren=warren.__version__,
+            created=now_text(),
+            source=self.job.source,
+            vhost=self.vhost,
+            store_id=state.store_id.hex(),
+            base=base,
+            topology_crc32c=write_topology(self.work, topology),
+            queues=_entries(state, older, list(parts.values())),
+            data=[part.data for part in parts.values() if part.data is not None],
+            alive=[part.alive for part in parts.values() if part.alive is not None],
+        )
+        _remove_all_but(self.work / DATA_PATH, manifest.data)
+        _remove_all_but(self.work / ALIVE_PATH, manifest.alive)
+        write_manifest(self.work, manifest)
+        shutil.rmtree(self.work / _RESULTS)
+        if self.snapshot_directory is None:
+            shutil.rmtree(self.work / _SNAPSHOT, ignore_errors=True)
+        (self.work / _JOB_NAME).unlink()
+        put_in_place(self.work, self.target)
+        return _result(self.target, manifest)
+
+    def _tasks(self, directory: Path, older: Manifest | None) -> dict[str, BackupTask]:
+        from warren.tables.parts import ReadOptions
+        from warren.tables.planning import plan
+        from warren.tables.schemas import MESSAGES
+
+        floors = {queue.id: queue.end_seq for queue in older.queues} if older is not None else {}
+        tasks = {}
+        for number, partition in enumerate(plan(directory, MESSAGES, ReadOptions(vhost=self.vhost))):
+            new = _part_of(partition, floors, is_older=False)
+            known = _part_of(partition, floors, is_older=True) if floors else None
+            tasks[f"{number:06d}"] = BackupTask(number, self.work, new, known)
+        return tasks
+
+    def _begin(self, directory: Path, state: "VhostState") -> None:
+        """Make the work directory, and forget what was done on another state of the source."""
+        fingerprint = _fingerprint(directory / VHOSTS_PATH / str(state.id))
+        if self.job.fingerprint != fingerprint:
+            for name in (DATA_PATH, ALIVE_PATH, _RESULTS):
+                shutil.rmtree(self.work / name, ignore_errors=True)
+        self.job = msgspec.structs.replace(self.job, fingerprint=fingerprint)
+        for name in (DATA_PATH, ALIVE_PATH, _RESULTS):
+            make_directories(self.work / name)
+        self._save()
+
+    def _save(self) -> None:
+        path = self.work / _JOB_NAME
+        new = self.work / f"{_JOB_NAME}.new"
+        new.write_bytes(msgspec.json.encode(self.job))
+        new.rename(path)
+
+
+def _without_password(source: str) -> str:
+    if "://" not in source:
+        return str(Path(source).resolve())
+    scheme, _, rest = source.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}"
+
+
+def _fingerprint(vhost: Path) -> str:
+    """Names, sizes and times of a vhost's files."""
+    found = hashlib.sha256()
+    for path in sorted(vhost.rglob("*")):
+        status = path.stat()
+        found.update(f"{path.relative_to(vhost)}\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
+    return found.hexdigest()
+
+
+def _part_of(partition: "Partition", floors: dict[int, int], is_older: bool) -> "Partition | None":
+    """What of a partition is below the floors of its queues, or not; None: nothing."""
+    if not floors and not is_older:
+        return partition
+    parts = [
+        part for found in partition.parts if (part := _file_part_of(found, floors, is_older)) is not None
+    ]
+    return dataclasses.replace(partition, parts=tuple(parts)) if parts else None
+
+
+def _file_part_of(part: "FilePart", floors: dict[int, int], is_older: bool) -> "FilePart | None":
+    from warren.tables.parts import INDEX
+
+    if part.kind == INDEX:
+        floor = floors.get(part.queues[0].id, 0)
+        if is_older:
+            part = dataclasses.replace(part, seq_to=min(part.seq_to, floor))
+        else:
+            part = dataclasses.replace(part, seq_from=max(part.seq_from, floor))
+        return part if part.seq_from < part.seq_to else None
+    queues = []
+    for queue in part.queues:
+        below = queue.seqs < floors.get(queue.id, 0)
+        seqs = queue.seqs[below if is_older else ~below]
+        if len(seqs):
+            queues.append(dataclasses.replace(queue, seqs=seqs))
+    return dataclasses.replace(part, queues=tuple(queues)) if queues else None
+
+
+def write_backup_part(task: BackupTask) -> BackupPart:
+    """In a worker: the files of one task."""
+    from warren.tables.data_files import ALIVE_SCHEMA, DATA_SCHEMA, DataFileWriter
+    from warren.tables.parts import VERIFY_NONE
+    from warren.tables.reading import read
+
+    name = f"part-{task.number:06d}.parquet"
+    data = alive = None
+    alive_rows: dict[int, int] = {}
+    if task.new is not None:
+        with DataFileWriter(task.work / DATA_PATH / name, DATA_SCHEMA) as writer:
+            for batch in read(task.new, DATA_SCHEMA):
+                writer.write(batch)
+            data = writer.finish() if writer.rows else None
+        sync_directory(task.work / DATA_PATH)
+    if task.older is not None:
+        # What they hold is in the backups before.
+        options = dataclasses.replace(task.older.options, verify=VERIFY_NONE)
+        partition = dataclasses.replace(task.older, options=options)
+        with DataFileWriter(task.work / ALIVE_PATH / name, ALIVE_SCHEMA) as writer:
+            for batch in read(partition, _alive_columns()):
+                writer.write(_runs(batch, alive_rows))
+            alive = writer.finish() if writer.rows else None
+        sync_directory(task.work / ALIVE_PATH)
+    return BackupPart(data, alive, alive_rows)
+
+
+def _alive_columns() -> Any:
+    import pyarrow as pa
+
+    from warren.tables.data_files import DATA_SCHEMA
+
+    return pa.schema([DATA_SCHEMA.field(name) for name in ("queue_id", "seq", "redelivered")])
+
+
+def _runs(batch: Any, counts: dict[int, int]) -> Any:
+    """Neighbouring seq ids of a queue as runs; counts them by queue."""
+    import numpy as np
+    import pyarrow as pa
+
+    from warren.tables.data_files import ALIVE_SCHEMA
+
+    columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in batch.schema.names]
+    order = np.lexsort((columns[1], columns[0]))
+    queue_ids, seqs, redelivered = (column[order] for column in columns)
+    is_new = (np.diff(queue_ids) != 0) | (np.diff(seqs) != 1) | (redelivered[1:] != redelivered[:-1])
+    starts = np.flatnonzero(np.append(True, is_new))
+    ends = np.append(starts[1:], len(seqs)) - 1
+    for queue_id, count in zip(*np.unique(queue_ids, return_counts=True), strict=True):
+        counts[int(queue_id)] = counts.get(int(queue_id), 0) + int(count)
+    runs = [queue_ids[starts], seqs[starts], seqs[ends], redelivered[starts]]
+    return pa.RecordBatch.from_arrays([pa.array(run) for run in runs], schema=ALIVE_SCHEMA)
+
+
+def _entries(state: "VhostState", older: Manifest | None, parts: list[BackupPart]) -> list[QueueEntry]:
+    from warren.tables.data_files import QueueSums
+
+    sums = QueueSums()
+    alive: dict[int, int] = {}
+    for part in parts:
+        if part.data is not None:
+            sums.add_rows(part.data.queues)
+        for queue_id, count in part.alive_rows.items():
+            alive[queue_id] = alive.get(queue_id, 0) + count
+    written = {rows.queue_id: rows for rows in sums.by_queue()}
+    ends = {queue.id: queue.end_seq for queue in older.queues} if older is not None else {}
+    entries = []
+    for queue_id, queue in sorted(state.queues.items()):
+        rows = written.get(queue_id)
+        count = rows.rows if rows is not None else 0
+        entries.append(
+            QueueEntry(
+                id=queue_id,
+                name=queue.definition.name.decode("utf-8", "replace"),
+                rows=count,
+                older=alive.get(queue_id, 0),
+                lost=max(queue.messages - count - alive.get(queue_id, 0), 0),
+                digest=rows.digest if rows is not None else f"{0:016x}",
+                end_seq=max(ends.get(queue_id, 1), rows.last_seq + 1 if rows is not None else 1),
+                next_seq=queue.next_seq,
+            )
+        )
+    return entries
+
+
+def _remove_all_but(directory: Path, files: list[DataFile]) -> None:
+    """What attempts have left that did not come to their end."""
+    names = {file.name for file in files}
+    for path in directory.iterdir():
+        if path.name not in names:
+            path.unlink()
+    sync_directory(directory)
+
+
+def _result(target: Path, manifest: Manifest) -> BackupResult:
+    return BackupResult(
+        backup=target,
+        id=manifest.id,
+        vhost=manifest.vhost,
+        base=manifest.base.id if manifest.base is not None else None,
+        queues=len(manifest.queues),
+        messages=manifest.messages,
+        written_messages=sum(queue.rows for queue in manifest.queues),
+        bytes=sum(file.bytes for file in [*manifest.data, *manifest.alive]),
+        lost=sum(queue.lost for queue in manifest.queues),
+        losses={queue.name: queue.lost for queue in manifest.queues if queue.lost},
+    )

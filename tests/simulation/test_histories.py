@@ -4,6 +4,7 @@ A fixed set, so that a change is judged by what the last one was judged by, and 
 fails is printed with its shrunken history; `python -m warren.testing.simulate --seed N` replays it.
 """
 
+import logging
 import multiprocessing
 import os
 import random
@@ -43,6 +44,14 @@ def test_some_seeds_that_nobody_has_seen() -> None:
     _, _, failures = run_seeds(range(first, first + RANDOM_SEEDS))
     if failures:
         pytest.fail("\n".join(shrunken_story(failures[0][0])))
+
+
+def test_a_history_leaves_the_log_as_it_was() -> None:
+    """Whatever runs in the same process later has one."""
+    logger = logging.getLogger("warren")
+    before = (logger.propagate, logger.level, list(logger.handlers))
+    run_seeds(range(1, 2))
+    assert (logger.propagate, logger.level, logger.handlers) == before
 
 
 def test_a_seed_tells_the_same_story_in_every_process() -> None:

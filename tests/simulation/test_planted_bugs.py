@@ -4,7 +4,7 @@ import pytest
 
 from tests.simulation.planted_bugs import PLANTED
 from warren.testing.operations import make_history
-from warren.testing.simulation import Simulation, watch_broker
+from warren.testing.simulation import Simulation
 
 # Histories within which each bug must be found; most are found within a tenth of them.
 SEEDS = 300
@@ -12,7 +12,6 @@ SEEDS = 300
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_bug_is_found(name: str) -> None:
-    watch_broker()
     for seed in range(1, SEEDS + 1):
         history = make_history(seed)
         violation = Simulation(history, seams=PLANTED[name]()).run()

@@ -9,7 +9,6 @@ import pytest
 from warren.testing.operations import History, Operation
 from warren.testing.shrink import tell
 from warren.testing.simulated_node import Limits
-from warren.testing.simulation import watch_broker
 
 STORIES = {
     "whoever waits for the head while another load ends": """536 600 3000 64 8 1
@@ -326,7 +325,6 @@ def history_of(story: str) -> History:
 
 @pytest.mark.parametrize("name", STORIES)
 def test_a_story_that_failed_once_holds(name: str) -> None:
-    watch_broker()
     lines, violation = tell(history_of(STORIES[name]))
     if violation is not None:
         pytest.fail("\n".join([*lines, f"=> {violation}"]))

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from warren.build import build_name
 from warren.testing.operations import make_history
 from warren.testing.shrink import Shrinker, tell
-from warren.testing.simulation import Simulation, watch_broker
+from warren.testing.simulation import Simulation
 
 # Seeds that one process takes at a time.
 _CHUNK = 20
@@ -29,7 +29,6 @@ console = Console(highlight=False, soft_wrap=True)
 
 def run_seeds(seeds: range) -> tuple[int, int, list[tuple[int, str, str]]]:
     """Run histories; how many there were, how many crashes they had, and (seed, kind, text) of those that failed."""
-    watch_broker()
     failures: list[tuple[int, str, str]] = []
     crashes = 0
     for seed in seeds:
@@ -43,7 +42,6 @@ def run_seeds(seeds: range) -> tuple[int, int, list[tuple[int, str, str]]]:
 
 def shrunken_story(seed: int) -> list[str]:
     """The shrunken history of a failing seed, as text."""
-    watch_broker()
     history = make_history(seed)
     violation = Simulation(history).run()
     if violation is None:
@@ -103,7 +101,6 @@ def main(
     """Run histories of a simulated node that is crashed and whose disk fails, and look for broken promises."""
     if seed is None:
         raise typer.Exit(0 if _run_many(first, seeds, processes) else 1)
-    watch_broker()
     story, violation = tell(make_history(seed))
     if violation is not None and shrink:
         story = shrunken_story(seed)

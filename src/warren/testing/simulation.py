@@ -77,27 +77,31 @@ class Unwatched:
 
 
 class _CrashWatch(logging.Handler):
-    """The broker survives its own bugs by closing a connection; the simulation does not."""
+    """The broker survives its own bugs by closing a connection; the simulation does not.
+
+    While it is entered the broker's log goes here, and nowhere else.
+    """
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
         self.errors: list[BaseException] = []
+        self._logger = logging.getLogger("warren")
+        self._before = (self._logger.propagate, self._logger.level)
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.exc_info and record.exc_info[1] is not None:
             self.errors.append(record.exc_info[1])
 
+    def __enter__(self) -> None:
+        self._before = (self._logger.propagate, self._logger.level)
+        self._logger.addHandler(self)
+        self._logger.propagate = False
+        self._logger.setLevel(logging.ERROR)
 
-_watch = _CrashWatch()
-
-
-def watch_broker() -> None:
-    """Send the broker's log to the simulation, and everybody else's nowhere. Once a process."""
-    logger = logging.getLogger("warren")
-    if _watch not in logger.handlers:
-        logger.addHandler(_watch)
-        logger.propagate = False
-        logger.setLevel(logging.ERROR)
+    def __exit__(self, *_: object) -> None:
+        self._logger.removeHandler(self)
+        self._logger.propagate, level = self._before
+        self._logger.setLevel(level)
 
 
 class Simulation:
@@ -125,12 +129,16 @@ class Simulation:
         self._damage_count = 0
         # How the planned crash goes: rule, and what is decided when it strikes.
         self._planned_rule = POWER
+        self._watch = _CrashWatch()
 
     # -- the whole ---------------------------------------------------------------------------------------------------
 
     def run(self) -> Violation | None:
         """The history, until it ends or a promise is broken."""
-        _watch.errors.clear()
+        with self._watch:
+            return self._run_history()
+
+    def _run_history(self) -> Violation | None:
         try:
             self._start_node()
             for index, operation in enumerate(self.history.operations):
@@ -160,9 +168,9 @@ class Simulation:
         self._check_broker()
 
     def _check_broker(self) -> None:
-        if _watch.errors:
-            error = _watch.errors.pop()
-            _watch.errors.clear()
+        if self._watch.errors:
+            error = self._watch.errors.pop()
+            self._watch.errors.clear()
             raise error
 
     def _run(self, operation: Operation, rng: Random) -> None:

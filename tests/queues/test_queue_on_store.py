@@ -1,5 +1,7 @@
 """Queues that page, on the real store: what a load may bring back, what a restart finds, and that nothing leaks."""
 
+import errno
+
 import pytest
 
 from tests.support.memory_node import MemoryDisk, MemoryNode
@@ -7,6 +9,7 @@ from warren.queues.entry import Entry
 from warren.queues.queue import Queue
 from warren.queues.variable_queue import EMPTY
 from warren.store.jobs import ReadRanges, StoreJob
+from warren.testing.simulated_file_system import Fault
 
 LARGE = 5000
 
@@ -145,3 +148,26 @@ def test_a_purge_reads_positions_only(
     node.commit()
     assert node.vhost.store.contents.valid_bytes == 0
     assert len(read) <= 2 and not [path for path in read if path.endswith(".rdq")]
+
+
+def test_w27_what_is_appended_behind_a_segment_that_is_written_anew_stays(node: MemoryNode) -> None:
+    """A sync of it has failed: its queue goes on, and the copy that the disk is to get knows nothing of that."""
+    queue = node.declare(b"q")
+    queue.set_mode(True)
+    fill(node, 10)
+    store = node.memory_store.store
+    node.disk.files.faults.append(Fault(("sync",), 0, errno.EIO))
+    store.is_checkpoint_wanted = True
+    now_ms = node.clock.now_ms()
+    node.vhost.advance(now_ms)
+    assert node.memory_store.run_jobs(now_ms) and store.checkpoint_failures == 1
+    # The append waits in the lane behind the copy.
+    for number in range(10, 20):
+        node.publish(b"q", b"%d" % number)
+    node.memory_store.flush(node.vhost.journal.seal(), now_ms)
+    node.vhost.advance(now_ms)
+    node.work()
+    fill(node, 10, first=20)
+    assert queue.ready.entry_count == 0
+    assert bodies(node, queue) == list(range(30))
+    assert (store.lost_count, store.damaged_count) == (0, 0)

@@ -133,7 +133,8 @@ class SegmentRewriter:
             segment.was_refused = True
             self._retry_at_ms = store.now_ms + _RETRY_MS
         elif index is not None:
-            segment.size_bytes = job.new_size
+            # What was appended meanwhile waits behind this job in the lane.
+            segment.size_bytes += job.new_size - job.size
             segment.written_bytes = job.new_size
             segment.rewrites += 1
             if not job.is_whole:

@@ -10,7 +10,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from warren.store.runs import Runs, add_run, contains, subtract
+from warren.store.runs import Runs, add_run, contains, covers, subtract
 
 SEGMENT_ENTRIES: Final = 16384
 # A segment is rewritten when at most a quarter of its entries is alive and it has at least this many bytes (W24); while
@@ -234,7 +234,7 @@ class QueueIndex:
             segment = self.find(first // self.segment_entries)
             if segment is not None:
                 last_entry: i64 = min(start + self.segment_entries, indexed_upto) - 1
-                if len(subtract(start, last_entry, self.settled)) == 0:
+                if covers(self.settled, start, last_entry):
                     segment.live_persistent = 0
                 else:
                     # Of a segment that could not be read nothing counts as alive, but something may be in memory.

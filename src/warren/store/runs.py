@@ -43,6 +43,12 @@ def contains(runs: Runs, seq: i64) -> bool:
     return place < len(runs) and runs[place][0] <= seq
 
 
+def covers(runs: Runs, first: i64, last: i64) -> bool:
+    """Is all of [first, last] in `runs`?"""
+    place = index_of_run(runs, first)
+    return place < len(runs) and runs[place][0] <= first and runs[place][1] >= last
+
+
 def overlapping(runs: Runs, first: i64, last: i64) -> Runs:
     """A copy of those that have something of [first, last]."""
     start = index_of_run(runs, first)

@@ -9,6 +9,7 @@ from warren.queues.entry import Entry
 from warren.queues.queue import Queue
 from warren.queues.variable_queue import EMPTY
 from warren.store.jobs import ReadRanges, StoreJob
+from warren.store.message import Message
 from warren.testing.simulated_file_system import Fault
 
 LARGE = 5000
@@ -171,3 +172,78 @@ def test_w27_what_is_appended_behind_a_segment_that_is_written_anew_stays(node: 
     assert queue.ready.entry_count == 0
     assert bodies(node, queue) == list(range(30))
     assert (store.lost_count, store.damaged_count) == (0, 0)
+
+
+@pytest.mark.parametrize("is_requeued", [True, False])
+def test_a_load_leaves_to_a_client_what_it_has(node: MemoryNode, is_requeued: bool) -> None:
+    """The content of a message that is out cannot be read for a while. Whoever has it settles it, once: the other queue
+    that shares it keeps its own."""
+    queues = [node.declare(b"q"), node.declare(b"r")]
+    for number in range(4):
+        message = Message(b"\x00\x01q", b"\x00\x00", (b"%d" % number).ljust(LARGE), True, node.clock.now_ms())
+        for queue in queues:
+            queue.publish(message, -1, node.clock.now_ms())
+    node.commit()
+    queue, other = queues
+    out: list[Entry] = []
+    held_out(node, out)
+    for _ in range(2):
+        entry = take(node, queue)
+        assert entry is not None
+        out.append(entry)
+    for one in queues:
+        one.set_mode(True)
+    forget_gets(node)
+    node.work()
+    # The first goes back: the range on disk covers the second, which is out.
+    queue.requeue([out.pop(0)], node.clock.now_ms())
+    forget_gets(node)
+    node.work()
+    assert (queue.ready.delta.start, queue.ready.delta.count, queue.unacked_count) == (1, 3, 1)
+    content = out[0].content
+    assert content is not None
+    path = f"msg_store_persistent/{content.file}.rdq"
+    node.disk.files.flip(path, content.offset + 100, 0)
+    assert bodies(node, queue) == [0, 2, 3]
+    node.disk.files.flip(path, content.offset + 100, 0)
+    if is_requeued:
+        queue.requeue([out.pop()], node.clock.now_ms())
+        assert bodies(node, queue) == [1]
+    else:
+        queue.settle(out.pop(), node.clock.now_ms())
+    node.commit()
+    store = node.memory_store.store
+    assert (store.lost_count, store.contents.unknown_releases) == (0, 0)
+    assert bodies(node, other) == [0, 1, 2, 3]
+
+
+def test_what_expires_while_its_content_is_loaded_is_not_lost(node: MemoryNode) -> None:
+    """By the time the load looks for it, its segment may have been given up."""
+    queue = node.declare(b"q")
+    now_ms = node.clock.now_ms()
+    for number in range(4):
+        queue.publish(Message(b"\x00\x01q", b"\x00\x00", b"%d" % number, True, now_ms), 1000, now_ms)
+    node.commit()
+    queue.set_mode(True)
+    node.work()
+    # Read ahead, and given up again, so that their positions are in memory.
+    queue.set_mode(False)
+    queue.when_head(lambda now_ms: None)
+    node.work()
+    queue.set_target(0)
+    forget_gets(node)
+    node.clock.time_ms -= 2000
+    node.work()
+    assert queue.ready.gamma_count == 4
+    queue.set_target(1 << 62)
+    queue.when_head(lambda now_ms: None)
+    (job,) = node.memory_store.store.take_jobs(now_ms)
+    node.clock.time_ms += 1000
+    queue.drop_expired_head(node.clock.now_ms())
+    queue.log.next_seq = 1 << 20
+    queue.store.index_range_done(queue.log.next_seq)
+    node.commit()
+    node.memory_store.runner.run(job)
+    job.finished()
+    node.work()
+    assert node.memory_store.store.lost_count == 0

@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.disk_store import SEGMENT_NUMBER, segment_records
 from tests.support.journal_driver import STORE_ID
-from warren.store.index_records import IndexScan
+from warren.store.index_records import IndexScan, find_messages
 from warren.store.message import QueueLog
 from warren.store.record import FILE_HEADER_BYTES, crc_seed
 
@@ -35,3 +35,19 @@ def test_damage_costs_its_own_record_wherever_the_pieces_end(where: str) -> None
     expected = [seq for seq in range(49152, 49160) if seq != 49155]
     for piece in range(1, 400):
         assert scan(bytes(data), piece) == (expected, len(RECORDS[4])), piece
+
+
+def test_messages_are_found_by_their_seq_ids_but_for_what_is_damaged() -> None:
+    """Wherever the flipped bit is: one record cannot be had, and it is the one with the bit."""
+    seed = crc_seed(STORE_ID, SEGMENT_NUMBER)
+    wanted = {49152, 49155, 49159, 50000}
+    assert {seq: message.body for seq, message in find_messages(DATA, seed, wanted).items()} == {
+        seq: b"body %d" % seq * 9 for seq in (49152, 49155, 49159)
+    }
+    start = sum(map(len, RECORDS[:4]))
+    for offset in range(start, start + len(RECORDS[4])):
+        data = bytearray(DATA)
+        data[offset] ^= 1
+        assert set(find_messages(bytes(data), seed, wanted)) == {49152, 49159}, offset
+    for size in range(len(DATA)):
+        find_messages(DATA[:size], seed, wanted)

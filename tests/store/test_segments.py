@@ -8,6 +8,7 @@ from tests.support.engine_driver import QUEUES, EngineDriver, Loaded
 from warren.store.disk.local_file_system import LocalFileSystem
 from warren.store.jobs import ReadRanges, StoreJob
 from warren.store.journal import WINDOW_BYTES_PER_QUEUE, WINDOW_FILES
+from warren.store.message import ABSENT
 from warren.store.queue_index import REWRITE_MIN_BYTES
 from warren.store.record import FILE_HEADER_BYTES
 
@@ -192,6 +193,47 @@ def test_a_segment_is_rewritten_while_it_is_loaded(tmp_path: Path) -> None:
     assert [int(position.seq) for position in loaded.positions] == [13, 14, 15]
     assert driver.owner.damage == [] and driver.owner.lost == 0
     driver.check()
+
+
+def test_contents_in_a_segment_that_was_rewritten_take_one_more_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever their number: their places are those in the old copy, which was longer. A read that fails is tried again."""
+    driver = EngineDriver(tmp_path, (4 * MIB, 16 * MIB, MIB, 128))
+    fill(driver, 130, 1, size=20_000)
+    kept = [driver.positions[1][seq] for seq in range(20, 127, 5)]
+    driver.index(1)
+    for position in driver.load(1):
+        if position.seq < 128 and position.seq not in {one.seq for one in kept}:
+            driver.settle_one(1, position)
+    for _ in range(4):
+        driver.checkpoint()
+    assert driver.store.rewriter.rewrite_count == 1
+    for position in kept:
+        position.message = ABSENT
+        position.has_content = False
+    reads = Reads(monkeypatch)
+    loaded = Loaded()
+    failures = 0
+    driver.queues[1].load_contents(list(kept), loaded)
+    for _ in range(50):
+        driver.now_ms += 30
+        driver.store.advance(driver.now_ms)
+        for job in driver.store.take_jobs(driver.now_ms):
+            assert isinstance(job, ReadRanges)
+            if len(job.ranges) == 1 and failures == 0:
+                failures += 1
+                job.results = [None]
+            else:
+                driver.runner.run(job)
+            job.finished()
+    assert loaded.lost == [] and failures == 1
+    assert {position.seq: position.message.body for position in kept} == {
+        position.seq: driver.bodies[1][position.seq] for position in kept
+    }
+    # The first, whose place is still one in the file, and all of the file.
+    assert len(reads.ranges) == 2
+    driver.close()
 
 
 def test_a_lost_segment_costs_what_was_in_it(driver: EngineDriver) -> None:

@@ -188,7 +188,11 @@ class EngineDriver:
             self.run_jobs()
             assert loaded.next_seq > next_seq
             next_seq = loaded.next_seq
-            found.extend(loaded.positions)
+            for position in loaded.positions:
+                if position.has_content:
+                    found.append(position)
+                else:
+                    queue.lose(position)
         resident = [self.positions[queue_id][seq] for seq in sorted(self.positions[queue_id])]
         resident = resident[: max(count - len(found), 0)]
         absent = [position for position in resident if not position.has_content]
@@ -196,6 +200,8 @@ class EngineDriver:
             filled = Loaded()
             queue.load_contents(absent, filled)
             self.run_jobs()
+            for position in filled.lost:
+                queue.lose(position)
             resident = [position for position in resident if position not in filled.lost]
         return found + resident
 

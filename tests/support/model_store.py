@@ -247,6 +247,10 @@ class ModelStore(QueueStore):
             position.content = None
         position.journal_state = SETTLED if state == PENDING else NOT_JOURNALED
 
+    def lose(self, position: Position) -> None:
+        self.host.lost.append((self, int(position.seq)))
+        self.settle(position, 0)
+
     def may_index(self, position: Position) -> bool:
         return position.journal_state != PENDING and position.seq not in self.undurable
 
@@ -359,11 +363,7 @@ class ModelStore(QueueStore):
             for position, message in found:
                 position.message = message
                 position.has_content = True
-            for position in lost:
-                if int(position.seq) in self.live:
-                    self.host.lost.append((self, int(position.seq)))
-                    self.settle(position, 0)
-            done.on_contents(positions, lost)
+            done.on_contents(positions, [position for position in lost if int(position.seq) in self.live])
 
         self.host.loads.append(come_back)
 

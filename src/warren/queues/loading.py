@@ -48,7 +48,7 @@ class Load(LoadDone):
         raise RuntimeError("abstract")
 
     def arrive_contents(self, entries: list[Entry], lost: list[Entry]) -> None:
-        """The contents of `entries` are here, but for those of `lost`, which are settled."""
+        """The contents of `entries` are here, but for those of `lost`, which the store has settled."""
         raise RuntimeError("abstract")
 
     def leave_out(self, purged: VariableQueue) -> None:
@@ -65,6 +65,8 @@ class Load(LoadDone):
     def on_contents(self, positions: list[Position], lost: list[Position]) -> None:
         queue = self.queue
         queue.loader.end(self)
+        for position in lost:
+            queue.store.lose(position)
         self.arrive_contents(_as_entries(positions), _as_entries(lost))
         self.go_on()
 
@@ -83,6 +85,12 @@ class Load(LoadDone):
         entries: list[Entry] = []
         for entry in _as_entries(positions):
             if len(gone) > 0 and entry.seq in gone:
+                continue
+            if not entry.has_content:
+                # Lost, if it is the queue's: what is unacked has its content with whoever has it, or asks for it again.
+                if not self.is_stale:
+                    queue.store.lose(entry)
+                    queue.ready.take_loaded([entry], entry.seq, 0)
                 continue
             # Whatever is ready and not younger than something that went out was out itself.
             if entry.seq <= redelivered_upto:

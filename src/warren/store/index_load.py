@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from warren.store.content_records import decode_content
-from warren.store.index_records import IndexScan
-from warren.store.index_repair import lose_position, lose_segment, report_damage
+from warren.store.index_records import IndexScan, find_messages
+from warren.store.index_repair import lose_segment, report_damage
 from warren.store.jobs import FindContents, LoadDone, ReadRanges
 from warren.store.message import ABSENT, Message, Position
 from warren.store.queue_index import Segment
@@ -208,15 +208,6 @@ class IndexLoad:
         else:
             ContentLoad(self.queue, absent, _Contents(self, positions)).start()
 
-    def on_contents(self, positions: list[Position], lost: list[Position]) -> None:
-        """The contents of what was found are here, but for those of `lost`."""
-        self.damaged_count += len(lost)
-        kept = [position for position in positions if position.has_content]
-        if len(kept) == 0 and self.next_seq < self.end_seq:
-            self.start()
-        else:
-            self.done.on_loaded(kept, self.next_seq, self.damaged_count)
-
 
 class _Contents(LoadDone):
     """Between the two halves of a load: the contents of what was found."""
@@ -226,7 +217,8 @@ class _Contents(LoadDone):
         self.positions: list[Position] = positions
 
     def on_contents(self, positions: list[Position], lost: list[Position]) -> None:
-        self.load.on_contents(self.positions, lost)
+        load = self.load
+        load.done.on_loaded(self.positions, load.next_seq, load.damaged_count)
 
 
 class ContentLoad:
@@ -268,6 +260,10 @@ class ContentLoad:
                     continue
                 size: i64 = position.content_bytes + RECORD_OVERHEAD_BYTES
                 size = min(size, segment.written_bytes - position.place)
+                if size <= 0:
+                    # It was rewritten, and is shorter now.
+                    self._misplaced.append(position)
+                    continue
                 ranges.append((self._path_of(segment), position.place, size))
             else:
                 contents = self.queue.store.contents_of(content)
@@ -324,9 +320,23 @@ class ContentLoad:
 
     def _on_segment_read(self, job: ReadRanges) -> None:
         data = job.results[0] if len(job.results) == 1 else None
+        if data is None and self._failures < READ_TRIES:
+            self._failures += 1
+            self._is_searching = False
+            self.queue.store.retry_load(self)
+            return
+        index = self.queue.log.index
+        found: dict[int, Message] = {}
+        if data is not None and index is not None:
+            number: i64 = self._asked[0].seq // index.segment_entries
+            seed = crc_seed(self.queue.store.store_id, index.file_number(number))
+            found = find_messages(data, seed, {position.seq for position in self._asked})
         for position in self._asked:
-            if data is None or not self._scan(position, data, FILE_HEADER_BYTES, len(data)):
+            message = found.get(position.seq)
+            if message is None:
                 self._lost.append(position)
+            elif not _is_given_up(position):
+                self._fill(position, message)
         self._search()
 
     def _search(self) -> None:
@@ -340,8 +350,7 @@ class ContentLoad:
             if content is None:
                 segment = self._segment_of(position)
                 if segment is not None:
-                    self._asked = [position]
-                    self.queue.store.submit(_Read(self, [(self._path_of(segment), 0, segment.written_bytes)]))
+                    self._ask_segment(position, segment)
                     return
             else:
                 located = self.queue.store.contents_of(content).locate(content.id)
@@ -349,9 +358,20 @@ class ContentLoad:
                     self._ask_together(position, located[0])
                     return
             self._lost.append(position)
-        for lost in self._lost:
-            lose_position(self.queue, lost)
-        self.done.on_contents(self.positions, self._lost)
+        # What was settled while it was looked for is gone, and not lost.
+        lost = [position for position in self._lost if not _is_given_up(position)]
+        self.done.on_contents(self.positions, lost)
+
+    def _ask_segment(self, position: Position, segment: Segment) -> None:
+        self._asked = [position]
+        rest: list[Position] = []
+        for other in self._misplaced:
+            if other.content is None and self._segment_of(other) is segment:
+                self._asked.append(other)
+            else:
+                rest.append(other)
+        self._misplaced = rest
+        self.queue.store.submit(_Read(self, [(self._path_of(segment), 0, segment.written_bytes)]))
 
     def _ask_together(self, position: Position, path: str) -> None:
         self._asked = [position]
@@ -375,7 +395,7 @@ class ContentLoad:
     def _take(self, position: Position, data: bytes) -> bool:
         content = position.content
         if content is None:
-            return self._scan(position, data, 0, len(data))
+            return self._scan(position, data)
         seed = crc_seed(self.queue.store.store_id, content.file)
         length = record_length(data, 0, seed)
         if length < 0 or not body_is_valid(data, 0, length):
@@ -386,12 +406,12 @@ class ContentLoad:
         self._fill(position, message)
         return True
 
-    def _scan(self, position: Position, data: bytes, start: i64, end: i64) -> bool:
+    def _scan(self, position: Position, data: bytes) -> bool:
         index = self.queue.log.index
         assert index is not None
         seed = crc_seed(self.queue.store.store_id, index.file_number(position.seq // index.segment_entries))
         scan = IndexScan(self.queue.log, seed, position.place, position.seq, position.seq + 1)
-        scan.feed(data[start:end], True, 1, 1 << 62)
+        scan.feed(data, True, 1, 1 << 62)
         if len(scan.found) == 0:
             return False
         self._fill(position, scan.found[0].message)
@@ -412,8 +432,14 @@ class ContentLoad:
         if content is not None:
             return self.queue.store.is_content_written(content)
         segment = self._segment_of(position)
-        return segment is None or (
-            not segment.is_rewriting and position.place + RECORD_HEADER_BYTES <= segment.written_bytes
+        if segment is None:
+            return True
+        if segment.is_rewriting:
+            return False
+        # Where all is written the place may be one in a longer copy.
+        return (
+            segment.written_bytes == segment.size_bytes
+            or position.place + RECORD_HEADER_BYTES <= segment.written_bytes
         )
 
     def _segment_of(self, position: Position) -> Segment | None:

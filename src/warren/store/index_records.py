@@ -3,12 +3,13 @@
 from mypy_extensions import i64
 
 from warren.store.content_records import content_bytes_of, decode_publish_ref
-from warren.store.message import ABSENT, INDEXED, Position, QueueLog
+from warren.store.message import ABSENT, INDEXED, Message, Position, QueueLog
 from warren.store.publish_body import decode_message
 from warren.store.record import (
     FILE_HEADER_BYTES,
     FLAG_REDELIVERED,
     FLAG_TRANSIENT,
+    POSITION_BYTES,
     PUBLISH,
     PUBLISH_REF,
     RECORD_HEADER_BYTES,
@@ -145,6 +146,29 @@ class IndexScan:
         position.body_bytes = ref.body_bytes
         position.content_bytes = content_bytes_of(ref.content)
         return position
+
+
+def find_messages(data: bytes, seed: int, wanted: set[int]) -> dict[int, Message]:
+    """The messages of the seq ids `wanted` that have their content in the segment that is `data`."""
+    found: dict[int, Message] = {}
+    at: i64 = FILE_HEADER_BYTES
+    size: i64 = len(data)
+    while at < size and len(found) < len(wanted):
+        length = record_length(data, at, seed)
+        if length < 0:
+            at = next_header(data, at + 1, seed)
+            continue
+        body = at + RECORD_HEADER_BYTES
+        end = at + length
+        # Its one position follows the count.
+        if i64(data[at + 2]) == PUBLISH and body + 4 + POSITION_BYTES <= end <= size:
+            seq = read_u64(data, body + 8)
+            if seq in wanted and body_is_valid(data, at, length):
+                message = decode_message(data, body, end)
+                if message is not None:
+                    found[seq] = message
+        at = end
+    return found
 
 
 def behind_damage(data: bytes, start: i64, length: i64, seed: int, is_last: bool) -> i64:

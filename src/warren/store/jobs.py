@@ -161,12 +161,15 @@ class LoadDone:
     """Someone who has asked for messages from the disk."""
 
     def on_loaded(self, positions: list[Position], next_seq: i64, damaged: i64) -> None:
-        """The live positions found, with content, in order; the next load goes on at `next_seq`.
+        """The live positions found, in order; the next load goes on at `next_seq`.
 
-        `damaged` positions in between could not be read; the store has counted and reported them.
+        They have their content, if it was asked for. Without it the content cannot be had any more: it is `QueueStore.lose`
+        for who has no other position of the same message. `damaged` positions in between could not be read; the store
+        has counted and reported them.
         """
         raise RuntimeError("abstract")
 
     def on_contents(self, positions: list[Position], lost: list[Position]) -> None:
-        """`positions` have their content; that of `lost` cannot be had any more."""
+        """`positions` have their content, but for those that were settled meanwhile; that of `lost` cannot be had any more:
+        they are for `QueueStore.lose`."""
         raise RuntimeError("abstract")

@@ -12,6 +12,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from warren.store.content_records import write_publish_ref
 from warren.store.index_load import POSITIONS_BYTES, ContentLoad, IndexLoad
+from warren.store.index_repair import lose_position
 from warren.store.jobs import LoadDone
 from warren.store.message import INDEXED, NOT_JOURNALED, PENDING, WRITTEN, ContentRef, Position, QueueLog
 from warren.store.queue_index import QueueIndex, Segment
@@ -62,7 +63,13 @@ class QueueStore:
             self.store.journal.settle(position, now_ms)
         elif position.content is not None:
             self._release_transient(position.content)
-            position.content = None
+        # A load that is looking for its content sees by these that nobody wants it any more.
+        position.content = None
+        position.place = -1
+
+    def lose(self, position: Position) -> None:
+        """The content of a live position cannot be had any more: it is settled, counted and reported."""
+        lose_position(self, position)
 
     def may_index(self, position: Position) -> bool:
         """May it move to the index by now? What is not sealed may not, nor what refers to a content that may still turn
@@ -232,7 +239,8 @@ class QueueStore:
     # -- load ------------------------------------------------------------------------------------------------
 
     def load(self, from_seq: i64, end_seq: i64, max_messages: i64, max_bytes: i64, done: LoadDone) -> None:
-        """Read live positions of [from_seq, end_seq) with their contents, at least one if there is one."""
+        """Read live positions of [from_seq, end_seq) with their contents, at least one if there is one; what is unacked
+        is alive as well."""
         IndexLoad(self, from_seq, end_seq, max_messages, max_bytes, True, done).start()
 
     def load_positions(self, from_seq: i64, end_seq: i64, max_messages: i64, done: LoadDone) -> None:

@@ -247,3 +247,27 @@ def test_what_expires_while_its_content_is_loaded_is_not_lost(node: MemoryNode) 
     job.finished()
     node.work()
     assert node.memory_store.store.lost_count == 0
+
+
+def test_after_a_restart_loads_do_not_look_through_what_is_unacked(node: MemoryNode) -> None:
+    """All may have been delivered before; what is out now is all older than what is loaded."""
+    node.declare(b"q")
+    fill(node, 1500)
+    node = node.crash()
+    queue = node.vhost.queues[b"q"]
+    queue.set_mode(True)
+    node.work()
+    assert queue.ready.delta.count == 1500
+    entry = take(node, queue)
+    assert entry is not None and entry.redelivered
+    looks: list[int] = []
+
+    def held(queue: Queue, first: int, end: int) -> list[Entry]:
+        looks.append(first)
+        return [entry] if first <= entry.seq < end else []
+
+    node.vhost.held_entries.append(held)
+    assert bodies(node, queue) == list(range(1, 1500))
+    assert looks == []
+    queue.requeue([entry], node.clock.now_ms())
+    assert bodies(node, queue) == [0]

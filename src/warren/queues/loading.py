@@ -78,7 +78,7 @@ class Load(LoadDone):
     def _taken(self, positions: list[Position], first: i64, next_seq: i64) -> list[Entry]:
         queue = self.queue
         gone = self.settled
-        if queue.unacked_count > 0 and first <= queue.out_upto():
+        if queue.unacked_count > 0 and first <= queue.unacked_upto:
             for out in queue.host.find_out(queue, first, next_seq):
                 gone.add(out.seq)
         redelivered_upto = queue.out_upto()

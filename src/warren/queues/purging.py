@@ -130,7 +130,7 @@ def begin_purge(queue: Queue, is_end: bool, now_ms: i64) -> Purge:
     ready = queue.ready
     delta = ready.delta
     out: list[Entry] = []
-    if delta.count > 0 and queue.unacked_count > 0 and delta.start <= queue.out_upto() and not is_end:
+    if delta.count > 0 and queue.unacked_count > 0 and delta.start <= queue.unacked_upto and not is_end:
         out = queue.host.find_out(queue, delta.start, delta.end)
     rings = [ready.q1, ready.q2, ready.q3, ready.q4]
     purge = Purge(queue, ready.count, rings, delta.start, delta.end, out, is_end)

@@ -96,8 +96,8 @@ class Queue(Destination):
         self.is_held_back: bool = False
         # Transient messages are journaled, too: a reader group wants them to outlive a restart (`reader_group.py`).
         self.journals_transient: bool = False
-        # Highest seq id that a reader group was given.
-        self._held_upto: i64 = 0
+        # Highest seq id that was unacked since the start.
+        self.unacked_upto: i64 = 0
         self._has_arrivals: bool = False
         # When somebody last wanted the head, and the time of the last `work`.
         self._wanted_ms: i64 = -GET_DEMAND_MS
@@ -157,7 +157,7 @@ class Queue(Destination):
 
     def out_upto(self) -> i64:
         """No unacked message, and none that ever was, has a higher seq id."""
-        return max(self.log.delivered_upto, self._held_upto)
+        return max(self.log.delivered_upto, self.unacked_upto)
 
     # -- publish and deliver -----------------------------------------------------------------------------------
 
@@ -508,7 +508,6 @@ class Queue(Destination):
         self.touch()
         for entry in entries:
             self._count_out(entry)
-            self._held_upto = max(self._held_upto, entry.seq)
 
     def expect_expiry(self) -> None:
         """A message that expires becomes ready."""
@@ -539,6 +538,8 @@ class Queue(Destination):
 
     def _count_out(self, entry: Entry) -> None:
         self.unacked_count += 1
+        if entry.seq > self.unacked_upto:
+            self.unacked_upto = entry.seq
         if entry.form == ALPHA:
             self.out_bytes += entry.content_bytes
         else:

@@ -358,7 +358,7 @@ def test_the_account_is_the_sum(bench: Bench) -> None:
     for model in models:
         bench.account.end(model)
     assert (bench.account.ram_bytes, bench.account.idle_bytes) == (0, 0)
-    assert (bench.account.active, bench.account.idle) == ([], {})
+    assert (bench.account.active, bench.account.idle) == ({}, {})
 
 
 class Flooded(Model):

@@ -31,7 +31,7 @@ class MemoryAccount:
         self.stop_above: i64 = NO_LIMIT_BYTES
         self.is_over: bool = False
         # Users that have been active since the monitor looked, or are asked for what they hold.
-        self.active: list[MemoryUser] = []
+        self.active: dict[MemoryUser, bool] = {}
         # The others that hold anything, those that have been idle for longest first, and what they hold together.
         self.idle: dict[MemoryUser, bool] = {}
         self.idle_bytes: i64 = 0
@@ -40,7 +40,7 @@ class MemoryAccount:
     def activate(self, user: "MemoryUser", held_bytes: i64) -> None:
         """`user`, which held so much while it was idle, does something again, or is to do something."""
         user.is_active = True
-        self.active.append(user)
+        self.active[user] = True
         if user in self.idle:
             del self.idle[user]
             self.idle_bytes -= held_bytes
@@ -65,7 +65,7 @@ class MemoryAccount:
     def end(self, user: "MemoryUser") -> None:
         """`user` is no more and holds nothing."""
         user.update(0)
-        self.active.remove(user)
+        del self.active[user]
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -130,11 +130,11 @@ class MemoryMonitor:
 
     def _retire_idle(self) -> None:
         account = self.account
-        active: list[MemoryUser] = []
+        active: dict[MemoryUser, bool] = {}
         for user in account.active:
             if user.is_touched:
                 user.is_touched = False
-                active.append(user)
+                active[user] = True
             else:
                 user.is_giving = False
                 account.retire(user)

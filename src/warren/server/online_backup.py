@@ -310,11 +310,14 @@ class _BackupJob(StoreJob):
         """Do it, unless the backup was given up."""
         if self._backup.is_over():
             return
+        is_done = False
         try:
             self._work()
+            is_done = True
         finally:
-            if self._backup.is_over():
-                # Given up while this was at it: nobody else removes what was made since.
+            if not is_done or self._backup.is_over():
+                # It failed: to remove many large files takes a while, and the loop waits for nothing. Or it was given up
+                # while this was at it: nobody else removes what was made since.
                 give_up(self._backup.path)
 
     def finished(self) -> None:

@@ -34,7 +34,8 @@ class AppendFiles:
         """Write `parts` at `offset`, where the file is cut off before; `is_new`: it may have to be made."""
         file = self._open.get(path)
         if file is None or file.end != offset:
-            self.close(path)
+            if file is not None:
+                self._give_up(path)
             file = _OpenFile(self._reopen(path, offset, is_new), offset)
             self._open[path] = file
             self._close_oldest()

@@ -65,8 +65,10 @@ class Load(LoadDone):
     def on_contents(self, positions: list[Position], lost: list[Position]) -> None:
         queue = self.queue
         queue.loader.end(self)
-        for position in lost:
-            queue.store.lose(position)
+        if not queue.is_deleted:
+            # What a deleted one had is given up as a whole.
+            for position in lost:
+                queue.store.lose(position)
         self.arrive_contents(_as_entries(positions), _as_entries(lost))
         self.go_on()
 

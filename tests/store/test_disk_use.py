@@ -93,3 +93,25 @@ def test_g8_while_messages_come_and_go(tmp_path: Path) -> None:
         assert disk_bytes(driver) <= 2 * live + ALLOWANCE
         driver.check()
     driver.close()
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+def test_g8_where_the_newest_messages_are_in_the_journal_only(tmp_path: Path, persistent: bool) -> None:
+    """Little is alive in the segment that is appended to, and what would come next is not to be moved for long."""
+    driver = EngineDriver(tmp_path, (4 * KIB, 64 * KIB, KIB, 2048, REWRITE_MIN_BYTES, 4 * KIB, ALLOWANCE))
+    choose = random.Random(9)
+    fill(driver, choose, 1500)
+    live = thin(driver, choose, 0.1)
+    for queue_id in QUEUES:
+        for _ in range(3):
+            driver.publish(500, queue_id, persistent=persistent)
+            live += 500
+    driver.commit()
+    assert disk_bytes(driver) > 2 * live + ALLOWANCE
+    pay_debts(driver, 20)
+    assert disk_bytes(driver) <= 2 * live + ALLOWANCE
+    assert driver.store.figures().debt_bytes == 0
+    driver.check()
+    driver.reopen()
+    driver.check()
+    driver.close()

@@ -55,6 +55,9 @@ class Owner(StoreOwner):
             self.driver.index(log.queue_id, end)
         return True
 
+    def index(self, queue_id: int, upto: int, limit: int) -> None:
+        self.driver.index(queue_id, upto, limit)
+
     def is_empty(self, queue_id: int) -> bool:
         return not self.driver.bodies[queue_id]
 
@@ -154,17 +157,19 @@ class EngineDriver:
                 assert job.error is None, job.error
                 job.finished()
 
-    def index(self, queue_id: int, end: int = 1 << 62) -> None:
-        """Move what the queue has in memory, up to `end`, to its index."""
+    def index(self, queue_id: int, end: int = 1 << 62, limit: int = 1 << 62) -> None:
+        """Move what the queue has in memory, up to `end`, to its index, at most `limit`."""
         queue = self.queues[queue_id]
         known = self.positions[queue_id]
+        wanted = [known[seq] for seq in sorted(known) if queue.log.indexed_upto <= seq < end]
         moved: list[Position] = []
-        for seq in sorted(known):
-            if queue.log.indexed_upto <= seq < end:
-                if known[seq].journal_state == PENDING:
-                    break
-                moved.append(known[seq])
+        for position in wanted[:limit]:
+            if position.journal_state == PENDING:
+                break
+            moved.append(position)
         queue.index(moved)
+        if len(moved) == len(wanted):
+            queue.index_range_done(min(end, queue.log.next_seq))
         for position in moved:
             del known[position.seq]
         self.run_jobs()

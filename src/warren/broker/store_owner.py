@@ -50,6 +50,12 @@ class VhostStoreOwner(StoreOwner):
         self._file = None
         return True
 
+    def index(self, queue_id: i64, upto: i64, limit: i64) -> None:
+        """Move live positions of a queue below seq id `upto` to its index, at most `limit`."""
+        queue = self.vhost.queues_by_id.get(queue_id)
+        if queue is not None:
+            queue.index_upto(upto, limit)
+
     def is_empty(self, queue_id: i64) -> bool:
         """Has the queue no message at all, ready or unacked?"""
         queue = self.vhost.queues_by_id.get(queue_id)

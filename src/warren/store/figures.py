@@ -118,10 +118,11 @@ def payable_bytes(store: VhostStore) -> i64:
         else:
             kept += file.size_bytes
     payable += max(0, kept - journal.window_bytes())
+    tail_bytes = store.settings.dead_tail_bytes
     for queue in store.queues.values():
-        payable += _rewritable_bytes(queue.log)
+        payable += _rewritable_bytes(queue.log, tail_bytes)
     for queue in store.transient_queues.values():
-        payable += _rewritable_bytes(queue.log)
+        payable += _rewritable_bytes(queue.log, tail_bytes)
     return payable + _compactable_bytes(store.contents) + _compactable_bytes(store.transient_contents)
 
 
@@ -156,14 +157,18 @@ def debt_to_pay(store: VhostStore) -> i64:
     return min(payable, store.figures().debt_bytes)
 
 
-def _rewritable_bytes(log: QueueLog) -> i64:
-    # As soon as two checkpoints have seen the end of it.
+def _rewritable_bytes(log: QueueLog, dead_tail_bytes: i64) -> i64:
+    # As soon as two checkpoints have seen the end of it; the one that is appended to ends with the next.
     index = log.index
     garbage: i64 = 0
     if index is not None:
         for segment in index.segments:
             is_full = (segment.number + 1) * index.segment_entries <= log.indexed_upto
-            if is_full and not segment.was_refused and index.is_worth_rewriting(segment, True):
+            if is_full:
+                is_payable = not segment.was_refused and index.is_worth_rewriting(segment, True)
+            else:
+                is_payable = index.has_wasteful_tail(dead_tail_bytes)
+            if is_payable:
                 garbage += segment.garbage_bytes
     return garbage
 

@@ -186,6 +186,13 @@ class QueueIndex:
             return True
         return self._is_straggler(segment)
 
+    def has_wasteful_tail(self, dead_tail_bytes: i64) -> bool:
+        """Has the segment that is appended to at least so many bytes, and less than half of it alive?"""
+        if len(self.segments) == 0:
+            return False
+        tail = self.segments[-1]
+        return tail.size_bytes >= dead_tail_bytes and not tail.is_rewriting and tail.live * 2 < tail.entries
+
     def _is_straggler(self, segment: Segment) -> bool:
         return (
             segment.live > 0

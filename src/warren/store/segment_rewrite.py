@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from warren.store.queue_store import QueueStore
     from warren.store.vhost_store import VhostStore
 
+# Positions that one checkpoint moves to segments that are to be left.
+_TAIL_POSITIONS: Final = 1024
 # After one that failed.
 _RETRY_MS: Final = 5000
 
@@ -63,6 +65,8 @@ class SegmentRewriter:
         self._current: _Rewrite | None = None
         self._is_held: bool = False
         self._retry_at_ms: i64 = 0
+        # Of _TAIL_POSITIONS, since the last checkpoint.
+        self._tail_left: i64 = _TAIL_POSITIONS
 
     def look(self) -> bool:
         """Behind a checkpoint: find what is to be rewritten. Returns whether there is, or will be, something."""
@@ -71,6 +75,7 @@ class SegmentRewriter:
         found: list[tuple[i64, i64, QueueStore, Segment]] = []
         refused: list[Segment] = []
         is_more = False
+        self._tail_left = _TAIL_POSITIONS
         for queues in (store.queues, store.transient_queues):
             for queue in queues.values():
                 index = queue.log.index
@@ -78,6 +83,8 @@ class SegmentRewriter:
                     continue
                 if queue.is_durable:
                     index.on_checkpoint()
+                else:
+                    self.leave_tail(queue, index)
                 is_more = is_more or index.has_stragglers
                 upto = index.previous_upto if queue.is_durable else queue.log.indexed_upto
                 for segment in index.segments:
@@ -150,23 +157,27 @@ class SegmentRewriter:
         """Let the queue append to a new segment, if little or nothing is alive in the one it appends to.
 
         An empty queue does so when nothing is; in debt any queue does, when less than half is. Its next message is the
-        first of the next segment, and the old one can go or be rewritten.
+        first of the next segment, and the old one can go or be rewritten, as soon as it has those that were in the
+        journal only.
         """
         store = self.store
         owner = store.owner
-        if len(index.segments) == 0 or owner is None:
+        if owner is None or not index.has_wasteful_tail(store.settings.dead_tail_bytes):
             return
         tail = index.segments[-1]
         log = queue.log
-        if tail.size_bytes < store.settings.dead_tail_bytes or tail.is_rewriting:
-            return
-        is_wasteful = store.debt.payable_bytes > 0 and tail.live * 2 < tail.entries
-        if not is_wasteful and (tail.live > 0 or not owner.is_empty(log.queue_id)):
+        is_empty = owner.is_empty(log.queue_id)
+        if store.debt.payable_bytes == 0 and (tail.live > 0 or not is_empty):
             return
         is_all_indexed = log.indexed_upto == log.next_seq
-        log.next_seq = max(log.next_seq, (tail.number + 1) * index.segment_entries)
-        if is_all_indexed or owner.is_empty(log.queue_id):
+        end = (tail.number + 1) * index.segment_entries
+        log.next_seq = max(log.next_seq, end)
+        if is_all_indexed or is_empty:
             queue.index_range_done(log.next_seq)
+        elif log.indexed_upto < end and self._tail_left > 0:
+            before = tail.entries
+            owner.index(log.queue_id, end, self._tail_left)
+            self._tail_left -= 1 + tail.entries - before
 
     def _rewrite_of(self, queue: QueueStore, segment: Segment) -> _Rewrite | None:
         index = queue.log.index

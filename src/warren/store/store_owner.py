@@ -13,6 +13,10 @@ class StoreOwner:
         """Move what the journal file holds to the indexes, a slice at a time; True when nothing is left to move."""
         raise RuntimeError("abstract")
 
+    def index(self, queue_id: i64, upto: i64, limit: i64) -> None:
+        """Move live positions of a queue below seq id `upto` to its index, at most `limit`."""
+        raise RuntimeError("abstract")
+
     def is_empty(self, queue_id: i64) -> bool:
         """Has the queue no message at all, ready or unacked?"""
         raise RuntimeError("abstract")

@@ -85,12 +85,11 @@ class BackupHold:
         self._held_paths = []
         return held + paths
 
-    def on_encoded(self, store: VhostStore, content: bytes, first_journal_file: i64) -> None:
+    def on_taken(self, store: VhostStore, first_journal_file: i64) -> None:
         """A checkpoint is about to be written; the first one of a backup is the backup's."""
         if not self.is_on or self._is_taken:
             return
         self._is_taken = True
-        self.checkpoint = content
         self._first_journal_file = first_journal_file
         self._segments = []
         self._growing = {}
@@ -105,15 +104,17 @@ class BackupHold:
                 self._segments.append(BackupFile(index.path_of(segment), segment.size_bytes, is_sealed))
         self._add_growing(store)
 
-    def on_checkpoint(self, store: VhostStore, ok: bool) -> None:
-        """A checkpoint is on disk, or has failed."""
+    def on_checkpoint(self, store: VhostStore, content: bytes | None) -> None:
+        """A checkpoint with this content is on disk; None: it has failed."""
         owner = self._owner
         if owner is None or not self._is_taken:
             return
         self._owner = None
-        if not ok:
+        if content is None:
             self.end(store)
-        owner.on_checkpoint(ok)
+        else:
+            self.checkpoint = content
+        owner.on_checkpoint(content is not None)
 
     def files(self, store: VhostStore) -> list[BackupFile]:
         """All files of the backup but the checkpoint. Sizes are those of all batches that are sealed."""

@@ -136,12 +136,42 @@ def _write_index(row: BytesWriter, index: QueueIndex | None) -> None:
         row.append(_FLAG_REFERENCES if segment.has_references else 0)
 
 
-def encode_checkpoint(
-    store_id: bytes, head: CheckpointHead, queue_rows: list[bytes], content_rows: list[bytes]
-) -> bytes:
-    """The content of a checkpoint file."""
-    writer = RecordWriter(store_id)
-    writer.start_file(CHECKPOINT_MAGIC, head.generation)
+class CheckpointEncoder:
+    """Makes the content of a checkpoint file, a slice at a time: with very many queues it takes a while."""
+
+    def __init__(
+        self, store_id: bytes, head: CheckpointHead, queue_rows: list[bytes], content_rows: list[bytes]
+    ) -> None:
+        self._queue_rows: list[bytes] = queue_rows
+        self._content_rows: list[bytes] = content_rows
+        self._place: i64 = 0
+        self._writer: RecordWriter = RecordWriter(store_id)
+        self._writer.start_file(CHECKPOINT_MAGIC, head.generation)
+        self._writer.raw_record(CHECKPOINT_HEAD, _encode_head(head, len(queue_rows), len(content_rows)), b"")
+
+    def step(self, rows: i64) -> bool:
+        """Encode so many more rows; False: those were the last."""
+        queues: i64 = len(self._queue_rows)
+        end: i64 = queues + len(self._content_rows)
+        stop: i64 = min(self._place + rows, end)
+        place = self._place
+        while place < stop:
+            if place < queues:
+                self._writer.raw_record(CHECKPOINT_QUEUE, self._queue_rows[place], b"")
+            else:
+                self._writer.raw_record(CHECKPOINT_CONTENT, self._content_rows[place - queues], b"")
+            place += 1
+        self._place = place
+        return place < end
+
+    def content(self) -> bytes:
+        """All of it, once every row is encoded."""
+        count: int = 1 + len(self._queue_rows) + len(self._content_rows)
+        self._writer.raw_record(CHECKPOINT_END, count.to_bytes(4, "big"), b"")
+        return b"".join(self._writer.take())
+
+
+def _encode_head(head: CheckpointHead, queue_count: i64, content_file_count: i64) -> bytes:
     row = BytesWriter()
     write_i64_be(row, head.generation)
     write_i64_be(row, head.first_journal_file)
@@ -150,21 +180,14 @@ def encode_checkpoint(
     write_i64_be(row, head.next_content_file)
     write_i64_be(row, head.journal_file)
     write_i64_be(row, head.journal_offset)
-    write_i32_be(row, i32(len(queue_rows)))
-    write_i32_be(row, i32(len(content_rows)))
+    write_i32_be(row, i32(queue_count))
+    write_i32_be(row, i32(content_file_count))
     write_i32_be(row, i32(len(head.damage)))
     for file, start, end in head.damage:
         write_i64_be(row, file)
         write_i64_be(row, start)
         write_i64_be(row, end)
-    writer.raw_record(CHECKPOINT_HEAD, row.getvalue(), b"")
-    for queue_row in queue_rows:
-        writer.raw_record(CHECKPOINT_QUEUE, queue_row, b"")
-    for content_row in content_rows:
-        writer.raw_record(CHECKPOINT_CONTENT, content_row, b"")
-    count: int = 1 + len(queue_rows) + len(content_rows)
-    writer.raw_record(CHECKPOINT_END, count.to_bytes(4, "big"), b"")
-    return b"".join(writer.take())
+    return row.getvalue()
 
 
 def decode_checkpoint(data: bytes, store_id: bytes) -> Checkpoint | None:

@@ -72,6 +72,10 @@ class WriteCheckpoint(StoreJob):
         # Those of `sync_paths` whose sync failed: what was written to them since the last one may be lost (W27).
         self.unsynced: list[str] = []
 
+    def encode(self) -> bool:
+        """Go on with making `content`, some of it; called, before it is written, until it returns False."""
+        return False
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class RewriteSegment(StoreJob):

@@ -6,7 +6,7 @@ The shell drives it: after each seal of the journal `advance`, then `take_jobs` 
 * Retirement. When the journal outgrows its window, its owner is asked to move what the oldest files hold to the
   queues' indexes; then a checkpoint is taken and the files go, one generation later than they could, so that the
   checkpoint before the last one is good as well.
-* A checkpoint is encoded between two turns, right behind a seal: what is settled is then in the accounts and in the
+* A checkpoint is taken between two turns, right behind a seal: what is settled is then in the accounts and in the
   journal alike. It is handed out when that batch is durable, since it counts contents of that batch; the appends it
   speaks of are before it in the lane.
 """
@@ -18,7 +18,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from warren.store.backup_hold import BackupHold
-from warren.store.checkpoint import Checkpoint, CheckpointHead, encode_checkpoint, encode_queue
+from warren.store.checkpoint import Checkpoint, CheckpointEncoder, CheckpointHead, encode_queue
 from warren.store.content_store import ContentStore
 from warren.store.figures import Debt, StoreFigures
 from warren.store.index_load import ContentLoad, IndexLoad
@@ -44,6 +44,8 @@ BEHIND_BYTES: Final = 67108864
 # A checkpoint is taken for the sake of this much space, or of less after a while.
 _DEAD_BYTES: Final = 33554432
 _DEAD_PATIENCE_MS: Final = 2000
+# Rows of a checkpoint that are encoded in one go, less than a millisecond's worth.
+_ENCODED_ROWS: Final = 1024
 # After a failed checkpoint or compaction.
 _CHECKPOINT_RETRY_MS: Final = 250
 _LOAD_RETRY_MS: Final = 100
@@ -72,6 +74,16 @@ class _Checkpoint(WriteCheckpoint):
         # Of the files that it deletes.
         self.delete_bytes: i64 = 0
         self.dirty: list[tuple[QueueStore, Segment]] = []
+        self.encoder: CheckpointEncoder | None = None
+
+    def encode(self) -> bool:
+        encoder = self.encoder
+        assert encoder is not None
+        if encoder.step(_ENCODED_ROWS):
+            return True
+        self.content = encoder.content()
+        self.encoder = None
+        return False
 
     def finished(self) -> None:
         self.store.on_checkpoint(self)
@@ -439,7 +451,7 @@ class VhostStore:
         rows: list[bytes] = []
         for queue in self.queues.values():
             rows.append(self._row_of(queue, job))
-        job.content = encode_checkpoint(self.store_id, head, rows, contents.checkpoint_rows())
+        job.encoder = CheckpointEncoder(self.store_id, head, rows, contents.checkpoint_rows())
         job.batch_number = self.journal.last_sealed()
         journal_bytes = self.journal.total_bytes()
         job.delete_bytes = self._next_delete_bytes + self.transient_contents.dead_bytes
@@ -454,7 +466,7 @@ class VhostStore:
             job.delete_paths.append(f"journal/{number}.wal")
         job.delete_bytes += journal_bytes - self.journal.total_bytes()
         job.delete_paths = self.backup.delete_paths(job.delete_paths)
-        self.backup.on_encoded(self, job.content, head.first_journal_file)
+        self.backup.on_taken(self, head.first_journal_file)
         self._checkpoint = job
         self._is_held = job.batch_number > self.finished_batch
         if not self._is_held:
@@ -505,12 +517,12 @@ class VhostStore:
         self.first_journal_file = job.head.first_journal_file
         self._deletable_paths.extend(job.undeleted)
         self._has_stragglers = self.rewriter.look()
-        self.backup.on_checkpoint(self, True)
+        self.backup.on_checkpoint(self, job.content)
         self.resume_loads()
 
     def _give_up(self, job: _Checkpoint) -> None:
         self._checkpoint = None
-        self.backup.on_checkpoint(self, False)
+        self.backup.on_checkpoint(self, None)
         self._deletable_paths.extend(job.delete_paths)
         self._next_delete_bytes += job.delete_bytes
         for queue, segment in job.dirty:

@@ -144,6 +144,9 @@ class JobRunner:
             with contextlib.suppress(FileNotFoundError):
                 self._files.sync_directory(directory)
         self._unsynced_directories.clear()
+        while job.encode():
+            # Others have their turn.
+            time.sleep(0)
         self._put_checkpoint(job.content)
         self._delete(job)
 

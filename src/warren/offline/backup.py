@@ -1,10 +1,11 @@
 """Backup of a data directory whose node is stopped, and restore of any backup."""
 
+import contextlib
 import datetime
 import os
 import sqlite3
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -52,31 +53,38 @@ def must_be_outside(directory: Path, target: Path) -> None:
         raise ToolError(f"{target} lies in the data directory {directory}")
 
 
+@contextlib.contextmanager
+def _new_directory(target: Path, what: str) -> Iterator[Path]:
+    """Where the directory `target` is made; it gets its name at the end. Should that fail, which is a ToolError for the disk's
+    part, nothing is left of it."""
+    path = begin_new(target)
+    try:
+        yield path
+        put_in_place(path, target)
+    except BaseException as error:
+        give_up(path)
+        if isinstance(error, OSError):
+            raise ToolError(f"the {what} failed: {error}") from error
+        raise
+
+
 def back_up(directory: Path, target: Path, on_piece: OnPiece = lambda size: None) -> Manifest:
     """Back up a data directory that no node has open. Raises ToolError; nothing is left of the backup then."""
     must_be_outside(directory, target)
-    with opened(directory) as data:
-        path = begin_new(target)
-        try:
-            for vhost in data.vhosts:
-                for file in _files_of(vhost):
-                    place = f"{VHOSTS_PATH}/{vhost.id}/{file.path}"
-                    take_files(
-                        directory,
-                        path,
-                        [SourceFile(place, file.size, file.is_sealed)],
-                        on_piece,
-                        lambda size: None,
-                    )
-                make_directories(path / VHOSTS_PATH / str(vhost.id))
-            _copy_database(directory, path, data.definitions_error)
-            manifest = finish_backup(path, warren.__version__, now_text(), on_piece)
-            put_in_place(path, target)
-        except BaseException as error:
-            give_up(path)
-            if isinstance(error, OSError):
-                raise ToolError(f"the backup failed: {error}") from error
-            raise
+    with opened(directory) as data, _new_directory(target, "backup") as path:
+        for vhost in data.vhosts:
+            for file in _files_of(vhost):
+                place = f"{VHOSTS_PATH}/{vhost.id}/{file.path}"
+                take_files(
+                    directory,
+                    path,
+                    [SourceFile(place, file.size, file.is_sealed)],
+                    on_piece,
+                    lambda size: None,
+                )
+            make_directories(path / VHOSTS_PATH / str(vhost.id))
+        _copy_database(directory, path, data.definitions_error)
+        manifest = finish_backup(path, warren.__version__, now_text(), on_piece)
     return manifest
 
 
@@ -104,8 +112,7 @@ def restore(
         raise ToolError(
             f"the store in {backup} has problems ({counts}): see warren store check; --accept-problems restores it as it is"
         )
-    path = begin_new(directory)
-    try:
+    with _new_directory(directory, "restore") as path:
         for file in manifest.files:
             make_directories((path / file.path).parent)
             crc = copy_file(backup / file.path, path / file.path, file.size, on_piece)
@@ -113,12 +120,6 @@ def restore(
                 raise ToolError(f"{backup / file.path} has changed, or cannot be read reliably")
         for place, _, _ in os.walk(path):
             sync_directory(Path(place))
-        put_in_place(path, directory)
-    except BaseException as error:
-        give_up(path)
-        if isinstance(error, OSError):
-            raise ToolError(f"the restore failed: {error}") from error
-        raise
     return manifest, result
 
 

@@ -261,6 +261,13 @@ class QueueMachine(RuleBasedStateMachine):
         if store.live:
             store.damaged.add(data.draw(st.sampled_from(sorted(store.live))))
 
+    @rule(number=QUEUES, data=st.data())
+    def lose_content(self, number: int, data: st.DataObject) -> None:
+        """A content becomes unreadable, its record stays."""
+        store = self.host.stores[number]
+        if store.live:
+            store.unreadable.add(data.draw(st.sampled_from(sorted(store.live))))
+
     def note_lost(self) -> None:
         for store, seq in self.host.lost:
             number = self.host.stores.index(store)

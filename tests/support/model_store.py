@@ -206,7 +206,9 @@ class ModelStore(QueueStore):
         self.loads = 0
         # Seq ids whose record cannot be read. Every load that comes across one counts it.
         self.damaged: set[int] = set()
-        # Those of them whose message was nowhere else.
+        # Those whose content cannot be read, while the record can.
+        self.unreadable: set[int] = set()
+        # Damaged ones whose message was nowhere else.
         self.lost: set[int] = set()
         # Behind the last load: one that goes on there does not come across anything twice.
         self.cursor_seq = 0
@@ -320,6 +322,9 @@ class ModelStore(QueueStore):
             position.redelivered = stored.redelivered
             position.content = stored.content
             position.place = seq
+            if seq in self.unreadable:
+                position.message = ABSENT
+                position.has_content = False
             positions.append(position)
             size += position.content_bytes
         met = {seq for seq in self.damaged if met_from <= seq < next_seq}
@@ -351,7 +356,7 @@ class ModelStore(QueueStore):
         for position in positions:
             assert not position.has_content
             seq = int(position.seq)
-            if seq in self.damaged:
+            if seq in self.damaged or seq in self.unreadable:
                 lost.append(position)
             elif position.content is not None:
                 found.append((position, self.host.contents[int(position.content.id)]))

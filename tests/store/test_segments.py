@@ -1,5 +1,6 @@
 """Segments from their first position to their deletion, and what a start reads of them: nothing."""
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -270,6 +271,36 @@ def test_a_damaged_segment_costs_one_message_and_still_goes(driver: EngineDriver
     assert [name for name, _, _ in driver.owner.damage] == ["queues/1/1.idx"]
     assert driver.owner.lost == 1
     assert len(list((driver.path / "lost+found").iterdir())) == 1
+    driver.settle(1)
+    driver.checkpoint()
+    driver.checkpoint()
+    assert segments_of(driver, 1) == [2]
+
+
+def test_a_damaged_segment_is_counted_though_there_is_no_descriptor_at_first(driver: EngineDriver) -> None:
+    """Else it would stay for good: one of its messages counts as alive, and is not there."""
+    fill(driver, 20, 1)
+    driver.index(1)
+    driver.checkpoint()
+    path = driver.path / "queues" / "1" / "1.idx"
+    data = bytearray(path.read_bytes())
+    data[FILE_HEADER_BYTES + 100] ^= 4
+    path.write_bytes(data)
+    loaded = Loaded()
+    driver.queues[1].load(8, 16, 8, 1 << 40, loaded)
+    failures = 0
+    while jobs := driver.store.take_jobs(driver.now_ms):
+        for job in jobs:
+            if isinstance(job, ReadRanges) and loaded.positions and failures == 0:
+                failures += 1
+                job.error = OSError(errno.EMFILE, "too many open files")
+            else:
+                driver.runner.run(job)
+            job.finished()
+    assert (failures, len(loaded.positions), driver.owner.lost) == (1, 7, 0)
+    driver.commit()
+    driver.run_jobs()
+    assert driver.owner.lost == 1
     driver.settle(1)
     driver.checkpoint()
     driver.checkpoint()

@@ -80,6 +80,10 @@ def _recount(job: _Recount) -> None:
         store.damaged_segments.append((job.queue, segment))
         recount_segments(store)
         return
+    if job.error is not None:
+        # Not the file's fault: no descriptor, no memory. The next look at loads has it tried again.
+        store.damaged_segments.append((job.queue, segment))
+        return
     segment.is_damaged = False
     if index is None or data is None:
         return

@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
     drain(spark, directory, streamed_queue, messages_per_batch)
     again = spark.read.parquet(str(directory / "parquet")).count() - len(drained)
     enter("report")
-    reported = rows(spark.read.format("warren").option("queue", reported_queue).load())
+    reported = rows(spark.read.format("warren").option("queues", reported_queue).load())
     results = SparkResults(spark.version, drained, again, reported, kinds(spark, reported_queue))
     (directory / "results.json").write_bytes(msgspec.json.encode(results))
     spark.stop()
@@ -47,7 +47,7 @@ def drain(spark: SparkSession, directory: Path, queue: str, messages_per_batch: 
     """Everything that is in the queue now, into Parquet: exactly once, however often this is run or killed."""
     stream = (
         spark.readStream.format("warren")
-        .option("queue", queue)
+        .option("queues", queue)
         .option("group", GROUP)
         .option("maxMessagesPerTrigger", messages_per_batch)
         .load()
@@ -77,7 +77,7 @@ def rows(messages: DataFrame) -> list[Row]:
 def kinds(spark: SparkSession, queue: str) -> list[Kind]:
     """The queue by routing key, largest first. The schema is the projection: no body leaves the broker for this."""
     messages = (
-        spark.read.format("warren").schema("routing_key string, size int").option("queue", queue).load()
+        spark.read.format("warren").schema("routing_key string, size int").option("queues", queue).load()
     )
     is_small = f.col("size") < EMBED_BYTES
     found = messages.groupBy("routing_key").agg(

@@ -35,6 +35,6 @@ class MemoryLink:
 def install(monkeypatch: pytest.MonkeyPatch, node: MemoryNode) -> MemoryLink:
     """Every reader made from here on talks to `node`."""
     link = MemoryLink(node)
-    for module in ("stream_reader", "batch_reader"):
+    for module in ("group_session", "batch_reader"):
         monkeypatch.setattr(f"warren.spark.{module}.link_to", lambda *arguments: link)
     return link

@@ -1,37 +1,65 @@
-"""A streaming program to be killed: queue to Parquet. `python -m tests.spark.stream_app URI QUEUE DIRECTORY [once]`.
+"""A streaming program to be killed: queues to Parquet. `python -m tests.spark.stream_app URI QUEUES DIRECTORY [once]`.
 
-Runs until it is killed; with `once` it drains the queue and ends.
+Runs until it is killed, and starts its query again when that fails, as a supervisor would; lost data are final. With `once`
+it drains the queues, writes what Spark finds in the Parquet files to DIRECTORY/ids.json, and ends.
 """
 
+import json
 import os
 import signal
 import sys
 import threading
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import warren.spark
+from tests.support.spark_settings import FAST_SETTINGS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RESTARTS_MAX = 20
+ID_BYTES = 12
 
 
 def main() -> None:
     threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
-    uri, queue, directory = sys.argv[1:4]
+    uri, queues, directory = sys.argv[1:4]
     is_once = sys.argv[4:] == ["once"]
-    spark = warren.spark.session("stream_app", settings=dict(FAST_SETTINGS))
+    spark = warren.spark.session("stream_app", settings=FAST_SETTINGS)
+    for _ in range(RESTARTS_MAX):
+        try:
+            run_query(spark, uri, queues, Path(directory), is_once)
+            break
+        except Exception as error:
+            sys.stderr.write(f"the query failed: {str(error)[:2000]}\n")
+            if "data loss" in str(error):
+                raise
+    else:
+        sys.exit("the query failed too often")
+    rows = spark.read.parquet(str(Path(directory, "out"))).select("queue", "seq", "id").collect()
+    found = [[row["queue"], row["seq"], row["id"]] for row in rows]
+    Path(directory, "ids.json").write_text(json.dumps(found))
+
+
+def run_query(spark: "SparkSession", uri: str, queues: str, directory: Path, is_once: bool) -> None:
+    """Until the queues are drained, or for ever."""
     stream = (
         spark.readStream.format("warren")
         .option("uri", uri)
-        .option("queue", queue)
+        .option("queues", queues)
         .option("group", "stream-app")
-        .option("maxMessagesPerTrigger", 300)
+        .option("maxMessagesPerTrigger", 10_000 if is_once else 1000)
+        .option("minPartitions", 4)
         .option("longPollMs", 500)
         .load()
-        .selectExpr("seq", "CAST(body AS string) AS body")
+        .selectExpr("queue", "seq", f"CAST(substr(body, 1, {ID_BYTES}) AS string) AS id", "size")
     )
     writer = (
         stream.writeStream.format("parquet")
-        .option("path", str(Path(directory, "out")))
-        .option("checkpointLocation", str(Path(directory, "checkpoint")))
+        .option("path", str(directory / "out"))
+        .option("checkpointLocation", str(directory / "checkpoint"))
     )
     query = writer.trigger(availableNow=True).start() if is_once else writer.start()
     query.awaitTermination()
@@ -42,13 +70,6 @@ def end_with(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(1)
     os.killpg(0, signal.SIGKILL)
-
-
-# A JVM for tests: compiles less, starts sooner, and is content with less memory.
-FAST_SETTINGS = {
-    "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-XX:+ExitOnOutOfMemoryError -XX:TieredStopAtLevel=1",
-}
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from pyspark.sql.datasource import InputPartition
+
 from tests.spark.links import URI, install
 from tests.support.memory_node import MemoryDisk, MemoryNode
 from warren.spark.batch_reader import WarrenBatchReader
@@ -23,7 +25,8 @@ def node(monkeypatch: pytest.MonkeyPatch) -> MemoryNode:
 
 
 def make(**options: str) -> WarrenBatchReader:
-    source = WarrenDataSource(options={"uri": URI, "queue": "q"} | options)
+    given = {"uri": URI} if "queuesPattern" in options else {"uri": URI, "queues": "q"}
+    source = WarrenDataSource(options=given | options)
     return source.reader(schema=source.schema())
 
 
@@ -43,7 +46,7 @@ def test_ready_messages_are_seen_and_stay(node: MemoryNode) -> None:
     assert node.vhost.queues[b"q"].ready_count == 5
     node.declare(b"transient", durable=False)
     node.publish(b"transient", b"t")
-    assert bodies(make(queue="transient")) == [b"t"]
+    assert bodies(make(queues="transient")) == [b"t"]
 
 
 def test_range_is_fixed_when_planned(node: MemoryNode) -> None:
@@ -72,16 +75,16 @@ def test_large_queues_are_read_in_several_partitions(
 
 
 def test_empty_queue_gives_no_rows(node: MemoryNode) -> None:
-    """And one partition, because Spark makes something of an empty list."""
+    """Of an empty list Spark makes one partition of its own."""
     reader = make()
-    assert len(reader.partitions()) == 1
-    assert bodies(reader) == []
+    assert reader.partitions() == []
+    assert list(reader.read(InputPartition(None))) == []
 
 
 def test_queue_that_is_not_there_or_goes_away_is_an_error(node: MemoryNode) -> None:
     """A short result would be a lie."""
     with pytest.raises(SourceError, match="no queue 'nope'"):
-        make(queue="nope").partitions()
+        make(queues="nope").partitions()
     node.publish(b"q", b"m")
     reader = make()
     (partition,) = reader.partitions()
@@ -95,3 +98,66 @@ def test_options_for_streams_are_refused() -> None:
     """Never ignored."""
     with pytest.raises(OptionError, match="'group' is for streams"):
         make(group="g")
+    with pytest.raises(OptionError, match="begins at the latest"):
+        make(startingOffsets="latest")
+
+
+def fill(node: MemoryNode, queue: bytes, first: int, count: int) -> None:
+    for number in range(first, first + count):
+        node.publish(queue, b"m%d" % number)
+
+
+def numbered(first: int, last: int) -> list[bytes]:
+    return [b"m%d" % number for number in range(first, last)]
+
+
+def test_several_queues_are_one_table(node: MemoryNode) -> None:
+    """By their names or by a pattern, transient ones too; many small ones share a task."""
+    node.declare(b"q2", durable=False)
+    node.declare(b"other")
+    fill(node, b"q", 0, 3)
+    fill(node, b"q2", 3, 3)
+    fill(node, b"other", 6, 3)
+    assert bodies(make(queues="q2,q")) == numbered(0, 6)
+    assert bodies(make(queuesPattern="q.?")) == numbered(0, 6)
+    assert bodies(make(queuesPattern="nothing")) == []
+    for number in range(40):
+        node.declare(b"many-%02d" % number)
+        fill(node, b"many-%02d" % number, number, 1)
+    many = make(queuesPattern="many-.*")
+    assert len(many.partitions()) <= 16
+    assert bodies(many) == numbered(0, 40)
+
+
+def test_ranges_by_position(node: MemoryNode) -> None:
+    """Of all queues alike, or of each; the first is in it, the last is not."""
+    node.declare(b"r")
+    fill(node, b"q", 0, 6)
+    fill(node, b"r", 10, 6)
+    first = node.vhost.queues[b"q"].first_ready_seq
+    assert bodies(make(seqFrom=str(first + 2), seqTo=str(first + 4))) == numbered(2, 4)
+    by_queue = make(
+        queues="q,r", startingOffsets=f'{{"q": {first + 4}}}', endingOffsets=f'{{"r": {first + 1}}}'
+    )
+    assert bodies(by_queue) == numbered(4, 6) + numbered(10, 11)
+    assert bodies(make(startingOffsets="earliest", endingOffsets="latest")) == numbered(0, 6)
+    assert bodies(make(seqFrom="5", seqTo="3")) == []
+
+
+def test_ranges_by_time(node: MemoryNode) -> None:
+    """When the broker took the messages."""
+    fill(node, b"q", 0, 3)
+    node.clock.advance(60_000)
+    fill(node, b"q", 3, 3)
+    # The clock of the node in memory starts at 22:13:20.
+    assert bodies(make(startingTimestamp="2023-11-14T22:14:00Z")) == numbered(3, 6)
+    assert bodies(make(endingTimestamp="2023-11-14T22:14:00Z")) == numbered(0, 3)
+    assert bodies(make(startingTimestamp="2023-11-15")) == []
+
+
+def test_min_partitions_cuts_finer(node: MemoryNode) -> None:
+    """For those with more cores than we think of."""
+    fill(node, b"q", 0, 10)
+    reader = make(minPartitions="4")
+    assert len(reader.partitions()) == 4
+    assert bodies(reader) == numbered(0, 10)

@@ -1,18 +1,24 @@
-"""docs/spark.md lists what there is: options and columns, with their types."""
+"""docs/spark.md lists what there is, options and columns with their types, and every block of it runs."""
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 pytest.importorskip("pyspark")
 
+from tests.support.broker_process import BrokerProcess
 from warren.spark.columns import COLUMNS
-from warren.spark.options import COMMON_OPTIONS, STREAM_OPTIONS
+from warren.spark.options import BATCH_OPTIONS, COMMON_OPTIONS, STREAM_OPTIONS
 from warren.spark.store_options import TABLE_OPTIONS
 from warren.tables.schemas import COLUMNS as STORE_COLUMNS
 
-TEXT = (Path(__file__).parent.parent.parent / "docs" / "spark.md").read_text()
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "spark.md"
+TEXT = PAGE.read_text()
 
 
 def rows(heading: str) -> list[list[str]]:
@@ -24,8 +30,12 @@ def rows(heading: str) -> list[list[str]]:
 
 def test_every_option_is_documented_with_where_it_counts() -> None:
     """No more and no fewer than the source takes."""
-    documented = {row[0].strip("`"): row[1] for row in rows("Options")}
-    assert documented == dict.fromkeys(COMMON_OPTIONS, "both") | dict.fromkeys(STREAM_OPTIONS, "stream")
+    documented = {name.strip("`"): row[1] for row in rows("Options") for name in row[0].split(", ")}
+    assert documented == (
+        dict.fromkeys(COMMON_OPTIONS, "both")
+        | dict.fromkeys(STREAM_OPTIONS, "stream")
+        | dict.fromkeys(BATCH_OPTIONS, "batch")
+    )
 
 
 def test_every_column_is_documented_with_its_type() -> None:
@@ -50,3 +60,22 @@ def test_every_table_is_documented_with_its_columns() -> None:
     expected = {table: list(columns) for table, columns in STORE_COLUMNS.items()}
     expected["messages"] = [name for name in expected["messages"] if name not in COLUMNS]
     assert documented == expected
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_every_block_runs(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other, as in a notebook, against a broker of their own."""
+    broker = BrokerProcess(tmp_path / "broker")
+    broker.start()
+    monkeypatch.setenv("WARREN_URI", broker.uri)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    names: dict[str, object] = {"__name__": "walk"}
+    try:
+        for block in re.finditer(r"^```python\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL):
+            # Blank lines in front: errors name the line of the page.
+            lines_before = TEXT[: block.start(1)].count("\n")
+            exec(compile("\n" * lines_before + block[1], str(PAGE), "exec"), names)
+    finally:
+        broker.kill()

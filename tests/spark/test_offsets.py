@@ -4,42 +4,51 @@ import json
 
 import pytest
 
-from warren.spark.offsets import OffsetError, OffsetFormat, StreamPosition
+from warren.spark.offsets import OffsetError, OffsetFormat, QueueKey, queue_key
 
-FORMAT = OffsetFormat("g", "/", "or/de#rs é")
-KEY = "%2F/or%2Fde%23rs%20%C3%A9"
+FORMAT = OffsetFormat("g", "/")
+ORDERS = QueueKey("or/de#rs é", 17)
+KEY = "%2F/or%2Fde%23rs%20%C3%A9#17"
 
 
 def test_offsets_are_written_canonically() -> None:
     """Keys in sorted order at every level, as this very text: stored checkpoints hold it."""
-    text = json.dumps(FORMAT.encode(StreamPosition(17, 1234)))
-    assert text == f'{{"group": "g", "pos": {{"{KEY}#17": 1234}}, "v": 1}}'
+    text = json.dumps(FORMAT.encode({QueueKey("z", 3): 5, ORDERS: 1234, QueueKey("a", 20): 0}))
+    assert text == f'{{"group": "g", "pos": {{"%2F/a#20": 0, "{KEY}": 1234, "%2F/z#3": 5}}, "v": 1}}'
     assert text == json.dumps(json.loads(text), sort_keys=True)
+    assert text == json.dumps(FORMAT.encode({QueueKey("a", 20): 0, QueueKey("z", 3): 5, ORDERS: 1234}))
 
 
 def test_offsets_come_back_from_any_order_of_keys() -> None:
     """Whoever edits a checkpoint by hand may shuffle them."""
-    shuffled = {"v": 1, "pos": {f"{KEY}#17": 1234}, "group": "g"}
-    assert FORMAT.decode(shuffled) == StreamPosition(17, 1234)
+    shuffled = {"v": 1, "pos": {"%2F/z#3": 5, KEY: 1234}, "group": "g"}
+    assert FORMAT.decode(shuffled) == {ORDERS: 1234, QueueKey("z", 3): 5}
     assert json.dumps(FORMAT.encode(FORMAT.decode(shuffled))) != json.dumps(shuffled)
+
+
+def test_names_that_are_not_utf_8_come_back() -> None:
+    """The broker takes any bytes; people and columns see a replacement."""
+    key = queue_key(b"a\xff", 3)
+    assert FORMAT.decode(json.loads(json.dumps(FORMAT.encode({key: 1})))) == {key: 1}
+    assert str(key) == "'a\ufffd' (incarnation 3)"
 
 
 @pytest.mark.parametrize(
     ("offset", "text"),
     [
-        ({"group": "g", "pos": {f"{KEY}#17": 1}, "v": 2}, "version 2"),
+        ({"group": "g", "pos": {KEY: 1}, "v": 2}, "version 2"),
         ({}, "version None"),
-        ({"group": "h", "pos": {f"{KEY}#17": 1}, "v": 1}, "reader group 'h'"),
-        ({"group": "g", "pos": {"%2F/other#17": 1}, "v": 1}, "queue '%2F/other'"),
-        ({"group": "g", "pos": {f"{KEY}#17": 1, f"{KEY}#18": 1}, "v": 1}, "not one of this source"),
-        ({"group": "g", "pos": {KEY: 1}, "v": 1}, "not one of this source"),
-        ({"group": "g", "pos": {f"{KEY}#17": True}, "v": 1}, "not one of this source"),
-        ({"group": "g", "pos": {f"{KEY}#17": -1}, "v": 1}, "not one of this source"),
-        ({"group": "g", "pos": {f"{KEY}#x": 1}, "v": 1}, "not one of this source"),
+        ({"group": "h", "pos": {KEY: 1}, "v": 1}, "reader group 'h'"),
+        ({"group": "g", "pos": {"other/q#17": 1}, "v": 1}, "vhost 'other'"),
+        ({"group": "g", "pos": {KEY.removesuffix("#17"): 1}, "v": 1}, "not one of this source"),
+        ({"group": "g", "pos": {KEY: True}, "v": 1}, "not one of this source"),
+        ({"group": "g", "pos": {KEY: -1}, "v": 1}, "not one of this source"),
+        ({"group": "g", "pos": {"%2F/q#x": 1}, "v": 1}, "not one of this source"),
+        ({"group": "g", "pos": {"q#1": 1}, "v": 1}, "not one of this source"),
         ({"group": "g", "pos": [], "v": 1}, "not one of this source"),
     ],
 )
 def test_foreign_offsets_are_refused(offset: dict[str, object], text: str) -> None:
-    """A checkpoint of another group, queue or version is not read by guesswork."""
+    """A checkpoint of another group, vhost or version is not read by guesswork."""
     with pytest.raises(OffsetError, match=text):
         FORMAT.decode(offset)

@@ -4,9 +4,9 @@ import pickle
 
 import pytest
 
-from warren.spark.options import URI_VARIABLE, OptionError, parse_options
+from warren.spark.options import EVERYTHING, URI_VARIABLE, Bound, OptionError, parse_options
 
-GIVEN = {"uri": "amqp://u:geheim@h:1/v", "queue": "q"}
+GIVEN = {"uri": "amqp://u:geheim@h:1", "queues": "q"}
 
 
 def test_defaults_and_names_in_any_case() -> None:
@@ -15,15 +15,17 @@ def test_defaults_and_names_in_any_case() -> None:
         GIVEN
         | {"GROUP": "g", "maxmessagespertrigger": "5", "includebody": "FALSE", "startingOffsets": "Latest"}
     )
-    assert (options.group, options.max_messages, options.include_body, options.from_latest) == (
-        "g",
-        5,
-        False,
-        True,
-    )
+    assert (options.group, options.max_messages, options.include_body) == ("g", 5, False)
+    assert (options.queues, options.pattern) == (("q",), "")
+    assert options.start == Bound(name="latest")
+    assert options.end == Bound()
+    assert (options.seq_from, options.seq_to, options.min_partitions) == (0, EVERYTHING, 1)
     assert (options.max_bytes, options.long_poll_ms, options.retry_timeout_ms) == (134217728, 2000, 120000)
+    assert (options.min_messages, options.max_delay_ms) == (1, 900_000)
+    assert options.ack_on == "latestOffset"
     assert options.fail_on_data_loss and options.include_headers
-    assert options.vhost == "v"
+    assert options.vhost == "/"
+    assert (options.stream_options, options.batch_options) == (("group", "maxMessagesPerTrigger"), ())
 
 
 @pytest.mark.parametrize(
@@ -31,20 +33,40 @@ def test_defaults_and_names_in_any_case() -> None:
     [
         ({"maxMessagePerTrigger": "5"}, "unknown option 'maxmessagepertrigger'.*maxMessagesPerTrigger"),
         ({"path": "/x"}, "unknown option 'path'"),
-        ({"queue": ""}, "'queue' is missing"),
-        ({"queue": "é" * 128}, "255 bytes"),
+        ({"queue": "q"}, "unknown option 'queue'.*queues"),
+        ({"queues": ""}, "'queues': names"),
+        ({"queues": "a,,b"}, "'queues': names"),
+        ({"queues": "[1]"}, "'queues': names"),
+        ({"queues": "a,b,a"}, "a queue twice"),
+        ({"queues": "é" * 128}, "255 bytes"),
+        ({"queuesPattern": "q.*"}, "'queues' and 'queuesPattern' exclude each other"),
         ({"uri": "http://h"}, "must begin with amqp://"),
         ({"uri": "amqps://h"}, "must begin with amqp://"),
         ({"uri": "amqp://h:port"}, "port is not a number"),
         ({"uri": "amqp://h/v?heartbeat=3"}, "parameters"),
+        ({"uri": "amqp://h/v", "vhost": "w"}, "names a vhost already"),
+        ({"vhost": ""}, "'vhost' is empty"),
         ({"group": "a b"}, "'group'"),
         ({"group": "g" * 129}, "'group'"),
-        ({"startingOffsets": "middle"}, "earliest or latest"),
+        ({"startingOffsets": "middle"}, "earliest, latest, or positions"),
+        ({"startingOffsets": '{"q": -1}'}, "positions by queue"),
+        ({"startingOffsets": "{}"}, "positions by queue"),
+        ({"startingOffsets": '{"r": 1}'}, "'r', which is none of the queues"),
+        ({"endingOffsets": "earliest"}, "'endingOffsets' is latest, or positions"),
+        ({"startingOffsets": "latest", "seqFrom": "3"}, "exclude each other"),
+        ({"endingOffsets": "latest", "endingTimestamp": "2026-01-01"}, "exclude each other"),
+        ({"startingTimestamp": "yesterday"}, "a time like"),
+        ({"startingTimestamp": "1966-01-01"}, "since 1970"),
         ({"maxMessagesPerTrigger": "0"}, "whole number from 1"),
         ({"maxBytesPerTrigger": "128m"}, "whole number"),
+        ({"minMessagesPerTrigger": "11", "maxMessagesPerTrigger": "10"}, "whole number from 1 to 10"),
+        ({"maxTriggerDelay": "5s"}, "nothing without 'minMessagesPerTrigger'"),
+        ({"minMessagesPerTrigger": "5", "maxTriggerDelay": "5"}, "a duration such as"),
+        ({"minMessagesPerTrigger": "5", "maxTriggerDelay": "25h"}, "at most 24h"),
         ({"longPollMs": "60001"}, "whole number from 0 to 60000"),
         ({"retryTimeoutMs": "-1"}, "whole number"),
         ({"failOnDataLoss": "yes"}, "true or false"),
+        ({"ackOn": "start"}, "one of latestOffset, commit"),
     ],
 )
 def test_what_cannot_be_honoured_is_an_error_in_one_line(extra: dict[str, str], text: str) -> None:
@@ -55,13 +77,48 @@ def test_what_cannot_be_honoured_is_an_error_in_one_line(extra: dict[str, str], 
     assert "\n" not in str(caught.value)
 
 
+def test_queues_are_named_by_a_list_or_by_a_pattern() -> None:
+    """With commas between them, or as JSON for names that have some; in one order, whatever was written."""
+    assert parse_options(GIVEN | {"queues": "b, a"}).queues == ("a", "b")
+    assert parse_options(GIVEN | {"queues": '["b,c", "a"]'}).queues == ("a", "b,c")
+    uri = {"uri": GIVEN["uri"]}
+    by_pattern = parse_options(uri | {"queuesPattern": r"orders\..*"})
+    assert (by_pattern.queues, by_pattern.pattern) == ((), r"orders\..*")
+    with pytest.raises(OptionError, match="'queues' is missing"):
+        parse_options(uri)
+    with pytest.raises(OptionError, match="no regular expression"):
+        parse_options(uri | {"queuesPattern": "("})
+    with pytest.raises(OptionError, match="1 to 1000 characters"):
+        parse_options(uri | {"queuesPattern": ""})
+    with pytest.raises(OptionError, match="none of the queues"):
+        parse_options(uri | {"queuesPattern": "a", "startingOffsets": '{"ab": 1}'})
+
+
+def test_where_to_begin_and_to_end() -> None:
+    """By name, by time in any zone, or by positions."""
+    assert parse_options(GIVEN | {"startingOffsets": '{"q": 7}'}).start == Bound(seqs={"q": 7})
+    at_noon = parse_options(GIVEN | {"startingTimestamp": "2026-01-31T12:00:00+01:00"}).start
+    assert at_noon == Bound(timestamp_ms=1769857200000)
+    assert parse_options(GIVEN | {"endingTimestamp": "2026-01-31T11:00:00"}).end == at_noon
+    delayed = parse_options(GIVEN | {"minMessagesPerTrigger": "100", "maxTriggerDelay": "90 s"})
+    assert (delayed.min_messages, delayed.max_delay_ms) == (100, 90_000)
+
+
+def test_vhost_may_stand_in_the_uri_or_in_an_option() -> None:
+    """Any name, in the option as it is."""
+    assert parse_options(GIVEN | {"uri": "amqp://h/a%2Fb"}).vhost == "a/b"
+    options = parse_options(GIVEN | {"vhost": "a/b é"})
+    assert options.vhost == "a/b é"
+    assert options.uri == "amqp://u:geheim@h:1/a%2Fb%20%C3%A9"
+
+
 def test_uri_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that no password stands in a program; without either it is an error."""
     monkeypatch.delenv(URI_VARIABLE, raising=False)
     with pytest.raises(OptionError, match=URI_VARIABLE):
-        parse_options({"queue": "q"})
+        parse_options({"queues": "q"})
     monkeypatch.setenv(URI_VARIABLE, "amqp://u:p@h/w")
-    assert parse_options({"queue": "q"}).vhost == "w"
+    assert parse_options({"queues": "q"}).vhost == "w"
 
 
 def test_options_travel_and_do_not_show_the_password() -> None:

@@ -58,7 +58,7 @@ def test_options() -> None:
         ({"path": "d", "tabel": "files"}, "unknown option 'tabel'"),
         ({"path": "d", "table": "moons"}, "'table' is one of"),
         ({"path": "d", "table": "files", "seqFrom": "1"}, "unknown option 'seqfrom'.*table 'files'"),
-        ({"path": "d", "verify": "perhaps"}, "'verify' is crc or none"),
+        ({"path": "d", "verify": "perhaps"}, "'verify' is one of crc, none"),
         ({"path": "d", "queues": ""}, "'queues'"),
         ({"path": "d", "queues": "[1]"}, "'queues'"),
         ({"path": "d", "enqueuedFrom": "yesterday"}, "'enqueuedFrom' is a time"),

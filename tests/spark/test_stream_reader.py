@@ -13,12 +13,13 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from tests.spark.links import URI, MemoryLink, install
+from tests.spark.micro_batches import through_json
 from tests.support.memory_node import MemoryDisk, MemoryNode
 from warren.spark.broker_link import SourceError
 from warren.spark.offsets import OffsetJson
 from warren.spark.options import OptionError
 from warren.spark.source import WarrenDataSource
-from warren.spark.stream_reader import GroupSlice, WarrenStreamReader
+from warren.spark.stream_reader import GroupPartition, WarrenStreamReader
 
 Make = Callable[..., WarrenStreamReader]
 
@@ -40,26 +41,22 @@ def make(link: MemoryLink) -> Make:
     """A reader, as in a new driver process."""
 
     def make_reader(**options: str) -> WarrenStreamReader:
-        given = {"uri": URI, "queue": "q", "group": "g", "longPollMs": "0", "retryTimeoutMs": "0"}
+        given = {"uri": URI, "queues": "q", "group": "g", "longPollMs": "0", "retryTimeoutMs": "0"}
+        if "queuesPattern" in options:
+            del given["queues"]
         source = WarrenDataSource(options=given | options)
         return source.streamReader(schema=source.schema())
 
     return make_reader
 
 
-def fill(node: MemoryNode, count: int, first: int = 0) -> None:
+def fill(node: MemoryNode, count: int, first: int = 0, queue: bytes = b"q") -> None:
     for number in range(first, first + count):
-        node.publish(b"q", b"m%d" % number, number % 2 == 0)
+        node.publish(queue, b"m%d" % number, number % 2 == 0)
 
 
 def latest(reader: WarrenStreamReader, start: OffsetJson, max_rows: int = 1000) -> OffsetJson:
     return through_json(reader.latestOffset(start, ReadMaxRows(max_rows)))
-
-
-def through_json(offset: OffsetJson) -> OffsetJson:
-    """As the JVM gives it back."""
-    parsed: OffsetJson = json.loads(json.dumps(offset))
-    return parsed
 
 
 def rows(reader: WarrenStreamReader, start: OffsetJson, end: OffsetJson) -> list[bytes]:
@@ -72,8 +69,13 @@ def rows(reader: WarrenStreamReader, start: OffsetJson, end: OffsetJson) -> list
     return bodies
 
 
-def bounds(partitions: list[InputPartition]) -> list[tuple[int, int]]:
-    return [(part.start, part.end) for part in partitions if isinstance(part, GroupSlice)]
+def bounds(partitions: list[InputPartition]) -> list[list[tuple[str, int, int]]]:
+    """Queue and range of each slice of each partition."""
+    return [
+        [(part.queue.name, part.start, part.end) for part in partition.slices]
+        for partition in partitions
+        if isinstance(partition, GroupPartition)
+    ]
 
 
 def numbered(first: int, last: int) -> list[bytes]:
@@ -159,7 +161,7 @@ def test_partitions_are_the_same_slices_whenever_asked(
     initial = reader.initialOffset()
     end = latest(reader, initial)
     parts = bounds(reader.partitions(initial, end))
-    assert parts == [(0, 4), (4, 8), (8, 11)]
+    assert parts == [[("q", 0, 4)], [("q", 4, 8)], [("q", 8, 11)]]
     again = make()
     assert bounds(again.partitions(initial, end)) == parts
     assert rows(again, initial, end) == numbered(0, 10)
@@ -223,9 +225,9 @@ def test_unknown_and_transient_queues_are_said_so(node: MemoryNode, make: Make) 
     """At the first call, in one line."""
     node.declare(b"transient", durable=False)
     with pytest.raises(SourceError, match="no queue 'nope' in vhost '/'"):
-        make(queue="nope").initialOffset()
+        make(queues="nope").initialOffset()
     with pytest.raises(SourceError, match="not durable"):
-        make(queue="transient").initialOffset()
+        make(queues="transient").initialOffset()
 
 
 def test_queue_declared_anew_is_data_loss(node: MemoryNode, make: Make) -> None:
@@ -276,7 +278,9 @@ def test_available_now_ends_on_a_queue_declared_anew(node: MemoryNode, make: Mak
     node.delete(b"q")
     node.declare(b"q")
     fill(node, 2, 200)
-    assert latest(reader, new_end) == new_end
+    last_end = latest(reader, new_end)
+    assert rows(reader, new_end, last_end) == []
+    assert latest(reader, last_end) == last_end
 
 
 def test_checkpoint_that_is_an_old_copy_is_data_loss(node: MemoryNode, make: Make) -> None:
@@ -345,9 +349,11 @@ def test_constructor_does_nothing(link: MemoryLink, make: Make) -> None:
 
 def test_group_is_required_and_filters_are_not_offered(make: Make) -> None:
     """pushFilters gives wrong rows on PySpark 4.3: nobody shall add it."""
-    source = WarrenDataSource(options={"uri": URI, "queue": "q"})
+    source = WarrenDataSource(options={"uri": URI, "queues": "q"})
     with pytest.raises(OptionError, match="'group' is missing"):
         source.streamReader(schema=source.schema())
+    with pytest.raises(OptionError, match="'seqFrom' is for batch reads"):
+        make(seqFrom="3")
     batch = source.reader(schema=source.schema())
     assert type(batch).pushFilters.__qualname__.startswith("DataSourceReader.")
 
@@ -383,3 +389,189 @@ def test_record_batches_are_bounded_in_bytes(
     batches = list(reader.read(partition))
     assert sum(batch.num_rows for batch in batches) == 40
     assert max(batch.nbytes for batch in batches) < 12_000
+
+
+# -- several queues ----------------------------------------------------------------------------------------------
+
+
+def position(offset: OffsetJson, queue: str) -> int | None:
+    """Where the offset stands in a queue."""
+    positions = offset["pos"]
+    assert isinstance(positions, dict)
+    found = [seq for key, seq in positions.items() if key.startswith(f"%2F/{queue}#")]
+    assert len(found) <= 1
+    return found[0] if found else None
+
+
+def test_several_queues_share_a_batch(node: MemoryNode, make: Make) -> None:
+    """Each gets a share of the limit; the offset has all of them, and all are acked by it."""
+    node.declare(b"r")
+    node.declare(b"empty")
+    fill(node, 10)
+    fill(node, 3, 100, b"r")
+    reader = make(queues="r,q,empty")
+    first = reader.initialOffset()
+    second = latest(reader, first, 6)
+    assert sorted(rows(reader, first, second)) == sorted(numbered(0, 3) + numbered(100, 103))
+    assert (position(second, "empty"), position(first, "empty")) == (0, 0)
+    third = latest(reader, second, 100)
+    assert rows(reader, second, third) == numbered(3, 10)
+    assert latest(reader, third) == third
+    assert all(queue.unacked_count == 0 for queue in node.vhost.queues.values())
+
+
+def test_a_queue_that_matches_later_joins_with_its_first_message(
+    node: MemoryNode, link: MemoryLink, make: Make
+) -> None:
+    """And its first batch is read again alike by a new process, which knows it from the broker only."""
+    fill(node, 2)
+    reader = make(queuesPattern="q|new.*")
+    initial = reader.initialOffset()
+    first = latest(reader, initial)
+    node.declare(b"new-one")
+    node.declare(b"other")
+    fill(node, 3, 100, b"new-one")
+    second = latest(reader, first)
+    assert position(first, "new-one") is None and position(second, "other") is None
+    assert rows(reader, first, second) == numbered(100, 103)
+    link.use(node.crash())
+    again = make(queuesPattern="q|new.*")
+    assert rows(again, first, second) == numbered(100, 103)
+    assert latest(again, second) == second
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_drained_queue_of_a_pattern_may_go(node: MemoryNode, make: Make, is_restarted: bool) -> None:
+    """Nothing in it was left to read: no loss, whether the process saw it or not."""
+    node.declare(b"q2")
+    fill(node, 2)
+    fill(node, 2, 10, b"q2")
+    reader = make(queuesPattern="q.*")
+    end = latest(reader, reader.initialOffset())
+    assert latest(reader, end) == end
+    node.delete(b"q2")
+    if is_restarted:
+        reader = make(queuesPattern="q.*")
+    without = latest(reader, end)
+    assert position(without, "q2") is None
+    assert rows(reader, end, without) == []
+    assert latest(reader, without) == without
+    assert latest(make(queuesPattern="q.*"), without) == without
+
+
+def test_a_queue_of_a_pattern_deleted_with_messages_is_data_loss(node: MemoryNode, make: Make) -> None:
+    """The error names it; accepted, the others go on."""
+    node.declare(b"q2")
+    fill(node, 2)
+    fill(node, 4, 10, b"q2")
+    reader = make(queuesPattern="q.*")
+    end = latest(reader, reader.initialOffset(), 4)
+    node.delete(b"q2")
+    fill(node, 2, 2)
+    for broken in (reader, make(queuesPattern="q.*")):
+        with pytest.raises(SourceError, match=r"data loss.*'q2'.*failOnDataLoss=false"):
+            latest(broken, end)
+    lenient = make(queuesPattern="q.*", failOnDataLoss="false")
+    assert rows(lenient, end, latest(lenient, end)) == numbered(2, 4)
+
+
+def test_queues_may_be_added_and_taken_away(node: MemoryNode, make: Make) -> None:
+    """Between two runs: the one that left gets back what was held, the one that came begins where the options say."""
+    node.declare(b"r")
+    fill(node, 4)
+    fill(node, 4, 10, b"r")
+    reader = make()
+    end = latest(reader, reader.initialOffset(), 2)
+    reader = make(queues="r", startingOffsets='{"r": 3}')
+    without = latest(reader, end)
+    assert rows(reader, end, without) == numbered(12, 14)
+    assert node.vhost.queues[b"q"].ready_count == 4
+
+
+def test_a_stream_may_begin_at_a_position_or_a_time(node: MemoryNode, make: Make) -> None:
+    """Both count when the group meets the queue."""
+    node.declare(b"r")
+    fill(node, 4)
+    fill(node, 2, 10, b"r")
+    node.clock.advance(60_000)
+    fill(node, 4, 4)
+    reader = make(queues="q,r", startingOffsets='{"q": 6}')
+    initial = reader.initialOffset()
+    assert sorted(rows(reader, initial, latest(reader, initial))) == sorted(numbered(5, 8) + numbered(10, 12))
+    node.declare(b"late")
+    fill(node, 3, 0, b"late")
+    node.clock.advance(60_000)
+    fill(node, 3, 3, b"late")
+    # The clock of the node in memory starts at 22:13:20.
+    late = make(queues="late", group="late", startingTimestamp="2023-11-14T22:15:00Z")
+    initial = late.initialOffset()
+    assert rows(late, initial, latest(late, initial)) == numbered(3, 6)
+
+
+def test_batches_may_wait_for_a_minimum(node: MemoryNode, make: Make) -> None:
+    """Until there are enough, or the first has waited long enough; an availableNow run does not wait."""
+    fill(node, 3)
+    reader = make(minMessagesPerTrigger="5", maxTriggerDelay="10s", longPollMs="1000")
+    initial = reader.initialOffset()
+    assert latest(reader, initial) == initial
+    fill(node, 2, 3)
+    end = latest(reader, initial)
+    assert rows(reader, initial, end) == numbered(0, 5)
+    fill(node, 1, 5)
+    assert latest(reader, end) == end
+    node.clock.advance(10_000)
+    next_end = latest(reader, end)
+    assert rows(reader, end, next_end) == numbered(5, 6)
+    fill(node, 1, 6)
+    now = make(minMessagesPerTrigger="5")
+    now.prepareForTriggerAvailableNow()
+    assert rows(now, next_end, latest(now, next_end)) == numbered(6, 7)
+
+
+def test_acks_may_be_left_to_commit(node: MemoryNode, make: Make) -> None:
+    """For a Spark that logs its progress later: what is not committed stays held, and nothing of it comes twice."""
+    fill(node, 9)
+    reader = make(ackOn="commit")
+    initial = reader.initialOffset()
+    first = latest(reader, initial, 3)
+    second = latest(reader, first, 3)
+    queue = node.vhost.queues[b"q"]
+    assert queue.unacked_count == 6
+    assert rows(reader, first, second) == numbered(3, 6)
+    reader.commit(first)
+    assert queue.unacked_count == 3
+    again = make(ackOn="commit")
+    third = latest(again, second, 3)
+    assert rows(again, second, third) == numbered(6, 9)
+    again.commit(third)
+    assert queue.unacked_count == 0
+
+
+def test_min_partitions_cuts_finer_and_always_alike(
+    node: MemoryNode, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By halves of the usual width."""
+    monkeypatch.setattr("warren.spark.stream_reader.SLICE_MESSAGES", 16)
+    monkeypatch.setattr("warren.spark.stream_reader.SLICE_MESSAGES_MIN", 2)
+    fill(node, 10)
+    reader = make(minPartitions="3")
+    initial = reader.initialOffset()
+    end = latest(reader, initial)
+    parts = bounds(reader.partitions(initial, end))
+    assert parts == [[("q", 0, 4)], [("q", 4, 8)], [("q", 8, 11)]]
+    again = make(minPartitions="3")
+    assert bounds(again.partitions(initial, end)) == parts
+    assert rows(again, initial, end) == numbered(0, 10)
+
+
+def test_many_small_queues_share_tasks(node: MemoryNode, make: Make) -> None:
+    """A task costs more than a few messages."""
+    for number in range(40):
+        name = b"q-%02d" % number
+        node.declare(name)
+        fill(node, 2, number * 2, name)
+    reader = make(queuesPattern="q-.*")
+    initial = reader.initialOffset()
+    end = latest(reader, initial)
+    assert len(reader.partitions(initial, end)) <= 20
+    assert rows(reader, initial, end) == numbered(0, 80)

@@ -1,13 +1,8 @@
 """With a real Spark and a real broker: streams into Parquet, batch reads, errors as users see them, kills."""
 
 import json
-import os
-import random
-import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,12 +11,12 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from tests.spark.stream_app import FAST_SETTINGS
+from tests.spark.kills import execute_run
 from tests.support.broker_process import BrokerProcess
 from tests.support.stopped_node import FAN, LARGE, MESSAGES, SMALL, make_data_directory
 from warren.admin.client import AdminClient, NodeAddress
 from warren.admin.protocol import GroupList, GroupStatus, ListGroups
-from warren.spark import SparkUnavailableError, session
+from warren.spark import SparkUnavailableError
 from warren.spark.java import require_spark
 
 if TYPE_CHECKING:
@@ -32,18 +27,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
 
 QUERY_TIMEOUT_S = 180
 ROOT = Path(__file__).parent.parent.parent
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
-    try:
-        require_spark()
-    except SparkUnavailableError as error:
-        pytest.skip(str(error))
-    warehouse = str(tmp_path_factory.mktemp("warehouse"))
-    spark = session("tests", settings=FAST_SETTINGS | {"spark.sql.warehouse.dir": warehouse})
-    yield spark
-    spark.stop()
 
 
 @pytest.fixture(scope="module")
@@ -77,12 +60,12 @@ def status(broker: BrokerProcess, group: str) -> GroupStatus:
 
 
 def table(spark: "SparkSession", broker: BrokerProcess, queue: str) -> "DataFrame":
-    return spark.read.format("warren").option("uri", broker.uri).option("queue", queue).load()
+    return spark.read.format("warren").option("uri", broker.uri).option("queues", queue).load()
 
 
 def stream(spark: "SparkSession", broker: BrokerProcess, queue: str) -> "DataStreamReader":
     reader = spark.readStream.format("warren").option("uri", broker.uri)
-    return reader.option("queue", queue).option("group", f"group-{queue}").option("longPollMs", 300)
+    return reader.option("queues", queue).option("group", f"group-{queue}").option("longPollMs", 300)
 
 
 def test_batch_read_is_a_table_without_registration(
@@ -97,9 +80,23 @@ def test_batch_read_is_a_table_without_registration(
     assert row is not None
     assert (row["n"], row["p"]) == (sum(range(500)), 250)
     projected = spark.read.format("warren").schema("body binary, seq bigint").option("uri", broker.uri)
-    rows = projected.option("queue", "batch").load().orderBy("seq").collect()
+    rows = projected.option("queues", "batch").load().orderBy("seq").collect()
     assert [bytes(row["body"]) for row in rows] == [b"m%d" % number for number in range(500)]
     assert channel.queue_declare("batch", passive=True).method.message_count == 500
+
+
+def test_sql_finds_the_format_by_its_name(
+    spark: "SparkSession", broker: BrokerProcess, channel: BlockingChannel
+) -> None:
+    """Several queues in one view."""
+    fill(channel, "sql.one", 30)
+    fill(channel, "sql.two", 20)
+    spark.sql(
+        "CREATE OR REPLACE TEMPORARY VIEW waiting USING warren "
+        f"OPTIONS (uri '{broker.uri}', queuesPattern 'sql[.].*', minPartitions '4')"
+    )
+    found = spark.sql("SELECT queue, count(*) AS n FROM waiting GROUP BY queue ORDER BY queue").collect()
+    assert [(row["queue"], row["n"]) for row in found] == [("sql.one", 30), ("sql.two", 20)]
 
 
 def test_empty_queue_is_an_empty_table(
@@ -179,7 +176,7 @@ def test_plans_do_not_show_the_password(
 ) -> None:
     """Plans end up in logs and in the history server."""
     uri = broker.uri.replace("guest:guest", "guest:geheim")
-    spark.read.format("warren").option("uri", uri).option("queue", "batch").load().explain(extended=True)
+    spark.read.format("warren").option("uri", uri).option("queues", "batch").load().explain(extended=True)
     plan = capsys.readouterr().out
     assert "warren" in plan
     assert "geheim" not in plan
@@ -194,7 +191,7 @@ def test_errors_reach_the_user_with_their_text(
         spark.read.format("warren").option("uri", uri).option("queu", "q").load()
     assert "geheim" not in str(caught.value)
     with pytest.raises(Exception, match="login of user 'guest' was refused") as caught:
-        spark.read.format("warren").option("uri", uri).option("queue", "q").load().count()
+        spark.read.format("warren").option("uri", uri).option("queues", "q").load().count()
     assert "geheim" not in str(caught.value)
     reader = stream(spark, broker, "not-there").load()
     query = reader.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
@@ -202,105 +199,40 @@ def test_errors_reach_the_user_with_their_text(
         query.awaitTermination(QUERY_TIMEOUT_S)
 
 
-class Publisher(threading.Thread):
-    """Publishes numbered messages with confirms until told to stop; a broker that is away is waited for."""
-
-    def __init__(self, uri: str, queue: str) -> None:
-        super().__init__()
-        self.uri = uri
-        self.queue = queue
-        self.is_stopping = threading.Event()
-        self.confirmed: set[str] = set()
-        self.published: set[str] = set()
-
-    def run(self) -> None:
-        number = 0
-        while not self.is_stopping.is_set():
-            try:
-                with pika.BlockingConnection(pika.URLParameters(self.uri)) as connection:
-                    channel = connection.channel()
-                    channel.confirm_delivery()
-                    while not self.is_stopping.is_set():
-                        number += 1
-                        body = str(number)
-                        self.published.add(body)
-                        properties = pika.BasicProperties(delivery_mode=2)
-                        channel.basic_publish("", self.queue, body.encode(), properties)
-                        self.confirmed.add(body)
-                        time.sleep(0.005)
-            except (pika.exceptions.AMQPError, OSError):
-                time.sleep(0.2)
-
-
 @pytest.mark.kill
 @pytest.mark.timeout(900)
-def test_exactly_once_while_driver_and_broker_are_killed(spark: "SparkSession", tmp_path: Path) -> None:
-    """Rounds of SIGKILL at random moments of a batch, then one run to the end: each confirmed message once.
-
-    WARREN_SPARK_KILLS sets the rounds.
-    """
-    rounds = int(os.environ.get("WARREN_SPARK_KILLS", "2"))
-    chance = random.Random(20)
-    broker = BrokerProcess(tmp_path / "broker")
-    broker.start()
-    with pika.BlockingConnection(pika.URLParameters(broker.uri)) as connection:
-        connection.channel().queue_declare("kills", durable=True)
-    publisher = Publisher(broker.uri, "kills")
-    publisher.start()
+@pytest.mark.parametrize("seed", [1, 2])
+def test_exactly_once_while_driver_workers_and_broker_are_killed(tmp_path: Path, seed: int) -> None:
+    """SIGKILLs at random moments, then one run to the end. More of it: python -m tests.spark.kills --runs 30."""
     try:
-        for round_number in range(rounds):
-            run_and_kill(broker, tmp_path, chance, kills_broker=round_number % 2 == 1)
-    finally:
-        publisher.is_stopping.set()
-        publisher.join()
+        require_spark()
+    except SparkUnavailableError as error:
+        pytest.skip(str(error))
+    result = execute_run(seed, tmp_path)
+    assert len(result.kills) >= 3
+    assert result.messages > 100
+
+
+def test_the_source_works_over_spark_connect(
+    broker: BrokerProcess, channel: BlockingChannel, tmp_path: Path
+) -> None:
+    """A batch read and an availableNow stream, with a server in a process of its own."""
+    pytest.importorskip("grpc_status")
     try:
-        app = start_app(broker, tmp_path, "once")
-        assert app.wait(QUERY_TIMEOUT_S) == 0, (tmp_path / "app.log").read_text()[-4000:]
-    finally:
-        broker.kill()
-    bodies = [row["body"] for row in spark.read.parquet(str(tmp_path / "out")).collect()]
-    assert len(bodies) == len(set(bodies))
-    assert publisher.confirmed <= set(bodies) <= publisher.published
-    assert len(bodies) > 100
-    offsets = sorted((tmp_path / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
-    last = json.loads(offsets[-1].read_text().splitlines()[-1])
-    assert list(last) == ["group", "pos", "v"]
-
-
-def start_app(broker: BrokerProcess, directory: Path, *arguments: str) -> "subprocess.Popen[bytes]":
-    with (directory / "app.log").open("a") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.stream_app", broker.uri, "kills", str(directory), *arguments],
-            cwd=ROOT,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-
-
-def run_and_kill(broker: BrokerProcess, directory: Path, chance: random.Random, kills_broker: bool) -> None:
-    """Let the program plan a few more batches, then kill it, JVM and workers included."""
-    offsets = directory / "checkpoint" / "offsets"
-    before = count_files(offsets)
-    app = start_app(broker, directory)
-    try:
-        deadline = time.monotonic() + QUERY_TIMEOUT_S
-        while count_files(offsets) < before + 2:
-            assert app.poll() is None, (directory / "app.log").read_text()[-4000:]
-            assert time.monotonic() < deadline, (directory / "app.log").read_text()[-4000:]
-            time.sleep(0.02)
-        time.sleep(chance.uniform(0, 1.5))
-        if kills_broker:
-            broker.kill()
-            broker.start()
-            time.sleep(chance.uniform(0, 1.5))
-    finally:
-        os.killpg(app.pid, signal.SIGKILL)
-        app.wait()
-
-
-def count_files(directory: Path) -> int:
-    return len(list(directory.glob("[0-9]*"))) if directory.exists() else 0
+        require_spark()
+    except SparkUnavailableError as error:
+        pytest.skip(str(error))
+    fill(channel, "connect", 100)
+    subprocess.run(
+        [sys.executable, "-m", "tests.spark.connect_app", broker.uri, "connect", str(tmp_path)],
+        cwd=ROOT,
+        check=True,
+        timeout=QUERY_TIMEOUT_S,
+    )
+    seen = json.loads((tmp_path / "seen.json").read_text())
+    assert "connect" in seen["kind"]
+    assert (seen["waiting"], seen["done"], seen["left"]) == (100, True, 0)
+    assert seen["bodies"] == [f"m{number}" for number in range(100)]
 
 
 def test_a_store_as_tables(spark: "SparkSession", tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ class OpenGroup(Struct, tag="open_group", forbid_unknown_fields=True, frozen=Tru
 class Reserve(Struct, tag="reserve", forbid_unknown_fields=True, frozen=True):
     """Ack everything below `starts`, then hold what comes from there on, a fair share of each queue. Reply: Reserved.
 
-    It is answered as soon as `min_messages` are there, or `max_delay_ms` after any was; with nothing after `wait_ms`.
+    Without `acks` what lies below stays held, until an Ack. It is answered as soon as `min_messages` are there, or `max_delay_ms` after any was; with nothing after `wait_ms`.
     """
 
     group: GroupName
@@ -88,6 +88,7 @@ class Reserve(Struct, tag="reserve", forbid_unknown_fields=True, frozen=True):
     wait_ms: WaitMs = 0
     # Nothing from these positions on, by incarnation, and nothing of a queue that is not named. None: no such limits.
     until: dict[Position, Position] | None = None
+    acks: bool = True
 
 
 class PlanRange(Struct, tag="plan_range", forbid_unknown_fields=True, frozen=True):

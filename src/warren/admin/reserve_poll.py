@@ -142,7 +142,7 @@ class ReservePoll:
                     group.leave(member, now_ms)
                 continue
             member.expect_queue(now_ms)
-            if member.ack_slice(start, now_ms):
+            if self._request.acks and member.ack_slice(start, now_ms):
                 return False
         return True
 

@@ -1,11 +1,11 @@
-"""Batch reading: a look at the ready messages of a queue, which stay where they are.
+"""Batch reading: a look at the ready messages of queues, which stay where they are.
 
-The range of seq ids is fixed when the DataFrame is planned (once per `load()`); what is consumed meanwhile is simply not
+The ranges of seq ids are fixed when the DataFrame is planned (once per `load()`); what is consumed meanwhile is simply not
 there any more, so two actions on one DataFrame may see different rows. Messages that a consumer or a reader group holds
 are not ready, hence not seen.
 """
 
-import itertools
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -14,26 +14,54 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from warren.admin.client import AdminRefusedError
-from warren.admin.protocol import DescribeQueue, Fetched, Peek, QueueDescription
+from warren.admin.protocol import (
+    DescribeQueue,
+    ListQueues,
+    Peek,
+    QueueDescription,
+    QueueList,
+    Request,
+    SeekTime,
+    TimeSought,
+)
+from warren.queues.reader_group import NOT_FOUND
 from warren.spark.broker_link import BrokerLink, SourceError, link_to
-from warren.spark.fetching import FETCH_BYTES, FETCH_MESSAGES, batch_builder, checked_batch
-from warren.spark.options import OptionError, SourceOptions
+from warren.spark.fetching import FETCH_BYTES, FETCH_MESSAGES, TASKS_WANTED, RangeReader, pack
+from warren.spark.options import EVERYTHING, LATEST, Bound, OptionError, SourceOptions
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
-# A task costs about 90 ms of CPU before it reads anything: few, and not more than a small machine can use.
-PARTITIONS_MAX: Final = 16
 MESSAGES_PER_PARTITION: Final = 32768
 
 
-@dataclass
-class PeekRange(InputPartition):
-    """Seq ids [start, end) of one incarnation of the queue."""
+@dataclass(frozen=True)
+class PeekRange:
+    """Seq ids [start, end) of one incarnation of a queue."""
 
+    queue: str
     incarnation: int
     start: int
     end: int
+
+    def peek(self, start: int, with_bodies: bool) -> Request:
+        """The request for its first messages from `start` on."""
+        return Peek(
+            queue=self.queue.encode(),
+            incarnation=self.incarnation,
+            start=start,
+            end=self.end,
+            max_messages=FETCH_MESSAGES,
+            max_bytes=FETCH_BYTES,
+            with_bodies=with_bodies,
+        )
+
+
+@dataclass
+class PeekPartition(InputPartition):
+    """What one task reads."""
+
+    ranges: tuple[PeekRange, ...]
 
 
 class WarrenBatchReader(DataSourceReader):
@@ -44,45 +72,75 @@ class WarrenBatchReader(DataSourceReader):
             raise OptionError(
                 f"option '{options.stream_options[0]}' is for streams: batch reads know no such thing"
             )
+        if options.start.name == LATEST:
+            raise OptionError(
+                "option 'startingOffsets': a batch read that begins at the latest message is empty"
+            )
         self._options = options
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
         """Ranges of what is ready now."""
-        request = DescribeQueue(self._options.queue.encode())
-        try:
-            queue = self._link().request(request, QueueDescription)
-        except AdminRefusedError as error:
-            raise SourceError(error.text) from None
-        width = queue.tail - queue.first_ready
-        count = min(PARTITIONS_MAX, max(1, -(-width // MESSAGES_PER_PARTITION)))
-        bounds = [queue.first_ready + width * index // count for index in range(count + 1)]
-        return [PeekRange(queue.incarnation, start, end) for start, end in itertools.pairwise(bounds)]
+        ranges = [self._range(queue) for queue in self._queues()]
+        total = sum(part.end - part.start for part in ranges)
+        count = max(self._options.min_partitions, min(TASKS_WANTED, -(-total // MESSAGES_PER_PARTITION)))
+        width = max(1, -(-total // count))
+        pieces = [
+            PeekRange(part.queue, part.incarnation, start, min(start + width, part.end))
+            for part in ranges
+            for start in range(part.start, part.end, width)
+        ]
+        return [
+            PeekPartition(group) for group in pack(pieces, [part.end - part.start for part in pieces], count)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator["RecordBatch"]:
-        """In a worker: what is still ready of one range."""
-        assert isinstance(partition, PeekRange)
-        builder = batch_builder(self._options, self._schema)
-        link = self._link()
-        start = partition.start
-        while start < partition.end:
-            request = Peek(
-                queue=self._options.queue.encode(),
-                incarnation=partition.incarnation,
-                start=start,
-                end=partition.end,
-                max_messages=FETCH_MESSAGES,
-                max_bytes=FETCH_BYTES,
-                with_bodies=builder.needs_bodies,
-            )
-            try:
-                fetched = link.request(request, Fetched)
-            except AdminRefusedError as error:
-                raise SourceError(error.text) from None
-            batch = checked_batch(builder, fetched.block)
-            if batch.num_rows:
-                yield batch
-            start = fetched.next
+        """In a worker: what is still ready of some ranges."""
+        # Spark makes a partition of its own when there is nothing to read.
+        if not isinstance(partition, PeekPartition):
+            return
+        reader = RangeReader(self._options, self._schema, self._link())
+        for part in partition.ranges:
+            yield from reader.read(part.queue, part, part.peek, _refused)
+
+    def _queues(self) -> list[str]:
+        """Names of the queues to read: those that are named, or all that match."""
+        if not self._options.pattern:
+            return list(self._options.queues)
+        matches = re.compile(self._options.pattern).fullmatch
+        names = []
+        after = 0
+        while True:
+            found = self._link().request(ListQueues(after), QueueList)
+            names += [queue.name for queue in found.queues if matches(queue.name)]
+            if found.is_last:
+                return sorted(names)
+            after = found.queues[-1].id
+
+    def _range(self, name: str) -> PeekRange:
+        """What of a queue is wanted, as far as it is there."""
+        options = self._options
+        try:
+            queue = self._link().request(DescribeQueue(name.encode()), QueueDescription)
+            starts = self._seq(options.start, name, queue, 0)
+            ends = self._seq(options.end, name, queue, EVERYTHING)
+        except AdminRefusedError as error:
+            # One that matched a pattern may have gone since.
+            if error.code == NOT_FOUND and options.pattern:
+                return PeekRange(name, 0, 0, 0)
+            raise SourceError(error.text) from None
+        start = max(queue.first_ready, options.seq_from, starts)
+        return PeekRange(name, queue.incarnation, start, max(start, min(queue.tail, options.seq_to, ends)))
+
+    def _seq(self, bound: Bound, name: str, queue: QueueDescription, default: int) -> int:
+        if bound.timestamp_ms is None:
+            return bound.seqs.get(name, default)
+        request = SeekTime(name.encode(), queue.incarnation, bound.timestamp_ms)
+        return self._link().request(request, TimeSought).seq
 
     def _link(self) -> BrokerLink:
         return link_to(self._options.uri, "Spark batch read", self._options.retry_timeout_ms)
+
+
+def _refused(error: AdminRefusedError) -> SourceError:
+    return SourceError(error.text)

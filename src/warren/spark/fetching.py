@@ -1,37 +1,100 @@
-"""What both readers do in a worker: fetch blocks of bounded size and make record batches of them."""
+"""What both readers do: put ranges together to tasks, and in a task fetch blocks of bounded size and make record batches."""
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from warren.spark.broker_link import SourceError
+from warren.admin.client import AdminRefusedError
+from warren.admin.protocol import Fetched, Request
+from warren.spark.broker_link import BrokerLink, SourceError
 from warren.spark.options import SourceOptions
 
 if TYPE_CHECKING:
-    from warren.spark.arrow_batches import BatchBuilder
+    from pyarrow import RecordBatch
 
 # One block is one record batch. The JVM fails on huge ones, and small ones cost a round trip each.
 FETCH_MESSAGES: Final = 10_000
 FETCH_BYTES: Final = 8 * 1024 * 1024
 # A larger message in a batch can end a JVM with a 2 GiB heap in the middle of a write, for good and without a word.
 BODY_BYTES_MAX: Final = 64 * 1024 * 1024
+# A task costs about 90 ms of CPU before it reads anything: few, and not more than a small machine can use.
+TASKS_WANTED: Final = 16
+
+Piece = TypeVar("Piece")
 
 
-def batch_builder(options: SourceOptions, schema: StructType) -> "BatchBuilder":
-    """Builds record batches with exactly the Arrow schema that Spark expects for `schema`."""
-    from warren.spark.arrow_batches import BatchBuilder
+class Range(Protocol):
+    """Seq ids [start, end) of a queue."""
 
-    return BatchBuilder(to_arrow_schema(schema, timezone="UTC"), options.vhost, options.queue)
+    @property
+    def start(self) -> int:
+        """The first one."""
+
+    @property
+    def end(self) -> int:
+        """Behind the last one."""
 
 
-def checked_batch(builder: "BatchBuilder", block: memoryview) -> Any:
-    """The block as a record batch; SourceError when a message in it is too large for Spark."""
-    batch = builder.build(block)
+def pack(pieces: Sequence[Piece], weights: Sequence[int], count: int) -> list[tuple[Piece, ...]]:
+    """`pieces` in order as about `count` groups of neighbours, none heavier than its share but for single ones.
+
+    The same pieces have the same groups. There are as many groups as pieces when these are not more than `count`.
+    """
+    if len(pieces) <= count:
+        return [(piece,) for piece in pieces]
+    share = -(-sum(weights) // count)
+    groups: list[tuple[Piece, ...]] = []
+    weight = share
+    for piece, size in zip(pieces, weights, strict=True):
+        if weight + size > share:
+            groups.append((piece,))
+            weight = size
+        else:
+            groups[-1] += (piece,)
+            weight += size
+    return groups
+
+
+class RangeReader:
+    """Reads ranges of queues in a task: one for each task."""
+
+    def __init__(self, options: SourceOptions, schema: StructType, link: BrokerLink) -> None:
+        # Exactly what Spark expects for `schema`.
+        self._schema = to_arrow_schema(schema, timezone="UTC")
+        self._vhost = options.vhost
+        self._link = link
+
+    def read(
+        self,
+        queue: str,
+        wanted: Range,
+        ask: Callable[[int, bool], Request],
+        on_refusal: Callable[[AdminRefusedError], SourceError],
+    ) -> Iterator["RecordBatch"]:
+        """The messages of a range. `ask(start, with_bodies)` is the request for the ones from `start` on."""
+        from warren.spark.arrow_batches import BatchBuilder
+
+        builder = BatchBuilder(self._schema, self._vhost, queue)
+        start = wanted.start
+        while start < wanted.end:
+            try:
+                fetched = self._link.request(ask(start, builder.needs_bodies), Fetched)
+            except AdminRefusedError as error:
+                raise on_refusal(error) from None
+            batch = _checked(builder.build(fetched.block), len(fetched.block), builder.needs_bodies)
+            if batch.num_rows:
+                yield batch
+            start = fetched.next
+
+
+def _checked(batch: Any, size: int, has_bodies: bool) -> Any:
+    """SourceError when a message in `batch` is too large for Spark."""
     # One that is too large comes alone: blocks are limited to FETCH_BYTES.
-    if builder.needs_bodies and batch.num_rows == 1 and len(block) > BODY_BYTES_MAX:
+    if has_bodies and batch.num_rows == 1 and size > BODY_BYTES_MAX:
         raise SourceError(
-            f"a message of {len(block)} bytes is too large for Spark (limit {BODY_BYTES_MAX}): "
+            f"a message of {size} bytes is too large for Spark (limit {BODY_BYTES_MAX}): "
             "read it with a consumer, or leave bodies out (includeBody=false)"
         )
     return batch

@@ -1,17 +1,20 @@
 """Offsets: how far a stream has read, as Spark stores it in its checkpoint.
 
-    {"group": "g", "pos": {"%2F/orders#17": 1234}, "v": 1}
+    {"group": "g", "pos": {"%2F/orders#17": 1234, "%2F/returns#18": 77}, "v": 1}
 
-The key names vhost and queue (percent-encoded) and the queue's incarnation; the number is the seq id to read next.
-Spark compares offsets as JSON *text*: another order of keys would be a new offset and spin empty batches for ever, so
-an offset is always built with its keys sorted. The format stays readable: checkpoints outlive versions.
+A key names vhost and queue (percent-encoded) and the queue's incarnation; the number is the seq id to read next. All the
+queues of the stream are in each offset. Spark compares offsets as JSON *text*: another order of keys would be a new offset
+and spin empty batches for ever, so an offset is always built with its keys sorted. The format stays readable: checkpoints
+outlive versions.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 OFFSET_VERSION: Final = 1
+_ERRORS: Final = "surrogateescape"
 OffsetJson: TypeAlias = dict[str, object]
 
 
@@ -19,29 +22,40 @@ class OffsetError(ValueError):
     """A checkpoint's offset that this source cannot go on from."""
 
 
-@dataclass(frozen=True)
-class StreamPosition:
-    """The next seq id to read, in one incarnation of the queue."""
+@dataclass(frozen=True, order=True)
+class QueueKey:
+    """One incarnation of a queue. What is not UTF-8 in its name is in it as surrogates."""
 
+    name: str
     incarnation: int
-    seq_id: int
+
+    def __str__(self) -> str:
+        return f"'{self.shown}' (incarnation {self.incarnation})"
+
+    @property
+    def shown(self) -> str:
+        """The name for people and for columns: what is not UTF-8 in it is replaced."""
+        return self.name.encode("utf-8", _ERRORS).decode("utf-8", "replace")
+
+
+# The seq id to read next in each queue.
+Positions: TypeAlias = Mapping[QueueKey, int]
 
 
 @dataclass(frozen=True)
 class OffsetFormat:
-    """Offsets of one stream: group, vhost and queue are the stream's, and a foreign offset is refused."""
+    """Offsets of one stream: group and vhost are the stream's, and a foreign offset is refused."""
 
     group: str
     vhost: str
-    queue: str
 
-    def encode(self, position: StreamPosition) -> OffsetJson:
-        """The canonical offset of `position`."""
-        positions = {f"{self._queue_key}#{position.incarnation}": position.seq_id}
-        return {"group": self.group, "pos": positions, "v": OFFSET_VERSION}
+    def encode(self, positions: Positions) -> OffsetJson:
+        """The canonical offset of `positions`."""
+        keys = {self._text(key): seq for key, seq in positions.items()}
+        return {"group": self.group, "pos": dict(sorted(keys.items())), "v": OFFSET_VERSION}
 
-    def decode(self, offset: OffsetJson) -> StreamPosition:
-        """OffsetError when the offset is another group's or queue's, or of another version."""
+    def decode(self, offset: OffsetJson) -> dict[QueueKey, int]:
+        """OffsetError when the offset is another group's or vhost's, or of another version."""
         if offset.get("v") != OFFSET_VERSION:
             raise OffsetError(
                 f"the checkpoint's offset has version {offset.get('v')!r}, not {OFFSET_VERSION}"
@@ -51,17 +65,26 @@ class OffsetFormat:
                 f"the checkpoint belongs to reader group '{offset.get('group')}', the query names '{self.group}'"
             )
         positions = offset.get("pos")
-        if isinstance(positions, dict) and len(positions) == 1:
-            key, seq_id = next(iter(positions.items()))
-            queue_key, _, incarnation = str(key).rpartition("#")
-            if incarnation.isascii() and incarnation.isdigit() and type(seq_id) is int and seq_id >= 0:
-                if queue_key != self._queue_key:
-                    raise OffsetError(
-                        f"the checkpoint belongs to queue '{queue_key}', the query names '{self._queue_key}'"
-                    )
-                return StreamPosition(int(incarnation), seq_id)
-        raise OffsetError(f"the checkpoint's offset {offset!r} is not one of this source")
+        if not isinstance(positions, dict):
+            raise OffsetError(f"the checkpoint's offset {offset!r} is not one of this source")
+        found = {}
+        for text, seq in positions.items():
+            queue, _, incarnation = str(text).rpartition("#")
+            vhost, slash, name = queue.partition("/")
+            is_number = incarnation.isascii() and incarnation.isdigit()
+            if not (slash and is_number and type(seq) is int and seq >= 0):
+                raise OffsetError(f"the checkpoint's offset {offset!r} is not one of this source")
+            if unquote(vhost) != self.vhost:
+                raise OffsetError(
+                    f"the checkpoint belongs to vhost '{unquote(vhost)}', the query names '{self.vhost}'"
+                )
+            found[QueueKey(unquote(name, errors=_ERRORS), int(incarnation))] = seq
+        return found
 
-    @property
-    def _queue_key(self) -> str:
-        return f"{quote(self.vhost, safe='')}/{quote(self.queue, safe='')}"
+    def _text(self, key: QueueKey) -> str:
+        return f"{quote(self.vhost, safe='')}/{quote(key.name, safe='', errors=_ERRORS)}#{key.incarnation}"
+
+
+def queue_key(name: bytes, incarnation: int) -> QueueKey:
+    """The key of a queue as the broker names it."""
+    return QueueKey(name.decode("utf-8", _ERRORS), incarnation)

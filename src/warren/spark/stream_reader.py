@@ -1,9 +1,9 @@
-"""Streaming read: a queue's messages exactly once into Spark's checkpoint, through a reader group in the broker.
+"""Streaming read: messages of queues exactly once into Spark's checkpoint, through a reader group in the broker.
 
 What Spark does, checked on 4.3, and what follows (docs/spark.md tells the user's side):
 
 * It stores only the end of a batch. The start of the first batch is `initialOffset()`, asked again after a crash; so it is
-  the group's acked position, which cannot move before that batch is committed.
+  the group's acked positions, which cannot move before that batch is committed.
 * `latestOffset(start)` is asked when the batch that ended at `start` is committed, in every observed case, also after a
   restart; `commit(end)` comes a batch late, and never for the last batch of an availableNow run. So `start` is acked
   in `latestOffset`, and `commit` acks as well: both may be repeated.
@@ -12,15 +12,11 @@ What Spark does, checked on 4.3, and what follows (docs/spark.md tells the user'
 * An idle query asks `latestOffset` 70 times a second: it is held back in the broker (long poll) until messages come.
 
 The reader is built a second time in another process to be pickled for the workers, so the constructor does nothing.
-An opened group belongs to the driver process: a reconnect after a broker restart keeps its epoch, because the tasks of
-a running batch have it too.
 """
 
-import logging
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -31,25 +27,12 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from warren.admin.client import AdminRefusedError
-from warren.admin.protocol import (
-    Ack,
-    Acked,
-    Fetch,
-    Fetched,
-    GroupOpened,
-    MemberRange,
-    OpenGroup,
-    PlanRange,
-    RangePlan,
-    Reserve,
-    Reserved,
-)
-from warren.queues.reader_group import DATA_LOSS, EVERYTHING, NOT_FOUND
-from warren.spark.broker_link import BrokerLink, SourceError, link_to
-from warren.spark.fetching import FETCH_BYTES, FETCH_MESSAGES, batch_builder, checked_batch
-from warren.spark.offsets import OffsetError, OffsetFormat, OffsetJson, StreamPosition
-from warren.spark.options import OptionError, SourceOptions
+from warren.admin.protocol import Fetch, Request
+from warren.spark.broker_link import SourceError
+from warren.spark.fetching import FETCH_BYTES, FETCH_MESSAGES, TASKS_WANTED, RangeReader, pack
+from warren.spark.group_session import GroupSession, Limits, final
+from warren.spark.offsets import OffsetError, OffsetFormat, OffsetJson, QueueKey
+from warren.spark.options import EVERYTHING, OptionError, SourceOptions
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -57,30 +40,39 @@ if TYPE_CHECKING:
 # A range is cut at multiples of this, not by the number of cores: the same range has the same partitions after any
 # restart, so that a sink which remembers (batch id, partition id) is right to.
 SLICE_MESSAGES: Final = 32768
-_REOPEN_PAUSE_S: Final = 0.5
+# A task costs about 90 ms before it reads anything: `minPartitions` cuts no finer.
+SLICE_MESSAGES_MIN: Final = 64
 
-_log = logging.getLogger(__name__)
 
+@dataclass(frozen=True)
+class GroupSlice:
+    """Seq ids [start, end) of a queue, held by `group` under `epoch`."""
 
-@dataclass
-class GroupSlice(InputPartition):
-    """Seq ids [start, end), held by the group under `epoch`."""
-
+    group: str
     epoch: int
-    incarnation: int
+    queue: QueueKey
     start: int
     end: int
 
+    def fetch(self, start: int, with_bodies: bool) -> Request:
+        """The request for its first messages from `start` on."""
+        return Fetch(
+            group=self.group,
+            epoch=self.epoch,
+            incarnation=self.queue.incarnation,
+            start=start,
+            end=self.end,
+            max_messages=FETCH_MESSAGES,
+            max_bytes=FETCH_BYTES,
+            with_bodies=with_bodies,
+        )
+
 
 @dataclass
-class OpenedGroup:
-    """The group as it was opened, and its one queue."""
+class GroupPartition(InputPartition):
+    """What one task reads."""
 
-    epoch: int
-    incarnation: int
-    acked: int
-    reserved: int
-    tail: int
+    slices: tuple[GroupSlice, ...]
 
 
 class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -91,25 +83,28 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise OptionError(
                 "option 'group' is missing: the reader group's name, one for each query, kept for ever"
             )
+        if options.batch_options:
+            raise OptionError(
+                f"option '{options.batch_options[0]}' is for batch reads: a stream knows no such thing"
+            )
         self._options = options
         self._schema = schema
         self._group_name = options.group
-        self._offsets = OffsetFormat(options.group, options.vhost, options.queue)
-        self._opened: OpenedGroup | None = None
-        self._target: StreamPosition | None = None
-        self._tail: StreamPosition | None = None
+        self._offsets = OffsetFormat(options.group, options.vhost)
+        self._group = GroupSession(options, options.group)
+        # Where an availableNow run ends.
+        self._target: dict[QueueKey, int] | None = None
 
     # -- what Spark calls in the driver process ----------------------------------------------------------------
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Read up to what is in the queue now, and no further."""
-        group = self._open(may_rebind=not self._options.fail_on_data_loss)
-        self._target = StreamPosition(group.incarnation, group.tail)
+        """Read up to what is in the queues now, and no further."""
+        self._group.open()
+        self._target = dict(self._group.tails)
 
     def initialOffset(self) -> OffsetJson:  # noqa: N802 - Spark's name
-        """Where the group stands: its acked position."""
-        group = self._group()
-        return self._offsets.encode(StreamPosition(group.incarnation, group.acked))
+        """Where the group stands: its acked positions."""
+        return self._offsets.encode(self._group.members)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """At most so many messages a batch; the limit in bytes is applied with it."""
@@ -117,200 +112,89 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802 - Spark's name
         """Ack below `start`, reserve from there on; `start` itself when nothing came within the long poll."""
-        position = self._resume(start)
-        try:
-            reserved = self._reserve(position, limit)
-        except AdminRefusedError as error:
-            position = self._resume_after_loss(error, start)
-            try:
-                reserved = self._reserve(position, limit)
-            except AdminRefusedError as another:
-                raise _final(another) from None
-        self._tail = StreamPosition(position.incarnation, reserved.tail)
-        if reserved.end == position.seq_id:
-            return start
-        return self._offsets.encode(StreamPosition(position.incarnation, reserved.end))
+        stored = self._decode(start)
+        wait_ms = self._options.long_poll_ms if self._target is None else 0
+        ends = self._group.reserve(stored, self._limits(limit), wait_ms, self._target)
+        return start if ends == stored else self._offsets.encode(ends)
 
     def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802 - Spark's name
-        """The end of the queue at the last look, for the query's progress."""
-        return None if self._tail is None else self._offsets.encode(self._tail)
+        """The ends of the queues at the last look, for the query's progress."""
+        return self._offsets.encode(self._group.tails) if self._group.tails else None
 
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
         """The slices of [start, end) that have messages. Needs no memory of the reserve."""
-        try:
-            first, last = self._offsets.decode(start), self._offsets.decode(end)
-        except OffsetError as error:
-            raise SourceError(str(error)) from None
+        first, last = self._decode(start), self._decode(end)
         if first == last:
             return []
-        group = self._group()
-        is_lenient = not self._options.fail_on_data_loss
-        if last.incarnation != group.incarnation:
-            self._lose(
-                f"messages up to {last.seq_id} were in a queue (incarnation {last.incarnation}) that is deleted"
-            )
-            return []
-        # The batch that meets a queue declared anew begins in the old one and ends in the new one.
-        first_seq_id = first.seq_id if first.incarnation == last.incarnation else 0
-        if first_seq_id > last.seq_id:
-            raise SourceError(
-                f"the range [{first_seq_id}, {last.seq_id}) runs backwards: the checkpoint is damaged"
-            )
-        request = PlanRange(
-            group=self._group_name,
-            epoch=group.epoch,
-            incarnation=group.incarnation,
-            start=group.acked if first.incarnation != last.incarnation else first_seq_id,
-            end=last.seq_id,
-            slice_size=SLICE_MESSAGES,
-            is_lenient=is_lenient,
-        )
-        try:
-            plan = self._link().request(request, RangePlan)
-        except AdminRefusedError as error:
-            raise _final(error) from None
-        return [GroupSlice(group.epoch, group.incarnation, part.start, part.end) for part in plan.slices]
+        ranges = self._ranges(first, last)
+        slice_size = _slice_size(ranges, self._options.min_partitions)
+        slices, weights = [], []
+        for key, (begin, stop) in ranges.items():
+            for part in self._group.plan(key, begin, stop, slice_size):
+                slices.append(GroupSlice(self._group_name, self._group.epoch, key, part.start, part.end))
+                weights.append(part.message_count)
+        count = max(TASKS_WANTED, self._options.min_partitions)
+        return [GroupPartition(group) for group in pack(slices, weights, count)]
 
     def commit(self, end: OffsetJson) -> None:
         """Ack below `end`; usually done already by `latestOffset`."""
-        group = self._group()
-        try:
-            position = self._offsets.decode(end)
-            if position.incarnation == group.incarnation:
-                request = Ack(self._group_name, group.epoch, {group.incarnation: position.seq_id})
-                self._link().request(request, Acked)
-        except OffsetError as error:
-            raise SourceError(str(error)) from None
-        except AdminRefusedError as error:
-            if error.code != DATA_LOSS or self._options.fail_on_data_loss:
-                raise _final(error) from None
+        self._group.ack(self._decode(end))
 
     # -- what Spark calls in the workers ------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator["RecordBatch"]:
-        """One slice as record batches. May be asked any number of times, until the group acks the range."""
-        assert isinstance(partition, GroupSlice)
-        builder = batch_builder(self._options, self._schema)
-        link = self._link()
-        start = partition.start
-        while start < partition.end:
-            request = Fetch(
-                group=self._group_name,
-                epoch=partition.epoch,
-                incarnation=partition.incarnation,
-                start=start,
-                end=partition.end,
-                max_messages=FETCH_MESSAGES,
-                max_bytes=FETCH_BYTES,
-                with_bodies=builder.needs_bodies,
-            )
-            try:
-                fetched = link.request(request, Fetched)
-            except AdminRefusedError as error:
-                raise _final(error) from None
-            batch = checked_batch(builder, fetched.block)
-            if batch.num_rows:
-                yield batch
-            start = fetched.next
+        """Some slices as record batches. May be asked any number of times, until the group acks the range."""
+        assert isinstance(partition, GroupPartition)
+        reader = RangeReader(self._options, self._schema, self._group.link())
+        for part in partition.slices:
+            yield from reader.read(part.queue.shown, part, part.fetch, final)
 
     # -- parts ----------------------------------------------------------------------------------------------------
 
-    def _group(self) -> OpenedGroup:
-        """The group as this process opened it; opens it at first use."""
-        if self._opened is None:
-            return self._open(may_rebind=not self._options.fail_on_data_loss)
-        return self._opened
-
-    def _open(self, may_rebind: bool) -> OpenedGroup:
-        start: Literal["earliest", "latest"] = "latest" if self._options.from_latest else "earliest"
-        request = OpenGroup(
-            self._group_name, [self._options.queue.encode()], start=start, may_rebind=may_rebind
-        )
+    def _decode(self, offset: OffsetJson) -> dict[QueueKey, int]:
         try:
-            self._opened = _of_one_queue(self._link().request(request, GroupOpened))
-        except AdminRefusedError as error:
-            raise _final(error) from None
-        return self._opened
-
-    def _resume(self, start: OffsetJson) -> StreamPosition:
-        """Where to go on in the queue that is there now."""
-        try:
-            position = self._offsets.decode(start)
+            return self._offsets.decode(offset)
         except OffsetError as error:
             raise SourceError(str(error)) from None
-        group = self._group()
-        if position.incarnation != group.incarnation:
-            self._lose(f"the queue the checkpoint knows (incarnation {position.incarnation}) is deleted")
-            return StreamPosition(group.incarnation, group.acked)
-        if position.seq_id < group.acked and not self._options.fail_on_data_loss:
-            self._lose(f"messages from {position.seq_id} to {group.acked} are acked already")
-            return StreamPosition(group.incarnation, group.acked)
-        return position
 
-    def _until(self, incarnation: int) -> int:
-        """The position an availableNow run must not pass."""
-        if self._target is None:
-            return EVERYTHING
-        # A queue declared anew during the run was not there when the run began.
-        return self._target.seq_id if self._target.incarnation == incarnation else 0
-
-    def _reserve(self, position: StreamPosition, limit: ReadLimit) -> MemberRange:
+    def _limits(self, limit: ReadLimit) -> Limits:
         options = self._options
-        max_messages = limit.max_rows if isinstance(limit, ReadMaxRows) else options.max_messages
-        max_bytes = options.max_bytes
         if isinstance(limit, ReadAllAvailable):
             # Trigger.Once: everything, whatever the options say.
-            max_messages = max_bytes = EVERYTHING
-        wait_ms = options.long_poll_ms if self._target is None else 0
-        request = Reserve(
-            group=self._group_name,
-            epoch=self._group().epoch,
-            starts={position.incarnation: position.seq_id},
-            max_messages=max_messages,
-            max_bytes=max_bytes,
-            wait_ms=wait_ms,
-            until={position.incarnation: self._until(position.incarnation)},
-        )
-        return self._link().request(request, Reserved, wait_ms / 1000).members[0]
+            return Limits(EVERYTHING, EVERYTHING)
+        max_messages = limit.max_rows if isinstance(limit, ReadMaxRows) else options.max_messages
+        if self._target is not None or options.min_messages == 1:
+            return Limits(max_messages, options.max_bytes)
+        return Limits(max_messages, options.max_bytes, options.min_messages, options.max_delay_ms)
 
-    def _resume_after_loss(self, error: AdminRefusedError, start: OffsetJson) -> StreamPosition:
-        """Lost data that may be lost: open the group anew, waiting for a queue that is not there yet."""
-        if error.code != DATA_LOSS or self._options.fail_on_data_loss:
-            raise _final(error) from None
-        self._lose(error.text)
-        deadline = time.monotonic() + self._options.retry_timeout_ms / 1000
-        request = OpenGroup(self._group_name, [self._options.queue.encode()], may_rebind=True)
-        while True:
-            try:
-                group = _of_one_queue(self._link().request(request, GroupOpened))
-                break
-            except AdminRefusedError as refusal:
-                if refusal.code != NOT_FOUND or time.monotonic() > deadline:
-                    raise _final(refusal) from None
-            time.sleep(_REOPEN_PAUSE_S)
-        self._opened = group
-        position = self._offsets.decode(start)
-        if position.incarnation == group.incarnation and group.acked <= position.seq_id <= group.reserved:
-            return position
-        return StreamPosition(group.incarnation, group.acked)
-
-    def _lose(self, what: str) -> None:
-        """Lost data: an error, or a warning when the user said so."""
-        if self._options.fail_on_data_loss:
-            raise SourceError(f"data loss: {what}. To go on all the same, set failOnDataLoss=false")
-        _log.warning("data loss: %s", what)
-
-    def _link(self) -> BrokerLink:
-        return link_to(self._options.uri, f"Spark group {self._group_name}", self._options.retry_timeout_ms)
+    def _ranges(
+        self, first: dict[QueueKey, int], last: dict[QueueKey, int]
+    ) -> dict[QueueKey, tuple[int, int]]:
+        """What to read of each queue, in their order. A queue that is only in `last` joined in this batch."""
+        ranges = {}
+        for key, stop in sorted(last.items()):
+            if first.get(key) == stop:
+                continue
+            if key not in self._group.members:
+                if self._group.is_wanted(key):
+                    self._group.lose(f"queue {key} is deleted, with its messages up to {stop}")
+                continue
+            begin = first.get(key, self._group.members[key])
+            if begin > stop:
+                raise SourceError(
+                    f"the range [{begin}, {stop}) of queue {key} runs backwards: the checkpoint is damaged"
+                )
+            ranges[key] = begin, stop
+        return ranges
 
 
-def _of_one_queue(group: GroupOpened) -> OpenedGroup:
-    (member,) = group.members
-    return OpenedGroup(group.epoch, member.incarnation, member.acked, member.reserved, member.tail)
+def _slice_size(ranges: dict[QueueKey, tuple[int, int]], min_partitions: int) -> int:
+    """Such that there are at least `min_partitions` slices; the same for the same ranges."""
+    size = SLICE_MESSAGES
+    while size > SLICE_MESSAGES_MIN and _count_slices(ranges, size) < min_partitions:
+        size //= 2
+    return size
 
 
-def _final(error: AdminRefusedError) -> SourceError:
-    """A refusal as the query's end."""
-    if error.code == DATA_LOSS:
-        return SourceError(f"data loss: {error.text}. To go on all the same, set failOnDataLoss=false")
-    return SourceError(error.text)
+def _count_slices(ranges: dict[QueueKey, tuple[int, int]], size: int) -> int:
+    return sum(-(-stop // size) - begin // size for begin, stop in ranges.values())

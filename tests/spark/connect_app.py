@@ -1,0 +1,53 @@
+"""A program on Spark Connect: `python -m tests.spark.connect_app URI QUEUE DIRECTORY`.
+
+Starts a Connect server of its own, looks at the queue, drains it into Parquet, and writes what it saw to
+DIRECTORY/seen.json. A process has either a Connect session or one of the other kind, so it is not part of the tests' own.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from tests.support.spark_settings import FAST_SETTINGS
+
+TIMEOUT_S = 150
+
+
+def main() -> None:
+    uri, queue, directory = sys.argv[1:4]
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.remote("local[2]")
+    for key, value in FAST_SETTINGS.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    try:
+        source = {"uri": uri, "queues": queue}
+        waiting = spark.read.format("warren").options(**source).load().count()
+        stream = spark.readStream.format("warren").options(**source, group="connect").load()
+        query = (
+            stream.writeStream.format("parquet")
+            .option("path", str(Path(directory, "out")))
+            .option("checkpointLocation", str(Path(directory, "checkpoint")))
+            .trigger(availableNow=True)
+            .start()
+        )
+        is_done = query.awaitTermination(TIMEOUT_S)
+        left = spark.read.format("warren").options(**source).load().count()
+        rows = spark.read.parquet(str(Path(directory, "out"))).select("seq", "body").orderBy("seq").collect()
+        seen = {
+            "kind": type(spark).__module__,
+            "waiting": waiting,
+            "done": is_done,
+            "left": left,
+            "bodies": [bytes(row["body"]).decode() for row in rows],
+        }
+        Path(directory, "seen.json").write_text(json.dumps(seen))
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()

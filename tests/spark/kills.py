@@ -1,0 +1,277 @@
+"""Exactly once, whatever is killed: `python -m tests.spark.kills --runs N [--seed S]`.
+
+Each run publishes numbered messages with confirms to two queues, streams them into Parquet with tests/spark/stream_app.py,
+and sends SIGKILL to at least three of: the driver with all its processes, a worker in the middle of a task, the source's
+process beside the driver, the broker. Then an availableNow run takes what is left, and the Parquet files must hold each
+confirmed message once. A run is repeated, but for the machine's timing, by its seed.
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pika
+
+from tests.spark.stream_app import ID_BYTES
+from tests.support.broker_process import BrokerProcess
+
+ROOT = Path(__file__).parent.parent.parent
+QUEUES = ("first", "second")
+PATIENCE_S = 180
+# Bodies as they are embedded in the index, and as they go to content files.
+SIZES = (ID_BYTES, 200, 3000, 60_000)
+DRIVER, WORKER, SOURCE, BROKER = "driver", "worker", "source", "broker"
+# What the processes of a Spark application are called.
+WORKER_COMMAND = "pyspark.daemon\0pyspark.worker"
+SOURCE_COMMAND = "python_streaming_source_runner"
+
+
+class KillsError(Exception):
+    """A run that went wrong; the text says how."""
+
+
+@dataclass
+class RunResult:
+    """What one run did, and found to be right."""
+
+    seed: int
+    kills: list[str]
+    messages: int
+    batches: int
+
+
+class Publisher(threading.Thread):
+    """Publishes numbered messages with confirms until told to stop; a broker that is away is waited for."""
+
+    def __init__(self, uri: str, chance: random.Random) -> None:
+        super().__init__()
+        self.uri = uri
+        self.chance = chance
+        self.is_stopping = threading.Event()
+        self.confirmed: set[str] = set()
+        self.published: set[str] = set()
+
+    def run(self) -> None:
+        number = 0
+        while not self.is_stopping.is_set():
+            try:
+                with pika.BlockingConnection(pika.URLParameters(self.uri)) as connection:
+                    channel = connection.channel()
+                    channel.confirm_delivery()
+                    while not self.is_stopping.is_set():
+                        number += 1
+                        name = f"{number:0{ID_BYTES}}"
+                        self.published.add(name)
+                        body = name.encode().ljust(self.chance.choices(SIZES, (60, 30, 9, 1))[0], b".")
+                        properties = pika.BasicProperties(delivery_mode=2, message_id=name)
+                        channel.basic_publish("", self.chance.choice(QUEUES), body, properties)
+                        self.confirmed.add(name)
+                        time.sleep(0.004)
+            except (pika.exceptions.AMQPError, OSError):
+                time.sleep(0.2)
+
+
+class Application:
+    """tests/spark/stream_app.py in a process group of its own."""
+
+    def __init__(self, uri: str, directory: Path, *arguments: str) -> None:
+        self.log_path = directory / "app.log"
+        with self.log_path.open("a") as log:
+            self.process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "tests.spark.stream_app",
+                    uri,
+                    ",".join(QUEUES),
+                    str(directory),
+                    *arguments,
+                ],
+                cwd=ROOT,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def expect_alive(self) -> None:
+        """KillsError when it ended by itself."""
+        if self.process.poll() is not None:
+            raise KillsError(f"the program ended: {self.log_path.read_text()[-4000:]}")
+
+    def kill(self) -> None:
+        """All of it: JVM, workers, the source's process."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+    def processes(self, command: str) -> list[int]:
+        """Its processes with `command` in their command lines; of workers those that were forked for a task."""
+        found = {}
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    stat = (entry / "stat").read_text().rpartition(")")[2].split()
+                    line = (entry / "cmdline").read_text()
+                except OSError:
+                    continue
+                # Fields of stat behind the name: state, parent, group, session.
+                if int(stat[3]) == self.process.pid and command in line:
+                    found[int(entry.name)] = int(stat[1])
+        if command == WORKER_COMMAND:
+            return [process for process, parent in found.items() if parent in found]
+        return list(found)
+
+
+class Run:
+    """One run in a directory of its own."""
+
+    def __init__(self, seed: int, directory: Path) -> None:
+        self.seed = seed
+        self.directory = directory
+        self.chance = random.Random(seed)
+        self.broker = BrokerProcess(directory / "broker")
+        self.app: Application | None = None
+
+    def execute(self) -> RunResult:
+        """KillsError when a message is missing or there twice, or when nothing goes on any more."""
+        kills = [
+            DRIVER,
+            WORKER,
+            BROKER,
+            *self.chance.choices([DRIVER, WORKER, SOURCE, BROKER], k=self.chance.randrange(2)),
+        ]
+        self.chance.shuffle(kills)
+        self.broker.start()
+        with pika.BlockingConnection(pika.URLParameters(self.broker.uri)) as connection:
+            for queue in QUEUES:
+                connection.channel().queue_declare(queue, durable=True)
+        publisher = Publisher(self.broker.uri, random.Random(self.seed))
+        publisher.start()
+        try:
+            for kind in kills:
+                self.kill_one(kind)
+            publisher.is_stopping.set()
+            publisher.join()
+            self.end_app()
+            self.drain()
+        finally:
+            publisher.is_stopping.set()
+            publisher.join()
+            self.end_app()
+            self.broker.kill()
+        self.check(publisher)
+        return RunResult(self.seed, kills, len(publisher.confirmed), self.count_batches())
+
+    def kill_one(self, kind: str) -> None:
+        """At a random moment after a new batch was planned."""
+        if self.app is None:
+            self.app = Application(self.broker.uri, self.directory)
+        before = self.count_batches()
+        self.wait_for(lambda: self.count_batches() > before)
+        time.sleep(self.chance.uniform(0, 0.7))
+        if kind == BROKER:
+            self.broker.kill()
+            time.sleep(self.chance.uniform(0, 0.5))
+            self.broker.start()
+        elif kind == DRIVER:
+            self.end_app()
+        else:
+            self.kill_python(WORKER_COMMAND if kind == WORKER else SOURCE_COMMAND)
+
+    def kill_python(self, command: str) -> None:
+        """A random one of the application's Python processes of a kind."""
+        app = self.app
+        assert app is not None
+        self.wait_for(lambda: bool(app.processes(command)))
+        for process in self.chance.sample(app.processes(command), 1):
+            os.kill(process, signal.SIGKILL)
+
+    def end_app(self) -> None:
+        if self.app is not None:
+            self.app.kill()
+            self.app = None
+
+    def drain(self) -> None:
+        """An availableNow run to the end."""
+        self.app = Application(self.broker.uri, self.directory, "once")
+        try:
+            status = self.app.process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            raise KillsError("the availableNow run does not end") from None
+        if status != 0:
+            raise KillsError(f"the availableNow run failed: {self.app.log_path.read_text()[-4000:]}")
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert self.app is not None
+            self.app.expect_alive()
+            if time.monotonic() > deadline:
+                raise KillsError(f"nothing goes on: {self.app.log_path.read_text()[-4000:]}")
+            time.sleep(0.02)
+
+    def count_batches(self) -> int:
+        """How many batches were planned."""
+        directory = self.directory / "checkpoint" / "offsets"
+        return len(list(directory.glob("[0-9]*"))) if directory.exists() else 0
+
+    def check(self, publisher: Publisher) -> None:
+        """Each confirmed message once in the Parquet files, and each position once."""
+        rows = json.loads((self.directory / "ids.json").read_text())
+        ids = [row[2] for row in rows]
+        missing = publisher.confirmed - set(ids)
+        unknown = set(ids) - publisher.published
+        if len(set(ids)) < len(ids) or missing or unknown:
+            raise KillsError(
+                f"{len(ids)} rows, {len(ids) - len(set(ids))} of them repeated, {len(missing)} messages missing "
+                f"({sorted(missing)[:10]}), {len(unknown)} never published"
+            )
+        if len({(queue, seq) for queue, seq, _ in rows}) < len(rows):
+            raise KillsError("two messages have the same position")
+
+
+def execute_run(seed: int, directory: Path) -> RunResult:
+    """One run below `directory`, which is deleted when all was right."""
+    place = Path(tempfile.mkdtemp(prefix=f"kills-{seed}-", dir=directory))
+    result = Run(seed, place).execute()
+    shutil.rmtree(place)
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=int, default=2)
+    parser.add_argument("--seed", type=int, help="of the first run; the others count up (default: by chance)")
+    parser.add_argument("--directory", type=Path, default=Path(tempfile.gettempdir()))
+    arguments = parser.parse_args()
+    first = random.SystemRandom().randrange(1_000_000) if arguments.seed is None else arguments.seed
+    failures = 0
+    for seed in range(first, first + arguments.runs):
+        begin = time.monotonic()
+        try:
+            result = execute_run(seed, arguments.directory)
+            text = f"{result.messages} messages, {result.batches} batches, killed {', '.join(result.kills)}"
+        except KillsError as error:
+            failures += 1
+            text = f"FAILED: {error}"
+        sys.stdout.write(f"seed {seed}: {text} ({time.monotonic() - begin:.0f} s)\n")
+        sys.stdout.flush()
+    sys.stdout.write(f"{arguments.runs - failures} of {arguments.runs} runs exactly once\n")
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""Exactly once, in any order of what Spark, the broker and people may do to a stream: a state machine on a node in memory."""
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from tests.spark.links import URI, MemoryLink
+from tests.spark.micro_batches import PLACES, Checkpoint, Query, drain
+from tests.support.memory_node import MemoryDisk, MemoryNode
+from warren.spark import batch_reader, group_session
+from warren.spark.source import WarrenDataSource
+from warren.spark.stream_reader import WarrenStreamReader
+
+QUEUES = st.sampled_from(["a", "b", "c", "d"])
+
+
+class StreamMachine(RuleBasedStateMachine):
+    """One stream of all queues called a to z. Queues come and go; batches are cut short; processes and the node are killed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.node = MemoryNode(MemoryDisk())
+        self.link = MemoryLink(self.node)
+        self.patch = pytest.MonkeyPatch()
+        for module in (group_session, batch_reader):
+            self.patch.setattr(module, "link_to", lambda *arguments: self.link)
+        self.checkpoint = Checkpoint()
+        self.published: dict[bytes, str] = {}
+        # Bodies that were in a queue when it was purged or deleted: they may be missing.
+        self.doubtful: set[bytes] = set()
+        self.query: Query | None = None
+
+    def teardown(self) -> None:
+        try:
+            drain(self.make, self.checkpoint)
+            drain(self.make, self.checkpoint)
+            found = [body for _, _, body in self.checkpoint.rows()]
+            assert len(found) == len(set(found))
+            missing = self.published.keys() - set(found)
+            assert missing <= self.doubtful
+            for queue in self.node.vhost.queues.values():
+                assert queue.ready_count == 0 and queue.unacked_count == 0
+        finally:
+            self.patch.undo()
+
+    def make(self) -> WarrenStreamReader:
+        source = WarrenDataSource(
+            options={
+                "uri": URI,
+                "queuesPattern": "[a-z]",
+                "group": "g",
+                "longPollMs": "0",
+                "retryTimeoutMs": "0",
+                "failOnDataLoss": "false",
+            }
+        )
+        return source.streamReader(schema=source.schema())
+
+    @initialize(count=st.integers(0, 2))
+    def declare_some(self, count: int) -> None:
+        """Queues there are from the beginning."""
+        for name in "ab"[:count]:
+            self.node.declare(name.encode())
+
+    @rule(queue=QUEUES, count=st.integers(1, 8), persistent=st.booleans())
+    def publish(self, queue: str, count: int, persistent: bool) -> None:
+        """To a queue that may have to be declared."""
+        if queue.encode() not in self.node.vhost.queues:
+            self.node.declare(queue.encode())
+        for _ in range(count):
+            body = b"m%d" % len(self.published)
+            self.node.publish(queue.encode(), body, persistent)
+            self.published[body] = queue
+        # Confirmed.
+        self.node.commit()
+
+    @rule(dies=st.sampled_from([None, None, None, *PLACES]), commits=st.booleans())
+    def batch(self, dies: str | None, commits: bool) -> None:
+        """A process of the query goes on, or a new one."""
+        if self.query is None:
+            self.query = Query(self.make(), self.checkpoint)
+        self.query.run_batch(dies, commits)
+        if dies is not None:
+            self.query = None
+
+    @rule()
+    def available_now(self) -> None:
+        """The query is stopped, and another one takes what is there."""
+        self.query = None
+        drain(self.make, self.checkpoint)
+
+    @rule()
+    def kill_the_node(self) -> None:
+        """Transient messages that no batch has may be gone; the query's process goes on."""
+        read = {body for _, _, body in self.checkpoint.rows()}
+        self.doubtful |= self.published.keys() - read
+        self.node = self.node.crash()
+        self.link.use(self.node)
+
+    @rule(queue=QUEUES)
+    def purge(self, queue: str) -> None:
+        """What a batch holds stays."""
+        target = self.node.vhost.queues.get(queue.encode())
+        if target is not None:
+            self.doubt(queue)
+            target.purge(self.node.clock.now_ms())
+            self.node.commit()
+
+    @rule(queue=QUEUES)
+    def delete(self, queue: str) -> None:
+        """With all that is in it."""
+        if queue.encode() in self.node.vhost.queues:
+            self.checkpoint.gone |= self.doubt(queue)
+            self.node.delete(queue.encode())
+
+    def doubt(self, queue: str) -> set[bytes]:
+        """All that was published to `queue` may be lost."""
+        bodies = {body for body, name in self.published.items() if name == queue}
+        self.doubtful |= bodies
+        return bodies
+
+
+StreamMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestStream = StreamMachine.TestCase

@@ -1,0 +1,23 @@
+"""Tasks: neighbours together, evenly, and always alike."""
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from warren.spark.fetching import pack
+
+
+@given(st.lists(st.integers(1, 50), max_size=60), st.integers(1, 20))
+def test_all_pieces_are_there_in_order_and_no_group_is_much_too_heavy(weights: list[int], count: int) -> None:
+    """One piece each when there are few."""
+    pieces = list(range(len(weights)))
+    groups = pack(pieces, weights, count)
+    assert [piece for group in groups for piece in group] == pieces
+    assert len(groups) <= max(2 * count, 1)
+    if len(pieces) <= count:
+        assert len(groups) == len(pieces)
+    share = -(-sum(weights) // count)
+    assert all(len(group) == 1 or sum(weights[piece] for piece in group) <= share for group in groups)

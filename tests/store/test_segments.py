@@ -277,6 +277,29 @@ def test_a_damaged_segment_costs_one_message_and_still_goes(driver: EngineDriver
     assert segments_of(driver, 1) == [2]
 
 
+def test_records_that_are_damaged_after_they_were_loaded_cost_nobody_else(driver: EngineDriver) -> None:
+    """Their messages are settled, and were not counted as alive any more: nothing else of the segment may go for that."""
+    fill(driver, 20, 1)
+    driver.index(1)
+    driver.checkpoint()
+    loaded = [position for position in driver.load(1) if 8 <= position.seq < 16]
+    path = driver.path / "queues" / "1" / "1.idx"
+    data = bytearray(path.read_bytes())
+    for position in loaded[:3]:
+        data[position.place + 30] ^= 4
+    path.write_bytes(data)
+    # Whatever reads on in the segment meets them.
+    assert [position.seq for position in driver.load(1)] == [*range(1, 8), *range(11, 21)]
+    for position in loaded[:6]:
+        driver.settle_one(1, position)
+    driver.checkpoint()
+    driver.checkpoint()
+    left = [*range(1, 8), *range(14, 21)]
+    assert list(driver.found(1)) == left
+    driver.reopen()
+    assert list(driver.found(1)) == left
+
+
 def test_a_damaged_segment_is_counted_though_there_is_no_descriptor_at_first(driver: EngineDriver) -> None:
     """Else it would stay for good: one of its messages counts as alive, and is not there."""
     fill(driver, 20, 1)

@@ -13,9 +13,10 @@ from mypy_extensions import i64
 
 from warren.store.index_records import IndexScan
 from warren.store.jobs import KeepDamage, ReadRanges
-from warren.store.message import Position
+from warren.store.message import Position, QueueLog
 from warren.store.queue_index import Segment
 from warren.store.record import FILE_HEADER_BYTES, crc_seed
+from warren.store.runs import add_run
 
 if TYPE_CHECKING:
     from warren.store.queue_store import QueueStore
@@ -100,6 +101,7 @@ def _recount(job: _Recount) -> None:
     live = segment.live
     segment.live_transient = transient
     segment.live_persistent = len(scan.found) - transient
+    _settle_missing(job.queue.log, start, start + index.segment_entries, scan.found)
     if store.owner is not None and live > segment.live:
         store.lost_count += live - segment.live
         last = start + index.segment_entries - 1
@@ -111,6 +113,23 @@ def _recount(job: _Recount) -> None:
     store.take_dead_segments(index)
 
 
+def _settle_missing(log: QueueLog, first: i64, end: i64, found: list[Position]) -> None:
+    """What is in the index in [first, end) and is none of `found` does not count, also when its message, which was loaded
+    before, is settled later on."""
+    index = log.index
+    if index is None:
+        return
+    end = min(end, log.indexed_upto)
+    for position in found:
+        if position.seq > first:
+            add_run(index.settled, first, position.seq - 1)
+            add_run(index.settled_transient, first, position.seq - 1)
+        first = position.seq + 1
+    if end > first:
+        add_run(index.settled, first, end - 1)
+        add_run(index.settled_transient, first, end - 1)
+
+
 def lose_segment(queue: QueueStore, segment: Segment, count: i64) -> None:
     """A segment cannot be read at all; `count` messages are gone with it."""
     store = queue.store
@@ -118,9 +137,14 @@ def lose_segment(queue: QueueStore, segment: Segment, count: i64) -> None:
     segment.live_persistent = 0
     segment.live_transient = 0
     index = queue.log.index
-    if store.owner is not None and index is not None:
-        first: i64 = segment.number * index.segment_entries
-        last = first + index.segment_entries - 1
+    if index is None:
+        return
+    first: i64 = segment.number * index.segment_entries
+    last = first + index.segment_entries - 1
+    if last >= queue.log.indexed_upto:
+        # More is appended to it.
+        _settle_missing(queue.log, first, last + 1, [])
+    if store.owner is not None:
         store.owner.on_lost(queue.log.queue_id, count, first, last, "their segments cannot be read")
 
 

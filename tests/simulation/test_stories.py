@@ -302,6 +302,19 @@ STORIES = {
         publish 0 -1 1 4 1 0 360274623
         flip_now 3 313027994
         consume 0 3 0 0 676546962""",
+    "a record that goes bad after its message was loaded for a purge": """110113 600 3000 0 16 4 0 65536 2048
+        declare 0 1 0 1 396326678
+        declare 2 1 0 1 458844875
+        idle 8539876
+        group_ack 2 1 355072390
+        publish 0 -1 2 1389 0 0 719269978
+        publish 0 2 2 4 1 0 840055850
+        stop 0 1030623566
+        flip_now 3 831861238
+        purge 2 238498230
+        run read 1 177927710
+        publish 2 2 1 4 1 0 725829571
+        flip_now 1 250218268""",
 }
 
 

@@ -165,7 +165,7 @@ class _Maker:
             weights["flip"] = 1.0
             weights["flip_now"] = rng.choice((0.0, 1.0, 3.0))
         if rng.random() < 0.25:
-            weights.update(group_reserve=2.0, group_fetch=1.5, group_ack=1.5, group_delete=0.15, flip_now=0.0)
+            weights.update(group_reserve=2.0, group_fetch=1.5, group_ack=1.5, group_delete=0.15)
         for kind in weights:
             # A kind that is left out, or drowns the others, finds what an even mixture never reaches.
             weights[kind] *= rng.choice((0.3, 1.0, 1.0, 1.0, 3.0)) if rng.random() < 0.5 else 1.0

@@ -110,6 +110,22 @@ def test_offset_without_news_is_the_same_text(node: MemoryNode, make: Make) -> N
     assert json.dumps(reader.latestOffset(through_json(end), ReadMaxRows(10))) == json.dumps(end)
 
 
+def test_an_idle_stream_waits_in_the_broker(node: MemoryNode, link: MemoryLink, make: Make) -> None:
+    """One request for each long poll; a run that takes what is there now does not wait for more."""
+    reader = make(longPollMs="2000")
+    initial = reader.initialOffset()
+    before_ms = node.clock.now_ms()
+    count = len(link.requests)
+    assert latest(reader, initial) == initial
+    assert len(link.requests) == count + 1
+    assert 1990 <= node.clock.now_ms() - before_ms <= 2020
+    now = make(longPollMs="2000")
+    now.prepareForTriggerAvailableNow()
+    before_ms = node.clock.now_ms()
+    assert latest(now, initial) == initial
+    assert node.clock.now_ms() - before_ms < 1000
+
+
 def test_initial_offset_is_the_same_after_a_crash_in_batch_0(node: MemoryNode, make: Make) -> None:
     """Also when messages came and the first process asked twice: Spark stores only the end of a batch."""
     fill(node, 5)

@@ -2,87 +2,120 @@
 
 The driver knows what Spark's checkpoint knows: offsets that were planned, batches that were committed; the sink remembers
 what each batch number wrote first, as an idempotent sink does. The node loses what was not synced, commits fail,
-consumers take messages and give them back, a zombie of an older epoch interferes. Whatever happens: a batch read again
-is the same, and in the end the sink has each confirmed message exactly once, those consumers acked apart. The queue may
-be lazy, or be told to give up its memory, so what a group wants is on disk as often as not.
+consumers take messages and give them back, a zombie of an older epoch interferes. Queues come and go, named or found by a
+pattern; what a deleted one had and nobody had read is lost, and nothing else. Whatever happens: a batch read again is
+the same, and in the end the sink has each confirmed message exactly once, those consumers acked apart. A queue may be
+lazy, or be told to give up its memory, so what a group wants is on disk as often as not.
 """
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.support.blocks import read_block
 from tests.support.memory_node import MemoryClient, MemoryDisk, MemoryNode
-from tests.support.one_queue_group import OneQueue, end_of, open_one
 from warren.admin.protocol import (
+    Ack,
+    Acked,
     ErrorReply,
     Fetch,
     Fetched,
+    GroupOpened,
+    OpenGroup,
     PlanRange,
     RangePlan,
+    Reserve,
+    Reserved,
 )
 from warren.queues.entry import Entry
 from warren.queues.queue import Queue
-from warren.queues.reader_group import FENCED
+from warren.queues.reader_group import DATA_LOSS, FENCED
 from warren.queues.variable_queue import INFINITE
 
 SLICE = 4
+NAMES = (b"qa", b"qb", b"qc")
+MANY = 1 << 40
+# Positions by incarnation, as in a checkpoint.
+Offset = dict[int, int]
 
 
 class GroupMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.node = MemoryNode(MemoryDisk())
-        self.node.declare(b"q")
+        self.pattern = ""
+        for name in NAMES[:2]:
+            self.node.declare(name)
+        # Not the group's business.
+        self.node.declare(b"other")
+        self.node.declare(b"q-transient", durable=False)
         # Bodies by fate. Confirmed: must arrive. Maybe: synced or not, nobody was told.
         self.next_body = 0
         self.unconfirmed: list[bytes] = []
         self.confirmed: set[bytes] = set()
         self.consumed: set[bytes] = set()
+        # Deleted with their queue, or purged; by incarnation and seq id what each queue was sent.
+        self.lost: set[bytes] = set()
+        self.published: dict[int, dict[int, bytes]] = {}
         self.out: list[Entry] = []
-        self.bodies_out: dict[int, bytes] = {}
+        self.bodies_out: dict[tuple[int, int], bytes] = {}
         # Spark's checkpoint: ends of the batches planned (offsets), number of batches done (commits).
-        self.initial: int | None = None
-        self.offsets: list[int] = []
+        self.initial: Offset = {}
+        self.offsets: list[Offset] = []
         self.commits = 0
         self.sink: list[list[bytes]] = []
-        self.seen: dict[tuple[int, int], list[bytes]] = {}
-        self.zombies: list[OneQueue] = []
-        self.group: OneQueue | None = None
+        self.seen: dict[tuple[int, int, int], list[bytes]] = {}
+        self.zombies: list[GroupOpened] = []
+        self.group: GroupOpened | None = None
         self.connect()
+
+    @initialize(pattern=st.sampled_from(["", "q.*"]))
+    def choose(self, pattern: str) -> None:
+        self.pattern = pattern
 
     def connect(self) -> None:
         self.client = MemoryClient(self.node)
-        # There are no channels here; the consumer's messages are in `out`.
+        # There are no channels here; the consumers' messages are in `out`.
         setattr(self.node.groups, "first_unacked_seq", self.first_unacked)  # noqa: B010 - mypy takes no assignment
         self.node.vhost.held_entries[1:] = [self.out_between]
 
     def first_unacked(self, queue: Queue, from_seq: int) -> int:
-        return min((entry.seq for entry in self.out if entry.seq >= from_seq), default=-1)
+        return min((e.seq for e in self.out if e.queue is queue and e.seq >= from_seq), default=-1)
 
     def out_between(self, queue: Queue, first: int, end: int) -> list[Entry]:
-        return [entry for entry in self.out if first <= entry.seq < end]
+        return [entry for entry in self.out if entry.queue is queue and first <= entry.seq < end]
 
     @property
-    def queue(self) -> Queue:
-        return self.node.vhost.queues[b"q"]
+    def queues(self) -> list[Queue]:
+        known = self.node.vhost.queues
+        return [known[name] for name in NAMES if name in known]
 
-    # -- publishers and consumers ------------------------------------------------------------------------------
+    def any_queue(self, data: st.DataObject) -> Queue:
+        return data.draw(st.sampled_from(self.queues))
 
-    @rule(count=st.integers(1, 6), persistent=st.booleans(), size=st.sampled_from([1, 1, 5000]))
-    def publish(self, count: int, persistent: bool, size: int) -> None:
+    # -- publishers, consumers, and whoever manages queues -----------------------------------------------------
+
+    @precondition(lambda self: self.queues)
+    @rule(
+        data=st.data(), count=st.integers(1, 6), persistent=st.booleans(), size=st.sampled_from([1, 1, 5000])
+    )
+    def publish(self, data: st.DataObject, count: int, persistent: bool, size: int) -> None:
+        queue = self.any_queue(data)
         for _ in range(count):
             body = (b"%d" % self.next_body).ljust(size, b".")
             self.next_body += 1
-            self.node.publish(b"q", body, persistent)
+            seq = self.node.publish(queue.name, body, persistent)
+            self.published.setdefault(queue.id, {})[seq] = body
             if persistent:
                 self.unconfirmed.append(body)
 
-    @rule(is_lazy=st.booleans(), most=st.sampled_from([0, 3, int(INFINITE)]))
-    def page(self, is_lazy: bool, most: int) -> None:
+    @precondition(lambda self: self.queues)
+    @rule(data=st.data(), is_lazy=st.booleans(), most=st.sampled_from([0, 3, int(INFINITE)]))
+    def page(self, data: st.DataObject, is_lazy: bool, most: int) -> None:
         """Memory is short, or plentiful again."""
-        self.queue.set_mode(is_lazy)
-        self.queue.set_target(most)
+        queue = self.any_queue(data)
+        queue.set_mode(is_lazy)
+        queue.set_target(most)
         self.node.clock.time_ms += 2000
         self.node.work()
 
@@ -98,77 +131,147 @@ class GroupMachine(RuleBasedStateMachine):
         # Nacked; they stay in memory.
         self.unconfirmed.clear()
 
-    @rule()
-    def consumer_gets(self) -> None:
-        entry = self.queue.get(False, self.node.clock.now_ms())
-        if entry is None and self.queue.ready_count > 0:
-            self.queue.when_head(lambda now_ms: None)
+    @precondition(lambda self: self.queues)
+    @rule(data=st.data())
+    def consumer_gets(self, data: st.DataObject) -> None:
+        queue = self.any_queue(data)
+        entry = queue.get(False, self.node.clock.now_ms())
+        if entry is None and queue.ready_count > 0:
+            queue.when_head(lambda now_ms: None)
             self.node.work()
-            entry = self.queue.get(False, self.node.clock.now_ms())
+            entry = queue.get(False, self.node.clock.now_ms())
         if entry is not None:
             self.out.append(entry)
             # It may leave memory while it is out.
-            self.bodies_out[int(entry.seq)] = entry.message.body
+            self.bodies_out[int(queue.id), int(entry.seq)] = entry.message.body
 
     @precondition(lambda self: self.out)
     @rule(data=st.data())
     def consumer_acks(self, data: st.DataObject) -> None:
         entry = self.out.pop(data.draw(st.integers(0, len(self.out) - 1)))
-        self.consumed.add(self.bodies_out[int(entry.seq)])
-        self.queue.settle(entry, self.node.clock.now_ms())
+        self.consumed.add(self.bodies_out[int(entry.queue.id), int(entry.seq)])
+        entry.queue.settle(entry, self.node.clock.now_ms())
         self.node.commit()
 
     @precondition(lambda self: self.out)
     @rule(data=st.data())
     def consumer_requeues(self, data: st.DataObject) -> None:
         entry = self.out.pop(data.draw(st.integers(0, len(self.out) - 1)))
-        self.queue.requeue([entry], self.node.clock.now_ms())
+        entry.queue.requeue([entry], self.node.clock.now_ms())
+
+    @precondition(lambda self: len(self.queues) < len(NAMES))
+    @rule(data=st.data())
+    def queue_comes(self, data: st.DataObject) -> None:
+        known = [queue.name for queue in self.queues]
+        self.node.declare(data.draw(st.sampled_from([name for name in NAMES if name not in known])))
+
+    @precondition(lambda self: len(self.queues) > 1)
+    @rule(data=st.data())
+    def queue_goes(self, data: st.DataObject) -> None:
+        queue = self.any_queue(data)
+        self.lost.update(self.published.get(queue.id, {}).values())
+        self.node.delete(queue.name)
+        # What consumers have of it is theirs to ack, and nobody's to give back.
+        self.out = [entry for entry in self.out if entry.queue is not queue]
+
+    @precondition(lambda self: self.queues)
+    @rule(data=st.data())
+    def purge(self, data: st.DataObject) -> None:
+        """What the group holds stays; what it does not hold is gone."""
+        queue = self.any_queue(data)
+        held = queue.unacked_count
+        groups = self.node.groups.reader_groups
+        out = {entry.seq for entry in self.out_between(queue, 0, MANY) + groups.held_of(queue, 0, MANY)}
+        published = self.published.get(queue.id, {})
+        self.lost.update(body for seq, body in published.items() if seq not in out)
+        queue.purge(self.node.clock.now_ms())
+        self.node.commit()
+        assert (queue.ready_count, queue.unacked_count) == (0, held)
 
     # -- the driver ----------------------------------------------------------------------------------------------
 
-    def open(self) -> OneQueue:
+    def open(self) -> GroupOpened:
         if self.group is None:
-            self.group = open_one(self.client)
+            self.group = self.open_again()
             self.run_again()
         return self.group
 
+    def open_again(self) -> GroupOpened:
+        """Strictly, and when that is refused, accepting what is lost."""
+        names = [] if self.pattern else [queue.name for queue in self.queues]
+        reply = self.client.ask(OpenGroup("g", names, self.pattern))
+        if isinstance(reply, ErrorReply) and reply.code == DATA_LOSS:
+            reply = self.client.ask(OpenGroup("g", names, self.pattern, may_rebind=True))
+        assert isinstance(reply, GroupOpened), reply
+        return reply
+
+    def members(self) -> Offset:
+        assert self.group is not None
+        return {member.incarnation: member.acked for member in self.group.members}
+
     def run_again(self) -> None:
         """What Spark does first after a start: the batch that was planned and not committed."""
-        assert self.group is not None
+        acked = self.members()
         if self.commits == 0:
-            if self.initial is not None and self.offsets:
-                assert self.group.acked == self.initial, "the start of batch 0 moved"
-            self.initial = self.group.acked
+            if self.offsets:
+                for incarnation, position in self.initial.items():
+                    assert acked.get(incarnation, position) == position, "the start of batch 0 moved"
+            self.initial = acked
         if len(self.offsets) > self.commits:
             self.run_batch()
 
-    def start_of(self, batch: int) -> int:
-        assert self.initial is not None
+    def start_of(self, batch: int) -> Offset:
         return self.offsets[batch - 1] if batch > 0 else self.initial
 
     @rule(
         max_messages=st.integers(1, 9),
+        min_messages=st.sampled_from([1, 1, 4]),
         answer_is_lost=st.booleans(),
         commit_ok=st.booleans(),
         is_torn=st.booleans(),
     )
     def latest_offset(
-        self, max_messages: int, answer_is_lost: bool, commit_ok: bool, is_torn: bool = False
+        self,
+        max_messages: int,
+        min_messages: int,
+        answer_is_lost: bool,
+        commit_ok: bool,
+        is_torn: bool = False,
     ) -> None:
-        group = self.open()
+        self.open()
         if len(self.offsets) > self.commits:
             self.run_batch()
-        start = self.start_of(len(self.offsets))
-        request = group.reserve(start, max_messages)
-        reply = self.client.ask(request, commit_ok, is_torn)
+        reply = self.reserve(max_messages, min_messages, commit_ok, is_torn)
+        if isinstance(reply, ErrorReply) and reply.code == DATA_LOSS:
+            assert self.lost or self.pattern, reply
+            self.group = self.open_again()
+            reply = self.reserve(max_messages, min_messages, commit_ok, is_torn)
         if isinstance(reply, ErrorReply):
             assert not commit_ok, reply
             # The same failure nacked what was published.
             self.unconfirmed.clear()
             return
-        end = end_of(reply)
-        if end > start and not answer_is_lost:
-            self.offsets.append(end)
+        assert isinstance(reply, Reserved)
+        assert [part.queue for part in reply.members] == sorted(part.queue for part in reply.members)
+        if any(part.end > part.start for part in reply.members) and not answer_is_lost:
+            self.offsets.append({part.incarnation: part.end for part in reply.members})
+
+    def reserve(self, most: int, least: int, commit_ok: bool, is_torn: bool) -> Reserved | ErrorReply:
+        assert self.group is not None
+        known = self.members()
+        start = self.start_of(len(self.offsets))
+        if self.group.epoch > 1:
+            start = {
+                incarnation: seq for incarnation, seq in start.items() if self.is_known(incarnation, known)
+            }
+        request = Reserve("g", self.group.epoch, start, most, MANY, least, 1000 if least > 1 else 0)
+        reply = self.client.ask(request, commit_ok, is_torn)
+        assert isinstance(reply, Reserved | ErrorReply)
+        return reply
+
+    def is_known(self, incarnation: int, known: Offset) -> bool:
+        # What joined by the pattern after the opening, the driver knows from a reserve.
+        return incarnation in known or incarnation > max(known, default=0)
 
     @rule()
     def fetch_batch(self) -> None:
@@ -186,8 +289,13 @@ class GroupMachine(RuleBasedStateMachine):
     def commit_late_or_twice(self, data: st.DataObject) -> None:
         group = self.open()
         if self.commits:
-            end = self.offsets[data.draw(st.integers(0, self.commits - 1))]
-            self.client.must(group.ack(end))
+            ends = self.offsets[data.draw(st.integers(0, self.commits - 1))]
+            reply = self.client.ask(Ack("g", group.epoch, ends))
+            if isinstance(reply, ErrorReply):
+                assert reply.code == DATA_LOSS and self.lost, reply
+            else:
+                assert isinstance(reply, Acked)
+                assert all(reply.acked[incarnation] >= end for incarnation, end in ends.items())
 
     @rule()
     def driver_crashes(self) -> None:
@@ -201,7 +309,8 @@ class GroupMachine(RuleBasedStateMachine):
     @rule()
     def zombie_acks(self) -> None:
         zombie = self.zombies[-1]
-        assert self.client.refused(zombie.ack(1 << 62)) == FENCED
+        ends = {member.incarnation: 1 << 62 for member in zombie.members}
+        assert self.client.refused(Ack("g", zombie.epoch, ends)) == FENCED
 
     @rule()
     def node_crashes(self) -> None:
@@ -211,19 +320,33 @@ class GroupMachine(RuleBasedStateMachine):
         self.connect()
 
     def read_batch(self) -> list[bytes]:
-        group = self.open()
-        start, end = self.start_of(self.commits), self.offsets[self.commits]
-        plan = self.client.must(PlanRange("g", group.epoch, group.incarnation, start, end, SLICE))
-        assert isinstance(plan, RangePlan)
         bodies: list[bytes] = []
+        starts = self.start_of(self.commits)
+        for incarnation, end in self.offsets[self.commits].items():
+            start = starts.get(incarnation, 0)
+            found = self.read_range(incarnation, start, end)
+            if found is not None:
+                seen = self.seen.setdefault((incarnation, start, end), found)
+                assert seen == found, "a range changed between two reads"
+                bodies += found
+        return bodies
+
+    def read_range(self, incarnation: int, start: int, end: int) -> list[bytes] | None:
+        """None: its queue is deleted."""
+        group = self.open()
+        bodies: list[bytes] = []
+        plan = self.client.ask(PlanRange("g", group.epoch, incarnation, start, end, SLICE))
+        if isinstance(plan, ErrorReply):
+            assert plan.code == DATA_LOSS and incarnation not in self.node.vhost.queues_by_id, plan
+            return None
+        assert isinstance(plan, RangePlan)
         for part in plan.slices:
             at = part.start
             while at < part.end:
-                reply = self.client.must(Fetch("g", group.epoch, group.incarnation, at, part.end, 3, 12000))
+                reply = self.client.must(Fetch("g", group.epoch, incarnation, at, part.end, 3, 12000))
                 assert isinstance(reply, Fetched)
                 bodies += [message.body or b"" for message in read_block(reply.block)]
                 at = reply.next
-        assert self.seen.setdefault((start, end), bodies) == bodies, "a range changed between two reads"
         return bodies
 
     def run_batch(self, sink_is_reached: bool = True, commit_is_reached: bool = True) -> None:
@@ -245,21 +368,22 @@ class GroupMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Consumers go away, everything left is read: each confirmed message arrived once."""
         for entry in self.out:
-            self.queue.requeue([entry], self.node.clock.now_ms())
+            entry.queue.requeue([entry], self.node.clock.now_ms())
         self.out.clear()
         self.node = self.node.crash()
         self.connect()
         self.group = None
         while True:
             before = len(self.offsets), self.commits
-            self.latest_offset(5, False, True)
+            self.latest_offset(5, 1, False, True)
             if (len(self.offsets), self.commits) == before:
                 break
         self.run(True, True)
         arrived = [body for batch in self.sink for body in batch]
         assert len(arrived) == len(set(arrived)), "a message arrived twice"
-        assert self.confirmed - set(arrived) - self.consumed == set(), "a confirmed message is lost"
-        assert self.queue.ready_count == 0
+        missing = self.confirmed - set(arrived) - self.consumed - self.lost
+        assert missing == set(), "a confirmed message is lost"
+        assert [queue.ready_count for queue in self.queues] == [0] * len(self.queues)
 
 
 GroupMachine.TestCase.settings = settings(

@@ -1,13 +1,19 @@
-"""A second reader of the block format, from its description alone: the check on the one that numpy does."""
+"""A second reader of blocks, from the description of the format alone: the check on the one that numpy does."""
 
 import struct
 from dataclasses import dataclass
+
+from crc32c import crc32c
+
+PUBLISH = 1
+PUBLISH_HEAD = 16
 
 
 @dataclass(frozen=True)
 class BlockMessage:
     """One message of a block."""
 
+    queue_id: int
     seq: int
     enqueued_ms: int
     expires_ms: int
@@ -21,41 +27,50 @@ class BlockMessage:
 
 
 def read_block(block: bytes | memoryview) -> list[BlockMessage]:
-    """The messages of `block`."""
+    """The messages of `block`; its checksums are right."""
     data = bytes(block)
-    magic, flags, count, *heap_bytes = struct.unpack_from("<4sIIIIIQ", data)
-    assert magic == b"WMB1"
-    at = 32
+    magic, version, store_id, number, crc = struct.unpack_from(">8sI16sQI", data)
+    assert (magic, version) == (b"WARRENIX", 1)
+    assert crc == crc32c(data[:36])
+    seed = crc32c(number.to_bytes(8, "big"), crc32c(store_id))
+    at = 40
+    found = []
+    while at < len(data):
+        mark, kind, record_version, length, head_crc, body_crc = struct.unpack_from(">HBBIII", data, at)
+        assert (mark, record_version) == (0x5752, 1)
+        assert head_crc == crc32c(data[at : at + 8], seed)
+        body = data[at + 16 : at + 16 + length]
+        assert len(body) == length and body_crc == crc32c(body, head_crc)
+        found.append(_message(kind, body))
+        at += 16 + length
+    return found
 
-    def take(code: str, number: int) -> tuple[int, ...]:
-        nonlocal at
-        values = struct.unpack_from(f"<{number}{code}", data, at)
-        at += struct.calcsize(f"<{number}{code}")
-        return values
 
-    seqs, enqueued, expires, sizes = take("q", count), take("q", count), take("q", count), take("i", count)
-    has_bodies = flags & 1
-    offsets = [take("i", count + 1) for _ in range(4 if has_bodies else 3)]
-    marks = take("B", count)
-    heaps: list[list[bytes]] = []
-    for ends, size in zip(offsets, heap_bytes, strict=False):
-        assert ends[-1] == size
-        heaps.append([data[at + ends[i] : at + ends[i + 1]] for i in range(count)])
-        at += size
-    assert at == len(data)
-    bodies: list[bytes] | list[None] = heaps[3] if has_bodies else [None] * count
-    return [
-        BlockMessage(
-            seqs[i],
-            enqueued[i],
-            expires[i],
-            sizes[i],
-            bool(marks[i] & 1),
-            bool(marks[i] & 2),
-            heaps[0][i],
-            heaps[1][i],
-            heaps[2][i],
-            bodies[i],
-        )
-        for i in range(count)
-    ]
+def _message(kind: int, data: bytes) -> BlockMessage:
+    count, queue_id, seq, expiry_ms, marks = struct.unpack_from(">IIQQB", data)
+    assert count == 1
+    arrived_ms, flags = struct.unpack_from(">QB", data, 25)
+    at = 34
+    texts = []
+    for _ in range(2):
+        texts.append(data[at + 1 : at + 1 + data[at]])
+        at += 1 + data[at]
+    (size,) = struct.unpack_from(">I", data, at)
+    properties = data[at + 4 : at + 4 + size]
+    at += 4 + size
+    (size,) = struct.unpack_from(">I", data, at)
+    at += 4
+    assert len(data) == (at + size if kind == PUBLISH else at) and kind in (PUBLISH, PUBLISH_HEAD)
+    return BlockMessage(
+        queue_id,
+        seq,
+        arrived_ms,
+        expiry_ms,
+        size,
+        bool(marks & 1),
+        bool(flags & 1),
+        texts[0],
+        texts[1],
+        properties,
+        data[at:] if kind == PUBLISH else None,
+    )

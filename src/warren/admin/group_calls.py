@@ -37,10 +37,10 @@ from warren.admin.protocol import (
 from warren.admin.reserve_poll import ReservePoll
 from warren.admin.seek import seek_time
 from warren.broker.metadata import DeleteReaderGroup
-from warren.queues.message_block import encode_block
 from warren.queues.queue import Queue
 from warren.queues.reader_group import NOT_FOUND, GroupError, GroupMember, text
 from warren.queues.reader_groups import ReaderGroup
+from warren.queues.record_block import encode_block
 
 
 class GroupCalls:
@@ -160,7 +160,8 @@ class GroupCalls:
             return
         last = entries[-1].seq + 1 if entries else request.end
         next_seq = last if member.fetch(last, request.end, 1, 1) else request.end
-        self._reply(Fetched(next_seq, memoryview(encode_block(entries, request.with_bodies))))
+        block = encode_block(entries, request.with_bodies, self._vhost.store_id)
+        self._reply(Fetched(next_seq, memoryview(block)))
 
     def ack(self, request: Ack) -> None:
         """Ack: first the journal's acks, then the definition, then the answer."""

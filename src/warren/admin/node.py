@@ -77,6 +77,11 @@ class AdminVhost:
         """What clients call it."""
         return self._vhost.name
 
+    @property
+    def store_id(self) -> bytes:
+        """What the checksums of its store begin with."""
+        return self._vhost.store.store_id
+
     def queue(self, name: bytes) -> Queue | None:
         """The queue called `name`."""
         return self._vhost.queues.get(name)

@@ -6,7 +6,7 @@ request at a time; each gets one reply, in order. A refusal is an `ErrorReply`; 
 frame itself was unreadable or the login was refused, then it is closed after the reply.
 
 Numbers from a client are bounded here, when a request is decoded: what passes fits an i64 and may be computed with.
-Messages in bulk travel as one binary value, a block (queues/message_block.py).
+Messages in bulk travel as one binary value, a block (queues/record_block.py).
 """
 
 from typing import Annotated, Final, Literal

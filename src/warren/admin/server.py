@@ -48,7 +48,6 @@ from warren.admin.protocol import (
 from warren.admin.seek import seek_time
 from warren.queues.entry import Entry
 from warren.queues.loading import peek_anywhere
-from warren.queues.message_block import encode_block
 from warren.queues.queue import Queue
 from warren.queues.reader_group import (
     DATA_LOSS,
@@ -57,6 +56,7 @@ from warren.queues.reader_group import (
     GroupError,
     text,
 )
+from warren.queues.record_block import encode_block
 
 # Time to say who one is.
 LOGIN_TIMEOUT_S: Final = 10.0
@@ -288,6 +288,6 @@ def _peek(vhost: AdminVhost, request: Peek, reply: Callable[[Reply], None]) -> N
         entries = [entry for entry in found if entry.seq < request.end]
         is_last = len(entries) < len(found) or not entries
         next_seq = request.end if is_last else entries[-1].seq + 1
-        reply(Fetched(next_seq, memoryview(encode_block(entries, request.with_bodies))))
+        reply(Fetched(next_seq, memoryview(encode_block(entries, request.with_bodies, vhost.store_id))))
 
     peek_anywhere(queue, request.start, request.end, request.max_messages, request.max_bytes, on_entries)

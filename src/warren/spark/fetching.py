@@ -74,9 +74,9 @@ class RangeReader:
         on_refusal: Callable[[AdminRefusedError], SourceError],
     ) -> Iterator["RecordBatch"]:
         """The messages of a range. `ask(start, with_bodies)` is the request for the ones from `start` on."""
-        from warren.spark.arrow_batches import BatchBuilder
+        from warren.tables.blocks import BlockBatches
 
-        builder = BatchBuilder(self._schema, self._vhost, queue)
+        builder = BlockBatches(self._schema, self._vhost, queue)
         start = wanted.start
         while start < wanted.end:
             try:

@@ -10,9 +10,9 @@ from warren.store.record import FLAG_PERSISTENT, POSITION_BYTES, read_u32, read_
 Bounds = tuple[i64, i64, i64, i64]
 
 
-def message_bounds(data: bytes, start: i64, end: i64) -> Bounds:
+def message_bounds(data: bytes, start: i64, end: i64, has_body: bool = True) -> Bounds:
     """Offsets in `data` of timestamp, address, properties and body of the PUBLISH body in data[start:end]; the first is
-    -1 when its parts do not add up.
+    -1 when its parts do not add up. Without `has_body` it is one of PUBLISH_HEAD: it ends where its body would begin.
 
     Its positions follow the count at `start`, POSITION_BYTES each; a byte of flags is between timestamp and address.
     """
@@ -31,7 +31,9 @@ def message_bounds(data: bytes, start: i64, end: i64) -> Bounds:
     if properties_start + 4 > end:
         return nothing
     body_start = properties_start + 4 + read_u32(data, properties_start)
-    if body_start + 4 > end or body_start + 4 + read_u32(data, body_start) != end:
+    if body_start + 4 > end:
+        return nothing
+    if body_start + 4 + (read_u32(data, body_start) if has_body else 0) != end:
         return nothing
     return at, address_start, properties_start + 4, body_start + 4
 

@@ -17,6 +17,8 @@ ACK          queue id u32 · run count u32 · per run: first seq u64, last seq u
 QUEUE_STATE  queue id u32 · next seq u64 · delivered-up-to seq u64
 CLEAN_STOP   empty; the last record of a journal that was closed in order
 PREDECESSOR  number u64 and bytes that count u64 of the journal file before it; the first record of one, but of the first
+PUBLISH_HEAD a PUBLISH without the bytes of the message's body, whose length is there; in no file, only in what the admin
+             protocol sends (`queues/record_block.py`)
 PUBLISH_REF, CONTENT, RELEASE   see `content_records.py`
 
 A record names the queues and sequences it belongs to, so any file can be read without the others.
@@ -57,6 +59,7 @@ PUBLISH_REF: Final = 5
 CONTENT: Final = 6
 RELEASE: Final = 7
 PREDECESSOR: Final = 12
+PUBLISH_HEAD: Final = 16
 
 POSITION_BYTES: Final = 21
 RUN_BYTES: Final = 16

@@ -80,6 +80,12 @@ class MessageBatches:
                 arrays = self._arrays(rows)
                 yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
+    def whole(self, part: FilePart, piece: Piece) -> Any:
+        """All messages of a piece that is small enough, as one batch."""
+        records = piece.records_at(piece.positions["record"])
+        rows = self._rows(part, piece, piece.positions, records, records["kind"] == PUBLISH_REF)
+        return pa.RecordBatch.from_arrays(self._arrays(rows), schema=self._schema)
+
     def _weights(self, records: Array, is_stored: Array) -> Array:
         """About how many bytes each message takes in a batch, or in memory beside it."""
         weights = np.full(len(records), 128)

@@ -28,6 +28,7 @@ from warren.store.record import (
     POSITION_BYTES,
     PREDECESSOR,
     PUBLISH,
+    PUBLISH_HEAD,
     PUBLISH_REF,
     QUEUE_STATE,
     RECORD_HEADER_BYTES,
@@ -168,7 +169,9 @@ class RecordScan:
         body = at + RECORD_HEADER_BYTES
         end = at + length
         if kind == PUBLISH:
-            return self._add_publish(data, base + at, length, body, end)
+            return self._add_publish(data, base + at, length, PUBLISH, body, end)
+        if kind == PUBLISH_HEAD:
+            return self._add_publish(data, base + at, length, PUBLISH_HEAD, body, end)
         if kind == CONTENT:
             return self._add_content(data, at, length, base + at, 0)
         if kind == PUBLISH_REF:
@@ -213,19 +216,19 @@ class RecordScan:
         self._end_settled(read_u64(data, end - 8) if has_runs else 0)
         return True
 
-    def _add_publish(self, data: bytes, offset: i64, length: i64, body: i64, end: i64) -> bool:
-        at, address, properties, message_body = message_bounds(data, body, end)
+    def _add_publish(self, data: bytes, offset: i64, length: i64, kind: i64, body: i64, end: i64) -> bool:
+        at, address, properties, message_body = message_bounds(data, body, end, kind == PUBLISH)
         if at < 0:
             return False
         self._add_positions(data, body + 4, read_u32(data, body))
-        out = self._add_message(data, offset, length, PUBLISH, body + 4, read_u32(data, body))
+        out = self._add_message(data, offset, length, kind, body + 4, read_u32(data, body))
         write_i64_le(out, read_u64(data, at))
         write_i64_le(out, i64(data[at + 8]) & FLAG_PERSISTENT)
         write_i64_le(out, address + 1)
         write_i64_le(out, address + 2 + i64(data[address]))
         write_i64_le(out, properties)
         write_i64_le(out, message_body)
-        write_i64_le(out, end - message_body)
+        write_i64_le(out, read_u32(data, message_body - 4))
         self._fill(6)
         return True
 

@@ -7,7 +7,6 @@ across restarts too. What a request that is not answered yet will hold, nobody k
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import Final
 
@@ -32,6 +31,17 @@ from warren.admin.protocol import (
     encode_frame,
 )
 from warren.admin.server import AdminSession
+from warren.store.publish_body import decode_message
+from warren.store.record import (
+    FILE_HEADER_BYTES,
+    INDEX_MAGIC,
+    RECORD_HEADER_BYTES,
+    body_is_valid,
+    crc_seed,
+    file_header_is_valid,
+    file_header_number,
+    record_length,
+)
 from warren.testing.operations import Operation
 from warren.testing.oracle import (
     HELD,
@@ -316,18 +326,21 @@ def _name_of(oracle: Oracle, group: GroupRecord) -> str:
 
 
 def read_numbers(block: memoryview, oracle: Oracle) -> list[int]:
-    """The numbers of the messages in a block (`queues/message_block.py`), whose content is as published."""
+    """The numbers of the messages in a block (`queues/record_block.py`), whose content is as published."""
     data = bytes(block)
-    _, _, count, *sizes = struct.unpack_from("<4sIIIIIQ", data)
-    ends_at = 32 + count * (8 + 8 + 8 + 4) + 3 * (count + 1) * 4
-    ends = struct.unpack_from(f"<{count + 1}i", data, ends_at)
-    heap = len(data) - sizes[3]
+    assert file_header_is_valid(data, INDEX_MAGIC, b"")
+    seed = crc_seed(data[12:28], file_header_number(data))
+    at = FILE_HEADER_BYTES
     numbers: list[int] = []
-    for index in range(count):
-        body = data[heap + ends[index] : heap + ends[index + 1]]
-        number = number_of(body)
+    while at < len(data):
+        length = record_length(data, at, seed)
+        message = decode_message(data, at + RECORD_HEADER_BYTES, at + length)
+        if length < 0 or not body_is_valid(data, at, length) or message is None:
+            raise Violation("corrupt", f"a block has no record at {at}")
+        number = number_of(message.body)
         content = oracle.contents.get(number)
-        if content is None or content.body != body:
-            raise Violation("corrupt", f"a range has {body[:16]!r}..., which nobody published")
+        if content is None or content.body != message.body:
+            raise Violation("corrupt", f"a range has {message.body[:16]!r}..., which nobody published")
         numbers.append(number)
+        at += length
     return numbers

@@ -1,0 +1,59 @@
+"""Blocks of messages (queues/record_block.py) to Arrow, by the code that reads the files of the store."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from warren.store.record import (
+    FILE_HEADER_BYTES,
+    INDEX_MAGIC,
+    crc_seed,
+    file_header_is_valid,
+    file_header_number,
+)
+from warren.tables.contents import ContentTable
+from warren.tables.file_scan import POSITION_TYPE, RECORD_TYPE, Piece
+from warren.tables.message_batches import MessageBatches
+from warren.tables.parts import INDEX, VERIFY_CRC, VERIFY_NONE, FilePart, Partition, QueuePart, ReadOptions
+from warren.tables.scan import RecordScan
+from warren.tables.schemas import MESSAGES
+
+_STORE_ID = slice(12, 28)
+
+
+class BlockBatches:
+    """Record batches of one schema, of one queue's blocks."""
+
+    def __init__(self, schema: Any, vhost: str, queue: str, verify: bool = True) -> None:
+        self.needs_bodies = "body" in schema.names
+        self._verify = verify
+        self._queue = queue
+        options = ReadOptions(verify=VERIFY_CRC if verify else VERIFY_NONE)
+        nowhere = Path()
+        self._batches = MessageBatches(
+            Partition(MESSAGES, options, nowhere, nowhere, vhost, b"", ContentTable(nowhere, b"", (), ())),
+            schema,
+        )
+
+    def build(self, block: bytes | memoryview) -> Any:
+        """The messages of a block as one record batch. ValueError when it is none, or damaged."""
+        piece = read_block(block, self._verify)
+        queue_id = int(piece.positions["queue_id"][0]) if len(piece.positions) else 0
+        queue = QueuePart(queue_id, self._queue, -1, 0, np.empty(0, np.int64))
+        return self._batches.whole(FilePart(INDEX, "", 0, len(block), (queue,)), piece)
+
+
+def read_block(block: bytes | memoryview, verify: bool = True) -> Piece:
+    """The records of a block. ValueError when it is none, or damaged."""
+    header = bytes(block[:FILE_HEADER_BYTES])
+    if not file_header_is_valid(header, INDEX_MAGIC, b""):
+        raise ValueError("this is no block of messages, or one of another version of warren")
+    data = bytes(block[FILE_HEADER_BYTES:])
+    scan = RecordScan(crc_seed(header[_STORE_ID], file_header_number(header)), verify)
+    scan.feed(data, FILE_HEADER_BYTES, True)
+    if scan.damage:
+        offset, _, reason = scan.damage[0]
+        raise ValueError(f"a block of messages is damaged at {offset}: {reason}")
+    records, positions = scan.take()
+    return Piece(data, np.frombuffer(records, RECORD_TYPE), np.frombuffer(positions, POSITION_TYPE))

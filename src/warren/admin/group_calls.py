@@ -24,9 +24,7 @@ from warren.admin.protocol import (
     GroupDeleted,
     GroupList,
     GroupOpened,
-    GroupStatus,
     Member,
-    MemberStatus,
     OpenGroup,
     PlanRange,
     RangePlan,
@@ -36,6 +34,7 @@ from warren.admin.protocol import (
 )
 from warren.admin.reserve_poll import ReservePoll
 from warren.admin.seek import seek_time
+from warren.admin.status import group_status
 from warren.broker.metadata import DeleteReaderGroup
 from warren.queues.queue import Queue
 from warren.queues.reader_group import NOT_FOUND, GroupError, GroupMember, text
@@ -214,11 +213,32 @@ class GroupCalls:
             lambda ok, _now_ms: self._reply(GroupDeleted() if ok else storage_failed("deleted")),
         )
 
-    def list_groups(self) -> GroupList:
-        """ListGroups."""
+    def list_groups(self) -> None:
+        """ListGroups: answered when it is known how old the oldest messages are; those on disk are looked for once."""
         groups = self._vhost.reader_groups.by_name
-        now_ms = self._clock.now_ms()
-        return GroupList([_status(groups[name], now_ms) for name in sorted(groups)])
+        unknown = [
+            member
+            for group in groups.values()
+            for member in group.members.values()
+            if member.lag() > 0 and member.lag_since_ms() < 0
+        ]
+
+        def look_later() -> None:
+            # Called in the midst of what a load brings about.
+            self._clock.call_soon(look)
+
+        def look() -> None:
+            if unknown:
+                member = unknown.pop()
+                if member.queue is None:
+                    look()
+                else:
+                    member.find_oldest(look_later)
+                return
+            now_ms = self._clock.now_ms()
+            self._reply(GroupList([group_status(groups[name], now_ms) for name in sorted(groups)]))
+
+        look()
 
     def _expect(self, name: str, epoch: int, incarnation: int) -> GroupMember:
         group = self._vhost.reader_groups.get(name.encode())
@@ -237,30 +257,3 @@ def _member(member: GroupMember) -> Member:
     queue = member.queue
     tail = member.reserved if queue is None else queue.next_seq
     return Member(member.queue_name, member.queue_id, member.acked, member.reserved, tail)
-
-
-def _status(group: ReaderGroup, now_ms: int) -> GroupStatus:
-    members = [
-        MemberStatus(
-            queue=member.queue_name,
-            incarnation=member.queue_id,
-            acked=member.acked,
-            reserved=member.reserved,
-            held=len(member.held),
-            lag=member.lag(),
-            lag_seconds=0.0 if (since := member.lag_since_ms()) < 0 else max(0, now_ms - since) / 1000,
-            is_lost=member.is_lost,
-        )
-        for member in group.ordered()
-        if not member.is_ended
-    ]
-    return GroupStatus(
-        group=text(group.name),
-        pattern=group.pattern,
-        epoch=group.epoch,
-        opener=group.opener,
-        held=sum([member.held for member in members]),
-        lag=sum([member.lag for member in members]),
-        lag_seconds=max([member.lag_seconds for member in members], default=0.0),
-        members=members,
-    )

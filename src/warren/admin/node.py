@@ -88,13 +88,13 @@ class AdminVhost:
 
     def status(self) -> VhostStatus:
         """What the vhost stores, in numbers."""
-        return vhost_status(self._vhost)
+        return vhost_status(self._vhost, self.reader_groups)
 
     def queue_list(self, after: int, max_queues: int) -> QueueList:
         """Figures of the first `max_queues` queues with an id above `after`."""
         queues = [queue for queue in self._vhost.queues.values() if queue.id > after]
         queues.sort(key=lambda queue: queue.id)
-        listed = [queue_status(queue) for queue in queues[:max_queues]]
+        listed = [queue_status(queue, self.reader_groups.members_of(queue)) for queue in queues[:max_queues]]
         return QueueList(listed, len(queues) <= max_queues)
 
     def commit(self, changes: list[Change], done: Callable[[bool, int], None]) -> None:

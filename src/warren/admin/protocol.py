@@ -364,6 +364,10 @@ class VhostStatus(Struct, frozen=True):
     generation: int
     damaged: int
     lost: int
+    # Reader groups, messages they hold, and how many they have not acked.
+    groups: int
+    group_held: int
+    group_lag: int
 
 
 class NodeStatus(Struct, tag="node_status", frozen=True):
@@ -411,6 +415,14 @@ class RateStatus(Struct, frozen=True):
     acked: float
 
 
+class QueueGroupStatus(Struct, frozen=True):
+    """What a reader group has of a queue: messages it holds, and how many it has not acked."""
+
+    group: str
+    held: int
+    lag: int
+
+
 class QueueStatus(Struct, frozen=True):
     """One queue. Counts are since the start of the node; `target_ram_count` is None when it need not page."""
 
@@ -437,6 +449,7 @@ class QueueStatus(Struct, frozen=True):
     expired: int
     next_seq: int
     indexed_upto: int
+    groups: list[QueueGroupStatus]
 
 
 class QueueList(Struct, tag="queue_list", frozen=True):

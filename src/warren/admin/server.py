@@ -210,7 +210,7 @@ class AdminSession:
                 case DeleteGroup():
                     groups.delete(request)
                 case ListGroups():
-                    self._reply(groups.list_groups())
+                    groups.list_groups()
                 case DescribeQueue():
                     self._reply(_describe_queue(vhost, request))
                 case SeekTime():

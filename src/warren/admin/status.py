@@ -4,10 +4,13 @@ import warren
 from warren.admin.protocol import (
     ContentStatus,
     FormStatus,
+    GroupStatus,
     IndexStatus,
     JournalStatus,
+    MemberStatus,
     NodeStatus,
     PartStatus,
+    QueueGroupStatus,
     QueueStatus,
     RateStatus,
     VhostStatus,
@@ -18,6 +21,8 @@ from warren.broker.vhost import Vhost
 from warren.build import build_name
 from warren.queues.queue import Queue
 from warren.queues.queue_figures import FormFigures, QueueFigures
+from warren.queues.reader_group import GroupMember, text
+from warren.queues.reader_groups import ReaderGroup, ReaderGroups
 from warren.store.figures import ContentFigures
 
 
@@ -41,8 +46,8 @@ def node_status(broker: Broker, name: str, vhosts: list[VhostStatus]) -> NodeSta
     )
 
 
-def vhost_status(vhost: Vhost) -> VhostStatus:
-    """What a vhost stores."""
+def vhost_status(vhost: Vhost, groups: ReaderGroups) -> VhostStatus:
+    """What a vhost stores, and how far behind its reader groups are."""
     figures = vhost.store.figures()
     return VhostStatus(
         vhost=vhost.name.decode("utf-8", "replace"),
@@ -64,11 +69,14 @@ def vhost_status(vhost: Vhost) -> VhostStatus:
         generation=figures.generation,
         damaged=figures.damaged,
         lost=figures.lost,
+        groups=len(groups.by_name),
+        group_held=sum([group.held_count() for group in groups.by_name.values()]),
+        group_lag=sum([group.lag() for group in groups.by_name.values()]),
     )
 
 
-def queue_status(queue: Queue) -> QueueStatus:
-    """What a queue holds and does."""
+def queue_status(queue: Queue, readers: list[GroupMember]) -> QueueStatus:
+    """What a queue holds and does, and what `readers` have of it."""
     figures = QueueFigures(queue)
     return QueueStatus(
         name=figures.name.decode("utf-8", "replace"),
@@ -94,7 +102,43 @@ def queue_status(queue: Queue) -> QueueStatus:
         expired=figures.expired,
         next_seq=figures.next_seq,
         indexed_upto=figures.indexed_upto,
+        groups=[
+            QueueGroupStatus(text(reader.group_name), len(reader.held), reader.lag()) for reader in readers
+        ],
     )
+
+
+def group_status(group: ReaderGroup, now_ms: int) -> GroupStatus:
+    """What a reader group holds, and how far behind it is."""
+    members = [
+        MemberStatus(
+            queue=member.queue_name,
+            incarnation=member.queue_id,
+            acked=member.acked,
+            reserved=member.reserved,
+            held=len(member.held),
+            lag=member.lag(),
+            lag_seconds=_lag_seconds(member, now_ms),
+            is_lost=member.is_lost,
+        )
+        for member in group.ordered()
+        if not member.is_ended
+    ]
+    return GroupStatus(
+        group=text(group.name),
+        pattern=group.pattern,
+        epoch=group.epoch,
+        opener=group.opener,
+        held=sum([member.held for member in members]),
+        lag=sum([member.lag for member in members]),
+        lag_seconds=max([member.lag_seconds for member in members], default=0.0),
+        members=members,
+    )
+
+
+def _lag_seconds(member: GroupMember, now_ms: int) -> float:
+    since_ms = member.lag_since_ms() if member.lag() > 0 else -1
+    return max(0, now_ms - since_ms) / 1000 if since_ms >= 0 else 0.0
 
 
 def _content_status(figures: ContentFigures) -> ContentStatus:

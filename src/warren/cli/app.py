@@ -116,6 +116,14 @@ def queues(context: typer.Context) -> None:
 
 
 @app.command(context_settings=_PASS_THROUGH, add_help_option=False)
+def group(context: typer.Context) -> None:
+    """Reader groups of a running node: list, show, delete."""
+    from warren.cli.group import group as commands
+
+    commands(args=context.args, prog_name=context.command_path)
+
+
+@app.command(context_settings=_PASS_THROUGH, add_help_option=False)
 def backup(context: typer.Context) -> None:
     """Back up a node, while it runs, or the data directory of a stopped one."""
     from warren.cli.backup import backup_command

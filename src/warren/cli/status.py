@@ -44,9 +44,9 @@ def status_command(
         with AdminClient(node_address(host, port, user, password, vhost), "warren status") as client:
             status = client.request(DescribeNode(), NodeStatus)
     except (AdminRefusedError, NodeUnreachableError, ValueError) as error:
-        _fail(error)
+        fail(error)
     if as_json:
-        _print_json(msgspec.to_builtins(status))
+        print_json(msgspec.to_builtins(status))
         return
     _print_node(status)
     for each in status.vhosts:
@@ -71,10 +71,10 @@ def queues_command(
                 page = client.request(ListQueues(queues[-1].id), QueueList)
                 queues.extend(page.queues)
     except (AdminRefusedError, NodeUnreachableError, ValueError) as error:
-        _fail(error)
+        fail(error)
     queues.sort(key=lambda queue: queue.name)
     if as_json:
-        _print_json({"vhost": vhost, "queues": msgspec.to_builtins(queues)})
+        print_json({"vhost": vhost, "queues": msgspec.to_builtins(queues)})
         return
     rows = [("name", "mode", "ready", "unacked", "alpha", "beta", "gamma", "delta", "RAM", "target")]
     for queue in queues:
@@ -86,7 +86,7 @@ def queues_command(
         size = size_text(queue.ram_bytes)
         limit = "none" if target is None else str(target)
         rows.append((queue.name, queue.mode, ready, unacked, alpha, beta, gamma, delta, size, limit))
-    _print_rows([list(row) for row in rows], 2)
+    print_rows([list(row) for row in rows], 2)
 
 
 def _print_node(status: NodeStatus) -> None:
@@ -119,7 +119,7 @@ def _print_vhost(vhost: VhostStatus) -> None:
         _content_row("transient contents", vhost.transient),
         ["to be deleted", size_text(vhost.deletable_bytes), "", ""],
     ]
-    _print_rows(rows, 1)
+    print_rows(rows, 1)
     behind = ", the disk is behind" if vhost.is_behind else ""
     print(f"  {index.live_positions} messages in the index")
     print(f"  {size_text(vhost.waiting_bytes)} wait to be written{behind}")
@@ -127,13 +127,17 @@ def _print_vhost(vhost: VhostStatus) -> None:
         f"  {vhost.checkpoints} checkpoints, {vhost.failed_checkpoints} failed, the last is number {vhost.generation}"
     )
     print(f"  {vhost.damaged} damaged records, {vhost.lost} lost messages")
+    if vhost.groups:
+        print(
+            f"  {vhost.groups} reader groups hold {vhost.group_held} messages, {vhost.group_lag} are not acked"
+        )
 
 
 def _content_row(name: str, status: ContentStatus) -> list[str]:
     return [name, size_text(status.total_bytes), size_text(status.valid_bytes), str(status.files)]
 
 
-def _print_rows(rows: list[list[str]], left: int) -> None:
+def print_rows(rows: list[list[str]], left: int) -> None:
     """A table whose `left` first columns are texts, the others numbers."""
     widths = [max([len(row[column]) for row in rows]) for column in range(len(rows[0]))]
     for row in rows:
@@ -148,10 +152,12 @@ def _measured(size: int | None) -> str:
     return "?" if size is None else size_text(size)
 
 
-def _print_json(value: Any) -> None:
+def print_json(value: Any) -> None:
+    """What --json asks for."""
     print(json.dumps(value, indent=2))
 
 
-def _fail(error: Exception) -> NoReturn:
+def fail(error: Exception | str, status: int = FAILED_EXIT) -> NoReturn:
+    """End the command: one line on standard error, and `status`."""
     print(f"warren: {error}", file=sys.stderr)
-    raise typer.Exit(FAILED_EXIT)
+    raise typer.Exit(status)

@@ -28,7 +28,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from warren.queues.entry import ALPHA, Entry
-from warren.queues.loading import LOAD_BYTES, EntryContents, RangeLoad
+from warren.queues.loading import LOAD_BYTES, EntryContents, RangeLoad, peek_anywhere
 from warren.queues.paging import drop_unacked, journal_alone
 from warren.queues.queue import Queue
 from warren.store.message import NOT_JOURNALED
@@ -110,6 +110,9 @@ class GroupMember:
         self.stored_acked: i64 = -1
         self.stored_reserved: i64 = -1
         self.held: list[Entry] = []
+        # The oldest message that is not acked, when it had to be read from disk: seq id, and when it arrived (ms).
+        self.oldest_seq: i64 = -1
+        self.oldest_ms: i64 = 0
         # After a start, until everything it holds has been read from disk; who waits for that.
         self.is_attaching: bool = False
         self.attach_watchers: list[Callable[[], None]] = []
@@ -160,18 +163,35 @@ class GroupMember:
             self.expect_queue(0)
 
     def lag_since_ms(self) -> i64:
-        """When the oldest message that is not acked arrived (ms since 1970); -1: there is none, or nobody knows."""
+        """When the oldest message that is not acked arrived (ms since 1970); -1: it must be looked for (`find_oldest`)."""
         queue = self.queue
-        if queue is None or self.lag() == 0:
+        if queue is None:
             return -1
         oldest: Entry | None = None
         if len(self.held) > 0:
             oldest = self.held[0]
         elif queue.ready.has_head_entry():
             oldest = queue.ready.head()
-        if oldest is None or not oldest.has_content:
-            return -1
-        return oldest.message.timestamp_ms
+        if oldest is not None and oldest.has_content:
+            return oldest.message.timestamp_ms
+        first: i64 = queue.first_ready_seq if oldest is None else oldest.seq
+        return self.oldest_ms if self.oldest_seq >= first else -1
+
+    def find_oldest(self, done: Callable[[], None]) -> None:
+        """Read the oldest message that is not acked, which is on disk; `done` is called, at once or later."""
+        queue = self.queue
+        assert queue is not None
+
+        def on_entries(entries: list[Entry]) -> None:
+            if len(entries) > 0:
+                self.oldest_seq = entries[0].seq
+                self.oldest_ms = entries[0].message.timestamp_ms
+            done()
+
+        if len(self.held) == 0:
+            peek_anywhere(queue, 0, queue.log.next_seq, 1, 1, on_entries)
+        elif not self.load_contents(self.held[:1], done):
+            done()
 
     def available(self, start: i64) -> i64:
         """How many messages a reserve from `start` on might find."""

@@ -139,6 +139,13 @@ class ReaderGroup:
             count += len(member.held)
         return count
 
+    def lag(self) -> i64:
+        """How many messages it has not acked."""
+        count: i64 = 0
+        for member in self.members.values():
+            count += member.lag()
+        return count
+
     def check(self) -> None:
         """The invariants of its members."""
         for queue_id, member in self.members.items():

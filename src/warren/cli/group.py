@@ -1,0 +1,130 @@
+"""`warren group`: the reader groups of a running node.
+
+Exit status 0; 1 when there is no group of that name; 2 with one line on standard error when the node does not answer or
+refuses.
+"""
+
+from typing import Annotated
+
+import msgspec
+import typer
+
+from warren.admin.client import AdminClient, AdminRefusedError, NodeUnreachableError
+from warren.admin.protocol import DeleteGroup, GroupDeleted, GroupList, GroupStatus, ListGroups
+from warren.cli.connection import Host, Password, Port, User, VhostName, node_address
+from warren.cli.status import AsJson, fail, print_json, print_rows
+from warren.queues.reader_group import NOT_FOUND
+
+NO_GROUP_EXIT = 1
+
+group = typer.Typer(
+    help="Reader groups of a running node: who reads queues by position, and how far behind they are.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="Its name.")]
+
+
+@group.command("list")
+def list_command(
+    host: Host = "localhost",
+    port: Port = 5672,
+    user: User = "guest",
+    password: Password = "guest",  # noqa: S107  # the user that every new node has
+    vhost: VhostName = "/",
+    as_json: AsJson = False,
+) -> None:
+    """All groups of a vhost."""
+    groups = _groups(host, port, user, password, vhost)
+    if as_json:
+        print_json({"vhost": vhost, "groups": [_as_json(each) for each in groups]})
+        return
+    rows = [["group", "queues", "held", "lag", "lag seconds", "opened by"]]
+    for each in groups:
+        lag_seconds = f"{each.lag_seconds:.1f}"
+        rows.append(
+            [each.group, _queues(each), str(each.held), str(each.lag), lag_seconds, each.opener or "?"]
+        )
+    print_rows(rows, 2)
+
+
+@group.command("show")
+def show_command(
+    name: GroupName,
+    host: Host = "localhost",
+    port: Port = 5672,
+    user: User = "guest",
+    password: Password = "guest",  # noqa: S107  # the user that every new node has
+    vhost: VhostName = "/",
+    as_json: AsJson = False,
+) -> None:
+    """One group, queue by queue."""
+    found = [each for each in _groups(host, port, user, password, vhost) if each.group == name]
+    if not found:
+        fail(f"no reader group '{name}'", NO_GROUP_EXIT)
+    (status,) = found
+    if as_json:
+        print_json({"vhost": vhost, **_as_json(status)})
+        return
+    print(f"{status.group}: epoch {status.epoch}, opened by {status.opener or 'nobody since the start'}")
+    if status.pattern:
+        print(f"queues that match {status.pattern}")
+    rows = [["queue", "incarnation", "acked", "reserved", "held", "lag", "lag seconds"]]
+    for member in status.members:
+        numbers = [member.incarnation, member.acked, member.reserved, member.held, member.lag]
+        queue_name = _text(member.queue) + (" (deleted)" if member.is_lost else "")
+        rows.append([queue_name, *map(str, numbers), f"{member.lag_seconds:.1f}"])
+    print_rows(rows, 1)
+
+
+@group.command("delete")
+def delete_command(
+    name: GroupName,
+    host: Host = "localhost",
+    port: Port = 5672,
+    user: User = "guest",
+    password: Password = "guest",  # noqa: S107  # the user that every new node has
+    vhost: VhostName = "/",
+    as_json: AsJson = False,
+) -> None:
+    """Forget a group; the messages it holds go back to their places in the queues. Its reader ends with an error."""
+    try:
+        with AdminClient(node_address(host, port, user, password, vhost), "warren group") as client:
+            client.request(DeleteGroup(name), GroupDeleted)
+    except AdminRefusedError as error:
+        fail(error, NO_GROUP_EXIT if error.code == NOT_FOUND else 2)
+    except (NodeUnreachableError, ValueError) as error:
+        fail(error)
+    if as_json:
+        print_json({"vhost": vhost, "group": name, "is_deleted": True})
+
+
+def _groups(host: str, port: int, user: str, password: str, vhost: str) -> list[GroupStatus]:
+    try:
+        with AdminClient(node_address(host, port, user, password, vhost), "warren group") as client:
+            return client.request(ListGroups(), GroupList).groups
+    except (AdminRefusedError, NodeUnreachableError, ValueError) as error:
+        fail(error)
+
+
+def _as_json(status: GroupStatus) -> dict[str, object]:
+    found: dict[str, object] = msgspec.to_builtins(status, builtin_types=(bytes,))
+    members = [
+        {**msgspec.to_builtins(member, builtin_types=(bytes,)), "queue": _text(member.queue)}
+        for member in status.members
+    ]
+    return {**found, "members": members}
+
+
+def _queues(status: GroupStatus) -> str:
+    """The pattern, or the queues, the first few of many."""
+    if status.pattern:
+        return f"{status.pattern} ({len(status.members)})"
+    names = [_text(member.queue) for member in status.members]
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "replace")

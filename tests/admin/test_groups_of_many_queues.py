@@ -1,0 +1,483 @@
+"""Groups of several queues: which they read, shares, times, what a deleted queue means, and what nobody else can take."""
+
+import pytest
+
+from tests.support.blocks import read_block
+from tests.support.memory_node import MemoryClient, MemoryDisk, MemoryNode
+from warren.admin.protocol import (
+    BAD_REQUEST,
+    Ack,
+    Acked,
+    DescribeNode,
+    ErrorReply,
+    Fetch,
+    Fetched,
+    GroupList,
+    GroupOpened,
+    GroupStatus,
+    ListGroups,
+    ListQueues,
+    Member,
+    MemberRange,
+    NodeStatus,
+    OpenGroup,
+    PlanRange,
+    QueueList,
+    RangePlan,
+    Reserve,
+    Reserved,
+    SeekTime,
+    TimeSought,
+)
+from warren.queues.reader_group import DATA_LOSS, NOT_FOUND, PRECONDITION
+from warren.queues.reader_groups import MEMBERS_MAX
+from warren.store.message import Message
+
+MANY = 1 << 40
+
+
+@pytest.fixture
+def node() -> MemoryNode:
+    node = MemoryNode(MemoryDisk())
+    node.declare(b"a")
+    node.declare(b"b")
+    return node
+
+
+@pytest.fixture
+def client(node: MemoryNode) -> MemoryClient:
+    return MemoryClient(node)
+
+
+def fill(node: MemoryNode, queue: bytes, count: int, size: int = 10) -> None:
+    for number in range(count):
+        node.publish(queue, b"%0*d" % (size, number))
+
+
+def opened(client: MemoryClient, *queues: bytes, pattern: str = "", may_rebind: bool = False) -> GroupOpened:
+    reply = client.must(OpenGroup("g", list(queues), pattern, may_rebind=may_rebind))
+    assert isinstance(reply, GroupOpened)
+    return reply
+
+
+def positions(group: GroupOpened) -> dict[int, int]:
+    return {member.incarnation: member.acked for member in group.members}
+
+
+def ranges(reply: object) -> dict[bytes, tuple[int, int]]:
+    """By queue, where its range begins and ends."""
+    assert isinstance(reply, Reserved), reply
+    return {part.queue: (part.start, part.end) for part in reply.members}
+
+
+def ends(reply: object) -> dict[int, int]:
+    assert isinstance(reply, Reserved), reply
+    return {part.incarnation: part.end for part in reply.members}
+
+
+def bodies(client: MemoryClient, group: GroupOpened, part: MemberRange) -> list[bytes | None]:
+    request = Fetch("g", group.epoch, part.incarnation, part.start, part.end, 100_000, 1 << 26)
+    reply = client.must(request)
+    assert isinstance(reply, Fetched) and reply.next == part.end
+    return [message.body for message in read_block(reply.block)]
+
+
+# -- which queues ----------------------------------------------------------------------------------------------------
+
+
+def test_a_pattern_names_durable_queues_whose_whole_name_matches(
+    node: MemoryNode, client: MemoryClient
+) -> None:
+    """Transient and exclusive ones cannot be read; another start of the name is another name."""
+    node.declare(b"aa")
+    node.declare(b"a-transient", durable=False)
+    node.declare(b"a-exclusive").owner = object()
+    group = opened(client, pattern="a|aa.?")
+    assert [member.queue for member in group.members] == [b"a", b"aa"]
+
+
+def test_queues_join_by_the_pattern_at_a_reserve_and_stay_over_a_crash(
+    node: MemoryNode, client: MemoryClient
+) -> None:
+    """From their first message; a driver that outlives the broker goes on with them."""
+    group = opened(client, pattern="[a-c]")
+    fill(node, b"a", 1)
+    node.declare(b"c")
+    fill(node, b"c", 2)
+    first = client.must(Reserve("g", group.epoch, positions(group), MANY, MANY))
+    assert ranges(first) == {b"a": (0, 2), b"b": (0, 0), b"c": (0, 3)}
+    node = node.crash()
+    client = MemoryClient(node)
+    node.declare(b"d")
+    again = client.must(Reserve("g", group.epoch, positions(group), MANY, MANY))
+    assert ranges(again) == ranges(first)
+
+
+def test_what_is_not_named_any_more_leaves_and_gives_back_what_it_held(
+    node: MemoryNode, client: MemoryClient
+) -> None:
+    """Also after a crash; named again, it joins anew."""
+    fill(node, b"a", 2)
+    fill(node, b"b", 3)
+    group = opened(client, b"a", b"b")
+    client.must(Reserve("g", group.epoch, {}, MANY, MANY))
+    assert node.vhost.queues[b"b"].ready_count == 0
+    assert [member.queue for member in opened(client, b"a").members] == [b"a"]
+    node = node.crash()
+    assert node.vhost.queues[b"b"].ready_count == 3
+    group = opened(MemoryClient(node), b"b", b"a", b"b")
+    assert group.members == [Member(b"a", 1, 0, 3, 3), Member(b"b", 2, 0, 0, 4)]
+
+
+def test_names_and_pattern_exclude_each_other_and_must_mean_something(client: MemoryClient) -> None:
+    for request in (OpenGroup("g"), OpenGroup("g", [b"a"], "a"), OpenGroup("g", pattern="(")):
+        assert client.refused(request) == BAD_REQUEST
+    assert client.refused(OpenGroup("g", [b"a", b"nope"])) == NOT_FOUND
+    assert client.must(ListGroups()) == GroupList([])
+
+
+def test_a_group_has_a_limit(node: MemoryNode, client: MemoryClient) -> None:
+    """Requests name a position for each queue, and requests are small."""
+    for number in range(MEMBERS_MAX):
+        node.declare(b"many-%d" % number)
+    group = opened(client, pattern="many.*")
+    reply = client.must(Reserve("g", group.epoch, positions(group), 10, 10, until=positions(group)))
+    assert isinstance(reply, Reserved) and len(reply.members) == MEMBERS_MAX
+    node.declare(b"many-more")
+    assert client.refused(Reserve("g", group.epoch, {}, 10, 10)) == PRECONDITION
+    assert client.refused(OpenGroup("h", pattern="many.*")) == PRECONDITION
+
+
+def test_incarnations_of_others_are_refused(node: MemoryNode, client: MemoryClient) -> None:
+    """A position that is not the group's is a checkpoint that is not its own."""
+    group = opened(client, b"a")
+    other = node.vhost.queues[b"b"].id
+    for request in (
+        Reserve("g", group.epoch, {other: 0}, 1, 1),
+        Ack("g", group.epoch, {other: 0}),
+        PlanRange("g", group.epoch, other, 0, 0, 10),
+        Fetch("g", group.epoch, other, 0, 0, 10, 10),
+    ):
+        assert client.refused(request) == DATA_LOSS
+
+
+# -- shares ----------------------------------------------------------------------------------------------------------
+
+
+def test_limits_are_shared_and_what_one_leaves_goes_to_the_others(
+    node: MemoryNode, client: MemoryClient
+) -> None:
+    fill(node, b"a", 100)
+    fill(node, b"b", 100)
+    node.declare(b"c")
+    fill(node, b"c", 3)
+    group = opened(client, pattern=".")
+    reply = client.must(Reserve("g", group.epoch, {}, 31, MANY))
+    counts = {queue: max(0, end - 1) for queue, (_, end) in ranges(reply).items()}
+    assert counts[b"c"] == 3 and sum(counts.values()) == 31
+    assert {counts[b"a"], counts[b"b"]} == {14}
+
+
+def test_a_limit_of_one_starves_nobody(node: MemoryNode, client: MemoryClient) -> None:
+    fill(node, b"a", 10)
+    fill(node, b"b", 10)
+    group = opened(client, b"a", b"b")
+    offset = positions(group)
+    for _ in range(8):
+        offset = ends(client.must(Reserve("g", group.epoch, offset, 1, MANY)))
+    assert sorted(offset.values()) == [5, 5]
+
+
+def test_bytes_are_exceeded_by_one_message_at_most(node: MemoryNode, client: MemoryClient) -> None:
+    """However many queues there are."""
+    names = [b"n%d" % number for number in range(10)]
+    for name in names:
+        node.declare(name)
+        fill(node, name, 3, size=1000)
+    group = opened(client, *names)
+    reply = client.must(Reserve("g", group.epoch, {}, MANY, 2500))
+    assert sum(max(0, end - 1) for _, end in ranges(reply).values()) == 3
+
+
+def test_the_same_request_again_gives_at_least_the_same(node: MemoryNode, client: MemoryClient) -> None:
+    """Its answer was lost; meanwhile more has come."""
+    fill(node, b"a", 4)
+    fill(node, b"b", 50)
+    group = opened(client, b"a", b"b")
+    request = Reserve("g", group.epoch, positions(group), 20, MANY)
+    first = ranges(client.must(request))
+    fill(node, b"a", 50)
+    assert ranges(client.must(request)) == first
+    more = ranges(client.must(Reserve("g", group.epoch, positions(group), 40, MANY)))
+    assert all(more[queue][1] >= end for queue, (_, end) in first.items())
+
+
+def test_until_leaves_out_what_it_does_not_name(node: MemoryNode, client: MemoryClient) -> None:
+    fill(node, b"a", 5)
+    fill(node, b"b", 5)
+    group = opened(client, b"a", b"b")
+    reply = client.must(Reserve("g", group.epoch, {}, MANY, MANY, until={1: 3}))
+    assert ranges(reply) == {b"a": (0, 3), b"b": (0, 0)}
+
+
+def test_acks_of_several_queues_are_one_call(node: MemoryNode, client: MemoryClient) -> None:
+    fill(node, b"a", 5)
+    fill(node, b"b", 5)
+    group = opened(client, b"a", b"b")
+    client.must(Reserve("g", group.epoch, {}, MANY, MANY))
+    assert client.must(Ack("g", group.epoch, {1: 4, 2: 6})) == Acked({1: 4, 2: 6})
+    node = node.crash()
+    group = opened(MemoryClient(node), b"a", b"b")
+    assert [(member.acked, member.reserved) for member in group.members] == [(4, 6), (6, 6)]
+    assert MemoryClient(node).refused(Ack("g", group.epoch, {1: 6, 2: 7})) == DATA_LOSS
+
+
+# -- waiting ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_reserve_waits_for_so_many_messages_or_so_long(node: MemoryNode, client: MemoryClient) -> None:
+    """The delay counts from the first of them on, over several requests."""
+    group = opened(client, b"a", b"b")
+    request = Reserve("g", group.epoch, positions(group), 100, MANY, 10, 5000, 2000)
+    fill(node, b"a", 4)
+    client.send(request)
+    node.clock.advance(1000)
+    fill(node, b"b", 6)
+    node.clock.advance(100)
+    node.commit()
+    (reply,) = client.replies()
+    assert ranges(reply) == {b"a": (0, 5), b"b": (0, 7)}
+    fill(node, b"b", 1)
+    request = Reserve("g", group.epoch, ends(reply), 100, MANY, 10, 5000, 2000)
+    answers = []
+    for _ in range(3):
+        client.send(request)
+        node.commit()
+        node.clock.advance(2000)
+        node.commit()
+        answers += [sum(end - start for start, end in ranges(reply).values()) for reply in client.replies()]
+    assert answers == [0, 0, 1]
+
+
+def test_a_message_in_any_queue_ends_the_wait(node: MemoryNode, client: MemoryClient) -> None:
+    group = opened(client, b"a", b"b")
+    for queue in (b"a", b"b"):
+        client.send(Reserve("g", group.epoch, {}, 100, MANY, wait_ms=2000))
+        node.clock.advance(1000)
+        assert client.replies() == []
+        fill(node, queue, 1)
+        node.clock.advance(0)
+        node.commit()
+        (reply,) = client.replies()
+        group = opened(client, b"a", b"b")
+        client.must(Ack("g", group.epoch, ends(reply)))
+    for queue in (b"a", b"b"):
+        assert node.vhost.queues[queue]._ready_watchers == []
+
+
+# -- deleted queues --------------------------------------------------------------------------------------------------
+
+
+def test_a_queue_that_was_read_to_its_end_may_go(node: MemoryNode, client: MemoryClient) -> None:
+    """With a pattern that is no loss, before and after a crash; a position it had is known until nobody names it."""
+    fill(node, b"a", 3)
+    group = opened(client, pattern="[ab]")
+    offset = ends(client.must(Reserve("g", group.epoch, positions(group), MANY, MANY)))
+    client.must(Ack("g", group.epoch, offset))
+    node.delete(b"a")
+    for _ in range(2):
+        client = MemoryClient(node)
+        assert ranges(client.must(Reserve("g", group.epoch, offset, MANY, MANY))) == {b"b": (0, 0)}
+        assert client.must(PlanRange("g", group.epoch, 1, 4, 4, 10)) == RangePlan([])
+        assert client.refused(Reserve("g", group.epoch, {1: 3}, MANY, MANY)) == DATA_LOSS
+        assert [member.queue for member in opened(client, pattern="[ab]").members] == [b"a", b"b"]
+        node = node.crash()
+        group = opened(MemoryClient(node), pattern="[ab]")
+    client = MemoryClient(node)
+    client.must(Reserve("g", group.epoch, {2: 0}, MANY, MANY))
+    node.commit()
+    assert client.refused(Reserve("g", group.epoch, offset, MANY, MANY)) == DATA_LOSS
+    assert set(node.disk.members) == {(b"g", 2)}
+
+
+@pytest.mark.parametrize("is_held", [False, True])
+@pytest.mark.parametrize("pattern", ["", "[ab]"])
+def test_a_queue_that_goes_with_messages_is_a_loss_until_somebody_accepts_it(
+    node: MemoryNode, client: MemoryClient, pattern: str, is_held: bool
+) -> None:
+    """For every call that concerns it, after a crash too; the other queue is read on afterwards."""
+    names = () if pattern else (b"a", b"b")
+    fill(node, b"a", 3)
+    group = opened(client, *names, pattern=pattern)
+    if is_held:
+        client.must(Reserve("g", group.epoch, positions(group), MANY, MANY))
+    node.delete(b"a")
+    node.declare(b"a")
+    for _ in range(2):
+        assert client.refused(Reserve("g", group.epoch, positions(group), MANY, MANY)) == DATA_LOSS
+        assert client.refused(OpenGroup("g", list(names), pattern)) == DATA_LOSS
+        node = node.crash()
+        client = MemoryClient(node)
+    fill(node, b"a", 1)
+    group = opened(client, *names, pattern=pattern, may_rebind=True)
+    assert 1 not in positions(group)
+    reply = client.must(Reserve("g", group.epoch, positions(group), MANY, MANY))
+    assert ranges(reply) == {b"a": (0, 2), b"b": (0, 0)}
+
+
+def test_a_waiting_reserve_learns_that_one_of_its_queues_goes(node: MemoryNode, client: MemoryClient) -> None:
+    group = opened(client, b"a", b"b")
+    client.send(Reserve("g", group.epoch, {}, 100, MANY, wait_ms=2000))
+    node.delete(b"b")
+    node.clock.advance(0)
+    (reply,) = client.replies()
+    assert isinstance(reply, ErrorReply) and reply.code == DATA_LOSS and "'b'" in reply.text
+
+
+# -- times -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_lazy", [False, True])
+def test_a_time_is_found_wherever_the_messages_are(
+    node: MemoryNode, client: MemoryClient, is_lazy: bool
+) -> None:
+    """In memory and on disk, with gaps, before the first and after the last."""
+    queue = node.declare(b"timed")
+    queue.set_mode(is_lazy)
+    times = []
+    for number in range(500):
+        node.clock.time_ms += 10 * (number % 3)
+        times.append(node.clock.time_ms)
+        node.publish(b"timed", b"%d" % number)
+    node.commit()
+    node.work()
+    assert (queue.ready.delta.count > 0) == is_lazy
+    for ms in (0, times[0], times[0] + 1, times[250], times[333] - 1, times[499], times[499] + 1):
+        reply = client.must(SeekTime(b"timed", queue.id, ms))
+        assert isinstance(reply, TimeSought)
+        first = next((seq for seq, at in enumerate(times, 1) if at >= ms), 501)
+        found = next((seq for seq in range(max(1, reply.seq), 501)), 501)
+        assert found == first, ms
+    assert client.refused(SeekTime(b"timed", 99, 0)) == DATA_LOSS
+
+
+def test_a_group_may_begin_at_a_time_at_the_end_or_at_a_place(node: MemoryNode, client: MemoryClient) -> None:
+    """Where it counts: for queues that join."""
+    fill(node, b"a", 5)
+    node.clock.time_ms += 1000
+    now_ms = node.clock.time_ms
+    fill(node, b"a", 5)
+    fill(node, b"b", 2)
+    timed = client.must(OpenGroup("timed", [b"a", b"b"], start=now_ms))
+    assert isinstance(timed, GroupOpened) and [member.acked for member in timed.members] == [6, 1]
+    latest = client.must(OpenGroup("latest", pattern="[ab]", start="latest", start_at={"b": 2}))
+    assert isinstance(latest, GroupOpened) and [member.acked for member in latest.members] == [11, 2]
+    again = client.must(OpenGroup("latest", pattern="[ab]"))
+    assert isinstance(again, GroupOpened) and [member.acked for member in again.members] == [11, 2]
+    beyond = client.must(OpenGroup("beyond", [b"a"], start_at={"a": 1000}))
+    assert isinstance(beyond, GroupOpened) and beyond.members[0].acked == 11
+
+
+# -- figures ---------------------------------------------------------------------------------------------------------
+
+
+def status_of(client: MemoryClient) -> GroupStatus:
+    reply = client.must(ListGroups())
+    assert isinstance(reply, GroupList)
+    return reply.groups[0]
+
+
+@pytest.mark.parametrize("is_lazy", [False, True])
+def test_lag_in_messages_and_seconds(node: MemoryNode, client: MemoryClient, is_lazy: bool) -> None:
+    """Of what is held, in memory, or on disk."""
+    node.vhost.queues[b"a"].set_mode(is_lazy)
+    for _ in range(5):
+        node.publish(b"a", b"x")
+        node.clock.time_ms += 1000
+    node.commit()
+    node.work()
+    group = opened(client, pattern="[ab]")
+    first_ms = node.clock.time_ms - 5000
+    status = status_of(client)
+    assert (status.pattern, status.held, status.lag) == ("[ab]", 0, 5)
+    # To find out takes a moment.
+    assert status.lag_seconds == pytest.approx((node.clock.time_ms - first_ms) / 1000, abs=0.1)
+    client.must(Reserve("g", group.epoch, {1: 0}, 3, MANY))
+    client.must(Ack("g", group.epoch, {1: 2}))
+    a, b = status_of(client).members
+    assert (a.held, a.lag, b.lag, b.lag_seconds) == (2, 4, 0, 0)
+    assert a.lag_seconds == pytest.approx((node.clock.time_ms - first_ms - 1000) / 1000, abs=0.1)
+    listed = client.must(ListQueues())
+    assert isinstance(listed, QueueList)
+    (share,) = listed.queues[0].groups
+    assert (share.group, share.held, share.lag) == ("g", 2, 4)
+    described = client.must(DescribeNode())
+    assert isinstance(described, NodeStatus)
+    (vhost,) = described.vhosts
+    assert (vhost.groups, vhost.group_held, vhost.group_lag) == (1, 2, 4)
+
+
+# -- what nobody else can take ---------------------------------------------------------------------------------------
+
+
+def held_range(client: MemoryClient, node: MemoryNode) -> tuple[GroupOpened, MemberRange]:
+    group = opened(client, b"a")
+    reply = client.must(Reserve("g", group.epoch, {}, MANY, MANY))
+    assert isinstance(reply, Reserved)
+    return group, reply.members[0]
+
+
+def test_held_messages_do_not_expire(node: MemoryNode, client: MemoryClient) -> None:
+    """Neither by themselves nor while the node is down; given back, they do."""
+    queue = node.vhost.queues[b"a"]
+    now_ms = node.clock.now_ms()
+    for number in range(3):
+        queue.publish(Message(b"\x00\x01a", b"\x00\x00", b"%d" % number, True, now_ms), 1000, now_ms)
+    group, part = held_range(client, node)
+    node.clock.advance(5000)
+    queue.drop_expired_head(node.clock.now_ms())
+    assert bodies(client, group, part) == [b"0", b"1", b"2"]
+    node = node.crash()
+    client = MemoryClient(node)
+    assert bodies(client, group, part) == [b"0", b"1", b"2"]
+    node.groups.reader_groups.delete(b"g", node.clock.now_ms())
+    assert node.vhost.queues[b"a"].ready_count == 0
+
+
+def test_a_purge_and_other_consumers_leave_held_messages(node: MemoryNode, client: MemoryClient) -> None:
+    fill(node, b"a", 3)
+    group, part = held_range(client, node)
+    fill(node, b"a", 2)
+    queue = node.vhost.queues[b"a"]
+    taken = queue.get(True, node.clock.now_ms())
+    assert taken is not None and taken.seq == part.end
+    queue.purge(node.clock.now_ms())
+    node.commit()
+    node.work()
+    for _ in range(2):
+        assert len(bodies(client, group, part)) == 3
+        node = node.crash()
+        client = MemoryClient(node)
+
+
+def test_compaction_moves_held_contents_and_they_are_read_on(node: MemoryNode, client: MemoryClient) -> None:
+    """Their neighbours in the content files are garbage."""
+    store = node.vhost.store
+    store.contents.file_size_limit = 100_000
+    for number in range(60):
+        node.publish(b"a", (b"%04d" % number) * 2500)
+        for _ in range(3):
+            node.publish(b"b", bytes(10_000))
+        node.commit()
+    group, part = held_range(client, node)
+    expected = bodies(client, group, part)
+    node.vhost.queues[b"b"].purge(node.clock.now_ms())
+    for _ in range(200):
+        node.clock.time_ms += 1000
+        store.is_checkpoint_wanted = True
+        node.commit()
+        node.work()
+    assert store.figures().persistent.compactions > 0
+    assert bodies(client, group, part) == expected
+    node = node.crash()
+    assert bodies(MemoryClient(node), group, part) == expected

@@ -56,6 +56,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.consumed: set[bytes] = set()
         # Deleted with their queue, or purged; by incarnation and seq id what each queue was sent.
         self.lost: set[bytes] = set()
+        self.has_lost_queue = False
         self.published: dict[int, dict[int, bytes]] = {}
         self.out: list[Entry] = []
         self.bodies_out: dict[tuple[int, int], bytes] = {}
@@ -67,6 +68,8 @@ class GroupMachine(RuleBasedStateMachine):
         self.seen: dict[tuple[int, int, int], list[bytes]] = {}
         self.zombies: list[GroupOpened] = []
         self.group: GroupOpened | None = None
+        # Incarnations that the group has, as far as the driver was told.
+        self.known: set[int] = set()
         self.connect()
 
     @initialize(pattern=st.sampled_from(["", "q.*"]))
@@ -169,6 +172,7 @@ class GroupMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def queue_goes(self, data: st.DataObject) -> None:
         queue = self.any_queue(data)
+        self.has_lost_queue = True
         self.lost.update(self.published.get(queue.id, {}).values())
         self.node.delete(queue.name)
         # What consumers have of it is theirs to ack, and nobody's to give back.
@@ -203,6 +207,7 @@ class GroupMachine(RuleBasedStateMachine):
         if isinstance(reply, ErrorReply) and reply.code == DATA_LOSS:
             reply = self.client.ask(OpenGroup("g", names, self.pattern, may_rebind=True))
         assert isinstance(reply, GroupOpened), reply
+        self.known = {member.incarnation for member in reply.members}
         return reply
 
     def members(self) -> Offset:
@@ -243,7 +248,7 @@ class GroupMachine(RuleBasedStateMachine):
             self.run_batch()
         reply = self.reserve(max_messages, min_messages, commit_ok, is_torn)
         if isinstance(reply, ErrorReply) and reply.code == DATA_LOSS:
-            assert self.lost or self.pattern, reply
+            assert self.has_lost_queue, reply
             self.group = self.open_again()
             reply = self.reserve(max_messages, min_messages, commit_ok, is_torn)
         if isinstance(reply, ErrorReply):
@@ -258,20 +263,13 @@ class GroupMachine(RuleBasedStateMachine):
 
     def reserve(self, most: int, least: int, commit_ok: bool, is_torn: bool) -> Reserved | ErrorReply:
         assert self.group is not None
-        known = self.members()
-        start = self.start_of(len(self.offsets))
-        if self.group.epoch > 1:
-            start = {
-                incarnation: seq for incarnation, seq in start.items() if self.is_known(incarnation, known)
-            }
+        start = {key: seq for key, seq in self.start_of(len(self.offsets)).items() if key in self.known}
         request = Reserve("g", self.group.epoch, start, most, MANY, least, 1000 if least > 1 else 0)
         reply = self.client.ask(request, commit_ok, is_torn)
         assert isinstance(reply, Reserved | ErrorReply)
+        if isinstance(reply, Reserved):
+            self.known.update(part.incarnation for part in reply.members)
         return reply
-
-    def is_known(self, incarnation: int, known: Offset) -> bool:
-        # What joined by the pattern after the opening, the driver knows from a reserve.
-        return incarnation in known or incarnation > max(known, default=0)
 
     @rule()
     def fetch_batch(self) -> None:
@@ -292,7 +290,7 @@ class GroupMachine(RuleBasedStateMachine):
             ends = self.offsets[data.draw(st.integers(0, self.commits - 1))]
             reply = self.client.ask(Ack("g", group.epoch, ends))
             if isinstance(reply, ErrorReply):
-                assert reply.code == DATA_LOSS and self.lost, reply
+                assert reply.code == DATA_LOSS and self.has_lost_queue, reply
             else:
                 assert isinstance(reply, Acked)
                 assert all(reply.acked[incarnation] >= end for incarnation, end in ends.items())

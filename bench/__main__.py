@@ -1,7 +1,7 @@
 """`python -m bench`: run workloads on the brokers in alternation, print a table, keep every result as JSON lines.
 
-`python -m bench ceiling` measures the load generator alone instead. `python -m bench backlog`, `interference` and
-`many-queues` are scenarios with options of their own (`--help`).
+`python -m bench ceiling` measures the load generator alone instead. `python -m bench backlog`, `interference`,
+`many-queues` and `store-tables` are scenarios with options of their own (`--help`).
 """
 
 import argparse
@@ -24,11 +24,20 @@ from bench.workloads import WORKLOADS, Setting, Workload
 from warren.build import build_name
 from warren.perf.errors import PerfError
 
+
+def store_tables(arguments: list[str]) -> int:
+    """Loaded when it is asked for: nothing else here needs Spark."""
+    from bench import store_tables as scenario
+
+    return scenario.main(arguments)
+
+
 # Each with arguments of its own; returns the exit status.
 SCENARIOS = {
     "backlog": backlog.main,
     "interference": interference.main,
     "many-queues": many_queues.main,
+    "store-tables": store_tables,
 }
 
 

@@ -1,4 +1,4 @@
-"""Commands of `warren pipeline` that are about stores as wholes: backup, restore."""
+"""Commands of `warren pipeline` that are about stores as wholes."""
 
 from pathlib import Path
 from typing import Annotated
@@ -91,6 +91,87 @@ def restore_command(
         as_json,
         shown,
     )
+
+
+@pipeline.command("import-rabbitmq")
+def import_rabbitmq_command(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RABBITMQ_DIR", help="The data directory of a RabbitMQ 3.x node that is stopped."
+        ),
+    ],
+    target: NewDirectory,
+    definitions: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="What rabbitmqctl export_definitions has written."),
+    ] = None,
+    parquet: Annotated[
+        bool, typer.Option("--parquet", help="Make a backup in Parquet of each vhost, not a data directory.")
+    ] = False,
+    master: Master = MASTER,
+    as_json: AsJson = False,
+    shown: Shown = ProgressKind.AUTO,
+) -> None:
+    """A warren data directory from that of a RabbitMQ node; classic queues, all vhosts."""
+    from warren.pipeline.import_rabbitmq_job import import_rabbitmq
+
+    run_job(
+        lambda progress: import_rabbitmq(
+            source,
+            target,
+            definitions=definitions,
+            to_parquet=parquet,
+            master=master,
+            progress=progress,
+        ),
+        as_json,
+        shown,
+    )
+
+
+@pipeline.command("verify")
+def verify_command(
+    source: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="Of a stopped node: its data directory, or a backup of files."),
+    ],
+    damage_to: Annotated[
+        Path | None, typer.Option("--damage", metavar="FILE", help="Write the table of damage, as Parquet.")
+    ] = None,
+    work: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Keep what was done, to go on after an interruption; removed at the end."
+        ),
+    ] = None,
+    master: Master = MASTER,
+    as_json: AsJson = False,
+    shown: Shown = ProgressKind.AUTO,
+) -> None:
+    """Read a store whole, compare every checksum and count. Exit status 1 when there are problems."""
+    from warren.pipeline.verify_job import verify
+
+    run_job(
+        lambda progress: verify(source, damage_to=damage_to, work=work, master=master, progress=progress),
+        as_json,
+        shown,
+    )
+
+
+@pipeline.command("rebuild-index")
+def rebuild_index_command(
+    source: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Of a stopped node: its data directory, which is only read.")
+    ],
+    target: NewDirectory,
+    as_json: AsJson = False,
+    shown: Shown = ProgressKind.AUTO,
+) -> None:
+    """A new data directory when segments of an index are lost: from the journal and the content files."""
+    from warren.pipeline.rebuild_index_job import rebuild_index
+
+    run_job(lambda progress: rebuild_index(source, target, progress=progress), as_json, shown)
 
 
 def _given(value: str | None, options: str) -> str:

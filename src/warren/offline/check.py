@@ -6,10 +6,10 @@ killed checks clean.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from warren.broker.metadata import Definitions
 from warren.offline.data_directory import DataDirectory, VhostDirectory, files_of, opened
@@ -19,7 +19,6 @@ from warren.store.disk.files import JOURNAL_DIRECTORY, LOST_AND_FOUND, known_sto
 from warren.store.disk.index_rebuild import QUEUE_NAME, SEGMENT_NAME
 from warren.store.disk.snapshot import NoStore, ReferenceCounts, VhostSnapshot
 from warren.store.file_system import FileSystem
-from warren.store.message import Position
 from warren.store.queue_index import SEGMENT_ENTRIES, Segment
 from warren.store.record import (
     FILE_HEADER_BYTES,
@@ -52,16 +51,44 @@ OnBytes = Callable[[int], None]
 
 @dataclass
 class Problem:
-    """One thing that is wrong. `count` messages, records or files are concerned."""
+    """One thing that is wrong. `count` messages, records or files are concerned.
+
+    Where it is, as far as that can be said: a file of the vhost, bytes from `start` to `end`, a queue's id, a seq id.
+    """
 
     kind: str
     vhost: str
     text: str
     count: int = 1
+    path: str | None = None
+    start: int | None = None
+    end: int | None = None
+    queue_id: int | None = None
+    seq: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         """For --json."""
         return {"kind": self.kind, "vhost": self.vhost, "text": self.text, "count": self.count}
+
+
+@dataclass
+class SegmentFindings:
+    """What is in a segment: how many live positions, the contents that they refer to with their seq ids, and stretches
+    that are no records, (start, end)."""
+
+    live: int = 0
+    references: list[tuple[int, int]] = field(default_factory=list)
+    damaged: list[tuple[int, int]] = field(default_factory=list)
+
+
+class FoundContent(NamedTuple):
+    """A content in a content file, or a stretch that holds none: then `is_valid` is False."""
+
+    offset: int
+    end: int
+    content_id: int
+    references: int
+    is_valid: bool
 
 
 @dataclass
@@ -75,6 +102,7 @@ class CheckResult:
     messages: int = 0
     contents: int = 0
     bytes_read: int = 0
+    listed_max: int = LISTED_MAX
 
     @property
     def is_clean(self) -> bool:
@@ -83,9 +111,9 @@ class CheckResult:
 
     def add(self, problem: Problem) -> None:
         """Take note of a problem."""
-        listed = sum(known.kind == problem.kind for known in self.problems[-LISTED_MAX:])
+        listed = sum(known.kind == problem.kind for known in self.problems[-self.listed_max :])
         self.problem_counts[problem.kind] += problem.count
-        if listed < LISTED_MAX:
+        if listed < self.listed_max:
             self.problems.append(problem)
 
     def as_json(self) -> dict[str, Any]:
@@ -149,7 +177,7 @@ def check_store(
 ) -> None:
     """Check the store in `files`, which is that of `vhost`. Raises NoStore when there is none."""
     snapshot = VhostSnapshot(files, segment_entries)
-    _VhostCheck(definitions, vhost, snapshot, result, on_bytes).run()
+    VhostCheck(definitions, vhost, snapshot, result, on_bytes).run()
 
 
 def is_deleted_queue(definitions: Definitions, vhost: VhostDirectory, queue_id: int) -> bool:
@@ -160,7 +188,9 @@ def is_deleted_queue(definitions: Definitions, vhost: VhostDirectory, queue_id: 
     return all(queue.vhost != name or queue.id != queue_id for queue in definitions.queues)
 
 
-class _VhostCheck:
+class VhostCheck:
+    """The check of one vhost. What reads much is in `scan_segment` and `scan_contents`, for those who have read it already."""
+
     def __init__(
         self,
         definitions: Definitions,
@@ -197,8 +227,19 @@ class _VhostCheck:
         result = self.result
         result.queues += len(self.defined)
 
-    def _problem(self, kind: str, text: str, count: int = 1) -> None:
-        self.result.add(Problem(kind, self.vhost.name, text, count))
+    def _problem(
+        self,
+        kind: str,
+        text: str,
+        count: int = 1,
+        path: str | None = None,
+        stretch: tuple[int, int] | None = None,
+        queue_id: int | None = None,
+        seq: int | None = None,
+    ) -> None:
+        start, end = stretch or (None, None)
+        problem = Problem(kind, self.vhost.name, text, count, path, start, end, queue_id, seq)
+        self.result.add(problem)
 
     def _note(self, text: str) -> None:
         self.result.notes.append(f"vhost '{self.vhost.name}': {text}")
@@ -227,12 +268,16 @@ class _VhostCheck:
             self._problem(
                 DAMAGED,
                 f"{JOURNAL_DIRECTORY}/{damage.file_number}.wal, bytes {damage.start} to {damage.end}: {damage.reason}",
+                path=f"{JOURNAL_DIRECTORY}/{damage.file_number}.wal",
+                stretch=(damage.start, damage.end),
             )
         for path in report.damaged_headers:
             if path in self.snapshot.dead_paths:
                 self._note(f"{path} has no whole header")
             else:
-                self._problem(DAMAGED, f"{path} has a damaged header")
+                self._problem(
+                    DAMAGED, f"{path} has a damaged header", path=path, stretch=(0, FILE_HEADER_BYTES)
+                )
         if report.index_damage:
             self._problem(DAMAGED, "stretches of index segments are damaged", count=report.index_damage)
         for torn in report.torn:
@@ -240,7 +285,7 @@ class _VhostCheck:
                 f"{JOURNAL_DIRECTORY}/{torn.file_number}.wal ends in {torn.end - torn.start} bytes of an unfinished write"
             )
         for path in report.missing:
-            self._problem(MISSING_FILE, f"{path} is missing, and something in it is needed")
+            self._problem(MISSING_FILE, f"{path} is missing, and something in it is needed", path=path)
         if report.missing_contents:
             self._problem(
                 MISSING_CONTENT,
@@ -264,7 +309,8 @@ class _VhostCheck:
             self._check_segment(queue, segment)
         for position in queue.in_order():
             self.result.messages += 1
-            self._count(position)
+            if position.content is not None:
+                self._count(position.content.id, queue_id, position.seq)
         live = self.result.messages - before
         if is_alive:
             return
@@ -280,45 +326,70 @@ class _VhostCheck:
     def _check_segment(self, queue: RecoveredQueue, segment: Segment) -> None:
         snapshot = self.snapshot
         path = snapshot.path_of(queue, segment)
+        queue_id = queue.log.queue_id
         if not snapshot.files.is_file(path):
             if segment.live_persistent > 0:
-                self._problem(MISSING_FILE, f"{path} is missing", count=segment.live_persistent)
+                self._problem(
+                    MISSING_FILE,
+                    f"{path} is missing",
+                    count=segment.live_persistent,
+                    path=path,
+                    queue_id=queue_id,
+                )
             return
         size = snapshot.files.size(path)
         # It may be shorter than the checkpoint says: a rewritten one has taken its place. What is alive is counted.
         if size > segment.size_bytes:
             self._note(f"{path} ends in {size - segment.size_bytes} bytes that no checkpoint counts")
         header = snapshot.files.read(path, 0, FILE_HEADER_BYTES)
-        number = queue.log.queue_id << 32 | segment.number
+        number = queue_id << 32 | segment.number
         if (
             not file_header_is_valid(header, INDEX_MAGIC, snapshot.store_id)
             or file_header_number(header) != number
         ):
-            self._problem(DAMAGED, f"{path} has a damaged header")
-        live = 0
-        damaged = 0
-
-        def on_damage(damaged_path: str, offset: int, data: bytes) -> None:
-            nonlocal damaged
-            damaged += 1
-            self._problem(DAMAGED, f"{damaged_path}, bytes {offset} to {offset + len(data)}")
-
-        for position in snapshot.segment_positions(queue, segment, on_damage, self.on_bytes):
-            live += 1
-            self._count(position)
-        self.result.messages += live
-        if live != segment.live_persistent and not damaged:
+            self._problem(
+                DAMAGED,
+                f"{path} has a damaged header",
+                path=path,
+                stretch=(0, FILE_HEADER_BYTES),
+                queue_id=queue_id,
+            )
+        found = self.scan_segment(queue, segment)
+        for start, end in found.damaged:
+            self._problem(
+                DAMAGED, f"{path}, bytes {start} to {end}", path=path, stretch=(start, end), queue_id=queue_id
+            )
+        for content_id, seq in found.references:
+            self._count(content_id, queue_id, seq)
+        self.result.messages += found.live
+        if found.live != segment.live_persistent and not found.damaged:
             self._problem(
                 WRONG_COUNT,
-                f"{path} has {live} live messages; the checkpoint and the journal count {segment.live_persistent}",
+                f"{path} has {found.live} live messages; the checkpoint and the journal count {segment.live_persistent}",
+                path=path,
+                queue_id=queue_id,
             )
 
-    def _count(self, position: Position) -> None:
-        content = position.content
-        if content is not None and not self.counts.add(content.id):
+    def scan_segment(self, queue: RecoveredQueue, segment: Segment) -> SegmentFindings:
+        """Read a segment that is there."""
+        found = SegmentFindings()
+
+        def on_damage(_path: str, offset: int, data: bytes) -> None:
+            found.damaged.append((offset, offset + len(data)))
+
+        for position in self.snapshot.segment_positions(queue, segment, on_damage, self.on_bytes):
+            found.live += 1
+            if position.content is not None:
+                found.references.append((position.content.id, position.seq))
+        return found
+
+    def _count(self, content_id: int, queue_id: int, seq: int) -> None:
+        if not self.counts.add(content_id):
             self._problem(
                 MISSING_CONTENT,
-                f"content {content.id} of message {position.seq} of queue id {position.log.queue_id} is in no file",
+                f"content {content_id} of message {seq} of queue id {queue_id} is in no file",
+                queue_id=queue_id,
+                seq=seq,
             )
 
     def _check_queue_directories(self) -> None:
@@ -357,27 +428,23 @@ class _VhostCheck:
         valid_bytes = 0
         damaged: list[tuple[int, int]] = []
         needed_end = 0
-        scan = self.snapshot.content_scan(file)
-        before = 0
-        while scan.advance():
-            end = scan.offset + scan.length
-            self.on_bytes(end - before)
-            before = end
-            if not scan.is_valid:
-                damaged.append((scan.offset, end))
+        for found in self.scan_contents(file):
+            if not found.is_valid:
+                damaged.append((found.offset, found.end))
                 continue
-            place = file.place_of(scan.content_id)
+            place = file.place_of(found.content_id)
             if place < 0:
                 continue
             if seen[place]:
-                self._problem(WRONG_COUNT, f"{file.path} has content {scan.content_id} twice")
+                text = f"{file.path} has content {found.content_id} twice"
+                self._problem(WRONG_COUNT, text, path=file.path, stretch=(found.offset, found.end))
                 continue
             seen[place] = 1
             if file.released_at(place) != GONE:
-                valid_bytes += scan.length
-                needed_end = end
+                valid_bytes += found.end - found.offset
+                needed_end = found.end
                 self.result.contents += 1
-            self._check_references(file, place, _references(scan), counted[place])
+            self._check_references(file, place, found.references, counted[place])
         lost = sum(counted[place] for place in range(file.count) if not seen[place])
         unseen = sum(
             not seen[place] and not counted[place] and file.released_at(place) != GONE
@@ -385,14 +452,30 @@ class _VhostCheck:
         )
         self._report_damage(file, damaged, needed_end, lost + unseen)
         if lost:
-            self._problem(MISSING_CONTENT, f"{file.path} lacks contents that messages refer to", lost)
+            self._problem(
+                MISSING_CONTENT, f"{file.path} lacks contents that messages refer to", lost, path=file.path
+            )
         if unseen:
-            self._problem(WRONG_COUNT, f"{file.path} lacks contents that count as valid", unseen)
+            self._problem(
+                WRONG_COUNT, f"{file.path} lacks contents that count as valid", unseen, path=file.path
+            )
         if not lost and not unseen and valid_bytes != file.valid_bytes:
             self._problem(
                 WRONG_COUNT,
                 f"{file.path} has {valid_bytes} valid bytes; {file.valid_bytes} are counted",
+                path=file.path,
             )
+
+    def scan_contents(self, file: ContentFile) -> Iterator[FoundContent]:
+        """What is in a content file, in order."""
+        scan = self.snapshot.content_scan(file)
+        before = 0
+        while scan.advance():
+            end = scan.offset + scan.length
+            self.on_bytes(end - before)
+            before = end
+            references = references_of(scan) if scan.is_valid else 0
+            yield FoundContent(scan.offset, end, scan.content_id, references, scan.is_valid)
 
     def _report_damage(
         self, file: ContentFile, damaged: list[tuple[int, int]], needed_end: int, missing: int
@@ -402,7 +485,8 @@ class _VhostCheck:
                 # An unfinished write, of which some may be there, or space that was allocated ahead.
                 self._note(f"{file.path}, bytes {start} to {end}: no content, behind all that are needed")
             else:
-                self._problem(DAMAGED, f"{file.path}, bytes {start} to {end}")
+                text = f"{file.path}, bytes {start} to {end}"
+                self._problem(DAMAGED, text, path=file.path, stretch=(start, end))
 
     def _check_references(self, file: ContentFile, place: int, references: int, counted: int) -> None:
         released = file.released_at(place)
@@ -411,9 +495,11 @@ class _VhostCheck:
             self._problem(
                 WRONG_COUNT,
                 f"content {file.id_at(place)} in {file.path}: {counted} messages refer to it, {expected} are counted",
+                path=file.path,
             )
 
 
-def _references(scan: ContentScan) -> int:
+def references_of(scan: ContentScan) -> int:
+    """How many positions shared the content that the scan is at."""
     start = RECORD_HEADER_BYTES + 8
     return int.from_bytes(scan.head()[start : start + 2], "big")

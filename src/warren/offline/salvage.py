@@ -1,8 +1,8 @@
 """A new data directory from what is left of an old one.
 
 Everything that a start would deliver goes over, in order, without its garbage; and what a start gives up where more can
-be had: large messages whose index entries are lost are found again in the content files, which name the positions that
-shared them. Queues whose definitions are lost get a name by their id. Definitions that are readable are taken as they
+be had: messages whose index entries are lost are looked for in all journal files that are there, and large ones in the
+content files, which name the positions that shared them. Queues whose definitions are lost get a name by their id. Definitions that are readable are taken as they
 are. The old directory is only read.
 """
 
@@ -28,7 +28,13 @@ from warren.offline.data_directory import (
 from warren.offline.store_builder import StoreBuilder
 from warren.store.content_file import GONE, ContentFile, index_of
 from warren.store.content_records import StoredContent, decode_content
-from warren.store.disk.files import make_directories, sync_directory
+from warren.store.disk.files import (
+    journal_numbers,
+    journal_path,
+    make_directories,
+    read_whole,
+    sync_directory,
+)
 from warren.store.disk.local_file_system import LocalFileSystem
 from warren.store.disk.snapshot import NoStore, ReferenceCounts, VhostSnapshot
 from warren.store.message import ABSENT, ContentRef, Message, Position, QueueLog
@@ -41,8 +47,8 @@ from warren.store.record import (
     read_u32,
     read_u64,
 )
-from warren.store.recovery import RecoveredQueue
-from warren.store.runs import Runs, contains, subtract
+from warren.store.recovery import JournalReplay, RecoveredQueue
+from warren.store.runs import Runs, add_run, contains, subtract
 
 # The vhost that a first start makes has this id.
 _FIRST_VHOST_ID: Final = 1
@@ -50,13 +56,16 @@ _FIRST_VHOST_ID: Final = 1
 
 @dataclass
 class SalvagedQueue:
-    """What became of one queue. `lost` messages are not in the new directory."""
+    """What became of one queue. `lost` messages are not in the new directory; `found_again` ones had no index entry any
+    more. `missing` are seq ids, first and last of each run, of which nothing was found: lost messages have some of these."""
 
     vhost: str
     id: int
     name: str
     messages: int = 0
     lost: int = 0
+    found_again: int = 0
+    missing: list[tuple[int, int]] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
         """For --json."""
@@ -197,6 +206,8 @@ class _VhostSalvage:
         self._report_start()
         for queue in self.queues:
             self._count(queue)
+        if self.lost:
+            self._look_in_journal()
         for index, file in enumerate(self.snapshot.content_files):
             self._copy_contents(index, file, builder)
         changes: list[Change] = []
@@ -265,6 +276,22 @@ class _VhostSalvage:
             except OSError as error:
                 self.result.losses.append(f"{path} cannot be read: {error}")
 
+    def _look_in_journal(self) -> None:
+        """Messages whose place in the index is lost may be in journal files that nothing needs any more."""
+        snapshot = self.snapshot
+        replay = JournalReplay(snapshot.store_id, None, SEGMENT_ENTRIES)
+        for number in journal_numbers(snapshot.files)[0]:
+            # Of a file that is not ours no record is valid.
+            replay.feed_file(number, read_whole(snapshot.files, journal_path(number)))
+        for queue_id, lost in self.lost.items():
+            recovered = replay.queues.get(queue_id)
+            for position in recovered.in_order() if recovered is not None else []:
+                content = position.content
+                if not contains(lost, position.seq) or (content is not None and content.transient):
+                    continue
+                if content is None or self.counts.add(content.id):
+                    self.found_again.setdefault(queue_id, {})[position.seq] = position
+
     # -- contents ----------------------------------------------------------------------------------------------------
 
     def _copy_contents(self, index: int, file: ContentFile, builder: StoreBuilder) -> None:
@@ -298,7 +325,10 @@ class _VhostSalvage:
                 self.found_again.setdefault(position.log.queue_id, {})[position.seq] = position
 
     def _is_lost(self, position: Position) -> bool:
-        lost = self.lost.get(position.log.queue_id)
+        queue_id = position.log.queue_id
+        if position.seq in self.found_again.get(queue_id, {}):
+            return False
+        lost = self.lost.get(queue_id)
         return lost is not None and contains(lost, position.seq)
 
     # -- queues ------------------------------------------------------------------------------------------------------
@@ -335,6 +365,9 @@ class _VhostSalvage:
             self._copy(position, row, builder)
         builder.end_queue(queue.log.next_seq, queue.log.delivered_upto)
         row.lost = max(expected - row.messages, 0)
+        row.found_again = len(again)
+        for first, last in self.lost.get(queue_id, []):
+            row.missing += [(int(a), int(b)) for a, b in subtract(first, last, _runs_of(sorted(again)))]
         if row.lost:
             self.result.losses.append(f"vhost '{vhost_name}', queue '{row.name}': {row.lost} messages")
         self.result.queues.append(row)
@@ -354,6 +387,13 @@ class _VhostSalvage:
             moved, timestamp_ms = self.moved[index].get(place)
             builder.add(position, Message(b"\x00\x00", b"\x00\x00", b"", True, timestamp_ms), moved)
         row.messages += 1
+
+
+def _runs_of(seqs: list[int]) -> Runs:
+    runs: Runs = []
+    for seq in seqs:
+        add_run(runs, seq, seq)
+    return runs
 
 
 class _Moved:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from crc32c import crc32c
 
 from warren.offline.part_writer import MessageColumns, address_of
 from warren.wire.properties import DELIVERY_MODE_PERSISTENT, Properties
@@ -41,6 +42,16 @@ def columns_of(batch: Any) -> MessageColumns:
         _booleans(batch, "redelivered", False),
         persistent,
     )
+
+
+def checksums_of(batch: Any) -> list[int]:
+    """Of each message what the column `checksum` of a store has."""
+    found: list[int] = []
+    blocks = _properties(batch, _booleans(batch, "persistent", True))
+    for address, block, body in zip(_addresses(batch), blocks, _required(batch, "body"), strict=True):
+        head = b"%b%b%b%b" % (address, len(block).to_bytes(4, "big"), block, len(body).to_bytes(4, "big"))
+        found.append(crc32c(body, crc32c(head)))
+    return found
 
 
 def _column(batch: Any, name: str) -> Any:

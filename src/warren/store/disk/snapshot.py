@@ -8,7 +8,7 @@ only, and by two bytes for each large message.
 from array import array
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from warren.store.content_file import ContentFile, index_of
 from warren.store.content_records import decode_content, decode_publish_ref
@@ -30,6 +30,7 @@ from warren.store.record import (
     record_length,
 )
 from warren.store.recovery import JournalReplay, RecoveredQueue
+from warren.store.runs import Runs
 from warren.store.store_settings import StoreSettings
 from warren.store.vhost_store import QUEUES_NAME, VhostStore
 
@@ -59,6 +60,47 @@ def find_store_id(files: FileSystem) -> bytes:
     if not store_id:
         raise NoStore("there is no store_id and no file that names one")
     return store_id
+
+
+class SegmentPlace(NamedTuple):
+    """A segment, for those who read it without its queue; `size` are the bytes of it that count."""
+
+    store_id: bytes
+    queue_id: int
+    number: int
+    size: int
+    segment_entries: int
+
+
+def positions_in_segment(
+    files: FileSystem,
+    path: str,
+    place: SegmentPlace,
+    settled: Runs,
+    on_damage: OnDamage = ignore_damage,
+    on_read: OnRead = ignore_read,
+) -> Iterator[Position]:
+    """The live positions in one segment. Raises OSError when it cannot be read."""
+    log = QueueLog(place.queue_id)
+    # Only what is settled is asked for.
+    log.index = QueueIndex(place.queue_id, "", place.segment_entries)
+    log.index.settled = settled
+    log.transient_floor = _NEVER
+    first = place.number * place.segment_entries
+    seed = crc_seed(place.store_id, log.index.file_number(place.number))
+    scan = IndexScan(log, seed, FILE_HEADER_BYTES, first, first + place.segment_entries)
+    before = FILE_HEADER_BYTES
+    for _ in scan_segment(files, path, place.size, scan):
+        on_read(scan.offset - before)
+        before = scan.offset
+        found, scan.found = scan.found, []
+        damaged, scan.damaged = scan.damaged, []
+        for position in found:
+            content = position.content
+            if content is None or not content.transient:
+                yield position
+        for offset, data in damaged:
+            on_damage(path, offset, data)
 
 
 class VhostSnapshot:
@@ -112,29 +154,18 @@ class VhostSnapshot:
         on_read: OnRead = ignore_read,
     ) -> Iterator[Position]:
         """The live positions in one segment. Raises OSError when it cannot be read."""
-        path = self.path_of(queue, segment)
         index = queue.log.index
         assert index is not None
-        log = QueueLog(queue.log.queue_id)
-        # Only what is settled is asked for.
-        log.index = QueueIndex(log.queue_id, index.path, index.segment_entries)
-        log.index.settled = index.settled
-        log.transient_floor = _NEVER
-        first = segment.number * index.segment_entries
-        seed = crc_seed(self.store_id, index.file_number(segment.number))
-        scan = IndexScan(log, seed, FILE_HEADER_BYTES, first, first + index.segment_entries)
-        before = FILE_HEADER_BYTES
-        for _ in scan_segment(self.files, path, segment.size_bytes, scan):
-            on_read(scan.offset - before)
-            before = scan.offset
-            found, scan.found = scan.found, []
-            damaged, scan.damaged = scan.damaged, []
-            for position in found:
-                content = position.content
-                if content is None or not content.transient:
-                    yield position
-            for offset, data in damaged:
-                on_damage(path, offset, data)
+        yield from positions_in_segment(
+            self.files,
+            self.path_of(queue, segment),
+            SegmentPlace(
+                self.store_id, queue.log.queue_id, segment.number, segment.size_bytes, index.segment_entries
+            ),
+            index.settled,
+            on_damage,
+            on_read,
+        )
 
     def timestamp_ms(self, queue: RecoveredQueue, position: Position) -> int:
         """When the message was published."""

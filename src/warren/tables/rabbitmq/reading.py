@@ -8,17 +8,30 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from warren.tables.columns import MESSAGE_COLUMNS, TIMESTAMP, as_strings, property_columns
+from warren.tables.columns import (
+    MESSAGE_COLUMNS,
+    TIMESTAMP,
+    as_strings,
+    property_columns,
+    what_is_not_text,
+)
 from warren.tables.rabbitmq.damage import Damage, OnDamage
 from warren.tables.rabbitmq.external_term import TermError
 from warren.tables.rabbitmq.import_plan import Partition
 from warren.tables.rabbitmq.slot_index import STORE_SUFFIX, term_of_entry
 from warren.tables.rabbitmq.stored_message import StoredMessage, decode_message
 
-# The columns of a message, and its exact block of properties. `enqueued_at` is null, since RabbitMQ does not keep it;
+# The columns of a message, and what is exact where they are not: names that are not UTF-8, the block of properties. `enqueued_at` is null, since RabbitMQ does not keep it;
 # `redelivered` is true, as for everything that comes back after a crash; `routing_key` is the publisher's, without what
 # CC and BCC added.
-SCHEMA: Final = pa.schema([*MESSAGE_COLUMNS.items(), ("properties_raw", pa.binary())])
+SCHEMA: Final = pa.schema(
+    [
+        *MESSAGE_COLUMNS.items(),
+        ("exchange_raw", pa.binary()),
+        ("routing_key_raw", pa.binary()),
+        ("properties_raw", pa.binary()),
+    ]
+)
 BATCH_ROWS: Final = 10_000
 BATCH_BYTES: Final = 8 << 20
 
@@ -100,14 +113,16 @@ class _Rows:
         count = len(messages)
         blocks = pa.array([message.properties for message in messages], pa.binary())
         expiries = partition.expiries[numbers]
+        exchanges = pa.array([message.exchange for message in messages], pa.binary())
+        routing_keys = pa.array([message.routing_keys[0] for message in messages], pa.binary())
         columns = {
             "vhost": pa.repeat(pa.scalar(partition.vhost), count),
             "queue": pa.repeat(pa.scalar(partition.queue), count),
             "seq": pa.array(partition.seqs[numbers]),
-            "exchange": as_strings(pa.array([message.exchange for message in messages], pa.binary())),
-            "routing_key": as_strings(
-                pa.array([message.routing_keys[0] for message in messages], pa.binary())
-            ),
+            "exchange": as_strings(exchanges),
+            "routing_key": as_strings(routing_keys),
+            "exchange_raw": what_is_not_text(exchanges),
+            "routing_key_raw": what_is_not_text(routing_keys),
             "enqueued_at": pa.nulls(count, TIMESTAMP),
             "expires_at": pa.array(expiries, mask=expiries == 0).view(TIMESTAMP),
             "redelivered": pa.repeat(pa.scalar(True), count),

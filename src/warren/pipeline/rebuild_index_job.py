@@ -1,0 +1,91 @@
+"""`rebuild_index`: a new data directory with whole indexes, when segments of the old one are lost or damaged.
+
+A message's position is in its queue's index, and was in the journal before; a large message is in a content file, which names
+the positions that shared it. So what an index has lost is looked for in every journal file that is still there and in the
+content files (`offline/salvage.py`), and it is told of which seq ids nothing was found.
+"""
+
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from warren.offline.backup import must_be_outside
+from warren.offline.backup_files import begin_new, incomplete_path, put_in_place
+from warren.offline.salvage import SalvagedQueue, must_be_new, salvage
+from warren.pipeline.progress import Progress, Silent, Step
+from warren.pipeline.result import FOUND_EXIT, OK_EXIT, JobResult
+
+
+@dataclass
+class RebuildIndexResult(JobResult):
+    """What is in the new directory. Of `messages`, `found_again` had lost their place in an index; `lost` are not there.
+
+    `losses` are lines for people, `queues` say how many of which queue, and of which seq ids nothing was found.
+    """
+
+    directory: Path
+    source: Path
+    messages: int = 0
+    found_again: int = 0
+    lost: int = 0
+    queues: list[SalvagedQueue] = field(default_factory=list)
+    losses: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def exit_code(self) -> int:
+        """1: something cannot be had."""
+        return FOUND_EXIT if self.losses else OK_EXIT
+
+    def lines(self) -> list[str]:
+        """What is lost, queue by queue, and what was found."""
+        rows = [f"lost: {line}" for line in self.losses] + [f"note: {line}" for line in self.notes]
+        for queue in self.queues:
+            if queue.lost or queue.found_again:
+                runs = ", ".join(f"{first}-{last}" for first, last in queue.missing[:10])
+                more = f" and {len(queue.missing) - 10} more runs" if len(queue.missing) > 10 else ""
+                gone = f"; {queue.lost} lost, of the seq ids {runs}{more}" if queue.lost else ""
+                rows.append(
+                    f"vhost '{queue.vhost}', queue '{queue.name}': {queue.messages} messages, "
+                    f"{queue.found_again} found again{gone}"
+                )
+        rows.append(f"{self.messages} messages are in {self.directory}; {self.lost} are known to be lost")
+        return rows
+
+
+def rebuild_index(source: Path, directory: Path, *, progress: Progress | None = None) -> RebuildIndexResult:
+    """Make `directory`, which is not there or empty, of a stopped node's data directory, which is only read.
+
+    One process does it, and one that was interrupted begins anew: journal and definitions must be seen as wholes. Raises
+    ToolError; nothing is at `directory` then.
+    """
+    progress = progress or Silent()
+    must_be_new(directory)
+    must_be_outside(source, directory)
+    work = incomplete_path(directory)
+    shutil.rmtree(work / "data", ignore_errors=True)
+    if work.exists() and not any(work.iterdir()):
+        work.rmdir()
+    done = 0
+
+    def on_bytes(size: int) -> None:
+        nonlocal done
+        done += size
+        progress.show(Step("rebuild", done, None, "bytes"))
+
+    begin_new(directory)
+    try:
+        found = salvage(source, work / "data", on_bytes)
+        put_in_place(work / "data", directory)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return RebuildIndexResult(
+        directory=directory,
+        source=source,
+        messages=found.messages,
+        found_again=sum(queue.found_again for queue in found.queues),
+        lost=found.lost,
+        queues=found.queues,
+        losses=found.losses,
+        notes=found.notes,
+    )

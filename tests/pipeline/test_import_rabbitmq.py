@@ -1,0 +1,155 @@
+"""`import-rabbitmq` on what the real RabbitMQ wrote: a node that is started on the result delivers every message, in order."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from bench.brokers import rabbitmq_server
+from tests.support.amqp_frames import SocketLink
+from tests.support.amqp_peer import Message, Peer
+from tests.support.broker_process import BrokerProcess
+from tests.support.inline_spark import InlineSpark
+from tests.support.rabbitmq_directories import OTHER_VHOST, Expected, RealDirectories, make
+from warren.offline.check import check_directory
+from warren.offline.data_directory import ToolError
+from warren.pipeline import import_rabbitmq_job
+from warren.pipeline.import_rabbitmq_job import ImportResult, import_rabbitmq
+from warren.pipeline.imported_definitions import ImportedDefinitions
+from warren.pipeline.restore_job import restore
+from warren.tables.rabbitmq.definitions import parse_definitions
+from warren.wire.field_table import encode_table, fields_from_python
+from warren.wire.methods import BasicGet, BasicGetOk, ConnectionOpen, ConnectionOpenOk, ConnectionTuneOk
+
+real_only = pytest.mark.skipif(rabbitmq_server() is None, reason="rabbitmq-server is not installed")
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> RealDirectories:
+    """Made once; the tests only look."""
+    return make(tmp_path_factory.mktemp("rabbitmq"))
+
+
+def run_import(source: Path, target: Path, definitions: Path | None, **more: bool) -> ImportResult:
+    spark = InlineSpark()
+    return import_rabbitmq(source, target, definitions=definitions, spark=spark, **more)  # type: ignore[arg-type]  # does as much as is needed
+
+
+def delivered(node: BrokerProcess, queues: list[tuple[str, str]]) -> dict[tuple[str, str], list[Expected]]:
+    found: dict[tuple[str, str], list[Expected]] = {}
+    for vhost in {vhost for vhost, _ in queues}:
+        peer = Peer(SocketLink(node.host, node.port))
+        peer.start()
+        peer.method(0, ConnectionTuneOk(2047, peer.frame_max, 0))
+        peer.method(0, ConnectionOpen(vhost.encode()))
+        peer.expect(ConnectionOpenOk)
+        channel = peer.channel()
+        for name in [name for where, name in queues if where == vhost]:
+            rows = found[vhost, name] = []
+            while isinstance(item := channel.call(BasicGet(name.encode(), True)), Message):
+                assert isinstance(item.method, BasicGetOk)
+                rows.append(Expected(item.method.exchange, item.method.routing_key, item.raw, item.body))
+        peer.drop()
+    return found
+
+
+def must_deliver(directory: Path, expected: dict[tuple[str, str], list[Expected]]) -> None:
+    node = BrokerProcess(directory.parent)
+    node.start()
+    try:
+        found = delivered(node, list(expected))
+        for name, messages in expected.items():
+            assert len(found[name]) == len(messages), name
+            assert found[name] == messages, name
+    finally:
+        node.kill()
+
+
+@real_only
+@pytest.mark.interop
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("how", ["killed", "stopped"])
+def test_a_node_on_the_result_delivers_everything(
+    real: RealDirectories, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(import_rabbitmq_job, "PART_MESSAGES", 16384)
+    result = run_import(getattr(real, how), tmp_path / "data", real.definitions)
+    # Queues of other types are told, and so is what has no place here.
+    assert len(result.damage) == 2 and result.exit_code == 1 and result.lost == 0
+    assert any("x-max-priority" in line for line in result.left_out)
+    assert any("x-dead-letter-exchange" in line for line in result.left_out)
+    assert result.messages == sum(len(messages) for messages in real.queues.values())
+    check = check_directory(tmp_path / "data")
+    assert check.problems == [] and check.messages == result.messages
+    must_deliver(tmp_path / "data", real.queues)
+    assert not list(tmp_path.glob(".*"))
+
+
+@real_only
+@pytest.mark.interop
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_by_way_of_parquet_and_without_definitions(real: RealDirectories, tmp_path: Path) -> None:
+    result = run_import(real.stopped, tmp_path / "parquet", None, to_parquet=True)
+    assert result.messages == sum(len(messages) for messages in real.queues.values())
+    for number, vhost in enumerate(sorted({vhost for vhost, _ in real.queues}), 1):
+        data = tmp_path / f"node-{number}/data"
+        restore(tmp_path / f"parquet/vhost-{number}", data, spark=InlineSpark())  # type: ignore[arg-type]  # as above
+        must_deliver(data, {name: messages for name, messages in real.queues.items() if name[0] == vhost})
+    with pytest.raises(ToolError, match="is not empty"):
+        run_import(real.stopped, tmp_path / "parquet", None)
+
+
+def test_what_is_no_data_directory(tmp_path: Path) -> None:
+    with pytest.raises(ToolError, match="is not a directory"):
+        run_import(tmp_path / "nothing", tmp_path / "data", None)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ToolError, match="is not a data directory of RabbitMQ"):
+        run_import(tmp_path / "empty", tmp_path / "data", None)
+    (tmp_path / "definitions").write_text("[]")
+    with pytest.raises(ToolError, match="definitions"):
+        run_import(tmp_path / "empty", tmp_path / "data", tmp_path / "definitions")
+
+
+def test_definitions_that_have_no_place(tmp_path: Path) -> None:
+    """Told one by one; what is left is taken by a start."""
+    export = parse_definitions(
+        b"""{"rabbit_version": "3.10.8",
+        "users": [{"name": "ann", "password_hash": "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR",
+                   "hashing_algorithm": "rabbit_password_hashing_sha256", "tags": "administrator,other"},
+                  {"name": "bob", "password_hash": "", "hashing_algorithm": "rot13"}],
+        "vhosts": [{"name": "/"}, {"name": "v"}],
+        "permissions": [{"user": "ann", "vhost": "v", "configure": "a", "write": "b", "read": "c"}],
+        "policies": [{"name": "p"}, {"name": "q"}], "parameters": [],
+        "queues": [{"name": "q", "vhost": "v", "durable": true, "auto_delete": false,
+                    "arguments": {"x-message-ttl": 5000, "x-max-length": 5, "x-queue-type": "quorum"}},
+                   {"name": "gone", "vhost": "v", "durable": false, "auto_delete": false, "arguments": {}}],
+        "exchanges": [{"name": "e", "vhost": "v", "type": "topic", "durable": true, "auto_delete": false,
+                       "internal": true, "arguments": {"alternate-exchange": "amq.fanout"}},
+                      {"name": "h", "vhost": "v", "type": "x-consistent-hash", "durable": true, "auto_delete": false,
+                       "internal": false, "arguments": {}}],
+        "bindings": [{"source": "e", "vhost": "v", "destination": "q", "destination_type": "queue",
+                      "routing_key": "a.#", "arguments": {"n": 1}},
+                     {"source": "amq.topic", "vhost": "v", "destination": "e", "destination_type": "exchange",
+                      "routing_key": "k", "arguments": {}},
+                     {"source": "h", "vhost": "v", "destination": "q", "destination_type": "queue",
+                      "routing_key": "1", "arguments": {}},
+                     {"source": "e", "vhost": "v", "destination": "gone", "destination_type": "queue",
+                      "routing_key": "1", "arguments": {}}]}"""
+    )
+    found = ImportedDefinitions(export, [(OTHER_VHOST, "found")], ["v", OTHER_VHOST])
+    assert found.vhost_ids == {"/": 1, "v": 2, OTHER_VHOST: 3}
+    assert found.queue_ids == {("v", "q"): 1, (OTHER_VHOST, "found"): 2}
+    (queue, _) = found.definitions.queues
+    assert queue.arguments == encode_table(fields_from_python({"x-message-ttl": 5000}))
+    assert [exchange.name for exchange in found.definitions.exchanges] == [b"e"]
+    assert [(binding.source, binding.key) for binding in found.definitions.bindings] == [
+        (b"e", b"a.#"),
+        (b"amq.topic", b"k"),
+    ]
+    (user,) = found.definitions.users
+    assert (user.name, user.tags) == (b"ann", ["administrator", "other"])
+    assert len(found.left_out) == 7, found.left_out
+    assert "2 policies" in found.left_out

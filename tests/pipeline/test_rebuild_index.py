@@ -1,0 +1,93 @@
+"""`rebuild-index`: what segments have lost comes from the journal and from the content files, and the rest is told."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.stopped_node import FAN, LARGE, MESSAGES, SMALL, change, fingerprint
+from tests.support.stopped_node_fixtures import data, original, store
+from warren.offline.check import check_directory
+from warren.offline.data_directory import ToolError, files_of, opened
+from warren.pipeline.rebuild_index_job import rebuild_index
+from warren.store.disk.snapshot import VhostSnapshot
+
+__all__ = ["data", "original", "store"]
+
+pytestmark = pytest.mark.kill
+
+
+def messages_in(directory: Path) -> dict[tuple[int, int], tuple[bytes, bytes, bytes]]:
+    """(queue id, seq id) to address, properties and body of every message."""
+    found = {}
+    with opened(directory) as known, files_of(known.vhosts[0]) as files:
+        snapshot = VhostSnapshot(files)
+        defined = {queue.id for queue in known.definitions.queues}
+        for queue in snapshot.queues():
+            for position in snapshot.positions(queue) if queue.log.queue_id in defined else []:
+                message = snapshot.message(position)
+                assert message is not None
+                content = message.address, message.properties, message.body
+                found[queue.log.queue_id, position.seq] = content
+    return found
+
+
+def test_nothing_lost(original: Path, tmp_path: Path) -> None:
+    before = fingerprint(original)
+    result = rebuild_index(original, tmp_path / "new")
+    assert (result.messages, result.found_again, result.exit_code) == (MESSAGES, 0, 0)
+    assert messages_in(tmp_path / "new") == messages_in(original)
+    assert fingerprint(original) == before
+
+
+def test_all_segments_lost(data: Path, store: Path, original: Path, tmp_path: Path) -> None:
+    """Large messages come from the content files, small ones as far as journal files are left; none comes twice or changed."""
+    for path in store.glob("queues/*/*.idx"):
+        path.unlink()
+    result = rebuild_index(data, tmp_path / "new")
+    before, after = messages_in(original), messages_in(tmp_path / "new")
+    assert after.items() <= before.items()
+    assert result.messages == len(after) and result.lost == len(before) - len(after)
+    large = len(LARGE) + len(FAN)
+    assert sum(queue.messages for queue in result.queues if queue.name != "small") == large
+    assert result.exit_code == 1 and 0 < result.lost < len(SMALL)
+    (small,) = [queue for queue in result.queues if queue.name == "small"]
+    missing = {seq for first, last in small.missing for seq in range(first, last + 1)}
+    assert {seq for queue, seq in before.keys() - after.keys() if queue == small.id} <= missing
+    assert not missing & {seq for queue, seq in after if queue == small.id}
+    assert check_directory(tmp_path / "new").is_clean
+    assert any("found again" in line for line in result.lines())
+
+
+def test_what_old_journal_files_have(data: Path, store: Path, original: Path, tmp_path: Path) -> None:
+    """The youngest positions of the index are in files that were not deleted yet."""
+    last = max(store.glob("queues/1/*.idx"), key=lambda path: int(path.stem))
+    last.unlink()
+    result = rebuild_index(data, tmp_path / "new")
+    before, after = messages_in(original), messages_in(tmp_path / "new")
+    assert after.items() <= before.items()
+    assert result.found_again > 0
+    assert result.lost == len(before) - len(after)
+
+
+def test_a_damaged_stretch(data: Path, store: Path, original: Path, tmp_path: Path) -> None:
+    change(store / "queues/1/0.idx", lambda raw: raw.__setitem__(slice(70_000, 71_000), bytes(1000)))
+    result = rebuild_index(data, tmp_path / "new")
+    before, after = messages_in(original), messages_in(tmp_path / "new")
+    assert after.items() <= before.items()
+    assert 0 < result.lost == len(before) - len(after) < 20
+    assert check_directory(tmp_path / "new").is_clean
+
+
+def test_what_is_in_the_way(original: Path, tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new/file").touch()
+    with pytest.raises(ToolError, match="is not empty"):
+        rebuild_index(original, tmp_path / "new")
+    with pytest.raises(ToolError, match="lies in"):
+        rebuild_index(original, original / "new")
+    with pytest.raises(ToolError, match="not a data directory"):
+        rebuild_index(tmp_path, tmp_path.parent / "nothing")
+    assert not list(tmp_path.parent.glob(".nothing*"))
+    # What an interrupted one has left does not matter.
+    (tmp_path / ".other.incomplete/data").mkdir(parents=True)
+    assert rebuild_index(original, tmp_path / "other").exit_code == 0

@@ -1,0 +1,121 @@
+"""`verify` says what `warren store check` says, on a directory that is clean and on damaged ones."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+import pyarrow.parquet as pq
+
+from tests.support.inline_spark import InlineSpark
+from tests.support.stopped_node import MESSAGES, change, edit_checkpoint, fingerprint
+from tests.support.stopped_node_fixtures import data, original, store
+from warren.offline.check import check_directory
+from warren.offline.data_directory import ToolError
+from warren.pipeline import verify_job
+from warren.pipeline.verify_job import VerifyResult, verify
+from warren.store.checkpoint import CHECKPOINT_CONTENT, CHECKPOINT_QUEUE
+
+__all__ = ["data", "original", "store"]
+
+pytestmark = pytest.mark.kill
+
+
+def run_verify(directory: Path, **more: Path) -> VerifyResult:
+    return verify(directory, spark=InlineSpark(), **more)  # type: ignore[arg-type]  # does as much as is needed
+
+
+def must_agree(directory: Path) -> VerifyResult:
+    """Both find the same, problem by problem."""
+    found, expected = run_verify(directory), check_directory(directory)
+    assert found.counts == dict(expected.problem_counts)
+    assert [vars(row) for row in found.damage] == [vars(row) for row in expected.problems]
+    assert found.notes == expected.notes
+    figures = (expected.queues, expected.messages, expected.contents)
+    assert (found.queues, found.messages, found.contents) == figures
+    assert found.clean == expected.is_clean and found.exit_code == (0 if expected.is_clean else 1)
+    return found
+
+
+def paths(store: Path, pattern: str) -> list[Path]:
+    return sorted(store.glob(pattern), key=lambda path: int(path.stem))
+
+
+def flip(path: Path, seed: int) -> None:
+    def edit(raw: bytearray) -> None:
+        raw[random.Random(seed).randrange(40, len(raw))] ^= 1 << seed % 8
+
+    change(path, edit)
+
+
+def test_a_killed_node_is_clean(original: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = fingerprint(original)
+    assert must_agree(original).messages == MESSAGES
+    # Many tasks: the same.
+    monkeypatch.setattr(verify_job, "TASK_BYTES", 100_000)
+    must_agree(original)
+    assert fingerprint(original) == before
+
+
+EDITS: list[Callable[[Path], object]] = [
+    lambda store: paths(store, "queues/1/*.idx")[1].unlink(),
+    lambda store: paths(store, "queues/1/*.idx")[1].write_bytes(bytes(4096)),
+    lambda store: paths(store, "msg_store_persistent/*.rdq")[0].unlink(),
+    lambda store: paths(store, "msg_store_persistent/*.rdq")[0].write_bytes(b"noise" * 100),
+    lambda store: paths(store, "journal/*.wal")[-2].unlink(),
+    lambda store: (store / "checkpoint").unlink(),
+    lambda store: [(store / name).unlink() for name in ("checkpoint", "checkpoint.previous")],
+    lambda store: (store / "queues/backup").mkdir(),
+    lambda store: (store.parents[2] / "node.sqlite").write_bytes(b"no database"),
+    lambda store: (store / "store_id").unlink(),
+    lambda store: edit_checkpoint(
+        store, CHECKPOINT_CONTENT, lambda _, body: body.__setitem__(35, body[35] ^ 1)
+    ),
+    lambda store: edit_checkpoint(
+        store, CHECKPOINT_QUEUE, lambda _, body: body.__setitem__(11, body[11] ^ 1)
+    ),
+    *(
+        lambda store, pattern=pattern, seed=seed: flip(paths(store, pattern)[seed % 2], seed)
+        for pattern in ("queues/1/*.idx", "msg_store_persistent/*.rdq", "journal/*.wal", "queues/2/*.idx")
+        for seed in range(3)
+    ),
+]
+
+
+@pytest.mark.parametrize("number", range(len(EDITS)))
+def test_damage(data: Path, store: Path, number: int) -> None:
+    EDITS[number](store)
+    must_agree(data)
+
+
+def test_the_table_of_damage(data: Path, store: Path, tmp_path: Path) -> None:
+    """In Parquet: where it is, as far as it can be said."""
+    path = paths(store, "queues/1/*.idx")[0]
+    change(path, lambda raw: raw.__setitem__(5000, raw[5000] ^ 1))
+    result = run_verify(data, damage_to=tmp_path / "damage.parquet")
+    assert result.exit_code == 1
+    (row,) = pq.read_table(tmp_path / "damage.parquet").to_pylist()
+    assert (row["kind"], row["path"], row["queue_id"], row["count"]) == ("damaged", "queues/1/0.idx", 1, 1)
+    assert row["start"] <= 5000 < row["end"]
+    assert "queues/1/0.idx" in result.lines()[0] and result.lines()[-1] == "problems: 1 damaged"
+
+
+def test_an_interrupted_one_is_gone_on_with(data: Path, tmp_path: Path) -> None:
+    class Dying(InlineSpark):
+        def __init__(self) -> None:
+            super().__init__()
+            self.on_partition = lambda: (_ for _ in ()).throw(KeyboardInterrupt)
+
+    work = tmp_path / "work"
+    with pytest.raises(KeyboardInterrupt):
+        verify(data, work=work, spark=Dying())  # type: ignore[arg-type]  # as above
+    assert run_verify(data, work=work).clean
+    assert not work.exists()
+    with pytest.raises(KeyboardInterrupt):
+        verify(data, work=work, spark=Dying())  # type: ignore[arg-type]  # as above
+    (data / "new").touch()
+    with pytest.raises(ToolError, match="of another state"):
+        run_verify(data, work=work)

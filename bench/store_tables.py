@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +89,9 @@ def _measure(options: argparse.Namespace, directory: Path) -> None:
         reader = spark.read.format("warren_store").option("path", str(data))
         return reader.option("seqTo", end + 1).load()
 
+    def count(end: int) -> int:
+        return table(end).count()
+
     def write(end: int) -> int:
         target = directory / "spark.parquet"
         writer = table(end).write.option("parquet.enable.dictionary#body", "false")
@@ -101,8 +105,8 @@ def _measure(options: argparse.Namespace, directory: Path) -> None:
     watch = Workers()
     for name, end in (("", options.messages), (", half of it", half)):
         share = size * end // options.messages
-        rows.append(_timed(f"warren_store, count{name}", share, lambda end=end: table(end).count()))
-        rows.append(_timed(f"warren_store, Parquet{name}", share, lambda end=end: write(end)))
+        rows.append(_timed(f"warren_store, count{name}", share, partial(count, end)))
+        rows.append(_timed(f"warren_store, Parquet{name}", share, partial(write, end)))
     peak = watch.stop()
     spark.stop()
     print(f"\n| what | seconds | CPU seconds | MiB/s | messages/s |\n|{'---|' * 5}")

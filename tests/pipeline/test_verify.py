@@ -44,6 +44,11 @@ def paths(store: Path, pattern: str) -> list[Path]:
     return sorted(store.glob(pattern), key=lambda path: int(path.stem))
 
 
+def forget_checkpoints(store: Path) -> None:
+    for name in ("checkpoint", "checkpoint.previous"):
+        (store / name).unlink()
+
+
 def flip(path: Path, seed: int) -> None:
     def edit(raw: bytearray) -> None:
         raw[random.Random(seed).randrange(40, len(raw))] ^= 1 << seed % 8
@@ -67,7 +72,7 @@ EDITS: list[Callable[[Path], object]] = [
     lambda store: paths(store, "msg_store_persistent/*.rdq")[0].write_bytes(b"noise" * 100),
     lambda store: paths(store, "journal/*.wal")[-2].unlink(),
     lambda store: (store / "checkpoint").unlink(),
-    lambda store: [(store / name).unlink() for name in ("checkpoint", "checkpoint.previous")],
+    lambda store: forget_checkpoints(store),
     lambda store: (store / "queues/backup").mkdir(),
     lambda store: (store.parents[2] / "node.sqlite").write_bytes(b"no database"),
     lambda store: (store / "store_id").unlink(),

@@ -25,7 +25,9 @@ def backup_command(
     target: NewDirectory,
     data_dir: DataDirectory = None,
     uri: Uri = None,
-    vhost: Annotated[str, typer.Option(metavar="NAME", help="The vhost that is backed up.")] = "/",
+    vhost: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The vhost. (default: the one of --uri, or /)")
+    ] = None,
     base: Annotated[
         Path | None,
         typer.Option(

@@ -79,7 +79,7 @@ def backup(
     source: str | Path,
     target: Path,
     *,
-    vhost: str = "/",
+    vhost: str | None = None,
     base: Path | None = None,
     snapshot_directory: Path | None = None,
     spark: "SparkSession | None" = None,
@@ -88,6 +88,8 @@ def backup(
 ) -> BackupResult:
     """Make the new directory `target` of one vhost of `source`, a directory or the URI of a running node.
 
+    Without `vhost` it is the one that the URI names, of a directory "/".
+
     Of a running node the snapshot is made below `snapshot_directory`, by the node and on its machine, by default beside
     `target`; on the file system of its data directory it takes no space. What was interrupted goes on when it is called
     again with the same arguments. Raises ToolError, JobError, and what a node refuses.
@@ -95,7 +97,8 @@ def backup(
     progress = progress or Silent()
     must_be_new(target)
     work = incomplete_path(target)
-    job = _Job(str(source), target, work, vhost, base, snapshot_directory, progress)
+    name = vhost if vhost is not None else _vhost_of(str(source))
+    job = _Job(str(source), target, work, name, base, snapshot_directory, progress)
     with job.directory() as directory, locked(directory), spark_for("backup", master, spark) as session:
         return job.run(session, directory)
 
@@ -284,6 +287,17 @@ class _Job:
         new = self.work / f"{_JOB_NAME}.new"
         new.write_bytes(msgspec.json.encode(self.job))
         new.rename(path)
+
+
+def _vhost_of(source: str) -> str:
+    from warren.admin.client import NodeAddress
+
+    if "://" not in source:
+        return "/"
+    try:
+        return NodeAddress(source).vhost
+    except ValueError as error:
+        raise ToolError(str(error)) from None
 
 
 def _without_password(source: str) -> str:

@@ -45,9 +45,9 @@ class ImportedDefinitions:
         vhosts = list(vhosts)
         # An export of one vhost does not say which.
         self._only = vhosts[0] if len(vhosts) == 1 else _DEFAULT_VHOST
-        defined = [vhost.name for vhost in self._export.vhosts] + [
-            row.vhost or self._only for row in (*self._export.queues, *self._export.exchanges)
-        ]
+        defined = [vhost.name for vhost in self._export.vhosts]
+        defined += [row.vhost or self._only for row in self._export.queues]
+        defined += [row.vhost or self._only for row in self._export.exchanges]
         for name in dict.fromkeys([*defined, *vhosts]):
             self.vhost_ids[name] = len(self.vhost_ids) + 1
             self.definitions.vhosts.append(PutVhost(name.encode(), self.vhost_ids[name]))

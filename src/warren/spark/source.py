@@ -5,9 +5,16 @@ options.py, columns in columns.py; both are tables in docs/spark.md. There is no
 that takes filters returns wrong rows when a DataFrame is used twice.
 """
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
+from warren.spark.amqp_source import other_broker
 from warren.spark.batch_reader import WarrenBatchReader
 from warren.spark.columns import check_schema, default_schema
 from warren.spark.options import parse_options
@@ -19,7 +26,10 @@ class WarrenDataSource(DataSource):
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        self._options = parse_options(options)
+        # What follows is for a warren broker; others are the business of amqp_source.py.
+        self._other = other_broker(options)
+        if self._other is None:
+            self._options = parse_options(options)
 
     @classmethod
     def name(cls) -> str:
@@ -28,14 +38,32 @@ class WarrenDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns when the user gives no schema."""
+        if self._other is not None:
+            return self._other.schema()
         return default_schema(self._options.include_body, self._options.include_headers)
 
-    def reader(self, schema: StructType) -> WarrenBatchReader:
+    def reader(self, schema: StructType) -> DataSourceReader:
         """The ready messages of the queue, which stay there."""
+        if self._other is not None:
+            self._other.reader()
         check_schema(schema)
         return WarrenBatchReader(self._options, schema)
 
-    def streamReader(self, schema: StructType) -> WarrenStreamReader:  # noqa: N802 - Spark's name
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """The messages of the queue, acked when Spark has committed them."""
+        if self._other is not None:
+            return self._other.stream_reader(schema)
         check_schema(schema)
         return WarrenStreamReader(self._options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Rows as messages."""
+        if self._other is not None:
+            return self._other.writer(schema, overwrite)
+        return super().writer(schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
+        """Rows as messages, batch after batch."""
+        if self._other is not None:
+            return self._other.stream_writer(schema, overwrite)
+        return super().streamWriter(schema, overwrite)

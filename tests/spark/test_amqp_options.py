@@ -97,6 +97,13 @@ def test_the_data_source_hands_over(tmp_path: Path) -> None:
     assert isinstance(WarrenDataSource(WRITE).streamWriter(BODY, False), AmqpStreamWriter)
 
 
+def test_what_spark_itself_is_told_is_no_business_of_a_sink() -> None:
+    told = {"checkpointLocation": "/c", "queryName": "n"}
+    assert isinstance(WarrenDataSource(WRITE | told).streamWriter(BODY, False), AmqpStreamWriter)
+    with pytest.raises(OptionError, match="unknown option 'checkpointlocation'"):
+        WarrenDataSource(WRITE | told).writer(BODY, False)
+
+
 def test_nothing_is_overwritten() -> None:
     with pytest.raises(OptionError, match="cannot be overwritten"):
         WarrenDataSource(WRITE).writer(BODY, True)

@@ -9,8 +9,10 @@ import pytest
 pytest.importorskip("pyspark")
 
 from tests.support.broker_process import BrokerProcess
+from warren.spark.amqp_options import AMQP_COMMON_OPTIONS, AMQP_SINK_OPTIONS, AMQP_STREAM_OPTIONS
 from warren.spark.columns import COLUMNS
 from warren.spark.options import BATCH_OPTIONS, COMMON_OPTIONS, STREAM_OPTIONS
+from warren.spark.sink_columns import SINK_COLUMNS
 from warren.spark.store_options import TABLE_OPTIONS
 from warren.tables.schemas import COLUMNS as STORE_COLUMNS
 
@@ -42,6 +44,20 @@ def test_every_column_is_documented_with_its_type() -> None:
     """In the order in which a read gives them."""
     documented = [(row[0].strip("`"), row[1]) for row in rows("Columns")]
     assert documented == [(name, kind.simpleString()) for name, kind in COLUMNS.items()]
+
+
+def test_every_option_for_other_brokers_is_documented() -> None:
+    """No more and no fewer than the source and the sink take, in this order."""
+    documented = [(row[0].strip("`"), row[1]) for row in rows("Options for other brokers")]
+    expected = [(name, "both") for name in AMQP_COMMON_OPTIONS]
+    expected += [(name, "reading") for name in AMQP_STREAM_OPTIONS]
+    assert documented == expected + [(name, "writing") for name in AMQP_SINK_OPTIONS]
+
+
+def test_every_column_that_is_written_is_documented() -> None:
+    """In a sentence."""
+    sentence = TEXT.split("**Columns that are written** are ")[1].split(". ")[0]
+    assert re.findall("`([a-z_]+)`", sentence) == list(SINK_COLUMNS)
 
 
 def test_every_option_of_a_store_is_documented_with_its_tables() -> None:

@@ -10,7 +10,7 @@ from warren.spark.amqp_stream_reader import AmqpStreamReader
 from warren.spark.amqp_writer import AmqpBatchWriter, AmqpStreamWriter
 from warren.spark.columns import check_schema, default_schema
 from warren.spark.options import OptionError, parse_boolean
-from warren.spark.sink_columns import check_sink_columns
+from warren.spark.sink_columns import OPTIONS_OF_SPARK, check_sink_columns
 
 
 class AmqpSource:
@@ -46,7 +46,9 @@ class AmqpSource:
 
     def stream_writer(self, schema: StructType, overwrite: bool) -> AmqpStreamWriter:
         """Rows to an exchange, batch after batch."""
-        options = parse_amqp_sink(self._options)
+        options = parse_amqp_sink(
+            {name: value for name, value in self._options.items() if name not in OPTIONS_OF_SPARK}
+        )
         _check_mode(overwrite)
         check_sink_columns(schema, options.exchange is not None)
         return AmqpStreamWriter(options)

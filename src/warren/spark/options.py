@@ -33,6 +33,7 @@ LATEST: Final = "latest"
 
 # As users write them; Spark passes them on in lower case.
 COMMON_OPTIONS: Final = (
+    "broker",
     "uri",
     "vhost",
     "queues",

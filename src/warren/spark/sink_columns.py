@@ -59,6 +59,14 @@ SINK_COLUMNS: Final[dict[str, tuple[DataType, ...]]] = {
 # Where a message was read from, and what became of it there.
 NOT_WRITTEN: Final = tuple(name for name in COLUMNS if name not in SINK_COLUMNS)
 
+# What a streaming query is told for itself, in lower case; Spark hands it on to the sink.
+OPTIONS_OF_SPARK: Final = (
+    "checkpointlocation",
+    "queryname",
+    "asyncprogresstrackingenabled",
+    "asyncprogresstrackingcheckpointintervalms",
+)
+
 
 def check_sink_columns(schema: StructType, has_exchange: bool) -> None:
     """OptionError when `schema` cannot be written; `has_exchange`: the option `exchange` is given."""

@@ -32,7 +32,6 @@ def test_defaults_of_a_source() -> None:
     options = parse_amqp_source(READ)
     assert (options.prefetch, options.spool_bytes_max, options.deduplicate) == (5_000, 4 * 1024**3, "no")
     assert "geheim" not in repr(options)
-    assert parse_amqp_source(READ | {"spoolDir": "file:///spool"}).spool_dir == "/spool"
 
 
 @pytest.mark.parametrize(

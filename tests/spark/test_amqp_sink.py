@@ -16,6 +16,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from bench.brokers import RabbitmqBroker
 from tests.support.broker_process import BrokerProcess
 from tests.support.other_brokers import (
     KINDS,
@@ -180,6 +181,7 @@ def test_a_full_queue_that_refuses_is_waited_for(broker: OtherBroker) -> None:
 def test_a_broker_that_blocks_publishers_is_waited_for(tmp_path: Path) -> None:
     """An alarm is no reason to give up, however long it takes."""
     broker = make_broker("rabbitmq", tmp_path / "broker")
+    assert isinstance(broker, RabbitmqBroker)
     broker.start()
     try:
         with queue_on(broker) as queue:

@@ -196,15 +196,16 @@ def test_numbers_are_not_used_twice(tmp_path: Path) -> None:
 
 def test_it_is_full_until_something_is_committed(tmp_path: Path) -> None:
     spool = opened(tmp_path, MIB)
-    assert not spool.is_full
+    found = [spool.is_full]
     spool.store(deliveries(0, 1200, 1000))
-    assert spool.is_full
+    found.append(spool.is_full)
     spool.commit(600, 0)
-    assert not spool.is_full
+    found.append(spool.is_full)
     spool.store([delivery(1200, 3 * MIB)])
-    assert spool.is_full
+    found.append(spool.is_full)
     spool.commit(1201, 0)
-    assert not spool.is_full
+    found.append(spool.is_full)
+    assert found == [False, True, False, True, False]
     spool.close()
 
 

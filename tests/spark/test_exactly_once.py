@@ -58,7 +58,9 @@ class StreamMachine(RuleBasedStateMachine):
                 "failOnDataLoss": "false",
             }
         )
-        return source.streamReader(schema=source.schema())
+        reader = source.streamReader(schema=source.schema())
+        assert isinstance(reader, WarrenStreamReader)
+        return reader
 
     @initialize(count=st.integers(0, 2))
     def declare_some(self, count: int) -> None:

@@ -45,7 +45,9 @@ def make(link: MemoryLink) -> Make:
         if "queuesPattern" in options:
             del given["queues"]
         source = WarrenDataSource(options=given | options)
-        return source.streamReader(schema=source.schema())
+        reader = source.streamReader(schema=source.schema())
+        assert isinstance(reader, WarrenStreamReader)
+        return reader
 
     return make_reader
 

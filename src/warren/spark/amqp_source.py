@@ -1,16 +1,18 @@
 """The data source "warren" with `broker=amqp`: any AMQP 0-9-1 broker, through AMQP alone."""
 
 from collections.abc import Mapping
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from pyspark.sql.types import StructType
 
 from warren.spark.amqp_options import is_amqp, parse_amqp_sink, parse_amqp_source
-from warren.spark.amqp_stream_reader import AmqpStreamReader
 from warren.spark.amqp_writer import AmqpBatchWriter, AmqpStreamWriter
 from warren.spark.columns import check_schema, default_schema
 from warren.spark.options import OptionError, parse_boolean
 from warren.spark.sink_columns import OPTIONS_OF_SPARK, check_sink_columns
+
+if TYPE_CHECKING:
+    from warren.spark.amqp_stream_reader import AmqpStreamReader
 
 
 class AmqpSource:
@@ -32,8 +34,11 @@ class AmqpSource:
             "in the queue now"
         )
 
-    def stream_reader(self, schema: StructType) -> AmqpStreamReader:
+    def stream_reader(self, schema: StructType) -> "AmqpStreamReader":
         """The messages of a queue, through a spool."""
+        # It needs numpy, which must not be imported by who only looks a format up.
+        from warren.spark.amqp_stream_reader import AmqpStreamReader
+
         check_schema(schema)
         return AmqpStreamReader(parse_amqp_source(self._options), schema)
 

@@ -42,7 +42,7 @@ class AmqpBatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator["RecordBatch"]) -> Published:
         """In a worker: the rows of one partition."""
-        return publish(self._options, iterator, f"{self._sink_id}/0/{_context().partitionId()}")
+        return publish(self._options, iterator, f"{self._sink_id}/0/{_task_context().partitionId()}")
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """All of it is published already."""
@@ -59,7 +59,7 @@ class AmqpStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator["RecordBatch"]) -> Published:
         """In a worker: the rows of one partition of a batch."""
-        context = _context()
+        context = _task_context()
         # The query's id is in its checkpoint, so it is the same after a restart.
         sink_id = self._options.sink_id or context.getLocalProperty("sql.streaming.queryId")
         batch_id = context.getLocalProperty("streaming.sql.batchId")
@@ -91,7 +91,7 @@ def publish(options: AmqpSinkOptions, batches: Iterator["RecordBatch"], id_prefi
     return Published(count)
 
 
-def _context() -> TaskContext:
+def _task_context() -> TaskContext:
     context = TaskContext.get()
     assert context is not None
     return context

@@ -7,7 +7,6 @@ that takes filters returns wrong rows when a DataFrame is used twice.
 
 from pyspark.sql.datasource import (
     DataSource,
-    DataSourceReader,
     DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
@@ -42,7 +41,7 @@ class WarrenDataSource(DataSource):
             return self._other.schema()
         return default_schema(self._options.include_body, self._options.include_headers)
 
-    def reader(self, schema: StructType) -> DataSourceReader:
+    def reader(self, schema: StructType) -> WarrenBatchReader:
         """The ready messages of the queue, which stay there."""
         if self._other is not None:
             self._other.reader()

@@ -183,6 +183,7 @@ def test_available_now_ends_at_what_was_there(broker: OtherBroker, queue: str, t
     """Neither before, nor with what comes while it runs: that is left to the next run, and to others."""
     fill(broker, queue, 250)
     stream = Stream(broker, queue, tmp_path, drains=True)
+    stream.spooled(250)
     fill(broker, queue, 50, 250)
     sizes = []
     while size := stream.batch(100):

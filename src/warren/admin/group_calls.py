@@ -31,6 +31,7 @@ from warren.admin.protocol import (
     Reply,
     Reserve,
     Slice,
+    SliceFile,
 )
 from warren.admin.reserve_poll import ReservePoll
 from warren.admin.seek import seek_time
@@ -40,6 +41,7 @@ from warren.queues.queue import Queue
 from warren.queues.reader_group import NOT_FOUND, GroupError, GroupMember, text
 from warren.queues.reader_groups import ReaderGroup
 from warren.queues.record_block import encode_block
+from warren.queues.segment_places import SegmentPlaces
 
 
 class GroupCalls:
@@ -141,7 +143,23 @@ class GroupCalls:
         """PlanRange: the slices that have messages."""
         member = self._expect(request.group, request.epoch, request.incarnation)
         slices = member.slices(request.start, request.end, request.slice_size, request.is_lenient)
-        return RangePlan([Slice(*values) for values in slices])
+        if not request.with_files:
+            return RangePlan([Slice(*values) for values in slices])
+        return RangePlan([self._with_files(member, Slice(*values)) for values in slices])
+
+    def _with_files(self, member: GroupMember, part: Slice) -> Slice:
+        """The slice with the files that it can be read from, if they have all of it."""
+        directory = self._vhost.directory
+        queue = member.queue
+        places = SegmentPlaces()
+        if directory is None or queue is None:
+            return part
+        if not places.find(queue, member.held_between(part.start, part.end)):
+            return part
+        files = [SliceFile(f"{directory}/{path}", first, end) for path, first, end in places.files]
+        return Slice(
+            part.start, part.end, part.message_count, part.bytes, files, places.runs, places.is_redelivered
+        )
 
     def fetch(self, request: Fetch) -> None:
         """Fetch: a block of the range's first messages, once their contents are in memory."""

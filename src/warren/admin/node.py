@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol
 
 from warren.admin.protocol import BackupStatus, NodeStatus, QueueList, VhostStatus
@@ -67,6 +68,8 @@ class AdminVhost:
     def __init__(self, vhost: Vhost) -> None:
         self._vhost = vhost
         self.reader_groups = ReaderGroups()
+        # Where its store is; None: on no disk that others could read.
+        self.directory: Path | None = None
         # What groups hold is unacked: paging and loading ask who has what.
         vhost.held_entries.append(self.reader_groups.held_of)
         vhost.loss_watchers.append(self.reader_groups.forget)
@@ -190,6 +193,8 @@ class AdminNode:
         self.backups: Backups | None = None
         # What the node is called.
         self.name = ""
+        # Where the stores of vhosts are, by their ids.
+        self.directories: dict[int, Path] = {}
 
     def is_administrator(self, user: bytes) -> bool:
         """May the user do what concerns the whole node?"""
@@ -225,6 +230,7 @@ class AdminNode:
         known = self._vhosts.get(name)
         if known is None:
             known = AdminVhost(vhost)
+            known.directory = self.directories.get(vhost.id)
             self._vhosts[name] = known
         return known
 

@@ -102,6 +102,8 @@ class PlanRange(Struct, tag="plan_range", forbid_unknown_fields=True, frozen=Tru
     slice_size: Count
     # Cut off what is acked already instead of refusing the range.
     is_lenient: bool = False
+    # Name the files that have a slice, for a reader on the same disk.
+    with_files: bool = False
 
 
 class Fetch(Struct, tag="fetch", forbid_unknown_fields=True, frozen=True):
@@ -222,13 +224,30 @@ class Reserved(Struct, tag="reserved", frozen=True):
     members: list[MemberRange]
 
 
+class SliceFile(Struct, frozen=True):
+    """Bytes [first_byte, end_byte) of a segment of the queue's index: whole records, some of other slices, or settled."""
+
+    path: str
+    first_byte: int
+    end_byte: int
+
+
 class Slice(Struct, tag="slice", frozen=True):
-    """[start, end) with messages in it."""
+    """[start, end) with messages in it.
+
+    `files` have all of them, if there are any: they are hints, because a file may be written anew at any time. Who finds not
+    exactly `message_count` messages of the slice there fetches it. What records of messages say about redelivery may
+    be out of date; `is_redelivered` is not.
+    """
 
     start: int
     end: int
     message_count: int
     bytes: int
+    files: list[SliceFile] = []
+    # Which seq ids they are, inclusive; only with files.
+    runs: list[tuple[int, int]] = []
+    is_redelivered: bool = False
 
 
 class RangePlan(Struct, tag="range_plan", frozen=True):

@@ -125,6 +125,7 @@ class Node:
         Raises DataDirectoryError or OSError when the directory or the address cannot be had.
         """
         self._data = open_data_directory(self.config, self.broker, self.clock.now_ms())
+        self.admin.directories = self._data.directories
         self.admin.recover(self._data.definitions.reader_groups, self._data.definitions.group_members)
         self._flusher = Flusher(self._on_flushed_in_thread)
         self._workers = Workers(self._on_job_in_thread)

@@ -56,7 +56,8 @@ class OpenedData:
 
     metadata: Metadata
     lock_descriptor: int
-    # By vhost id.
+    # By vhost id: the directory of its store.
+    directories: dict[int, Path]
     file_systems: dict[int, LocalFileSystem]
     flushers: dict[int, BatchFlusher]
     reserve: SpaceReserve
@@ -96,11 +97,13 @@ def open_data_directory(config: Config, broker: Broker, now_ms: int) -> OpenedDa
         if not definitions.users and not definitions.vhosts:
             definitions = _first_start(metadata, config)
         broker.load_users(definitions)
+        directories: dict[int, Path] = {}
         file_systems: dict[int, LocalFileSystem] = {}
         for put_vhost in definitions.vhosts:
             path = directory / "msg_stores" / "vhosts" / str(put_vhost.id)
             make_directories(path)
             files = LocalFileSystem(path)
+            directories[put_vhost.id] = path.absolute()
             file_systems[put_vhost.id] = files
             _open_vhost(broker, put_vhost, files, definitions, config, now_ms)
     except MetadataError as error:
@@ -113,7 +116,9 @@ def open_data_directory(config: Config, broker: Broker, now_ms: int) -> OpenedDa
     reserve = SpaceReserve(root)
     reserve.keep()
     flushers = {vhost_id: BatchFlusher(files, reserve) for vhost_id, files in file_systems.items()}
-    return OpenedData(metadata, lock_descriptor, file_systems, flushers, reserve, root, definitions)
+    return OpenedData(
+        metadata, lock_descriptor, directories, file_systems, flushers, reserve, root, definitions
+    )
 
 
 def _lock(directory: Path) -> int:

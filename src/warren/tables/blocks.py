@@ -29,12 +29,7 @@ class BlockBatches:
         self.needs_bodies = "body" in schema.names
         self._verify = verify
         self._queue = queue
-        options = ReadOptions(verify=VERIFY_CRC if verify else VERIFY_NONE)
-        nowhere = Path()
-        self._batches = MessageBatches(
-            Partition(MESSAGES, options, nowhere, nowhere, vhost, b"", ContentTable(nowhere, b"", (), ())),
-            schema,
-        )
+        self._batches = MessageBatches(no_partition(vhost, verify), schema)
 
     def build(self, block: bytes | memoryview) -> Any:
         """The messages of a block as one record batch. ValueError when it is none, or damaged."""
@@ -42,6 +37,13 @@ class BlockBatches:
         queue_id = int(piece.positions["queue_id"][0]) if len(piece.positions) else 0
         queue = QueuePart(queue_id, self._queue, -1, 0, np.empty(0, np.int64))
         return self._batches.whole(FilePart(INDEX, "", 0, len(block), (queue,)), piece)
+
+
+def no_partition(vhost: str, verify: bool) -> Partition:
+    """What batches of messages are made by that are in no directory, or not known to be."""
+    options = ReadOptions(verify=VERIFY_CRC if verify else VERIFY_NONE)
+    nowhere = Path()
+    return Partition(MESSAGES, options, nowhere, nowhere, vhost, b"", ContentTable(nowhere, b"", (), ()))
 
 
 def read_block(block: bytes | memoryview, verify: bool = True) -> Piece:

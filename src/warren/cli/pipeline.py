@@ -7,15 +7,20 @@ could not be done.
 
 import contextlib
 import json
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from warren import pipeline as jobs
 from warren.admin.client import AdminRefusedError, NodeUnreachableError
 from warren.offline.data_directory import ToolError
+from warren.pipeline.archive_job import INTERVAL_S, MERGE_BYTES
 from warren.pipeline.progress import JsonProgress, Progress, Silent, Step
 from warren.pipeline.result import FAILED_EXIT, JobError, JobResult
 from warren.spark import SparkUnavailableError
@@ -40,9 +45,21 @@ class ProgressKind(StrEnum):
     NONE = "none"
 
 
+class FileFormat(StrEnum):
+    """What an archive is."""
+
+    PARQUET = "parquet"
+    DELTA = "delta"
+
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 Master = Annotated[
-    str, typer.Option("--master", metavar="URL", help="Where Spark runs: local[N,FAILURES], spark://..., ...")
+    str | None,
+    typer.Option(
+        "--master",
+        metavar="URL",
+        help="Spark's address, as local[2,4] or spark://HOST:PORT. (default: this machine)",
+    ),
 ]
 Shown = Annotated[
     ProgressKind,
@@ -51,11 +68,13 @@ Shown = Annotated[
     ),
 ]
 Uri = Annotated[
-    str | None,
+    str,
     typer.Option(
         "--uri", metavar="URI", envvar="WARREN_URI", help="The node: amqp://user:password@host:port/vhost"
     ),
 ]
+
+DEFAULT_URI: Final = "amqp://guest:guest@localhost:5672/"
 
 # Failures that are told in one line. Everything else is a mistake of ours and keeps its traceback.
 _FAILURES: Final = (
@@ -87,6 +106,70 @@ def run_job(work: Callable[[Progress], JobResult], as_json: bool, shown: Progres
         for line in result.lines():
             print(line)
     raise typer.Exit(result.exit_code)
+
+
+@pipeline.command()
+def archive(
+    target: Annotated[
+        Path, typer.Argument(metavar="TARGET", help="The archive: a new directory, or one to go on with.")
+    ],
+    queues: Annotated[
+        list[str] | None, typer.Option("--queue", metavar="NAME", help="A durable queue; repeatable.")
+    ] = None,
+    pattern: Annotated[
+        str | None,
+        typer.Option(
+            "--pattern", metavar="REGEX", help="Instead: all durable queues whose whole names match."
+        ),
+    ] = None,
+    uri: Uri = DEFAULT_URI,
+    group: Annotated[
+        str | None, typer.Option("--group", metavar="NAME", help="Reader group. (default: one for TARGET)")
+    ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option("--checkpoint", metavar="DIR", help="How far it is. (default: TARGET.checkpoint)"),
+    ] = None,
+    file_format: Annotated[
+        FileFormat, typer.Option("--format", help="delta needs the extra delta.")
+    ] = FileFormat.PARQUET,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on with what arrives, until Ctrl-C or SIGTERM.")
+    ] = False,
+    interval_s: Annotated[
+        float, typer.Option("--interval", metavar="SECONDS", help="With --follow: between batches.")
+    ] = INTERVAL_S,
+    merge_mib: Annotated[
+        int, typer.Option("--merge", metavar="MIB", help="Merge small files up to this size; 0: never.")
+    ] = MERGE_BYTES >> 20,
+    as_json: AsJson = False,
+    master: Master = None,
+    shown: Shown = ProgressKind.AUTO,
+) -> None:
+    """Move queues into Parquet files or a Delta table, each message exactly once."""
+    stopping = threading.Event()
+    if follow:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stopping.set())
+    run_job(
+        lambda progress: jobs.archive(
+            target,
+            uri=uri,
+            queues=queues or [],
+            pattern=pattern,
+            group=group,
+            checkpoint=checkpoint,
+            format=file_format.value,
+            continuous=follow,
+            interval_s=interval_s,
+            merge_bytes=merge_mib << 20 if merge_mib else None,
+            master=master,
+            progress=progress,
+            stopping=stopping,
+        ),
+        as_json,
+        shown,
+    )
 
 
 @contextlib.contextmanager

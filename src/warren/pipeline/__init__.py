@@ -4,3 +4,9 @@ A job is in `NAME_job.py`, with what it needs beside it; it returns a `JobResult
 could not be done, and tells a `Progress` (progress.py) how far it is. Whatever needs Spark, pyarrow or numpy is imported
 when a job runs and not before, so that this package costs nothing to those who only want to know which jobs there are.
 """
+
+from warren.pipeline.archive_job import ArchiveResult, archive
+from warren.pipeline.progress import JsonProgress, Progress, Step
+from warren.pipeline.result import JobError, JobResult
+
+__all__ = ["ArchiveResult", "JobError", "JobResult", "JsonProgress", "Progress", "Step", "archive"]

@@ -11,15 +11,13 @@ from warren.spark import session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MASTER: Final = "local[2,4]"
-
 # Our own errors reach the driver inside the traceback of a Python worker.
 _OURS: Final = re.compile(r"\bwarren\.[\w.]+(?:Error|Exception): (.+)")
 
 
 @contextlib.contextmanager
-def spark_for(job: str, master: str, given: "SparkSession | None" = None) -> Iterator["SparkSession"]:
-    """The session a job runs in: `given`, or the active one, or a new one at `master`; it is left running.
+def spark_for(job: str, master: str | None, given: "SparkSession | None" = None) -> Iterator["SparkSession"]:
+    """The session a job runs in: `given`, or the active one, or a new one at `master` (None: local); it is left running.
 
     What a job sets on it does not touch the caller's: it is a session of its own in the same Spark. SparkUnavailableError
     when Spark or Java is missing; what Spark raises inside the block comes out as JobError.

@@ -1,0 +1,137 @@
+"""The log of an archive that is a Delta table: what was moved to it counts when the log says so.
+
+Spark cannot write Delta tables without jars that are not in PySpark; it writes the Parquet files, and `deltalake` beside
+it the log. Each entry carries the query's id and the batch's number as the application's transaction: deltalake stores
+them but does not enforce them, so they are compared before an entry is made.
+"""
+
+import json
+import time
+from typing import Any, Final
+from urllib.parse import unquote
+
+from warren.pipeline.archive_directory import (
+    ArchivedFile,
+    ArchiveDirectory,
+    Commit,
+    parquet_figures,
+    partition_of,
+)
+from warren.pipeline.archive_merge import SmallFile, write_merged
+from warren.pipeline.result import JobError
+
+PARTITION_COLUMNS: Final = ["queue", "date"]
+
+
+def require_deltalake() -> None:
+    """JobError when the library is missing."""
+    try:
+        import deltalake  # noqa: F401 - only to find out whether it is there
+    except ImportError:
+        raise JobError("deltalake is not installed: pip install 'warren[delta]'") from None
+
+
+class DeltaFiles:
+    """The files of an archive that is a Delta table: those its log names."""
+
+    def __init__(self, directory: ArchiveDirectory) -> None:
+        self._directory = directory
+
+    def publish(self, commit: Commit) -> None:
+        """Enter the files of a commit, which are in their places, into the log, unless it has them."""
+        from deltalake.transaction import AddAction, CommitProperties, Transaction
+
+        if not commit.files:
+            return
+        table = self._table(commit.files[0])
+        application = f"warren-archive-{commit.query}"
+        last = table.transaction_version(application)
+        if last is not None and last >= commit.batch:
+            return
+        now_ms = round(time.time() * 1000)
+        table.create_write_transaction(
+            [
+                AddAction(
+                    path=file.path,
+                    size=file.bytes,
+                    partition_values=file.partition,
+                    modification_time=now_ms,
+                    data_change=True,
+                    stats=_statistics(file.rows, file.seq_first, file.seq_last),
+                )
+                for file in commit.files
+            ],
+            mode="append",
+            schema=table.schema(),
+            partition_by=PARTITION_COLUMNS,
+            commit_properties=CommitProperties(app_transactions=[Transaction(application, commit.batch)]),
+        )
+
+    def files(self) -> list[SmallFile]:
+        """All that count."""
+        from deltalake import DeltaTable
+
+        target = str(self._directory.target)
+        if not DeltaTable.is_deltatable(target):
+            return []
+        actions = DeltaTable(target).get_add_actions(flatten=True)
+        paths, sizes = actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist()
+        # It encodes names that it is given, and gives them back as they are in the log.
+        return [SmallFile(unquote(path), size) for path, size in zip(paths, sizes, strict=True)]
+
+    def replace(self, partition: str, chosen: list[SmallFile], name: str) -> int:
+        """One file in the place of several, by one entry of the log. The files stay until `finish` finds them old."""
+        from deltalake.transaction import AddAction, RemoveAction
+
+        target = self._directory.target
+        goal = target / name
+        write_merged([target / file.path for file in chosen], goal)
+        size = goal.stat().st_size
+        now_ms = round(time.time() * 1000)
+        values: dict[str, str | None] = dict(partition_of(name))
+        actions: list[AddAction | RemoveAction] = [
+            RemoveAction(file.path, False, now_ms, file.bytes, values) for file in chosen
+        ]
+        statistics = _statistics(*parquet_figures(goal))
+        actions.append(AddAction(name, size, values, now_ms, False, statistics))
+        table = self._opened()
+        table.create_write_transaction(
+            actions, mode="append", schema=table.schema(), partition_by=PARTITION_COLUMNS
+        )
+        return size
+
+    def finish(self) -> None:
+        """Delete files that are out of the log for longer than readers may need them (Delta's default: a week)."""
+        from deltalake import DeltaTable
+
+        if DeltaTable.is_deltatable(str(self._directory.target)):
+            self._opened().vacuum(dry_run=False)
+
+    def _opened(self) -> Any:
+        from deltalake import DeltaTable
+
+        return DeltaTable(str(self._directory.target))
+
+    def _table(self, sample: ArchivedFile) -> Any:
+        """The table; created, empty, with the columns of `sample` when it is not there."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+        from deltalake import DeltaTable
+
+        target = str(self._directory.target)
+        if not DeltaTable.is_deltatable(target):
+            schema = pq.read_schema(self._directory.target / sample.path).remove_metadata()
+            schema = schema.append(pa.field("queue", pa.string())).append(pa.field("date", pa.date32()))
+            DeltaTable.create(target, schema, mode="ignore", partition_by=PARTITION_COLUMNS)
+        return self._opened()
+
+
+def _statistics(rows: int, seq_first: int, seq_last: int) -> str:
+    return json.dumps(
+        {
+            "numRecords": rows,
+            "minValues": {"seq": seq_first},
+            "maxValues": {"seq": seq_last},
+            "nullCount": {"seq": 0},
+        }
+    )

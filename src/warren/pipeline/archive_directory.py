@@ -1,0 +1,256 @@
+"""Where an archive keeps its books: what makes a batch count once, whatever is killed when.
+
+An archive is two directories on one file system. TARGET has nothing in it but finished files,
+
+    queue=orders/date=2026-01-31/part-1f0c83aa-00000012-0001.parquet
+
+and CHECKPOINT (TARGET.checkpoint) everything else: `archive.json` says what the archive is, `spark/` is Spark's checkpoint,
+`staging/` has batches that are being written, `committed.json` is the last batch that counts, `lock` belongs to the one
+process that writes. So whatever tool reads TARGET sees each message once, without a log that only Spark understands.
+
+A batch goes through these steps, each durable before the next:
+
+1. Spark writes it to a directory of its own in `staging/`. A crash leaves it there; the next start deletes it.
+2. `committed.json` is replaced by one that names the batch, its files and where they go. That is the commit.
+3. The files are moved to TARGET (and entered into the log of a Delta table). A crash in between: the next start goes on.
+
+Spark runs a batch again when it was killed before it noted the batch as done: then `committed.json` names it already. A batch
+is known by the query's id (Spark's checkpoint has it) and its number, which ascends; its messages are the same each
+time, because the reader group in the broker holds them until Spark has noted the batch.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Literal
+from urllib.parse import unquote
+
+import msgspec
+
+from warren.pipeline.result import JobError
+
+ARCHIVE_VERSION: Final = 1
+Format = Literal["parquet", "delta"]
+
+
+class ArchiveIdentity(msgspec.Struct, frozen=True):
+    """What an archive is, for good."""
+
+    version: int
+    format: Format
+    vhost: str
+    group: str
+
+
+class ArchivedFile(msgspec.Struct, frozen=True):
+    """A file of the archive: its name below the target, where it was written, and what is in it."""
+
+    path: str
+    staged: str
+    bytes: int
+    rows: int
+    seq_first: int
+    seq_last: int
+
+    @property
+    def partition(self) -> dict[str, str]:
+        """The values of its partition columns, which are in its name."""
+        return partition_of(self.path)
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """The last batch that counts, and what all batches so far have come to."""
+
+    query: str
+    batch: int
+    files: list[ArchivedFile]
+    total_rows: int
+    total_bytes: int
+
+
+class ArchiveDirectory:
+    """The books of one archive. Holds no open file: it goes wherever Spark runs the end of a batch."""
+
+    def __init__(self, target: Path, checkpoint: Path) -> None:
+        self.target = target
+        self.checkpoint = checkpoint
+
+    @property
+    def spark_checkpoint(self) -> Path:
+        """Spark's own."""
+        return self.checkpoint / "spark"
+
+    @property
+    def staging(self) -> Path:
+        """What is being written."""
+        return self.checkpoint / "staging"
+
+    def open(self, wanted: ArchiveIdentity) -> ArchiveIdentity:
+        """Create the archive, or find it as it was left: what is committed is in the target afterwards, nothing is staged.
+
+        JobError when there is something else in its place. Call it under `locked`.
+        """
+        known = self._identity()
+        if known is None:
+            if self.target.exists() and any(self.target.iterdir()):
+                raise JobError(
+                    f"{self.target} is not empty and {self.checkpoint} does not know it: name a new directory, or its checkpoint"
+                )
+            self.target.mkdir(parents=True, exist_ok=True)
+            write_durably(self.checkpoint / "archive.json", msgspec.json.encode(wanted))
+            known = wanted
+        if known != wanted:
+            raise JobError(
+                f"{self.target} is an archive in format {known.format} of vhost '{known.vhost}' with the reader group "
+                f"{known.group}; this run asks for {wanted.format}, '{wanted.vhost}' and {wanted.group}"
+            )
+        self.target.mkdir(parents=True, exist_ok=True)
+        if os.stat(self.target).st_dev != os.stat(self.checkpoint).st_dev:
+            raise JobError(f"{self.target} and {self.checkpoint} must be on one file system")
+        if self.committed() is not None and not (self.spark_checkpoint / "metadata").exists():
+            raise JobError(
+                f"{self.spark_checkpoint} is gone, and with it what Spark knew of this archive: archive to a new directory"
+            )
+        return known
+
+    def _identity(self) -> ArchiveIdentity | None:
+        try:
+            found = msgspec.json.decode((self.checkpoint / "archive.json").read_bytes(), type=ArchiveIdentity)
+        except FileNotFoundError:
+            return None
+        except msgspec.DecodeError as error:
+            raise JobError(f"{self.checkpoint}/archive.json cannot be read: {error}") from None
+        if found.version != ARCHIVE_VERSION:
+            raise JobError(f"{self.target} was made by another version of warren ({found.version})")
+        return found
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """While nobody else writes to this archive. JobError when somebody does."""
+        self.checkpoint.mkdir(parents=True, exist_ok=True)
+        with (self.checkpoint / "lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise JobError(f"another process writes to {self.target}") from None
+            yield
+
+    def query_id(self) -> str:
+        """The name that Spark's checkpoint has for its query; there when a batch runs."""
+        text = (self.spark_checkpoint / "metadata").read_text()
+        return str(json.loads(text)["id"])
+
+    def committed(self) -> Commit | None:
+        """The last batch that counts; None before the first."""
+        try:
+            return msgspec.json.decode((self.checkpoint / "committed.json").read_bytes(), type=Commit)
+        except FileNotFoundError:
+            return None
+
+    def has(self, query: str, batch: int) -> bool:
+        """Does this batch count already?"""
+        last = self.committed()
+        return last is not None and last.query == query and last.batch >= batch
+
+    def new_staging(self) -> Path:
+        """A place for an attempt at a batch, which does not exist yet. What an attempt before has left is deleted.
+
+        Each has a name of its own: tasks of a killed driver may go on writing to theirs for a moment.
+        """
+        shutil.rmtree(self.staging, ignore_errors=True)
+        self.staging.mkdir(parents=True, exist_ok=True)
+        return self.staging / uuid.uuid4().hex
+
+    def commit(self, query: str, batch: int, staged: Path) -> Commit:
+        """Make a batch count whose files Spark has written to `staged`."""
+        files = self._staged_files(query, batch, staged)
+        for directory in {self.checkpoint / Path(file.staged).parent for file in files}:
+            sync(directory)
+        before = self.committed()
+        commit = Commit(
+            query=query,
+            batch=batch,
+            files=files,
+            total_rows=(before.total_rows if before else 0) + sum([file.rows for file in files]),
+            total_bytes=(before.total_bytes if before else 0) + sum([file.bytes for file in files]),
+        )
+        write_durably(self.checkpoint / "committed.json", msgspec.json.encode(commit))
+        return commit
+
+    def _staged_files(self, query: str, batch: int, staged: Path) -> list[ArchivedFile]:
+        files: list[ArchivedFile] = []
+        for path in sorted(staged.rglob("*.parquet")):
+            sync(path)
+            rows, seq_first, seq_last = parquet_figures(path)
+            name = f"part-{query[:8]}-{batch:08d}-{len(files):04d}.parquet"
+            files.append(
+                ArchivedFile(
+                    path=str(path.parent.relative_to(staged) / name),
+                    staged=str(path.relative_to(self.checkpoint)),
+                    bytes=path.stat().st_size,
+                    rows=rows,
+                    seq_first=seq_first,
+                    seq_last=seq_last,
+                )
+            )
+        return files
+
+    def move(self, commit: Commit) -> None:
+        """Move the files of a commit to the target; those that are moved already are left alone."""
+        parents = set()
+        for file in commit.files:
+            goal = self.target / file.path
+            goal.parent.mkdir(parents=True, exist_ok=True)
+            # Not there: moved before a crash, and it may have been merged into another one since.
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(self.checkpoint / file.staged, goal)
+            parents |= {goal.parent, goal.parent.parent}
+        for directory in parents:
+            sync(directory)
+        sync(self.target)
+
+
+def partition_of(path: str) -> dict[str, str]:
+    """`queue=a%2Fb/date=2026-01-31/x.parquet` is in {queue: a/b, date: 2026-01-31}."""
+    values = {}
+    for part in path.split("/")[:-1]:
+        name, _, value = part.partition("=")
+        values[name] = unquote(value)
+    return values
+
+
+def parquet_figures(path: Path) -> tuple[int, int, int]:
+    """Rows of a file, its lowest and its highest seq, from its footer."""
+    import pyarrow.parquet as pq
+
+    footer = pq.read_metadata(path)
+    column = footer.schema.names.index("seq")
+    statistics = [footer.row_group(index).column(column).statistics for index in range(footer.num_row_groups)]
+    lowest = [int(found.min) for found in statistics if found is not None and found.has_min_max]
+    highest = [int(found.max) for found in statistics if found is not None and found.has_min_max]
+    return footer.num_rows, min(lowest, default=0), max(highest, default=0)
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Replace a file as a whole: after a crash it is the old one or the new one."""
+    draft = path.with_name(f".{path.name}.new")
+    with draft.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(draft, path)
+    sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """What is in a file, or the names in a directory, are on the disk afterwards."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

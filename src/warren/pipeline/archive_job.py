@@ -1,0 +1,250 @@
+"""The job `archive`: queues into Parquet files or a Delta table, each message exactly once.
+
+Here is the stream and who looks after it; what happens to a batch is in archive_batch.py, and why it counts once in
+archive_directory.py.
+"""
+
+import dataclasses
+import re
+import threading
+import time
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from warren.admin.client import AdminClient, AdminRefusedError, NodeAddress, NodeUnreachableError
+from warren.admin.protocol import GroupList, ListGroups
+from warren.pipeline.archive_directory import ARCHIVE_VERSION, ArchiveDirectory, ArchiveIdentity, Format
+from warren.pipeline.progress import Progress, Silent, Step
+from warren.pipeline.result import JobError, JobResult
+from warren.pipeline.spark_run import spark_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from warren.pipeline.archive_batch import BatchWriter
+
+MERGE_BYTES: Final = 128 << 20
+BATCH_MESSAGES: Final = 500_000
+BATCH_BYTES: Final = 512 << 20
+INTERVAL_S: Final = 2.0
+_LOOK_S: Final = 0.2
+_ASK_S: Final = 2.0
+
+
+@dataclasses.dataclass
+class ArchiveResult(JobResult):
+    """What a run has archived, and what the archive has come to."""
+
+    target: Path
+    format: str
+    group: str
+    # Of this run. Bytes are those of its files.
+    messages: int
+    bytes: int
+    batches: int
+    # Small files that went into larger ones.
+    merged_files: int
+    seconds: float
+    # Of all runs.
+    total_messages: int
+    total_bytes: int
+    # Messages in the queues that are not archived, when the run ended; None: nobody could say.
+    lag_messages: int | None
+
+    def lines(self) -> list[str]:
+        """For people."""
+        rate = self.messages / self.seconds if self.seconds else 0.0
+        lag = "unknown" if self.lag_messages is None else f"{self.lag_messages:,} messages"
+        return [
+            f"{self.messages:,} messages archived in {self.seconds:.1f} s ({rate:,.0f}/s), {self.bytes:,} bytes",
+            f"{self.target} has {self.total_messages:,} messages, {self.total_bytes:,} bytes ({self.format})",
+            f"not archived: {lag} (reader group {self.group})",
+        ]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Stream:
+    """What to read and how."""
+
+    uri: str = dataclasses.field(repr=False)
+    queues: tuple[str, ...]
+    pattern: str | None
+    group: str
+    max_messages: int
+    max_bytes: int
+    continuous: bool
+    interval_s: float
+
+
+def archive(
+    target: str | Path,
+    *,
+    uri: str,
+    queues: Sequence[str] = (),
+    pattern: str | None = None,
+    group: str | None = None,
+    checkpoint: str | Path | None = None,
+    format: Format = "parquet",
+    continuous: bool = False,
+    interval_s: float = INTERVAL_S,
+    merge_bytes: int | None = MERGE_BYTES,
+    max_messages: int = BATCH_MESSAGES,
+    max_bytes: int = BATCH_BYTES,
+    master: str | None = None,
+    spark: "SparkSession | None" = None,
+    progress: Progress | None = None,
+    stopping: threading.Event | None = None,
+) -> ArchiveResult:
+    """Move what is in `queues`, or in those that `pattern` matches, to files below `target`, each message exactly once.
+
+    Ends when what was there at the beginning is archived, or, `continuous`, when `stopping` is set, with a batch every
+    `interval_s` seconds. A run that is killed is gone on with by the next one: same target, same checkpoint (a directory
+    beside the target, on the same file system). Files smaller than half of `merge_bytes` are merged; None: never. `group` is the reader
+    group in the broker, by default one for this target. JobError when it cannot be done; what was archived stays so.
+    """
+    stream = _Stream(
+        uri=uri,
+        queues=tuple(queues),
+        pattern=pattern,
+        group=group or default_group(Path(target)),
+        max_messages=max_messages,
+        max_bytes=max_bytes,
+        continuous=continuous,
+        interval_s=interval_s,
+    )
+    vhost = _check(stream)
+    target = Path(target).absolute()
+    books = ArchiveDirectory(
+        target, Path(checkpoint).absolute() if checkpoint else target.with_name(f"{target.name}.checkpoint")
+    )
+    progress = progress or Silent()
+    progress.show(Step("starting Spark"))
+    with spark_for("archive", master, spark) as session, books.locked():
+        from warren.pipeline.archive_batch import BatchWriter, put_in_place
+        from warren.pipeline.archive_delta import DeltaFiles, require_deltalake
+        from warren.pipeline.archive_merge import ParquetFiles
+
+        if format == "delta":
+            require_deltalake()
+        identity = books.open(ArchiveIdentity(ARCHIVE_VERSION, format, vhost, stream.group))
+        files = DeltaFiles(books) if format == "delta" else ParquetFiles(books)
+        before = books.committed()
+        if before is not None:
+            put_in_place(books, files, before)
+        started_s = time.monotonic()
+        writer = BatchWriter(books, files, merge_bytes, session.sparkContext.defaultParallelism)
+        watch = _Watch(books, stream, progress)
+        try:
+            query = _start(_reader(session, stream), books, stream, writer)
+            _attend(query, watch, stopping)
+        finally:
+            # Also after a failure: a batch that is being put in place is waited for.
+            progress.show(Step("merging small files"))
+            writer.close()
+        seconds = time.monotonic() - started_s
+        after = books.committed()
+        rows, size = (after.total_rows, after.total_bytes) if after else (0, 0)
+        return ArchiveResult(
+            target=target,
+            format=identity.format,
+            group=stream.group,
+            messages=rows - (before.total_rows if before else 0),
+            bytes=size - (before.total_bytes if before else 0),
+            batches=writer.batches,
+            merged_files=writer.merged_files,
+            seconds=seconds,
+            total_messages=rows,
+            total_bytes=size,
+            lag_messages=watch.lag(),
+        )
+
+
+def default_group(target: Path) -> str:
+    """A name for the reader group of an archive: the same for the same place."""
+    place = str(target.absolute())
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", target.name)[:64]
+    return f"archive-{name}-{zlib.crc32(place.encode('utf-8', 'surrogateescape')):08x}"
+
+
+def _check(stream: _Stream) -> str:
+    """The vhost. JobError for what cannot be."""
+    if bool(stream.queues) == bool(stream.pattern):
+        raise JobError("name the queues, or a pattern for their names")
+    if stream.interval_s < 0 or stream.max_messages < 1 or stream.max_bytes < 1:
+        raise JobError("interval and batch sizes are positive numbers")
+    try:
+        return NodeAddress(stream.uri).vhost
+    except ValueError as error:
+        raise JobError(f"uri: {error}") from None
+
+
+def _reader(session: "SparkSession", stream: _Stream) -> "DataFrame":
+    reader = session.readStream.format("warren").option("uri", stream.uri).option("group", stream.group)
+    reader = reader.option("queue", stream.queues[0])
+    reader = reader.option("maxMessagesPerTrigger", stream.max_messages)
+    return reader.option("maxBytesPerTrigger", stream.max_bytes).load()
+
+
+def _start(
+    frame: "DataFrame", books: ArchiveDirectory, stream: _Stream, writer: "BatchWriter"
+) -> "StreamingQuery":
+    output: Any = frame.writeStream.foreachBatch(writer.write)
+    output = output.option("checkpointLocation", str(books.spark_checkpoint))
+    if stream.continuous:
+        output = output.trigger(processingTime=f"{round(stream.interval_s * 1000)} milliseconds")
+    else:
+        output = output.trigger(availableNow=True)
+    query: StreamingQuery = output.start()
+    return query
+
+
+def _attend(query: "StreamingQuery", watch: "_Watch", stopping: threading.Event | None) -> None:
+    """Wait until the query ends, or is told to; what made it fail is raised."""
+    stopping = stopping or threading.Event()
+    try:
+        while query.isActive:
+            watch.look()
+            if stopping.wait(_LOOK_S):
+                return
+        query.awaitTermination()
+    finally:
+        query.stop()
+
+
+class _Watch:
+    """Tells how far the archive is."""
+
+    def __init__(self, books: ArchiveDirectory, stream: _Stream, progress: Progress) -> None:
+        self._books = books
+        self._stream = stream
+        self._progress = progress
+        found = books.committed()
+        self._rows_before = found.total_rows if found else 0
+        self._due_s = 0.0
+        self._lag: int | None = None
+
+    def look(self) -> None:
+        """Show it; the broker is asked once in a while."""
+        now = time.monotonic()
+        if now >= self._due_s:
+            self._lag = self.lag()
+            self._due_s = now + _ASK_S
+        found = self._books.committed()
+        done = (found.total_rows if found else 0) - self._rows_before
+        total = None
+        if self._lag is not None and not self._stream.continuous:
+            total = done + self._lag
+        note = "" if self._lag is None else f"lag {self._lag:,}"
+        self._progress.show(Step("archiving", done, total, "messages", note))
+
+    def lag(self) -> int | None:
+        """Messages that the group has not acked; None when the node cannot be asked."""
+        try:
+            with AdminClient(NodeAddress(self._stream.uri), "warren archive") as client:
+                groups = client.request(ListGroups(), GroupList).groups
+        except (AdminRefusedError, NodeUnreachableError):
+            return None
+        return sum([group.lag for group in groups if group.group == self._stream.group])

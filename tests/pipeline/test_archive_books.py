@@ -1,0 +1,254 @@
+"""An archive's books and files, without Spark: batches that are repeated, crashes between any two steps, merges."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from warren.pipeline.archive_delta import DeltaFiles
+from warren.pipeline.archive_directory import (
+    ARCHIVE_VERSION,
+    ArchiveDirectory,
+    ArchiveIdentity,
+    Commit,
+    partition_of,
+)
+from warren.pipeline.archive_merge import Merger, ParquetFiles, SmallFile, choose, exchange, merged_name
+from warren.pipeline.result import JobError
+
+IDENTITY = ArchiveIdentity(ARCHIVE_VERSION, "parquet", "/", "g")
+QUEUE = "queue=a%2Fb %25/date=2026-01-31"
+
+
+@pytest.fixture
+def books(tmp_path: Path) -> ArchiveDirectory:
+    books = ArchiveDirectory(tmp_path / "target", tmp_path / "target.checkpoint")
+    with books.locked():
+        books.open(IDENTITY)
+    books.spark_checkpoint.mkdir()
+    (books.spark_checkpoint / "metadata").write_text('{"id":"0badc0de-1"}')
+    return books
+
+
+def stage(books: ArchiveDirectory, batch: int, partition: str = QUEUE, rows: int = 10) -> Path:
+    """What Spark does: a batch in a directory, two files; seq ids go on from batch to batch."""
+    staged = books.new_staging()
+    (staged / partition).mkdir(parents=True)
+    for part in range(2):
+        first = (2 * batch + part) * rows
+        table = pa.table({"seq": range(first, first + rows), "body": [b"x" * 50] * rows})
+        pq.write_table(table, staged / partition / f"part-{part:05d}-c000.zstd.parquet")
+    (staged / "_SUCCESS").touch()
+    return staged
+
+
+def run_batch(books: ArchiveDirectory, batch: int) -> Commit:
+    commit = books.commit(books.query_id(), batch, stage(books, batch))
+    books.move(commit)
+    return commit
+
+
+def seqs(books: ArchiveDirectory) -> list[int]:
+    """What a reader sees that knows nothing of archives."""
+    files = [path for path in books.target.rglob("*.parquet") if "_delta_log" not in path.parts]
+    return sorted(seq for path in files for seq in pq.read_table(path, partitioning=None)["seq"].to_pylist())
+
+
+def test_a_batch_counts_once(books: ArchiveDirectory) -> None:
+    """What is committed is known by query and number; totals add up; the target has finished files only."""
+    assert not books.has("0badc0de-1", 0)
+    run_batch(books, 0)
+    commit = run_batch(books, 1)
+    assert books.has("0badc0de-1", 1)
+    assert books.has("0badc0de-1", 0)
+    assert not books.has("0badc0de-1", 2)
+    assert not books.has("another", 1)
+    assert (commit.total_rows, [file.rows for file in commit.files]) == (40, [10, 10])
+    assert [(file.seq_first, file.seq_last) for file in commit.files] == [(20, 29), (30, 39)]
+    assert commit.files[0].partition == {"queue": "a/b %", "date": "2026-01-31"}
+    assert seqs(books) == list(range(40))
+    assert {path.name.count("part-0badc0de-") for path in books.target.rglob("*.parquet")} == {1}
+
+
+def test_a_crash_before_the_commit_leaves_nothing_in_the_target(books: ArchiveDirectory) -> None:
+    """The next attempt starts afresh, in another directory."""
+    first = stage(books, 0)
+    again = stage(books, 0)
+    assert again != first
+    assert not first.exists()
+    assert books.committed() is None
+    books.move(books.commit(books.query_id(), 0, again))
+    assert seqs(books) == list(range(20))
+
+
+@pytest.mark.parametrize("moved", [0, 1, 2])
+def test_a_crash_after_the_commit_is_gone_on_with(books: ArchiveDirectory, moved: int) -> None:
+    """However many files were moved before it; moving may be repeated."""
+    commit = books.commit(books.query_id(), 0, stage(books, 0))
+    books.move(Commit(commit.query, 0, commit.files[:moved], 0, 0))
+    for _ in range(2):
+        found = books.committed()
+        assert found == commit
+        books.move(found)
+        assert seqs(books) == list(range(20))
+
+
+def test_an_archive_is_refused_when_it_is_another(books: ArchiveDirectory, tmp_path: Path) -> None:
+    """Another format, group or vhost; a target that is not empty; a checkpoint without Spark's part."""
+    with pytest.raises(
+        JobError, match="is an archive in format parquet of vhost '/' with the reader group g"
+    ):
+        books.open(ArchiveIdentity(ARCHIVE_VERSION, "parquet", "/", "h"))
+    run_batch(books, 0)
+    with pytest.raises(JobError, match="is not empty and"):
+        ArchiveDirectory(books.target, tmp_path / "another").open(IDENTITY)
+    books.open(IDENTITY)
+    (books.spark_checkpoint / "metadata").unlink()
+    with pytest.raises(JobError, match="what Spark knew"):
+        books.open(IDENTITY)
+
+
+def test_one_process_writes(books: ArchiveDirectory) -> None:
+    with books.locked(), pytest.raises(JobError, match="another process writes"), books.locked():
+        pass
+    with books.locked():
+        pass
+
+
+def small(*sizes: int) -> list[SmallFile]:
+    return [
+        SmallFile(f"q/d/part-0badc0de-{number:08d}-0000.parquet", size) for number, size in enumerate(sizes)
+    ]
+
+
+def test_files_of_about_one_size_are_merged_when_they_are_many_or_fill_a_large_one() -> None:
+    """A large one among them stays; a few small ones wait."""
+    mib = 1 << 20
+    assert choose(small(*[1000] * 7), 128 * mib) == []
+    assert choose(small(*[1000] * 9), 128 * mib) == small(*[1000] * 9)
+    assert choose(small(100 * mib, 30 * mib, 40 * mib, 50 * mib), 128 * mib)[0].bytes == 30 * mib
+    assert [file.bytes for file in choose(small(*[30 * mib] * 6), 128 * mib)] == [30 * mib] * 4
+    assert choose(small(60 * mib, 1 * mib, 1000), 128 * mib) == []
+
+
+def test_a_message_is_written_a_few_times_at_most() -> None:
+    """Many small batches: the bytes of all merges together stay a small multiple."""
+    files: list[SmallFile] = []
+    written = 0
+    for number in range(2000):
+        files.append(SmallFile(f"q/d/part-x-{number:08d}-0000.parquet", 20_000))
+        while chosen := choose(files, 32 << 20):
+            size = sum(file.bytes for file in chosen)
+            written += size
+            files = [file for file in files if file not in chosen]
+            files.append(SmallFile(merged_name(chosen[0].path), size))
+    assert sum(file.bytes for file in files) == 2000 * 20_000
+    assert len(files) < 30
+    assert written < 5 * 2000 * 20_000
+
+
+def test_the_name_of_a_merged_file_sorts_in_its_place() -> None:
+    assert merged_name("q/d/part-ab-00000001-0000.parquet") == "q/d/part-ab-00000001-0000-m01.parquet"
+    assert merged_name("q/d/part-ab-00000001-0000-m01.parquet") == "q/d/part-ab-00000001-0000-m02.parquet"
+
+
+def test_merging_keeps_every_row_in_order(books: ArchiveDirectory) -> None:
+    """In one file, with one row group; what is not merged stays, and so does a file of somebody else."""
+    for batch in range(5):
+        run_batch(books, batch)
+    (books.target / QUEUE / "README").write_text("mine")
+    files = ParquetFiles(books)
+    merger = Merger(files.files(), 1 << 30, files.replace)
+    assert merger.work(1) == 9
+    found = list((books.target / QUEUE).iterdir())
+    assert {path.name for path in found} == {"README", "part-0badc0de-00000000-0000-m01.parquet"}
+    [merged] = books.target.rglob("*.parquet")
+    assert pq.read_table(merged, partitioning=None)["seq"].to_pylist() == list(range(100))
+    assert pq.read_metadata(merged).num_row_groups == 1
+    assert not (books.checkpoint / "merging").exists()
+    # A commit that was merged already is moved once more after a crash.
+    last = books.committed()
+    assert last is not None
+    books.move(last)
+    assert seqs(books) == list(range(100))
+
+
+@pytest.mark.parametrize("dies_at", ["before", "after"])
+def test_a_crash_of_a_merge_leaves_one_of_the_two(
+    books: ArchiveDirectory, dies_at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the names are exchanged or after it: the same rows; what is left over goes at the next start."""
+
+    def die(one: Path, other: Path) -> None:
+        if dies_at == "after":
+            exchange(one, other)
+        raise KeyboardInterrupt
+
+    for batch in range(5):
+        run_batch(books, batch)
+    files = ParquetFiles(books)
+    merger = Merger(files.files(), 1 << 30, files.replace)
+    with monkeypatch.context() as patch:
+        patch.setattr("warren.pipeline.archive_merge.exchange", die)
+        with pytest.raises(KeyboardInterrupt):
+            merger.work(1)
+    assert seqs(books) == list(range(100))
+    assert (books.checkpoint / "merging").exists()
+    files = ParquetFiles(books)
+    assert not (books.checkpoint / "merging").exists()
+    Merger(files.files(), 1 << 30, files.replace).work(9)
+    assert seqs(books) == list(range(100))
+    assert len(list(books.target.rglob("*.parquet"))) == 1
+
+
+def test_partitions_are_read_from_names() -> None:
+    assert partition_of(f"{QUEUE}/x.parquet") == {"queue": "a/b %", "date": "2026-01-31"}
+
+
+def table_rows(books: ArchiveDirectory) -> list[dict[str, Any]]:
+    deltalake = pytest.importorskip("deltalake")
+    rows: list[dict[str, Any]] = deltalake.DeltaTable(str(books.target)).to_pyarrow_table().to_pylist()
+    return sorted(rows, key=lambda row: row["seq"])
+
+
+def test_a_delta_table_has_a_batch_once(books: ArchiveDirectory) -> None:
+    """Entered again after a crash: the log has it already. A new query begins to count anew."""
+    pytest.importorskip("deltalake")
+    files = DeltaFiles(books)
+    assert files.files() == []
+    for batch in range(3):
+        commit = run_batch(books, batch)
+        for _ in range(2):
+            files.publish(commit)
+    rows = table_rows(books)
+    assert [row["seq"] for row in rows] == list(range(60))
+    assert {(row["queue"], str(row["date"])) for row in rows} == {("a/b %", "2026-01-31")}
+    other = books.commit("another-query", 0, stage(books, 3))
+    books.move(other)
+    files.publish(other)
+    assert [row["seq"] for row in table_rows(books)] == list(range(80))
+
+
+def test_a_delta_table_is_merged_by_its_log(books: ArchiveDirectory) -> None:
+    """The same rows from one file; the small ones stay for readers of an older version."""
+    deltalake = pytest.importorskip("deltalake")
+    files = DeltaFiles(books)
+    for batch in range(5):
+        files.publish(run_batch(books, batch))
+    before = {os.path.basename(file.path) for file in files.files()}
+    assert Merger(files.files(), 1 << 30, files.replace).work(1) == 9
+    assert [row["seq"] for row in table_rows(books)] == list(range(100))
+    assert [os.path.basename(file.path) for file in files.files()] == [
+        "part-0badc0de-00000000-0000-m01.parquet"
+    ]
+    files.finish()
+    assert {path.name for path in books.target.rglob("part-*.parquet")} >= before
+    history = deltalake.DeltaTable(str(books.target))
+    history.load_as_version(5)
+    assert len(history.file_uris()) == 10

@@ -1,6 +1,6 @@
 """`python -m bench`: run workloads on the brokers in alternation, print a table, keep every result as JSON lines.
 
-`python -m bench ceiling` measures the load generator alone instead. `python -m bench backlog`, `interference`,
+`python -m bench ceiling` measures the load generator alone instead. `python -m bench archive`, `backlog`, `interference`,
 `many-queues` and `store-tables` are scenarios with options of their own (`--help`).
 """
 
@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench import backlog, interference, many_queues
+from bench import archive, backlog, interference, many_queues
 from bench.brokers import Broker, BrokerError, RabbitmqBroker, WarrenBroker, rabbitmq_server
 from bench.ceiling import measure_ceiling
 from bench.machine import machine
@@ -34,6 +34,7 @@ def store_tables(arguments: list[str]) -> int:
 
 # Each with arguments of its own; returns the exit status.
 SCENARIOS = {
+    "archive": archive.main,
     "backlog": backlog.main,
     "interference": interference.main,
     "many-queues": many_queues.main,

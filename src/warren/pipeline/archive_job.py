@@ -51,13 +51,18 @@ class ArchiveResult(JobResult):
     # Of all runs.
     total_messages: int
     total_bytes: int
-    # Messages in the queues that are not archived, when the run ended; None: nobody could say.
+    # What the queues still had when the run ended, and how old the oldest of it was; None: the node could not be asked.
     lag_messages: int | None
+    lag_seconds: float | None
 
     def lines(self) -> list[str]:
         """For people."""
         rate = self.messages / self.seconds if self.seconds else 0.0
-        lag = "unknown" if self.lag_messages is None else f"{self.lag_messages:,} messages"
+        lag = (
+            "unknown"
+            if self.lag_messages is None
+            else f"{self.lag_messages:,} messages, {self.lag_seconds:.1f} s"
+        )
         return [
             f"{self.messages:,} messages archived in {self.seconds:.1f} s ({rate:,.0f}/s), {self.bytes:,} bytes",
             f"{self.target} has {self.total_messages:,} messages, {self.total_bytes:,} bytes ({self.format})",
@@ -146,6 +151,7 @@ def archive(
             writer.close()
         seconds = time.monotonic() - started_s
         after = books.committed()
+        lag = watch.lag()
         rows, size = (after.total_rows, after.total_bytes) if after else (0, 0)
         return ArchiveResult(
             target=target,
@@ -158,7 +164,8 @@ def archive(
             seconds=seconds,
             total_messages=rows,
             total_bytes=size,
-            lag_messages=watch.lag(),
+            lag_messages=lag.messages if lag else None,
+            lag_seconds=lag.seconds if lag else None,
         )
 
 
@@ -214,6 +221,14 @@ def _attend(query: "StreamingQuery", watch: "_Watch", stopping: threading.Event 
         query.stop()
 
 
+@dataclasses.dataclass(frozen=True)
+class _Lag:
+    """Messages that the group has not acked, and the age of the oldest."""
+
+    messages: int
+    seconds: float
+
+
 class _Watch:
     """Tells how far the archive is."""
 
@@ -224,7 +239,7 @@ class _Watch:
         found = books.committed()
         self._rows_before = found.total_rows if found else 0
         self._due_s = 0.0
-        self._lag: int | None = None
+        self._lag: _Lag | None = None
 
     def look(self) -> None:
         """Show it; the broker is asked once in a while."""
@@ -236,15 +251,21 @@ class _Watch:
         done = (found.total_rows if found else 0) - self._rows_before
         total = None
         if self._lag is not None and not self._stream.continuous:
-            total = done + self._lag
-        note = "" if self._lag is None else f"lag {self._lag:,}"
+            total = done + self._lag.messages
+        note = "" if self._lag is None else f"lag {self._lag.messages:,}, {self._lag.seconds:.1f} s"
         self._progress.show(Step("archiving", done, total, "messages", note))
 
-    def lag(self) -> int | None:
-        """Messages that the group has not acked; None when the node cannot be asked."""
+    def lag(self) -> _Lag | None:
+        """None when the node cannot be asked."""
         try:
             with AdminClient(NodeAddress(self._stream.uri), "warren archive") as client:
                 groups = client.request(ListGroups(), GroupList).groups
         except (AdminRefusedError, NodeUnreachableError):
             return None
-        return sum([group.lag for group in groups if group.group == self._stream.group])
+        members = [
+            member for group in groups if group.group == self._stream.group for member in group.members
+        ]
+        return _Lag(
+            sum([member.lag for member in members]),
+            max([member.lag_seconds for member in members], default=0.0),
+        )

@@ -68,12 +68,13 @@ Shown = Annotated[
     ),
 ]
 Uri = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--uri", metavar="URI", envvar="WARREN_URI", help="The node: amqp://user:password@host:port/vhost"
     ),
 ]
 
+# The node of this machine, and the user that every new node has.
 DEFAULT_URI: Final = "amqp://guest:guest@localhost:5672/"
 
 # Failures that are told in one line. Everything else is a mistake of ours and keeps its traceback.
@@ -122,7 +123,7 @@ def archive(
             "--pattern", metavar="REGEX", help="Instead: all durable queues whose whole names match."
         ),
     ] = None,
-    uri: Uri = DEFAULT_URI,
+    uri: Uri = None,
     group: Annotated[
         str | None, typer.Option("--group", metavar="NAME", help="Reader group. (default: one for TARGET)")
     ] = None,
@@ -154,7 +155,7 @@ def archive(
     run_job(
         lambda progress: jobs.archive(
             target,
-            uri=uri,
+            uri=uri or DEFAULT_URI,
             queues=queues or [],
             pattern=pattern,
             group=group,
@@ -166,6 +167,52 @@ def archive(
             master=master,
             progress=progress,
             stopping=stopping,
+        ),
+        as_json,
+        shown,
+    )
+
+
+@pipeline.command()
+def report(
+    html: Annotated[
+        Path, typer.Argument(metavar="FILE.html", help="The page; the same as JSON comes beside it.")
+    ],
+    data_dir: Annotated[
+        Path | None,
+        typer.Option("--data-dir", metavar="DIR", help="Of a node that is stopped, or a backup."),
+    ] = None,
+    uri: Annotated[
+        str | None,
+        typer.Option(
+            "--uri", metavar="URI", help="Instead: a running node on this machine; an administrator."
+        ),
+    ] = None,
+    snapshots: Annotated[
+        Path | None,
+        typer.Option(
+            "--snapshots",
+            metavar="DIR",
+            help="Where the snapshot of a running node is made: on the file system of its data directory.",
+        ),
+    ] = None,
+    headers: Annotated[
+        bool, typer.Option("--headers/--no-headers", help="Look into headers, for dead letters.")
+    ] = True,
+    as_json: AsJson = False,
+    master: Master = None,
+    shown: Shown = ProgressKind.AUTO,
+) -> None:
+    """What is in a store: one HTML file with charts, and JSON."""
+    run_job(
+        lambda progress: jobs.report(
+            html,
+            directory=data_dir,
+            uri=uri,
+            snapshots=snapshots,
+            headers=headers,
+            master=master,
+            progress=progress,
         ),
         as_json,
         shown,

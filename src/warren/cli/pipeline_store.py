@@ -7,7 +7,6 @@ import typer
 
 from warren.cli.pipeline import AsJson, Master, ProgressKind, Shown, Uri, pipeline, run_job
 from warren.pipeline.result import JobError
-from warren.pipeline.spark_run import MASTER
 
 NewDirectory = Annotated[
     Path, typer.Argument(metavar="NEW_DIR", help="A new directory; must not exist, or be empty.")
@@ -42,7 +41,7 @@ def backup_command(
             "(default: beside NEW_DIR)",
         ),
     ] = None,
-    master: Master = MASTER,
+    master: Master = None,
     as_json: AsJson = False,
     shown: Shown = ProgressKind.AUTO,
 ) -> None:
@@ -81,7 +80,7 @@ def restore_command(
             help="One that BACKUP is based on, where it is not in its place any more; repeatable.",
         ),
     ] = None,
-    master: Master = MASTER,
+    master: Master = None,
     as_json: AsJson = False,
     shown: Shown = ProgressKind.AUTO,
 ) -> None:

@@ -21,7 +21,7 @@ from warren.admin.protocol import (
     VhostStatus,
 )
 from warren.cli.connection import Host, Password, Port, User, VhostName, node_address
-from warren.cli.sizes import size_text
+from warren.offline.sizes import size_text
 
 FAILED_EXIT = 2
 

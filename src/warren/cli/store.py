@@ -14,11 +14,11 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from warren.cli.progress import progress_bar, tree_bytes
-from warren.cli.sizes import size_text
 from warren.offline.check import CheckResult, check_directory
 from warren.offline.data_directory import ToolError
 from warren.offline.report import VhostReport, report_directory
 from warren.offline.salvage import SalvageResult, salvage
+from warren.offline.sizes import size_text
 
 PROBLEMS_EXIT = 1
 FAILED_EXIT = 2

@@ -7,6 +7,17 @@ when a job runs and not before, so that this package costs nothing to those who 
 
 from warren.pipeline.archive_job import ArchiveResult, archive
 from warren.pipeline.progress import JsonProgress, Progress, Step
+from warren.pipeline.report_job import ReportResult, report
 from warren.pipeline.result import JobError, JobResult
 
-__all__ = ["ArchiveResult", "JobError", "JobResult", "JsonProgress", "Progress", "Step", "archive"]
+__all__ = [
+    "ArchiveResult",
+    "JobError",
+    "JobResult",
+    "JsonProgress",
+    "Progress",
+    "ReportResult",
+    "Step",
+    "archive",
+    "report",
+]

@@ -5,6 +5,7 @@ archive_directory.py.
 """
 
 import dataclasses
+import json
 import re
 import threading
 import time
@@ -190,7 +191,10 @@ def _check(stream: _Stream) -> str:
 
 def _reader(session: "SparkSession", stream: _Stream) -> "DataFrame":
     reader = session.readStream.format("warren").option("uri", stream.uri).option("group", stream.group)
-    reader = reader.option("queue", stream.queues[0])
+    if stream.pattern is not None:
+        reader = reader.option("queuesPattern", stream.pattern)
+    else:
+        reader = reader.option("queues", json.dumps(stream.queues))
     reader = reader.option("maxMessagesPerTrigger", stream.max_messages)
     return reader.option("maxBytesPerTrigger", stream.max_bytes).load()
 

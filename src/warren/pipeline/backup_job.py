@@ -37,7 +37,7 @@ from warren.pipeline.backup_manifest import (
 )
 from warren.pipeline.progress import Progress, Silent, Step
 from warren.pipeline.result import FOUND_EXIT, OK_EXIT, JobResult
-from warren.pipeline.spark_run import MASTER, spark_for
+from warren.pipeline.spark_run import spark_for
 from warren.pipeline.tasks import run_tasks
 from warren.pipeline.topology import topology_of
 from warren.store.disk.files import make_directories, sync_directory
@@ -83,7 +83,7 @@ def backup(
     base: Path | None = None,
     snapshot_directory: Path | None = None,
     spark: "SparkSession | None" = None,
-    master: str = MASTER,
+    master: str | None = None,
     progress: Progress | None = None,
 ) -> BackupResult:
     """Make the new directory `target` of one vhost of `source`, a directory or the URI of a running node.

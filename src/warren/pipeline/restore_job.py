@@ -22,7 +22,7 @@ from warren.offline.store_writer import StoreWriter
 from warren.pipeline.backup_manifest import Manifest, read_topology
 from warren.pipeline.progress import Progress, Silent
 from warren.pipeline.result import JobError, JobResult
-from warren.pipeline.spark_run import MASTER, spark_for
+from warren.pipeline.spark_run import spark_for
 from warren.pipeline.tasks import run_tasks
 from warren.pipeline.topology import definitions_of
 from warren.store.disk.files import make_directories
@@ -63,7 +63,7 @@ def restore(
     *,
     bases: Sequence[Path] = (),
     spark: "SparkSession | None" = None,
-    master: str = MASTER,
+    master: str | None = None,
     progress: Progress | None = None,
 ) -> RestoreResult:
     """Make the data directory `directory`, which is not there or empty, of a vhost's backup.

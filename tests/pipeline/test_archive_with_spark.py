@@ -91,6 +91,19 @@ def test_run_after_run_archives_what_came(
     assert sorted(int(row["n"]) for row in rows) == list(range(300))
 
 
+def test_queues_of_a_pattern_have_a_directory_each(
+    spark: "SparkSession", broker: BrokerProcess, tmp_path: Path
+) -> None:
+    """A name that looks like a number is a name."""
+    for queue, numbers in (("eu.1", range(30)), ("eu.2", range(30, 50)), ("us.1", range(50, 60))):
+        fill(broker, queue, numbers)
+    target = tmp_path / "archive"
+    result = archive(target, uri=broker.uri, pattern=r"eu\..*", spark=spark)
+    assert (result.messages, result.lag_messages) == (50, 0)
+    assert message_ids(target) == list(range(50))
+    assert sorted(path.name for path in target.iterdir()) == ["queue=eu.1", "queue=eu.2"]
+
+
 def test_an_archive_is_told_to_stop(spark: "SparkSession", broker: BrokerProcess, tmp_path: Path) -> None:
     """It goes on with what arrives until then, and the next run has nothing left to do."""
     fill(broker, "live", range(10))

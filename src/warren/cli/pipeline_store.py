@@ -110,7 +110,7 @@ def import_rabbitmq_command(
     parquet: Annotated[
         bool, typer.Option("--parquet", help="Make a backup in Parquet of each vhost, not a data directory.")
     ] = False,
-    master: Master = MASTER,
+    master: Master = None,
     as_json: AsJson = False,
     shown: Shown = ProgressKind.AUTO,
 ) -> None:
@@ -146,7 +146,7 @@ def verify_command(
             metavar="DIR", help="Keep what was done, to go on after an interruption; removed at the end."
         ),
     ] = None,
-    master: Master = MASTER,
+    master: Master = None,
     as_json: AsJson = False,
     shown: Shown = ProgressKind.AUTO,
 ) -> None:

@@ -36,7 +36,7 @@ from warren.pipeline.backup_manifest import (
 from warren.pipeline.imported_definitions import ImportedDefinitions
 from warren.pipeline.progress import Progress, Silent, Step
 from warren.pipeline.result import FOUND_EXIT, OK_EXIT, JobError, JobResult
-from warren.pipeline.spark_run import MASTER, spark_for
+from warren.pipeline.spark_run import spark_for
 from warren.pipeline.tasks import run_tasks
 from warren.pipeline.topology import topology_of
 from warren.store.disk.files import make_directories, sync_directory
@@ -116,7 +116,7 @@ def import_rabbitmq(
     definitions: Path | None = None,
     to_parquet: bool = False,
     spark: "SparkSession | None" = None,
-    master: str = MASTER,
+    master: str | None = None,
     progress: Progress | None = None,
 ) -> ImportResult:
     """Make `directory`, which is not there or empty, of what is in `source`, which is only read.

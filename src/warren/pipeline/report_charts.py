@@ -10,7 +10,7 @@ from typing import Final
 
 WIDTH: Final = 920
 _LABEL_WIDTH: Final = 250
-_VALUE_WIDTH: Final = 130
+_VALUE_WIDTH: Final = 190
 _BAR_HEIGHT: Final = 18
 _BAR_GAP: Final = 7
 _COLUMN_HEIGHT: Final = 220

@@ -32,7 +32,7 @@ from warren.offline.check import (
 from warren.offline.data_directory import ToolError, VhostDirectory, files_of, opened
 from warren.pipeline.progress import Progress, Silent, Step
 from warren.pipeline.result import FOUND_EXIT, OK_EXIT, JobResult
-from warren.pipeline.spark_run import MASTER, spark_for
+from warren.pipeline.spark_run import spark_for
 from warren.pipeline.tasks import run_tasks
 from warren.store.content_file import ContentFile
 from warren.store.disk.files import make_directories
@@ -118,7 +118,7 @@ def verify(
     damage_to: Path | None = None,
     work: Path | None = None,
     spark: "SparkSession | None" = None,
-    master: str = MASTER,
+    master: str | None = None,
     progress: Progress | None = None,
 ) -> VerifyResult:
     """Look at a data directory whose node is stopped, or at a backup of files; nothing in it is changed.

@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.memory_node import MemoryClient, MemoryNode
 from warren.admin.client import AdminRefusedError, ReplyType
-from warren.admin.protocol import ErrorReply, Request
+from warren.admin.protocol import ErrorReply, Fetched, Request
 from warren.spark.broker_link import SourceError
 
 URI = "amqp://guest:guest@memory/"
@@ -15,6 +15,8 @@ class MemoryLink:
 
     def __init__(self, node: MemoryNode) -> None:
         self.requests: list[Request] = []
+        # Turn a bit in the last byte of each block, as a bad cable would.
+        self.damages_blocks = False
         self.use(node)
 
     def use(self, node: MemoryNode) -> None:
@@ -27,6 +29,10 @@ class MemoryLink:
         reply = self.client.ask(request)
         if isinstance(reply, ErrorReply):
             raise AdminRefusedError(reply.code, reply.text)
+        if isinstance(reply, Fetched) and self.damages_blocks:
+            damaged = bytearray(reply.block)
+            damaged[-1] ^= 1
+            reply = Fetched(reply.next, memoryview(damaged))
         if not isinstance(reply, expected):
             raise SourceError(f"unexpected {reply}")
         return reply

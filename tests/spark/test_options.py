@@ -23,7 +23,8 @@ def test_defaults_and_names_in_any_case() -> None:
     assert (options.max_bytes, options.long_poll_ms, options.retry_timeout_ms) == (134217728, 2000, 120000)
     assert (options.min_messages, options.max_delay_ms) == (1, 900_000)
     assert options.ack_on == "latestOffset"
-    assert options.fail_on_data_loss and options.include_headers
+    assert options.fail_on_data_loss and options.include_headers and options.is_verified
+    assert not parse_options(GIVEN | {"verify": "NONE"}).is_verified
     assert options.vhost == "/"
     assert (options.stream_options, options.batch_options) == (("group", "maxMessagesPerTrigger"), ())
 
@@ -66,6 +67,7 @@ def test_defaults_and_names_in_any_case() -> None:
         ({"longPollMs": "60001"}, "whole number from 0 to 60000"),
         ({"retryTimeoutMs": "-1"}, "whole number"),
         ({"failOnDataLoss": "yes"}, "true or false"),
+        ({"verify": "yes"}, "one of crc, none"),
         ({"ackOn": "start"}, "one of latestOffset, commit"),
     ],
 )

@@ -393,6 +393,20 @@ def test_large_message_is_refused_by_name_unless_bodies_are_left_out(
     assert batch.column("size").to_pylist() == [2000]
 
 
+def test_damage_on_the_way_is_found_unless_nobody_looks(
+    node: MemoryNode, link: MemoryLink, make: Make
+) -> None:
+    """`verify`: by the checksums that the broker stored the messages with."""
+    fill(node, 3)
+    reader = make()
+    initial = reader.initialOffset()
+    end = latest(reader, initial)
+    link.damages_blocks = True
+    with pytest.raises(SourceError, match=r"queue 'q', from position 0 on: .*damaged"):
+        rows(reader, initial, end)
+    assert len(rows(make(verify="none"), initial, end)) == 3
+
+
 def test_record_batches_are_bounded_in_bytes(
     node: MemoryNode, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,7 @@
 """What both readers do: put ranges together to tasks, and in a task fetch blocks of bounded size and make record batches."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -64,6 +64,7 @@ class RangeReader:
         # Exactly what Spark expects for `schema`.
         self._schema = to_arrow_schema(schema, timezone="UTC")
         self._vhost = options.vhost
+        self._is_verified = options.is_verified
         self._link = link
 
     def read(
@@ -76,25 +77,24 @@ class RangeReader:
         """The messages of a range. `ask(start, with_bodies)` is the request for the ones from `start` on."""
         from warren.tables.blocks import BlockBatches
 
-        builder = BlockBatches(self._schema, self._vhost, queue)
+        builder = BlockBatches(self._schema, self._vhost, queue, self._is_verified)
         start = wanted.start
         while start < wanted.end:
             try:
                 fetched = self._link.request(ask(start, builder.needs_bodies), Fetched)
             except AdminRefusedError as error:
                 raise on_refusal(error) from None
-            batch = _checked(builder.build(fetched.block), len(fetched.block), builder.needs_bodies)
+            try:
+                batch = builder.build(fetched.block)
+            except ValueError as error:
+                raise SourceError(f"queue '{queue}', from position {start} on: {error}") from None
+            # One that is too large comes alone: blocks are limited to FETCH_BYTES.
+            size = len(fetched.block)
+            if builder.needs_bodies and batch.num_rows == 1 and size > BODY_BYTES_MAX:
+                raise SourceError(
+                    f"a message of {size} bytes is too large for Spark (limit {BODY_BYTES_MAX}): "
+                    "read it with a consumer, or leave bodies out (includeBody=false)"
+                )
             if batch.num_rows:
                 yield batch
             start = fetched.next
-
-
-def _checked(batch: Any, size: int, has_bodies: bool) -> Any:
-    """SourceError when a message in `batch` is too large for Spark."""
-    # One that is too large comes alone: blocks are limited to FETCH_BYTES.
-    if has_bodies and batch.num_rows == 1 and size > BODY_BYTES_MAX:
-        raise SourceError(
-            f"a message of {size} bytes is too large for Spark (limit {BODY_BYTES_MAX}): "
-            "read it with a consumer, or leave bodies out (includeBody=false)"
-        )
-    return batch

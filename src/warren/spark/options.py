@@ -43,6 +43,7 @@ COMMON_OPTIONS: Final = (
     "minPartitions",
     "includeBody",
     "includeHeaders",
+    "verify",
     "retryTimeoutMs",
 )
 STREAM_OPTIONS: Final = (
@@ -95,6 +96,8 @@ class SourceOptions:
     min_partitions: int
     include_body: bool
     include_headers: bool
+    # Are the checksums of bodies compared when they arrive?
+    is_verified: bool
     retry_timeout_ms: int
     # None: not given; only a stream needs one.
     group: str | None
@@ -146,6 +149,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         min_partitions=parse_number(given, "minPartitions", 1, 1, _PARTITIONS_MAX),
         include_body=parse_boolean(given, "includeBody", True),
         include_headers=parse_boolean(given, "includeHeaders", True),
+        is_verified=parse_choice(given, "verify", ("crc", "none")) == "crc",
         retry_timeout_ms=parse_number(given, "retryTimeoutMs", 120_000, 0, 86_400_000),
         group=group_name,
         max_messages=max_messages,

@@ -257,6 +257,9 @@ def test_a_reserve_waits_for_so_many_messages_or_so_long(node: MemoryNode, clien
         node.commit()
         answers += [sum(end - start for start, end in ranges(reply).values()) for reply in client.replies()]
     assert answers == [0, 0, 1]
+    # The last answer was lost.
+    again = client.must(request)
+    assert sum(end - start for start, end in ranges(again).values()) == 1
 
 
 def test_a_message_in_any_queue_ends_the_wait(node: MemoryNode, client: MemoryClient) -> None:

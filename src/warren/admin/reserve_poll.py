@@ -268,6 +268,9 @@ class ReservePoll:
         """Are there fewer messages than were asked for, and have they not waited long enough?"""
         if self._request.min_messages <= 1 or self._request.max_delay_ms == 0:
             return False
+        if self._message_count > 0:
+            # They were given out before, and that answer was lost.
+            return False
         available = sum([part.member.available(part.start) for part in parts])
         if available == 0:
             self._group.ready_since_ms = -1

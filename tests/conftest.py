@@ -16,6 +16,9 @@ from warren.build import build_name, compiled_module_paths
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from bench.brokers import RabbitmqBroker
+    from tests.support.rabbitmq_directories import RealDirectories
+
 PACKAGE = Path(warren.__file__).parent
 SOURCES = Path(__file__).parent.parent / "src"
 
@@ -44,6 +47,31 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header() -> str:
     return f"warren: {build_name()}, from {PACKAGE}"
+
+
+@pytest.fixture(scope="session")
+def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator["RabbitmqBroker"]:
+    """The one RabbitMQ of a test run, stopped or running. Tests leave no queues and exchanges behind."""
+    from bench.brokers import rabbitmq_server
+    from tests.support.rabbitmq_directories import make_node
+
+    if rabbitmq_server() is None:
+        pytest.skip("rabbitmq-server is not installed")
+    broker = make_node(tmp_path_factory.mktemp("rabbitmq"))
+    yield broker
+    broker.kill()
+    # What it has beside its node.
+    broker.stop()
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_directories(
+    rabbitmq: "RabbitmqBroker", tmp_path_factory: pytest.TempPathFactory
+) -> "RealDirectories":
+    """What it leaves on the disk, killed and stopped, with a ledger. Made once; tests only look."""
+    from tests.support.rabbitmq_directories import make
+
+    return make(rabbitmq, tmp_path_factory.mktemp("rabbitmq-directories"))
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from tests.support.amqp_frames import SocketLink
 from tests.support.amqp_peer import Message, Peer
 from tests.support.broker_process import BrokerProcess
 from tests.support.inline_spark import InlineSpark
-from tests.support.rabbitmq_directories import OTHER_VHOST, Expected, RealDirectories, make
+from tests.support.rabbitmq_directories import OTHER_VHOST, Expected, RealDirectories
 from warren.offline.check import check_directory
 from warren.offline.data_directory import ToolError
 from warren.pipeline import import_rabbitmq_job
@@ -26,9 +26,9 @@ real_only = pytest.mark.skipif(rabbitmq_server() is None, reason="rabbitmq-serve
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> RealDirectories:
-    """Made once; the tests only look."""
-    return make(tmp_path_factory.mktemp("rabbitmq"))
+def real(rabbitmq_directories: RealDirectories) -> RealDirectories:
+    """A shorter name."""
+    return rabbitmq_directories
 
 
 def run_import(source: Path, target: Path, definitions: Path | None, **more: bool) -> ImportResult:

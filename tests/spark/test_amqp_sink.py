@@ -19,13 +19,11 @@ pytest.importorskip("pyspark")
 from bench.brokers import RabbitmqBroker
 from tests.support.broker_process import BrokerProcess
 from tests.support.other_brokers import (
-    KINDS,
     OtherBroker,
     channel_to,
-    end,
-    make_broker,
     message_count,
     queue_on,
+    running,
 )
 from warren.spark import amqp_publisher
 from warren.spark.amqp_options import AmqpSinkOptions, parse_amqp_sink
@@ -38,12 +36,17 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 ROOT = Path(__file__).parent.parent.parent
 
 
-@pytest.fixture(scope="module", params=KINDS)
-def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtherBroker]:
-    broker = make_broker(request.param, tmp_path_factory.mktemp("broker"))
-    broker.start()
+@pytest.fixture(scope="module")
+def warren_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    broker = BrokerProcess(tmp_path_factory.mktemp("broker"))
     yield broker
-    end(broker)
+    broker.kill()
+
+
+@pytest.fixture(params=["warren_node", "rabbitmq"])
+def broker(request: pytest.FixtureRequest) -> OtherBroker:
+    broker: OtherBroker = request.getfixturevalue(request.param)
+    return running(broker)
 
 
 @pytest.fixture
@@ -70,8 +73,12 @@ def batch(first: int, last: int, **columns: Any) -> Any:
 def drained(broker: OtherBroker, queue: str) -> list[tuple[Any, pika.BasicProperties, bytes]]:
     found = []
     with channel_to(broker) as channel:
-        while (got := channel.basic_get(queue, auto_ack=True))[0] is not None:
+        count = channel.queue_declare(queue, passive=True).method.message_count
+        for got in channel.consume(queue, auto_ack=True):
             found.append(got)
+            if len(found) == count:
+                break
+        channel.cancel()
     return found
 
 
@@ -178,71 +185,60 @@ def test_a_full_queue_that_refuses_is_waited_for(broker: OtherBroker) -> None:
     assert set(found) >= {b"m%d" % number for number in range(200)}
 
 
-def test_a_broker_that_blocks_publishers_is_waited_for(tmp_path: Path) -> None:
+def test_a_broker_that_blocks_publishers_is_waited_for(rabbitmq: RabbitmqBroker) -> None:
     """An alarm is no reason to give up, however long it takes."""
-    broker = make_broker("rabbitmq", tmp_path / "broker")
-    assert isinstance(broker, RabbitmqBroker)
-    broker.start()
-    try:
-        with queue_on(broker) as queue:
-            chosen = options(broker, routingKey=queue, confirmTimeoutMs=1000)
-            publish(chosen, iter([batch(0, 10)]), "s")
-            broker.control("set_vm_memory_high_watermark", "absolute", "1000")
+    running(rabbitmq)
+    with queue_on(rabbitmq) as queue:
+        chosen = options(rabbitmq, routingKey=queue, confirmTimeoutMs=1000)
+        publish(chosen, iter([batch(0, 10)]), "s")
+        rabbitmq.control("set_vm_memory_high_watermark", "absolute", "1000")
+        try:
             done = threading.Thread(target=publish, args=(chosen, iter([batch(10, 5000)]), "s"))
             done.start()
             done.join(3)
             assert done.is_alive()
-            assert message_count(broker, queue) < 5000
-            broker.control("set_vm_memory_high_watermark", "0.4")
-            done.join(60)
-            assert not done.is_alive()
-            assert message_count(broker, queue) == 5000
-    finally:
-        end(broker)
+            assert message_count(rabbitmq, queue) < 5000
+        finally:
+            rabbitmq.control("set_vm_memory_high_watermark", "0.4")
+        done.join(60)
+        assert not done.is_alive()
+        assert message_count(rabbitmq, queue) == 5000
 
 
 @pytest.mark.kill
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_row_arrives_while_worker_and_broker_are_killed(kind: str, tmp_path: Path) -> None:
+def test_every_row_arrives_while_worker_and_broker_are_killed(broker: OtherBroker, queue: str) -> None:
     """A killed task is run again with the same ids: with repetitions dropped by id each row is there once."""
-    broker = make_broker(kind, tmp_path / "broker")
-    broker.start()
     rows = 20_000
     code = (
         "import sys, pyarrow as pa\n"
         "from warren.spark.amqp_options import parse_amqp_sink\n"
         "from warren.spark.amqp_writer import publish\n"
-        "options = parse_amqp_sink({'uri': sys.argv[1], 'exchange': '', 'routingKey': 'kills'})\n"
+        "options = parse_amqp_sink({'uri': sys.argv[1], 'exchange': '', 'routingKey': sys.argv[2]})\n"
         f"batches = [pa.RecordBatch.from_pydict({{'body': [str(n) for n in range(s, s + 1000)]}}) for s in range(0, {rows}, 1000)]\n"
         "print('ready', flush=True)\n"
         "print(publish(options, iter(batches), 'sink/3/0').messages, flush=True)\n"
     )
 
     def start() -> "subprocess.Popen[str]":
-        command = [sys.executable, "-c", code, broker.uri]
+        command = [sys.executable, "-c", code, broker.uri, queue]
         task = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
         assert task.stdout is not None
         assert task.stdout.readline() == "ready\n"
         return task
 
-    try:
-        with channel_to(broker) as channel:
-            channel.queue_declare("kills", durable=True)
-        task = start()
-        time.sleep(0.15)
-        os.kill(task.pid, signal.SIGKILL)
-        task.wait()
-        task = start()
-        time.sleep(0.1)
-        broker.kill()
-        broker.start()
-        assert task.stdout is not None
-        assert task.stdout.read() == f"{rows}\n"
-        assert task.wait(60) == 0
-        found = drained(broker, "kills")
-    finally:
-        end(broker)
+    task = start()
+    time.sleep(0.15)
+    os.kill(task.pid, signal.SIGKILL)
+    task.wait()
+    task = start()
+    time.sleep(0.1)
+    broker.kill()
+    broker.start()
+    assert task.stdout is not None
+    assert task.stdout.read() == f"{rows}\n"
+    assert task.wait(60) == 0
+    found = drained(broker, queue)
     assert len(found) >= rows
     by_id = {properties.message_id: body for _, properties, body in found}
     assert by_id == {f"sink/3/0/{number}": b"%d" % number for number in range(rows)}

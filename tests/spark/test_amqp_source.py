@@ -18,15 +18,14 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+from tests.support.broker_process import BrokerProcess
 from tests.support.other_brokers import (
-    KINDS,
     OtherBroker,
     channel_to,
-    end,
     fill,
-    make_broker,
     message_count,
     queue_on,
+    running,
 )
 from warren.spark.amqp_options import parse_amqp_source
 from warren.spark.amqp_stream_reader import AmqpStreamReader
@@ -38,12 +37,17 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 ROOT = Path(__file__).parent.parent.parent
 
 
-@pytest.fixture(scope="module", params=KINDS)
-def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtherBroker]:
-    broker = make_broker(request.param, tmp_path_factory.mktemp("broker"))
-    broker.start()
+@pytest.fixture(scope="module")
+def warren_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    broker = BrokerProcess(tmp_path_factory.mktemp("broker"))
     yield broker
-    end(broker)
+    broker.kill()
+
+
+@pytest.fixture(params=["warren_node", "rabbitmq"])
+def broker(request: pytest.FixtureRequest) -> OtherBroker:
+    broker: OtherBroker = request.getfixturevalue(request.param)
+    return running(broker)
 
 
 @pytest.fixture
@@ -363,24 +367,21 @@ def batches(directory: Path) -> int:
 
 @pytest.mark.kill
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_exactly_once_while_driver_and_broker_are_killed(kind: str, tmp_path: Path) -> None:
+def test_exactly_once_while_driver_and_broker_are_killed(
+    broker: OtherBroker, queue: str, tmp_path: Path
+) -> None:
     """Rounds of SIGKILL at random moments, then a run to the end: each confirmed message once.
 
     WARREN_SPARK_KILLS sets the rounds.
     """
-    rounds = int(os.environ.get("WARREN_SPARK_KILLS", "4"))
+    rounds = int(os.environ.get("WARREN_SPARK_KILLS", "2"))
     chance = random.Random(11)
-    broker = make_broker(kind, tmp_path / "broker")
-    broker.start()
-    publisher = Publisher(broker, "kills")
+    publisher = Publisher(broker, queue)
+    publisher.start()
     try:
-        with channel_to(broker) as channel:
-            channel.queue_declare("kills", durable=True)
-        publisher.start()
         for number in range(rounds):
             before = batches(tmp_path)
-            app = start_app(broker, "kills", tmp_path)
+            app = start_app(broker, queue, tmp_path)
             try:
                 deadline = time.monotonic() + 60
                 while batches(tmp_path) < before + 3:
@@ -396,13 +397,12 @@ def test_exactly_once_while_driver_and_broker_are_killed(kind: str, tmp_path: Pa
                 app.wait()
         publisher.is_stopping.set()
         publisher.join()
-        app = start_app(broker, "kills", tmp_path, "once")
+        app = start_app(broker, queue, tmp_path, "once")
         assert app.wait(120) == 0, (tmp_path / "app.log").read_text()[-4000:]
     finally:
         publisher.is_stopping.set()
         if publisher.is_alive():
             publisher.join()
-        end(broker)
     found = [
         text
         for path in (tmp_path / "out").glob("*")

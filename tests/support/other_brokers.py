@@ -3,34 +3,21 @@
 import contextlib
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 
 import pika
-import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from bench.brokers import RabbitmqBroker, rabbitmq_server
+from bench.brokers import RabbitmqBroker
 from tests.support.broker_process import BrokerProcess
 
 OtherBroker = BrokerProcess | RabbitmqBroker
-KINDS = ("warren", "rabbitmq")
 
 
-def make_broker(kind: str, directory: Path) -> OtherBroker:
-    """One of KINDS, not started yet. Skips the test when it is not installed."""
-    if kind == "warren":
-        return BrokerProcess(directory)
-    if rabbitmq_server() is None:
-        pytest.skip("rabbitmq-server is not installed")
-    return RabbitmqBroker(directory, set())
-
-
-def end(broker: OtherBroker) -> None:
-    """For good, whether it runs or not."""
-    broker.kill()
-    if isinstance(broker, RabbitmqBroker):
-        # What it has beside its node.
-        broker.stop()
+def running(broker: OtherBroker) -> OtherBroker:
+    """The broker, started if a test has left it killed."""
+    if broker.process is None:
+        broker.start()
+    return broker
 
 
 @contextlib.contextmanager
@@ -51,7 +38,7 @@ def queue_on(broker: OtherBroker, prefix: str = "other") -> Iterator[str]:
     try:
         yield name
     finally:
-        with channel_to(broker) as channel:
+        with channel_to(running(broker)) as channel:
             channel.queue_delete(name)
 
 

@@ -70,6 +70,13 @@ _INITIAL = {
 }
 
 
+def running(broker: RabbitmqBroker) -> RabbitmqBroker:
+    """The node, started if it was not."""
+    if broker.process is None:
+        broker.start()
+    return broker
+
+
 @dataclass
 class Expected:
     """One message as it was published."""
@@ -156,27 +163,28 @@ class _Loader:
         return [self._random.randrange(least, most) for _ in range(count)]
 
 
-def make(directory: Path) -> RealDirectories:
-    """Run the node; takes about twenty seconds."""
+def make_node(directory: Path) -> RabbitmqBroker:
+    """A node with the two vhosts, not started yet."""
     initial = directory / "initial.json"
     initial.write_text(json.dumps(_INITIAL))
-    broker = RabbitmqBroker(directory / "node", set(), (f"load_definitions = {initial}",))
+    return RabbitmqBroker(directory / "node", set(), (f"load_definitions = {initial}",))
+
+
+def make(broker: RabbitmqBroker, directory: Path) -> RealDirectories:
+    """Fill a node without queues, started or not; it is stopped afterwards, and full. Takes about twenty seconds."""
+    running(broker)
+    loader = _Loader(broker, b"/")
+    ledger = _fill_other_vhost(_Loader(broker, OTHER_VHOST.encode())) | _fill(loader)
+    definitions = directory / "definitions.json"
+    broker.control("export_definitions", str(definitions))
+    # Acks reach the journal within its 200 ms.
+    time.sleep(1)
+    ledger["/", "journal"] = _fill_journal(loader)
+    broker.kill()
+    shutil.copytree(broker.node_directory(), directory / "killed")
     broker.start()
-    try:
-        loader = _Loader(broker, b"/")
-        ledger = _fill_other_vhost(_Loader(broker, OTHER_VHOST.encode())) | _fill(loader)
-        definitions = directory / "definitions.json"
-        broker.control("export_definitions", str(definitions))
-        # Acks reach the journal within its 200 ms.
-        time.sleep(1)
-        ledger["/", "journal"] = _fill_journal(loader)
-        broker.kill()
-        shutil.copytree(broker.node_directory(), directory / "killed")
-        broker.start()
-        broker.stop()
-        shutil.copytree(broker.node_directory(), directory / "stopped")
-    finally:
-        broker.stop()
+    broker.stop()
+    shutil.copytree(broker.node_directory(), directory / "stopped")
     return RealDirectories(directory / "killed", directory / "stopped", definitions, ledger)
 
 

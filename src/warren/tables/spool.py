@@ -128,8 +128,8 @@ def read_slice(part: SpoolSlice, schema: Any) -> Iterator[Any]:
                 if wanted.any():
                     found += int(np.count_nonzero(wanted))
                     yield from batches.of(file_part, piece, wanted)
-    except FileChangedError as error:
-        raise SpoolError(str(error)) from None
+    except FileChangedError:
+        raise SpoolError(f"{path} is not there: executors must see the spool under the same name") from None
     if found != part.end - part.start:
         raise SpoolError(
             f"{path} has {found} of the {part.end - part.start} messages from {part.start} on: it is damaged"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.brokers import rabbitmq_server
-from tests.support.rabbitmq_directories import EXPIRY_MS, OTHER_VHOST, Expected, RealDirectories, make
+from tests.support.rabbitmq_directories import EXPIRY_MS, OTHER_VHOST, Expected, RealDirectories
 from warren.tables.rabbitmq.damage import Damage
 from warren.tables.rabbitmq.definitions import read_definitions
 from warren.tables.rabbitmq.import_plan import ImportPlan, directory_name, plan
@@ -25,9 +25,9 @@ _JOURNAL = directory_name(b"queue", b"/", b"journal")
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> RealDirectories:
-    """Made once; the tests only look."""
-    return make(tmp_path_factory.mktemp("rabbitmq"))
+def real(rabbitmq_directories: RealDirectories) -> RealDirectories:
+    """A shorter name."""
+    return rabbitmq_directories
 
 
 @pytest.fixture(params=["killed", "stopped"])

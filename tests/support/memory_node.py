@@ -17,9 +17,13 @@ from warren.broker.metadata import (
     DeleteGroupMember,
     DeleteQueue,
     DeleteReaderGroup,
+    DeleteSink,
+    DeleteStage,
     PutGroupMember,
     PutQueue,
     PutReaderGroup,
+    PutSink,
+    PutStage,
     PutUser,
 )
 from warren.broker.passwords import hash_password
@@ -83,6 +87,8 @@ class MemoryDisk:
         self.queues: dict[int, PutQueue] = {}
         self.groups: dict[bytes, PutReaderGroup] = {}
         self.members: dict[tuple[bytes, int], PutGroupMember] = {}
+        self.stages: dict[int, PutStage] = {}
+        self.sinks: dict[bytes, PutSink] = {}
         self.next_queue_id = 1
 
     def apply(self, change: object) -> None:
@@ -101,6 +107,15 @@ class MemoryDisk:
                 self.members[change.group, change.queue_id] = change
             case DeleteGroupMember():
                 self.members.pop((change.group, change.queue_id), None)
+            case PutStage():
+                self.stages[change.id] = change
+                self.next_queue_id = max(self.next_queue_id, change.id + 1)
+            case DeleteStage():
+                self.stages.pop(change.id, None)
+            case PutSink():
+                self.sinks[change.name] = change
+            case DeleteSink():
+                self.sinks.pop(change.name, None)
             case _:
                 raise AssertionError(f"unexpected change {change}")
 
@@ -115,6 +130,8 @@ class MemoryNode:
         definitions = Definitions()
         definitions.users = [USER]
         definitions.next_queue_id = disk.next_queue_id
+        definitions.stages = list(disk.stages.values())
+        definitions.sinks = list(disk.sinks.values())
         self.broker.load_users(definitions)
         self.broker.permissions.add((b"guest", b"/"))
         self.memory_store = MemoryStore(disk.files, StoreSettings(FILE_BYTES))
@@ -123,6 +140,7 @@ class MemoryNode:
         now_ms = self.clock.now_ms()
         for queue in disk.queues.values():
             self.vhost.restore_queue(queue, now_ms)
+        self.vhost.staging.restore(definitions, now_ms)
         replay = self.memory_store.replay
         assert self.vhost.restore_messages(replay, disk.next_queue_id, set(), now_ms) == []
         self.admin = AdminNode(self.broker)

@@ -16,6 +16,7 @@ from warren.admin.protocol import BackupStatus, NodeStatus, QueueList, VhostStat
 from warren.admin.status import node_status, queue_status, vhost_status
 from warren.broker.broker import Broker
 from warren.broker.metadata import Change, PutGroupMember, PutReaderGroup
+from warren.broker.staging import Staging
 from warren.broker.vhost import Vhost
 from warren.queues.queue import Queue
 from warren.queues.reader_group import GroupMember, text
@@ -84,6 +85,16 @@ class AdminVhost:
     def store_id(self) -> bytes:
         """What the checksums of its store begin with."""
         return self._vhost.store.store_id
+
+    @property
+    def staging(self) -> Staging:
+        """Its sinks."""
+        return self._vhost.staging
+
+    @property
+    def max_message_size(self) -> int:
+        """Largest body (bytes) that it takes."""
+        return self._vhost.broker.settings.max_message_size
 
     def queue(self, name: bytes) -> Queue | None:
         """The queue called `name`."""
@@ -205,6 +216,11 @@ class AdminNode:
         """May the user see what concerns the whole node?"""
         known = self._broker.users.get(user)
         return known is not None and not {"administrator", "monitoring"}.isdisjoint(known.tags)
+
+    def may_impersonate(self, user: bytes) -> bool:
+        """May the user publish messages with the name of another in user-id?"""
+        known = self._broker.users.get(user)
+        return known is not None and "impersonator" in known.tags
 
     def status(self, only: AdminVhost | None) -> NodeStatus:
         """The node, and all of its vhosts or `only` one."""

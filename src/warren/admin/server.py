@@ -3,9 +3,9 @@
 Without I/O: the listener that found the admin protocol's header feeds bytes to `receive` and passes on what happens to
 the connection; replies go to `transport.write`. One request is worked on at a time, so replies keep the order of the
 requests, and nothing is worked on while the peer does not read (`pause_writing`): a client that asks and never reads
-costs one reply and REQUEST_BYTES_MAX of requests at most.
+costs one reply and two requests of the largest size at most, which is REQUEST_BYTES_MAX before the login.
 
-The calls for reader groups are in group_calls.py.
+The calls for reader groups are in group_calls.py, those for sinks in sink_calls.py.
 """
 
 from collections.abc import Callable
@@ -19,6 +19,7 @@ from warren.admin.protocol import (
     BAD_REQUEST,
     LENGTH_BYTES,
     REQUEST_BYTES_MAX,
+    STAGE_BYTES,
     Ack,
     BackupStatus,
     DeleteGroup,
@@ -40,12 +41,14 @@ from warren.admin.protocol import (
     Request,
     Reserve,
     SeekTime,
+    SinkRequest,
     StartBackup,
     TimeSought,
     decode_request,
     encode_frame,
 )
 from warren.admin.seek import seek_time
+from warren.admin.sink_calls import SinkCalls
 from warren.queues.entry import Entry
 from warren.queues.loading import peek_anywhere
 from warren.queues.queue import Queue
@@ -88,6 +91,8 @@ class AdminSession:
         self._is_closed = False
         self._vhost: AdminVhost | None = None
         self._groups: GroupCalls | None = None
+        self._sinks: SinkCalls | None = None
+        self._request_bytes_max = REQUEST_BYTES_MAX
         self._is_administrator = False
         # May see what concerns other vhosts.
         self._is_monitor = False
@@ -101,7 +106,7 @@ class AdminSession:
             return
         self._input += data
         self._work()
-        if len(self._input) > 2 * REQUEST_BYTES_MAX and not self._is_closed:
+        if len(self._input) > 2 * self._request_bytes_max and not self._is_closed:
             self._refuse_and_close("requests are sent ahead of their replies: one at a time, please")
 
     def pause_writing(self) -> None:
@@ -119,6 +124,8 @@ class AdminSession:
         self._login_timer.cancel()
         if self._groups is not None:
             self._groups.stop()
+        if self._sinks is not None:
+            self._sinks.stop()
 
     # -- frames ----------------------------------------------------------------------------------------------
 
@@ -135,15 +142,15 @@ class AdminSession:
             if len(self._input) < LENGTH_BYTES:
                 return
             length = int.from_bytes(self._input[:LENGTH_BYTES], "big")
-            if length > REQUEST_BYTES_MAX:
+            if length > self._request_bytes_max:
                 self._refuse_and_close(
-                    f"a request of {length} bytes is above the limit of {REQUEST_BYTES_MAX}"
+                    f"a request of {length} bytes is above the limit of {self._request_bytes_max}"
                 )
                 return
             end = LENGTH_BYTES + length
             if len(self._input) < end:
                 return
-            payload = bytes(self._input[LENGTH_BYTES:end])
+            payload = bytes(memoryview(self._input)[LENGTH_BYTES:end])
             del self._input[:end]
             try:
                 request = decode_request(payload)
@@ -178,11 +185,15 @@ class AdminSession:
     def _start(self, request: Request) -> None:
         vhost = self._vhost
         groups = self._groups
+        sinks = self._sinks
         if isinstance(request, Login):
             self._log_in(request)
             return
-        if vhost is None or groups is None:
+        if vhost is None or groups is None or sinks is None:
             self._refuse_and_close("log in first", ACCESS_REFUSED)
+            return
+        if isinstance(request, SinkRequest):
+            sinks.start(request)
             return
         if isinstance(request, StartBackup | GetBackup):
             self._reply(self._back_up(request))
@@ -242,6 +253,11 @@ class AdminSession:
         self._is_monitor = self._node.is_monitor(login.user.encode())
         opener = f"{login.client or 'a client'} at {self._peer}"
         self._groups = GroupCalls(answer, self._clock, opener, self._reply_later)
+        user = login.user.encode()
+        owner = None if self._node.may_impersonate(user) else user
+        self._sinks = SinkCalls(answer, self._clock, owner, self._reply_later)
+        # Properties and names come on top of a body.
+        self._request_bytes_max = max(answer.max_message_size, STAGE_BYTES) + 4 * REQUEST_BYTES_MAX
         self._reply(LoggedIn(warren.__version__))
 
     def _back_up(self, request: StartBackup | GetBackup) -> BackupStatus | ErrorReply:

@@ -80,6 +80,10 @@ class DiskFlow:
         self.stop_count += 1
         connection.throttle.stop_flow(connection)
 
+    def is_full(self, vhost: Vhost) -> bool:
+        """Does so much wait to be written that nobody should publish persistent messages to `vhost`?"""
+        return self.waiting_bytes(vhost) > STOP_BYTES or self._store_bytes.get(vhost, 0) > STORE_STOP_BYTES
+
     def look(self, now_ms: i64) -> None:
         """Let go on who may; called once a turn."""
         if len(self._stopped) == 0:

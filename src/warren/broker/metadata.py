@@ -1,4 +1,4 @@
-"""The definitions a node keeps: vhosts, users, permissions, exchanges, queues, bindings, reader groups (DESIGN D5).
+"""The definitions a node keeps: vhosts, users, permissions, exchanges, queues, bindings, reader groups, sinks (DESIGN D5).
 
 A *change* is one definition written or deleted; the same class that writes a definition is what `load` returns, so a
 definition has one shape everywhere. Only durable things are ever written. Names are bytes as in the protocol;
@@ -222,6 +222,67 @@ class DeleteReaderGroup(Change):
 
 @final
 @mypyc_attr(native_class=True)
+class PutStage(Change):
+    """A staging log: a queue nobody sees, with the messages of one part of a sink's batch. `finished_ms` is 0 until it is
+    complete; messages that no queue would get were `unroutable_count`, the first of them to `unroutable` (an address as
+    in store/message.py)."""
+
+    def __init__(
+        self,
+        vhost: bytes,
+        id: i64,
+        sink: bytes,
+        batch: i64,
+        finished_ms: i64,
+        message_count: i64,
+        unroutable_count: i64,
+        unroutable: bytes,
+    ) -> None:
+        self.vhost: bytes = vhost
+        self.id: i64 = id
+        self.sink: bytes = sink
+        self.batch: i64 = batch
+        self.finished_ms: i64 = finished_ms
+        self.message_count: i64 = message_count
+        self.unroutable_count: i64 = unroutable_count
+        self.unroutable: bytes = unroutable
+
+
+@final
+@mypyc_attr(native_class=True)
+class DeleteStage(Change):
+    """Its messages were published, or will never be."""
+
+    def __init__(self, vhost: bytes, id: i64) -> None:
+        self.vhost: bytes = vhost
+        self.id: i64 = id
+
+
+@final
+@mypyc_attr(native_class=True)
+class PutSink(Change):
+    """All batches of a sink up to `batch` are committed; of the last one the staging logs `stages` are still to be
+    published, in this order."""
+
+    def __init__(self, vhost: bytes, name: bytes, batch: i64, stages: list[int]) -> None:
+        self.vhost: bytes = vhost
+        self.name: bytes = name
+        self.batch: i64 = batch
+        self.stages: list[int] = stages
+
+
+@final
+@mypyc_attr(native_class=True)
+class DeleteSink(Change):
+    """Forget a sink, and with it which batches it has committed."""
+
+    def __init__(self, vhost: bytes, name: bytes) -> None:
+        self.vhost: bytes = vhost
+        self.name: bytes = name
+
+
+@final
+@mypyc_attr(native_class=True)
 class Definitions:
     """Everything stored. Each list is in the order in which its definitions were first written."""
 
@@ -234,7 +295,9 @@ class Definitions:
         self.bindings: list[PutBinding] = []
         self.reader_groups: list[PutReaderGroup] = []
         self.group_members: list[PutGroupMember] = []
-        # Above the id of every queue that was ever stored.
+        self.stages: list[PutStage] = []
+        self.sinks: list[PutSink] = []
+        # Above the id of every queue and staging log that was ever stored.
         self.next_queue_id: i64 = 1
 
     def as_changes(self) -> list[Change]:
@@ -248,6 +311,8 @@ class Definitions:
         changes.extend(self.bindings)
         changes.extend(self.reader_groups)
         changes.extend(self.group_members)
+        changes.extend(self.stages)
+        changes.extend(self.sinks)
         return changes
 
 

@@ -19,6 +19,8 @@ from warren.broker.metadata import (
     DeleteGroupMember,
     DeleteQueue,
     DeleteReaderGroup,
+    DeleteSink,
+    DeleteStage,
     Metadata,
     MetadataDamaged,
     MetadataError,
@@ -28,6 +30,8 @@ from warren.broker.metadata import (
     PutPermission,
     PutQueue,
     PutReaderGroup,
+    PutSink,
+    PutStage,
     PutUser,
     PutVhost,
 )
@@ -58,7 +62,7 @@ CREATE TABLE bindings (
     vhost BLOB NOT NULL, source BLOB NOT NULL, destination BLOB NOT NULL, destination_is_queue INTEGER NOT NULL,
     key BLOB NOT NULL, arguments BLOB NOT NULL,
     UNIQUE (vhost, source, destination, destination_is_queue, key, arguments)) STRICT;
--- Outlives the queues: an id in a journal that is below it belonged to a queue that is deleted.
+-- Outlives the queues and staging logs: an id in a journal that is below it belonged to a queue that is deleted.
 CREATE TABLE numbering (next_queue_id INTEGER NOT NULL) STRICT;
 INSERT INTO numbering VALUES (1);
 CREATE TRIGGER number_queues AFTER INSERT ON queues BEGIN
@@ -74,7 +78,17 @@ CREATE TABLE reader_group_members (
     acked INTEGER NOT NULL, reserved INTEGER NOT NULL, is_ended INTEGER NOT NULL,
     UNIQUE (vhost, "group", queue_id)) STRICT;
 """
-# Version 1 knew groups of one queue. Of one that was deleted, only its id is known.
+_SINKS: Final = """
+CREATE TABLE stages (
+    vhost BLOB NOT NULL, id INTEGER NOT NULL, sink BLOB NOT NULL, batch INTEGER NOT NULL, finished_ms INTEGER NOT NULL,
+    message_count INTEGER NOT NULL, unroutable_count INTEGER NOT NULL, unroutable BLOB NOT NULL,
+    UNIQUE (vhost, id)) STRICT;
+CREATE TABLE sinks (
+    vhost BLOB NOT NULL, name BLOB NOT NULL, batch INTEGER NOT NULL, stages TEXT NOT NULL, UNIQUE (vhost, name)) STRICT;
+CREATE TRIGGER number_stages AFTER INSERT ON stages BEGIN
+    UPDATE numbering SET next_queue_id = max(next_queue_id, NEW.id + 1); END;
+"""
+# Version 1 had no sinks, and knew groups of one queue. Of one that was deleted, only its id is known.
 _PUT_ASIDE_VERSION_1: Final = "ALTER TABLE reader_groups RENAME TO old_groups;"
 _TAKE_OVER_VERSION_1: Final = """
 INSERT INTO reader_groups SELECT vhost, name, epoch, '' FROM old_groups ORDER BY rowid;
@@ -114,6 +128,17 @@ _PUT_READER_GROUP: Final = (
     "INSERT INTO reader_groups VALUES (?, ?, ?, ?) ON CONFLICT (vhost, name) DO UPDATE SET "
     "epoch = excluded.epoch, pattern = excluded.pattern"
 )
+_PUT_STAGE: Final = (
+    "INSERT INTO stages VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (vhost, id) DO UPDATE SET sink = excluded.sink, "
+    "batch = excluded.batch, finished_ms = excluded.finished_ms, message_count = excluded.message_count, "
+    "unroutable_count = excluded.unroutable_count, unroutable = excluded.unroutable"
+)
+_DELETE_STAGE: Final = "DELETE FROM stages WHERE vhost = ? AND id = ?"
+_PUT_SINK: Final = (
+    "INSERT INTO sinks VALUES (?, ?, ?, ?) ON CONFLICT (vhost, name) DO UPDATE SET batch = excluded.batch, "
+    "stages = excluded.stages"
+)
+_DELETE_SINK: Final = "DELETE FROM sinks WHERE vhost = ? AND name = ?"
 _DELETE_READER_GROUP: Final = "DELETE FROM reader_groups WHERE vhost = ? AND name = ?"
 _PUT_GROUP_MEMBER: Final = (
     'INSERT INTO reader_group_members VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (vhost, "group", queue_id) DO UPDATE '
@@ -203,13 +228,13 @@ class SqliteMetadata(Metadata):
         execute("PRAGMA synchronous = FULL")
         execute("PRAGMA foreign_keys = OFF")
         if execute("SELECT count(*) FROM sqlite_schema").fetchone() == (0,):
-            self._connection.executescript("BEGIN IMMEDIATE; " + _SCHEMA + _READER_GROUPS + "COMMIT;")
+            self._connection.executescript("BEGIN IMMEDIATE; " + _SCHEMA + _READER_GROUPS + _SINKS + "COMMIT;")
         versions = execute("SELECT version FROM schema_version").fetchall()
         if len(versions) != 1 or not isinstance(versions[0][0], int):
             raise MetadataDamaged(f"{self._path} is damaged: its schema version is {versions}")
         if versions[0][0] == 1:
             self._connection.executescript(
-                "BEGIN IMMEDIATE; " + _PUT_ASIDE_VERSION_1 + _READER_GROUPS + _TAKE_OVER_VERSION_1 + "COMMIT;"
+                "BEGIN IMMEDIATE; " + _PUT_ASIDE_VERSION_1 + _READER_GROUPS + _SINKS + _TAKE_OVER_VERSION_1 + "COMMIT;"
             )
         elif versions[0][0] != SCHEMA_VERSION:
             raise MetadataError(
@@ -246,6 +271,12 @@ class SqliteMetadata(Metadata):
             definitions.group_members.append(
                 PutGroupMember(vhost, group, queue_id, name, acked, reserved, is_ended != 0)
             )
+        for row in self._rows(
+            "vhost, id, sink, batch, finished_ms, message_count, unroutable_count, unroutable FROM stages"
+        ):
+            definitions.stages.append(PutStage(*row))
+        for vhost, name, batch, stages in self._rows("vhost, name, batch, stages FROM sinks"):
+            definitions.sinks.append(PutSink(vhost, name, batch, [int(stage) for stage in stages.split()]))
         numbering = self._rows("next_queue_id FROM numbering")
         if len(numbering) != 1:
             raise MetadataDamaged(f"{self._path} is damaged: it has {len(numbering)} rows of numbering")
@@ -315,6 +346,17 @@ def _statement(change: Change) -> tuple[str, tuple[Any, ...]]:
             )  # fmt: skip
         case DeleteExchange():
             return _DELETE_EXCHANGE, (change.vhost, change.name)
+        case PutStage():
+            return _PUT_STAGE, (
+                change.vhost, change.id, change.sink, change.batch, change.finished_ms, change.message_count,
+                change.unroutable_count, change.unroutable,
+            )  # fmt: skip
+        case DeleteStage():
+            return _DELETE_STAGE, (change.vhost, change.id)
+        case PutSink():
+            return _PUT_SINK, (change.vhost, change.name, change.batch, " ".join(map(str, change.stages)))
+        case DeleteSink():
+            return _DELETE_SINK, (change.vhost, change.name)
         case DeleteReaderGroup():
             return _DELETE_READER_GROUP, (change.vhost, change.name)
         case PutPermission():

@@ -13,6 +13,7 @@ from mypy_extensions import i64
 
 from warren.broker.loss_log import LossLog
 from warren.broker.metadata import Change, DeleteQueue, PutQueue
+from warren.broker.staging import Staging
 from warren.broker.store_owner import VhostStoreOwner
 from warren.broker.topology import removal_changes
 from warren.broker.vhost_host import VhostHost
@@ -65,6 +66,8 @@ class Vhost:
         # Told of every queue that is deleted, how many ready messages it had, and the time: reader groups let go of what
         # they hold of it.
         self.deletion_watchers: list[Callable[[Queue, int, int], None]] = []
+        # Its queues are in `queues_by_id` only.
+        self.staging: Staging = Staging(self)
 
     # -- texts -----------------------------------------------------------------------------------------------------
 
@@ -167,6 +170,7 @@ class Vhost:
         Returns what belongs to queues the metadata never heard of, or whose definition is damaged (`unusable_ids`):
         those messages must be kept aside (W23). Other ids below `next_queue_id` that are gone belong to deleted queues.
         """
+        self.staging.restore_moved(replay.moved)
         orphans: list[RecoveredQueue] = []
         for queue_id, recovered in replay.queues.items():
             queue = self.queues_by_id.get(queue_id)
@@ -232,6 +236,7 @@ class Vhost:
         if batches != self._batches:
             self._batches = batches
             self.host.on_sealed()
+        is_moving = self.staging.advance(now_ms)
         self.host.work_off(now_ms)
         self.store.advance(now_ms)
         self.losses.report(now_ms)
@@ -245,7 +250,7 @@ class Vhost:
         is_late = self.host.has_more and memory.ram_bytes > memory.stop_above
         waiting_bytes = self.store.lane.waiting_bytes
         self.broker.disk_flow.store_waits(self, waiting_bytes, self.store.debt.grown_bytes, is_late)
-        return self.store.has_more
+        return self.store.has_more or is_moving
 
     def find_out(self, queue: Queue, first: i64, end: i64) -> list[Entry]:
         """The unacked entries of `queue` with seq ids in [first, end), whoever has them, in any order."""

@@ -179,6 +179,8 @@ class Node:
         assert self._workers is not None
         self._server.close()
         self.backups.stop()
+        for vhost in self.broker.vhosts.values():
+            vhost.staging.stop()
         self._disk_monitor.stop()
         self.memory_watch.stop()
         for protocol in list(self.protocols):

@@ -283,6 +283,7 @@ def _restore_definitions(vhost: Vhost, definitions: Definitions, now_ms: int) ->
             except AmqpError as error:
                 unusable_ids.add(queue.id)
                 logger.error("the definition of queue %r is left out: %s", queue.name, error.text)
+    vhost.staging.restore(definitions, now_ms)
     for binding in definitions.bindings:
         if binding.vhost != vhost.name:
             continue

@@ -5,6 +5,7 @@ Bodies, behind the record header of `record.py`; all integers are big-endian:
 PUBLISH_REF  content id u64 · .rdq file u32 · offset u32 · size of its record u32 · size of the message's body u32 ·
              references u16 · flags u8 (1 = persistent, 2 = in the transient store) · timestamp ms u64 ·
              position count u32 · positions as in PUBLISH
+MOVE_REF     a message that was staged, see `record.py`: its body is that of a PUBLISH_REF behind the place of its log
 CONTENT      content id u64 · references u16 · the body of a PUBLISH record with as many positions as references
 RELEASE      serial u64 · count u32 · per content: id u64, references u16, size of its record u32 · the body of an ACK
              record: whose positions gave them up
@@ -21,13 +22,14 @@ from typing import Final
 from librt.strings import BytesWriter, read_i16_be, write_i16_be, write_i32_be, write_i64_be
 from mypy_extensions import i16, i32, i64
 
-from warren.store.message import WRITTEN, ContentRef, Message, Position
+from warren.store.message import WRITTEN, ContentRef, Message, MovedMessage, Position
 from warren.store.publish_body import decode_message
 from warren.store.record import (
     CONTENT,
     FLAG_PERSISTENT,
     FLAG_REDELIVERED,
     FLAG_TRANSIENT,
+    MOVE_REF,
     POSITION_BYTES,
     PUBLISH_REF,
     RECORD_HEADER_BYTES,
@@ -36,6 +38,7 @@ from warren.store.record import (
     RecordWriter,
     read_u32,
     read_u64,
+    start_publish,
     write_publish_head,
 )
 from warren.store.runs import Runs
@@ -116,16 +119,19 @@ def write_publish_ref(
     positions: list[Position],
     first: i64,
     last: i64,
+    moved: MovedMessage | None = None,
 ) -> i64:
     """Write a PUBLISH_REF record for `positions[first:last]`, which share `content`; returns its size in bytes.
 
     The positions are WRITTEN afterwards. Of `message` only the timestamp is asked for; it may be ABSENT.
+    With `moved`, which is the same message, it is a MOVE_REF.
     """
     position = positions[first]
     flags: i64 = FLAG_PERSISTENT if position.persistent else 0
     if content.transient:
         flags |= FLAG_IN_TRANSIENT_STORE
     body = BytesWriter()
+    kind = start_publish(body, moved, PUBLISH_REF, MOVE_REF)
     write_i64_be(body, content.id)
     _write_u32(body, content.file)
     _write_u32(body, content.offset)
@@ -145,7 +151,7 @@ def write_publish_ref(
         body.append(position_flags if position.persistent else position_flags | FLAG_TRANSIENT)
         position.journal_state = WRITTEN
         index += 1
-    return writer.raw_record(PUBLISH_REF, body.getvalue(), b"")
+    return writer.raw_record(kind, body.getvalue(), b"")
 
 
 def write_release(writer: RecordWriter, release: Release) -> i64:

@@ -30,6 +30,8 @@ class JournalFile:
         self.number: i64 = number
         self.size_bytes: i64 = 0
         self.live_bytes: i64 = 0
+        # Records of moves in it whose messages are not settled yet where they were staged: it stays until they are.
+        self.pins: i64 = 0
         # The queues it has positions of and, once it is closed, the seq id each had reached.
         self.logs: list[QueueLog] = []
         self.ends: list[int] = []
@@ -83,6 +85,29 @@ class Message:
     def routing_key(self) -> bytes:
         """Routing key it was published with."""
         return self.address[2 + self.address[0] :]
+
+
+@mypyc_attr(acyclic=True)
+class MovedMessage(Message):
+    """A message that was staged, on its way to the queues it is for. Its record says from where it comes, so that
+    recovery knows what is not to be published again."""
+
+    def __init__(
+        self,
+        address: bytes,
+        properties: bytes,
+        body: bytes,
+        persistent: bool,
+        timestamp_ms: i64,
+        stage_id: i64,
+        stage_seq: i64,
+    ) -> None:
+        super().__init__(address, properties, body, persistent, timestamp_ms)
+        # Id of the staging log's queue, and the message's place in it.
+        self.stage_id: i64 = stage_id
+        self.stage_seq: i64 = stage_seq
+        # The file that must stay until the message is settled where it was staged.
+        self.pinned: JournalFile | None = None
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

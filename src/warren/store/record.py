@@ -19,6 +19,8 @@ CLEAN_STOP   empty; the last record of a journal that was closed in order
 PREDECESSOR  number u64 and bytes that count u64 of the journal file before it; the first record of one, but of the first
 PUBLISH_HEAD a PUBLISH without the bytes of the message's body, whose length is there; in no file, only in what the admin
              protocol sends (`queues/record_block.py`)
+MOVE         queue id u32 · seq u64 · the body of a PUBLISH; MOVE_REF has that of a PUBLISH_REF. A staged message was
+             published: whoever has a MOVE must not publish the message at this place of its staging log again
 PUBLISH_REF, CONTENT, RELEASE   see `content_records.py`
 
 A record names the queues and sequences it belongs to, so any file can be read without the others.
@@ -38,7 +40,7 @@ from librt.strings import (
 )
 from mypy_extensions import i16, i32, i64
 
-from warren.store.message import WRITTEN, Message, Position, QueueLog
+from warren.store.message import WRITTEN, Message, MovedMessage, Position, QueueLog
 
 FILE_MAGIC: Final = b"WARRENWL"
 CONTENT_MAGIC: Final = b"WARRENRD"
@@ -60,8 +62,12 @@ CONTENT: Final = 6
 RELEASE: Final = 7
 PREDECESSOR: Final = 12
 PUBLISH_HEAD: Final = 16
+MOVE: Final = 13
+MOVE_REF: Final = 14
 
 POSITION_BYTES: Final = 21
+# What MOVE and MOVE_REF have before the rest.
+MOVE_HEAD_BYTES: Final = 12
 RUN_BYTES: Final = 16
 FLAG_PERSISTENT: Final = 1
 FLAG_REDELIVERED: Final = 1
@@ -99,17 +105,26 @@ class RecordWriter:
         """What follows is appended to a file that has its header."""
         self._seed = crc_seed(self.store_id, file_number)
 
-    def publish(self, message: Message, positions: list[Position], first: i64, last: i64) -> i64:
+    def publish(
+        self,
+        message: Message,
+        positions: list[Position],
+        first: i64,
+        last: i64,
+        moved: MovedMessage | None = None,
+    ) -> i64:
         """Write `message` with `positions[first:last]`; all of them belong to it. Returns the record's size in bytes.
 
-        Positions not PENDING any more must have been left out by the caller.
+        Positions not PENDING any more must have been left out by the caller. With `moved`, which is the same message, it
+        is a MOVE.
         """
+        kind = start_publish(self._scratch, moved, PUBLISH, MOVE)
         write_publish_head(self._scratch, message, positions, first, last)
         index = first
         while index < last:
             positions[index].journal_state = WRITTEN
             index += 1
-        return self.raw_record(PUBLISH, self._take_scratch(), message.body)
+        return self.raw_record(kind, self._take_scratch(), message.body)
 
     def raw_record(self, kind: i64, head: bytes, body: bytes) -> i64:
         """Write a record whose body is `head` and `body`; a large `body` is not copied. Returns its size in bytes."""
@@ -186,6 +201,15 @@ class RecordWriter:
         if len(self._buffer) > 0:
             self.parts.append(self._buffer.getvalue())
             self._buffer.truncate(0)
+
+
+def start_publish(out: BytesWriter, moved: MovedMessage | None, kind: i64, moved_kind: i64) -> i64:
+    """Append where `moved` was staged, if it is a move; returns the record's kind, one of the two."""
+    if moved is None:
+        return kind
+    write_i32_be(out, i32(moved.stage_id))
+    write_i64_be(out, moved.stage_seq)
+    return moved_kind
 
 
 def write_publish_head(

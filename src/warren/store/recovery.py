@@ -9,6 +9,9 @@ over the same bytes gives the same result (T34).
 What the checkpoint already knows is not taken again from the journal: positions that were in an index, releases before
 the place that it names, contents below its next id.
 
+A MOVE is a publish of a message that was staged, which is not to be published again: `moved` says so. The message stays
+alive in its staging log until whoever moves messages settles it like any other, with its reference to a content.
+
 A RELEASE before that place which cannot be read any more is in the accounts while the positions that it settled are back.
 They will give up their references once more; so that this is not at the cost of others who share their contents, what
 may have been given up of those counts as not given up (`doubtful`). At worst a content is kept that nobody needs.
@@ -26,6 +29,9 @@ from warren.store.record import (
     CLEAN_STOP,
     FILE_HEADER_BYTES,
     FLAG_REDELIVERED,
+    MOVE,
+    MOVE_HEAD_BYTES,
+    MOVE_REF,
     POSITION_BYTES,
     PREDECESSOR,
     PUBLISH,
@@ -93,6 +99,9 @@ class JournalReplay:
         self.doubtful: list[ContentRef] = []
         # Contents that it does not know, with the number of live positions, which may be none.
         self.new_contents: list[tuple[ContentRef, int]] = []
+        # Staged messages that were published, by the id of their staging log and their seq ids there: the file that says
+        # so. Those that were settled since are not in here.
+        self.moved: dict[int, dict[int, JournalFile]] = {}
         self._tail_contents: dict[int, ContentRef] = {}
         self._known_contents: i64 = 0
         # The oldest file that the checkpoint needs; 0: there is none.
@@ -250,6 +259,8 @@ class JournalReplay:
             return self._apply_publish(file, data, body, end, length)
         if kind == PUBLISH_REF:
             return self._apply_publish_ref(file, data, body, end, length)
+        if kind in (MOVE, MOVE_REF):
+            return self._apply_move(file, data, body, end, length)
         if kind == ACK:
             return self._apply_ack(data, body, end)
         if kind == RELEASE:
@@ -300,6 +311,18 @@ class JournalReplay:
                 position.content_bytes = content_bytes_of(ref.content)
             at += POSITION_BYTES
         return True
+
+    def _apply_move(self, file: JournalFile, data: bytes, start: i64, end: i64, length: i64) -> bool:
+        publish = start + MOVE_HEAD_BYTES
+        if publish > end:
+            return False
+        if data[start - RECORD_HEADER_BYTES + 2] == MOVE:
+            is_good = self._apply_publish(file, data, publish, end, length)
+        else:
+            is_good = self._apply_publish_ref(file, data, publish, end, length)
+        if is_good:
+            self.moved.setdefault(read_u32(data, start), {})[read_u64(data, start + 4)] = file
+        return is_good
 
     def _add_position(self, message: Message, data: bytes, at: i64) -> Position | None:
         queue = self._queue(read_u32(data, at))
@@ -362,6 +385,11 @@ class JournalReplay:
             if index is not None and first < log.indexed_upto:
                 add_run(queue.settled, first, min(last, log.indexed_upto - 1))
             self._drop_run(queue, first, last)
+        moved = self.moved.get(queue_id)
+        if moved is not None:
+            for first, last in runs:
+                for known in [seq for seq in moved if first <= seq <= last]:
+                    del moved[known]
 
     def _drop_run(self, queue: RecoveredQueue, first: i64, last: i64) -> None:
         positions = queue.positions

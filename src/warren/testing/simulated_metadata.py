@@ -13,16 +13,20 @@ from warren.broker.metadata import (
     DeleteGroupMember,
     DeleteQueue,
     DeleteReaderGroup,
+    DeleteSink,
+    DeleteStage,
     MetadataError,
     PutBinding,
     PutExchange,
     PutGroupMember,
     PutQueue,
     PutReaderGroup,
+    PutSink,
+    PutStage,
 )
 from warren.testing.simulated_file_system import SimulatedFileSystem
 
-_Put = PutExchange | PutQueue | PutBinding | PutReaderGroup | PutGroupMember
+_Put = PutExchange | PutQueue | PutBinding | PutReaderGroup | PutGroupMember | PutStage | PutSink
 Key = tuple[object, ...]
 
 
@@ -47,6 +51,10 @@ class SimulatedMetadata:
                 found.bindings.append(definition)
             elif isinstance(definition, PutGroupMember):
                 found.group_members.append(definition)
+            elif isinstance(definition, PutStage):
+                found.stages.append(definition)
+            elif isinstance(definition, PutSink):
+                found.sinks.append(definition)
             else:
                 found.reader_groups.append(definition)
         found.next_queue_id = self.next_queue_id
@@ -98,6 +106,15 @@ class SimulatedMetadata:
             definitions["member", change.group, change.queue_id] = change
         elif isinstance(change, DeleteGroupMember):
             definitions.pop(("member", change.group, change.queue_id), None)
+        elif isinstance(change, PutStage):
+            definitions["stage", change.id] = change
+            self.next_queue_id = max(self.next_queue_id, change.id + 1)
+        elif isinstance(change, DeleteStage):
+            definitions.pop(("stage", change.id), None)
+        elif isinstance(change, PutSink):
+            definitions["sink", change.name] = change
+        elif isinstance(change, DeleteSink):
+            definitions.pop(("sink", change.name), None)
         else:
             raise TypeError(f"unexpected change {change}")
 

@@ -211,6 +211,7 @@ class SimulatedNode:
 
     def stop(self) -> bool:
         """An orderly stop, clients closed before; True when everything reached the disk."""
+        self.vhost.staging.stop()
         self.drain()
         self._commit(is_forced=True)
         self.drain()
@@ -255,6 +256,7 @@ class SimulatedNode:
             )
         for queue in definitions.queues:
             self.vhost.restore_queue(queue, self.now_ms)
+        self.vhost.staging.restore(definitions, self.now_ms)
         for binding in definitions.bindings:
             source = router.exchanges.get(binding.source)
             destination = router.queues.get(binding.destination)

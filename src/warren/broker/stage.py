@@ -1,0 +1,87 @@
+"""What `staging.py` works with: sinks, staging logs, and slices of messages that are on their way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from mypy_extensions import i64
+
+from warren.queues.entry import Entry
+from warren.queues.queue import Queue
+from warren.store.message import JournalFile, MovedMessage
+
+# So many messages are moved in one turn, for each sink.
+SLICE_MESSAGES: Final = 1024
+
+
+class StageError(Exception):
+    """A refusal: one of the codes of the admin protocol, and why in one line."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code: str = code
+        self.text: str = text
+
+
+class Stage:
+    """A staging log. `queue` has its messages; `owner` is the client that fills it, None when it is finished."""
+
+    def __init__(self, queue: Queue, sink: bytes, batch: i64, owner: object, now_ms: i64) -> None:
+        self.queue: Queue = queue
+        self.sink: bytes = sink
+        self.batch: i64 = batch
+        self.owner: object = owner
+        # When somebody last had to do with it (ms).
+        self.used_ms: i64 = now_ms
+        # Complete; complete and on disk; named by a commit; gone.
+        self.is_finished: bool = False
+        self.is_durable: bool = False
+        self.is_committed: bool = False
+        self.is_dropped: bool = False
+        self.message_count: i64 = 0
+        # Messages that no queue would have got when they were staged, and the address of the first.
+        self.unroutable_count: i64 = 0
+        self.unroutable: bytes = b""
+        # Failed batches of the journal when it was opened.
+        self.failures: i64 = 0
+        # After a start: seq ids that were published already, and the journal files that say so.
+        self.moved: dict[int, JournalFile] = {}
+        # Published and not settled yet.
+        self.out: dict[int, Entry] = {}
+        # The next message is being read from disk.
+        self.is_waiting: bool = False
+
+    def on_head(self, _now_ms: int) -> None:
+        """The next message may be there."""
+        self.is_waiting = False
+        self.queue.host.wake()
+
+
+class Sink:
+    """Who commits batches, in ascending order of their numbers. `stages`: of the last one, what is still to be moved."""
+
+    def __init__(self, name: bytes) -> None:
+        self.name: bytes = name
+        # -1: none was committed yet.
+        self.batch: i64 = -1
+        self.is_committing: bool = False
+        self.stages: list[Stage] = []
+        self.waiters: list[Callable[[], None]] = []
+
+    def is_busy(self) -> bool:
+        """Is a commit on its way to the disk, or are messages to be moved?"""
+        return self.is_committing or len(self.stages) > 0
+
+
+class MoveSlice:
+    """Messages of a staging log that were published together; they are settled there when that is durable."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage: Stage = stage
+        self.entries: list[Entry] = []
+        self.messages: list[MovedMessage] = []
+        # Of those that an earlier run of the node has published: the files with their moves.
+        self.files: list[JournalFile] = []
+        self.size_bytes: i64 = 0
+        self.is_durable: bool = False

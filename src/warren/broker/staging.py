@@ -1,0 +1,581 @@
+"""Sinks: batches of messages that are published once, whatever crashes (decision 009).
+
+A batch comes in parts, from several clients, each into a *staging log*: a durable queue of the vhost that has no name, no
+bindings and no consumers, journaled and paged like any other (`Stage`). A commit names the sink, the number of the batch
+and its logs in order. Its commit point is one row of the definitions (PutSink); a batch with a number that is not above
+the row's is done already. Logs that no commit names are dropped after STAGE_TTL_MS.
+
+Behind the commit point the messages are moved: taken from the logs in order, routed through their exchanges, published,
+and settled in their log once the batch of the journal with their publishes is durable (`store/journal.py`, "Moves"). A
+start goes on with the logs that the row names; what the journal says was published is only settled (`Stage.moved`).
+So each message is in the queues it was routed to exactly once, and in order for each log.
+
+What a client sends is checked when it is staged: properties, exchange, and whether any queue would get it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import i64
+
+from warren.broker.metadata import Change, DeleteSink, DeleteStage, PutSink, PutStage
+from warren.broker.publish_properties import PublishProperties, inspect_properties
+from warren.broker.stage import SLICE_MESSAGES, MoveSlice, Sink, Stage, StageError
+from warren.queues.arguments import NO_LIMIT, parse_arguments
+from warren.queues.entry import Entry
+from warren.queues.queue import Queue
+from warren.queues.variable_queue import LOADING, READY
+from warren.routing.exchange import Exchange
+from warren.store.message import JournalFile, Message, MovedMessage
+from warren.store.publish_body import decode_message
+from warren.store.record import read_u32
+from warren.wire.errors import AmqpError
+
+if TYPE_CHECKING:
+    from warren.broker.metadata import Definitions
+    from warren.broker.vhost import Vhost
+
+# A staging log that nobody writes to or commits is dropped after this time.
+STAGE_TTL_MS: Final = 3_600_000
+# So many there may be in a vhost.
+STAGES_MAX: Final = 10_000
+# Moved and not settled yet, of all sinks together.
+OUT_BYTES: Final = 8 * 1024 * 1024
+OUT_MESSAGES: Final = 16_384
+# Ways that are remembered, by address.
+_ROUTES_MAX: Final = 4096
+_SWEEP_INTERVAL_MS: Final = 10_000
+# In a block, each message is preceded by the size of what follows.
+_LENGTH_BYTES: Final = 4
+_DIRECT_REPLY_TO: Final = b"amq.rabbitmq.reply-to"
+
+BAD_REQUEST: Final = "bad_request"
+NOT_FOUND: Final = "not_found"
+PRECONDITION: Final = "precondition"
+STORAGE_FAILED: Final = "storage_failed"
+UNROUTABLE: Final = "unroutable"
+
+
+class Staging:
+    """The sinks and staging logs of one vhost."""
+
+    def __init__(self, vhost: Vhost) -> None:
+        self.vhost: Vhost = vhost
+        self.sinks: dict[bytes, Sink] = {}
+        # By id, which is that of their queue.
+        self.stages: dict[int, Stage] = {}
+        # Nothing is moved any more: the node stops.
+        self.is_stopped: bool = False
+        self._moving: list[Sink] = []
+        self._slices: list[MoveSlice] = []
+        self._out_bytes: i64 = 0
+        self._out_count: i64 = 0
+        self._routes: dict[bytes, list[Queue]] = {}
+        self._routes_version: i64 = -1
+        self._sweep_at_ms: i64 = 0
+        vhost.held_entries.append(self.held_of)
+        vhost.loss_watchers.append(self.forget)
+
+    # -- stages ----------------------------------------------------------------------------------------------
+
+    def open(self, sink: bytes, batch: i64, owner: object, now_ms: i64) -> Stage:
+        """A new staging log for a part of the sink's batch; it is dropped with its `owner` until it is finished."""
+        if len(self.stages) >= STAGES_MAX:
+            raise StageError(PRECONDITION, f"there are {STAGES_MAX} staging logs in this vhost already")
+        queue_id = self.vhost.broker.next_queue_id()
+        stage = Stage(self._make_queue(queue_id, sink, batch, now_ms), sink, batch, owner, now_ms)
+        stage.failures = self.vhost.journal.failed_count
+        self.stages[queue_id] = stage
+        self.vhost.add_changes([self._put_stage(stage)])
+        return stage
+
+    def stage_block(self, stage_id: i64, block: bytes, user: bytes | None, now_ms: i64) -> i64:
+        """Append the messages of `block`: each the size of what follows (u32), then the body of a PUBLISH record without
+        positions. `user`: whose name a user-id may have (None: anybody's). Returns how many there were.
+
+        A block that is not as it should be ends the staging log: StageError.
+        """
+        stage = self._expect(stage_id)
+        if stage.is_finished:
+            raise StageError(PRECONDITION, f"staging log {stage_id} is finished")
+        stage.used_ms = now_ms
+        before = stage.message_count
+        try:
+            self._stage_all(stage, block, user, now_ms)
+        except StageError:
+            self.drop([stage], now_ms)
+            raise
+        return stage.message_count - before
+
+    def finish(
+        self, stage_id: i64, count: i64, done: Callable[[StageError | None], None], now_ms: i64
+    ) -> None:
+        """The staging log has all of its `count` messages: `done` when they are durable, or with why they are not."""
+        stage = self._expect(stage_id)
+        if stage.message_count != count:
+            self.drop([stage], now_ms)
+            raise StageError(
+                PRECONDITION, f"staging log {stage_id} has {stage.message_count} messages instead of {count}"
+            )
+        stage.used_ms = now_ms
+        stage.is_finished = True
+        stage.owner = None
+
+        def on_durable(ok: bool, done_ms: int) -> None:
+            if stage.is_dropped:
+                done(StageError(PRECONDITION, f"staging log {stage_id} was dropped"))
+            elif not ok or self.vhost.journal.failed_count != stage.failures:
+                # Some of its messages may be in memory only.
+                self.drop([stage], done_ms)
+                done(StageError(STORAGE_FAILED, "the broker could not store the messages; stage them again"))
+            else:
+                stage.is_durable = True
+                done(None)
+
+        self.vhost.commit([self._put_stage(stage)], on_durable)
+
+    def abort(self, stage_ids: list[int], now_ms: i64) -> i64:
+        """Drop those of the staging logs that no commit has named; returns how many there were."""
+        found: list[Stage] = []
+        for stage_id in stage_ids:
+            stage = self.stages.get(stage_id)
+            if stage is not None and not stage.is_committed:
+                found.append(stage)
+        self.drop(found, now_ms)
+        return len(found)
+
+    def on_owner_gone(self, owner: object, now_ms: i64) -> None:
+        """A client is gone: what it has not finished is dropped."""
+        self.drop([stage for stage in self.stages.values() if stage.owner is owner], now_ms)
+
+    def drop(self, stages: list[Stage], now_ms: i64) -> None:
+        """These staging logs and what is in them go."""
+        changes: list[Change] = []
+        for stage in stages:
+            if not stage.is_dropped:
+                changes.append(self._remove(stage, now_ms))
+        self.vhost.add_changes(changes)
+
+    def is_full(self) -> bool:
+        """Must those who stage messages wait: for memory, for the disk?"""
+        broker = self.vhost.broker
+        return broker.alarms.is_on or broker.disk_flow.is_full(self.vhost)
+
+    # -- sinks -----------------------------------------------------------------------------------------------
+
+    def last_batch(self, name: bytes) -> i64:
+        """The last batch that the sink has committed; -1: none."""
+        sink = self.sinks.get(name)
+        return sink.batch if sink is not None else -1
+
+    def is_busy(self, name: bytes) -> bool:
+        """Is a commit of the sink on its way to the disk, or are its messages being moved?"""
+        sink = self.sinks.get(name)
+        return sink is not None and sink.is_busy()
+
+    def when_idle(self, name: bytes, callback: Callable[[], None]) -> None:
+        """Call `callback` once the sink, which is busy, is not."""
+        self.sinks[name].waiters.append(callback)
+
+    def commit(
+        self,
+        name: bytes,
+        batch: i64,
+        stage_ids: list[int],
+        mandatory: bool,
+        done: Callable[[], None],
+        now_ms: i64,
+    ) -> None:
+        """Commit a batch of a sink that is not busy: `done` when that is durable. From then on its messages will be in
+        their queues. Raises StageError when a log is missing, or with `mandatory` when a message would get nowhere."""
+        stages = [self._expect_finished(stage_id, name, batch) for stage_id in stage_ids]
+        unroutable: i64 = 0
+        for stage in stages:
+            unroutable += stage.unroutable_count
+        if mandatory and unroutable > 0:
+            raise StageError(UNROUTABLE, _unroutable_text(stages, unroutable))
+        sink = self.sinks.get(name)
+        if sink is None:
+            sink = Sink(name)
+            self.sinks[name] = sink
+        committed = sink
+        sink.is_committing = True
+        sink.stages = stages
+        for stage in stages:
+            stage.is_committed = True
+
+        def on_durable(ok: bool, done_ms: int) -> None:
+            if not ok:
+                # Definitions are tried again until they are on disk, so it will be committed and cannot be taken back.
+                self.vhost.journal.when_durable([], on_durable)
+                return
+            committed.is_committing = False
+            committed.batch = batch
+            superseded = [
+                stage
+                for stage in self.stages.values()
+                if stage.sink == name and stage.batch <= batch and not stage.is_committed
+            ]
+            self.drop(superseded, done_ms)
+            self._begin_move(committed)
+            done()
+
+        self.vhost.commit([self._put_sink(sink, batch)], on_durable)
+
+    def delete_sink(self, name: bytes, done: Callable[[bool], None], now_ms: i64) -> None:
+        """Forget a sink that is not busy, and its staging logs: `done(ok)` when that is durable."""
+        sink = self.sinks.get(name)
+        stages = [stage for stage in self.stages.values() if stage.sink == name]
+        if sink is None and len(stages) == 0:
+            raise StageError(NOT_FOUND, f"no sink '{_text(name)}' in vhost '{_text(self.vhost.name)}'")
+        if sink is not None and sink.is_busy():
+            raise StageError(
+                PRECONDITION, f"sink '{_text(name)}' is publishing batch {sink.batch}; try again"
+            )
+        self.sinks.pop(name, None)
+        self.drop(stages, now_ms)
+        self.vhost.commit([DeleteSink(self.vhost.name, name)], lambda ok, _now_ms: done(ok))
+
+    # -- start and stop --------------------------------------------------------------------------------------
+
+    def restore(self, definitions: Definitions, now_ms: i64) -> None:
+        """Bring back sinks and finished staging logs, still empty; those that were not finished are dropped."""
+        committed: set[int] = set()
+        for put_sink in definitions.sinks:
+            if put_sink.vhost == self.vhost.name:
+                sink = Sink(put_sink.name)
+                sink.batch = put_sink.batch
+                self.sinks[sink.name] = sink
+                committed.update(put_sink.stages)
+        changes: list[Change] = []
+        for put in definitions.stages:
+            if put.vhost != self.vhost.name:
+                continue
+            if put.finished_ms == 0 and put.id not in committed:
+                changes.append(DeleteStage(put.vhost, put.id))
+                continue
+            stage = Stage(
+                self._make_queue(put.id, put.sink, put.batch, now_ms), put.sink, put.batch, None, now_ms
+            )
+            stage.is_finished = True
+            stage.is_durable = True
+            stage.is_committed = put.id in committed
+            stage.message_count = put.message_count
+            stage.unroutable_count = put.unroutable_count
+            stage.unroutable = put.unroutable
+            self.stages[put.id] = stage
+        for put_sink in definitions.sinks:
+            if put_sink.vhost == self.vhost.name:
+                sink = self.sinks[put_sink.name]
+                sink.stages = [
+                    self.stages[stage_id] for stage_id in put_sink.stages if stage_id in self.stages
+                ]
+                self._begin_move(sink)
+        self.vhost.add_changes(changes)
+
+    def restore_moved(self, moved: dict[int, dict[int, JournalFile]]) -> None:
+        """What the journal says was published already, by staging log and seq id."""
+        for stage_id, files in moved.items():
+            stage = self.stages.get(stage_id)
+            if stage is not None:
+                stage.moved = files
+                for file in files.values():
+                    file.pins += 1
+
+    def stop(self) -> None:
+        """Move nothing more; the next start goes on."""
+        self.is_stopped = True
+
+    # -- moving ----------------------------------------------------------------------------------------------
+
+    def advance(self, now_ms: i64) -> bool:
+        """The end of a turn: settle what is durable, move a slice; True when there is more to do at once."""
+        if now_ms >= self._sweep_at_ms:
+            self._sweep_at_ms = now_ms + _SWEEP_INTERVAL_MS
+            self._sweep(now_ms)
+        if len(self._moving) == 0:
+            return False
+        self._settle_durable(now_ms)
+        has_more = False
+        for sink in list(self._moving):
+            while len(sink.stages) > 0 and self._is_moved(sink.stages[0]):
+                self._on_stage_moved(sink, now_ms)
+            if len(sink.stages) == 0:
+                self._moving.remove(sink)
+                _call_waiters(sink)
+            elif not self._must_pause() and self._move_slice(sink.stages[0], now_ms):
+                has_more = True
+        return has_more
+
+    def held_of(self, queue: Queue, first: i64, end: i64) -> list[Entry]:
+        """Entries of a staging log that were taken and are not settled yet."""
+        stage = self.stages.get(queue.id)
+        if stage is None or stage.queue is not queue:
+            return []
+        return [entry for seq, entry in stage.out.items() if first <= seq < end]
+
+    def forget(self, queue: Queue, lost: list[Entry]) -> None:
+        """Their contents cannot be had; the queue has settled them."""
+        stage = self.stages.get(queue.id)
+        if stage is not None and stage.queue is queue:
+            for entry in lost:
+                stage.out.pop(entry.seq, None)
+
+    def _must_pause(self) -> bool:
+        broker = self.vhost.broker
+        if self.is_stopped or self._out_bytes >= OUT_BYTES or self._out_count >= OUT_MESSAGES:
+            return True
+        # Moving takes no more memory than staging did, but it writes.
+        return broker.alarms.disk_since_ms >= 0 or broker.disk_flow.is_full(self.vhost)
+
+    def _is_moved(self, stage: Stage) -> bool:
+        return stage.queue.ready_count == 0 and len(stage.out) == 0
+
+    def _move_slice(self, stage: Stage, now_ms: i64) -> bool:
+        queue = stage.queue
+        taken = MoveSlice(stage)
+        state: i64 = READY
+        while len(taken.entries) < SLICE_MESSAGES and self._out_bytes + taken.size_bytes < OUT_BYTES:
+            state = queue.look_at_head(now_ms)
+            if state != READY:
+                break
+            entry = queue.get(False, now_ms)
+            if entry is None:
+                break
+            stage.out[entry.seq] = entry
+            taken.entries.append(entry)
+            taken.size_bytes += entry.content_bytes
+            file = stage.moved.pop(entry.seq, None)
+            if file is not None:
+                taken.files.append(file)
+            else:
+                taken.messages.append(self._publish(stage, entry, now_ms))
+        if state == LOADING and not stage.is_waiting:
+            stage.is_waiting = True
+            queue.when_head(stage.on_head)
+        if len(taken.entries) == 0:
+            return False
+        self._out_bytes += taken.size_bytes
+        self._out_count += len(taken.entries)
+        self._slices.append(taken)
+        self._watch(taken)
+        return state == READY
+
+    def _watch(self, taken: MoveSlice) -> None:
+        def on_durable(ok: bool, _now_ms: int) -> None:
+            if ok:
+                taken.is_durable = True
+            else:
+                # The journal writes the moves again with the next batch.
+                self.vhost.journal.when_durable([], on_durable)
+            self.vhost.broker.wake()
+
+        self.vhost.journal.when_durable([], on_durable)
+        self.vhost.broker.wake()
+
+    def _publish(self, stage: Stage, entry: Entry, now_ms: i64) -> MovedMessage:
+        staged = entry.message
+        properties = _inspect(staged)
+        message = MovedMessage(
+            staged.address,
+            properties.raw,
+            staged.body,
+            properties.persistent,
+            now_ms,
+            stage.queue.id,
+            entry.seq,
+        )
+        for queue in self._route(staged.address, properties):
+            queue.publish(message, properties.expiration_ms, now_ms)
+        return message
+
+    def _settle_durable(self, now_ms: i64) -> None:
+        while len(self._slices) > 0 and self._slices[0].is_durable:
+            taken = self._slices.pop(0)
+            stage = taken.stage
+            self._out_bytes -= taken.size_bytes
+            self._out_count -= len(taken.entries)
+            for entry in taken.entries:
+                if stage.out.pop(entry.seq, None) is not None:
+                    stage.queue.settle(entry, now_ms)
+            journal = self.vhost.journal
+            for message in taken.messages:
+                if message.pinned is not None:
+                    journal.unpin(message.pinned)
+            for file in taken.files:
+                journal.unpin(file)
+
+    def _begin_move(self, sink: Sink) -> None:
+        self._moving.append(sink)
+        self.vhost.broker.wake()
+
+    def _on_stage_moved(self, sink: Sink, now_ms: i64) -> None:
+        stage = sink.stages.pop(0)
+        for file in stage.moved.values():
+            self.vhost.journal.unpin(file)
+        stage.moved = {}
+        removal = self._remove(stage, now_ms)
+        self.vhost.add_changes([self._put_sink(sink, sink.batch), removal])
+
+    # -- inside ----------------------------------------------------------------------------------------------
+
+    def _make_queue(self, queue_id: i64, sink: bytes, batch: i64, now_ms: i64) -> Queue:
+        vhost = self.vhost
+        name = b"staged for %s, batch %d" % (sink, batch)
+        arguments = parse_arguments(b"", vhost.queue_text(name))
+        queue = Queue(name, queue_id, True, False, None, arguments, vhost.host, now_ms)
+        vhost.queues_by_id[queue_id] = queue
+        return queue
+
+    def _remove(self, stage: Stage, now_ms: i64) -> Change:
+        queue = stage.queue
+        stage.is_dropped = True
+        self.stages.pop(queue.id, None)
+        self.vhost.queues_by_id.pop(queue.id, None)
+        queue.delete(now_ms)
+        return DeleteStage(self.vhost.name, queue.id)
+
+    def _stage_all(self, stage: Stage, block: bytes, user: bytes | None, now_ms: i64) -> None:
+        at: i64 = 0
+        end: i64 = len(block)
+        while at < end:
+            start = at + _LENGTH_BYTES
+            next_at = start + read_u32(block, at) if start <= end else end + 1
+            if next_at > end:
+                raise StageError(BAD_REQUEST, "the block ends in the middle of a message")
+            message = decode_message(block, start, next_at)
+            if message is None or read_u32(block, start) != 0:
+                raise StageError(BAD_REQUEST, "the block has something that is no message")
+            at = next_at
+            if len(message.body) > self.vhost.broker.settings.max_message_size:
+                raise StageError(
+                    PRECONDITION,
+                    f"a message of {len(message.body)} bytes is above max_message_size "
+                    f"({self.vhost.broker.settings.max_message_size})",
+                )
+            # It must outlive the client whatever it is to be in the end.
+            message.persistent = True
+            self._check(stage, message, user)
+            stage.message_count += 1
+            stage.queue.publish(message, NO_LIMIT, now_ms)
+
+    def _check(self, stage: Stage, message: Message, user: bytes | None) -> None:
+        properties = _inspect(message)
+        if properties.user_id is not None and user is not None and properties.user_id != user:
+            raise StageError(
+                PRECONDITION,
+                f"user_id '{_text(properties.user_id)}' is not that of the session, '{_text(user)}'",
+            )
+        if properties.reply_to == _DIRECT_REPLY_TO:
+            raise StageError(
+                PRECONDITION, f"reply_to '{_text(_DIRECT_REPLY_TO)}' needs a channel that consumes"
+            )
+        if message.address not in self._routes:
+            self._expect_exchange(message.exchange())
+        if len(self._route(message.address, properties)) == 0:
+            if stage.unroutable_count == 0:
+                stage.unroutable = message.address
+            stage.unroutable_count += 1
+
+    def _expect_exchange(self, name: bytes) -> None:
+        exchange = self.vhost.router.exchanges.get(name)
+        if exchange is None:
+            raise StageError(NOT_FOUND, f"no {self.vhost.exchange_text(name)}")
+        if exchange.internal:
+            raise StageError(PRECONDITION, f"cannot publish to internal {self.vhost.exchange_text(name)}")
+
+    def _route(self, address: bytes, properties: PublishProperties) -> list[Queue]:
+        router = self.vhost.router
+        if self._routes_version != router.version or len(self._routes) >= _ROUTES_MAX:
+            self._routes = {}
+            self._routes_version = router.version
+        if len(properties.extra_routing_keys) == 0:
+            known = self._routes.get(address)
+            if known is not None:
+                return known
+        name_end: i64 = 1 + i64(address[0])
+        exchange: Exchange | None = router.exchanges.get(address[1:name_end])
+        if exchange is None:
+            # Deleted since it was staged.
+            return []
+        keys = [address[name_end + 1 :]]
+        if len(properties.extra_routing_keys) > 0 or router.depends_on_headers(exchange):
+            keys.extend(properties.extra_routing_keys)
+            return self.vhost.route(exchange, keys, properties.headers)
+        queues = self.vhost.route(exchange, keys, b"")
+        self._routes[address] = queues
+        return queues
+
+    def _expect(self, stage_id: i64) -> Stage:
+        stage = self.stages.get(stage_id)
+        if stage is None:
+            raise StageError(NOT_FOUND, f"staging log {stage_id} is not there (any more)")
+        return stage
+
+    def _expect_finished(self, stage_id: i64, name: bytes, batch: i64) -> Stage:
+        stage = self._expect(stage_id)
+        if stage.sink != name or stage.batch != batch:
+            raise StageError(
+                PRECONDITION,
+                f"staging log {stage_id} is for batch {stage.batch} of sink '{_text(stage.sink)}', "
+                f"not for batch {batch} of '{_text(name)}'",
+            )
+        if not stage.is_durable:
+            raise StageError(PRECONDITION, f"staging log {stage_id} is not finished")
+        return stage
+
+    def _sweep(self, now_ms: i64) -> None:
+        """Drop what nobody has touched for STAGE_TTL_MS."""
+        self.drop(
+            [
+                stage
+                for stage in self.stages.values()
+                if not stage.is_committed and now_ms - stage.used_ms > STAGE_TTL_MS
+            ],
+            now_ms,
+        )
+
+    def _put_stage(self, stage: Stage) -> PutStage:
+        return PutStage(
+            self.vhost.name,
+            stage.queue.id,
+            stage.sink,
+            stage.batch,
+            stage.used_ms if stage.is_finished else 0,
+            stage.message_count,
+            stage.unroutable_count,
+            stage.unroutable,
+        )
+
+    def _put_sink(self, sink: Sink, batch: i64) -> PutSink:
+        return PutSink(self.vhost.name, sink.name, batch, [stage.queue.id for stage in sink.stages])
+
+
+def _inspect(message: Message) -> PublishProperties:
+    try:
+        return inspect_properties(message.properties)
+    except AmqpError as error:
+        raise StageError(BAD_REQUEST, error.text or "the properties of a message cannot be read") from None
+
+
+def _call_waiters(sink: Sink) -> None:
+    waiters = sink.waiters
+    sink.waiters = []
+    for waiter in waiters:
+        waiter()
+
+
+def _unroutable_text(stages: list[Stage], count: i64) -> str:
+    address = next(stage.unroutable for stage in stages if stage.unroutable_count > 0)
+    exchange = _text(address[1 : 1 + address[0]])
+    key = _text(address[2 + address[0] :])
+    return (
+        f"{count} messages would get to no queue, the first one with routing key '{key}' to exchange '{exchange}'; "
+        f"nothing of the batch was published"
+    )
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "replace")

@@ -1,0 +1,293 @@
+"""Sinks: staging logs, commits, and what a crash leaves of them (broker/staging.py, admin/sink_calls.py)."""
+
+import pytest
+
+from tests.support.memory_node import MemoryClient, MemoryDisk, MemoryNode
+from tests.support.staged import TRANSIENT, stage, staged_message
+from warren.admin.protocol import (
+    AbortStages,
+    BatchCommitted,
+    CommitBatch,
+    DeleteSink,
+    DescribeSink,
+    ErrorReply,
+    FinishStage,
+    ListSinks,
+    OpenStage,
+    SinkList,
+    SinkStatus,
+    StageMessages,
+    StageOpened,
+    StagesAborted,
+)
+from warren.broker.staging import STAGE_TTL_MS
+from warren.wire.properties import Properties
+
+
+def started() -> tuple[MemoryNode, MemoryClient]:
+    """A node with the durable queue q, and a client."""
+    node = MemoryNode(MemoryDisk())
+    node.declare(b"q")
+    return node, MemoryClient(node)
+
+
+def bodies(node: MemoryNode, queue: bytes = b"q") -> list[bytes]:
+    """Everything in the queue, which is emptied in memory only."""
+    target = node.vhost.queues[queue]
+    found = []
+    while True:
+        entry = target.get(False, node.clock.now_ms())
+        if entry is not None:
+            found.append(entry.message.body)
+        elif target.ready_count == 0:
+            return found
+        else:
+            target.when_head(lambda _now_ms: None)
+            node.work()
+
+
+def one_batch(node: MemoryNode, ok: bool) -> None:
+    """A single group commit."""
+    batch = node.vhost.journal.seal()
+    if ok:
+        for change in batch.changes:
+            node.disk.apply(change)
+    node.memory_store.flush(batch, node.clock.now_ms(), ok)
+
+
+def settle(node: MemoryNode) -> None:
+    """Let everything come to rest that is under way."""
+    for _ in range(20):
+        node.work()
+        node.commit()
+
+
+def test_a_batch_appears_when_it_is_committed() -> None:
+    node, client = started()
+    first = stage(client, "s", 0, [staged_message(b"a"), staged_message(b"b")])
+    second = stage(client, "s", 0, [staged_message(b"c")])
+    assert node.vhost.queues[b"q"].ready_count == 0
+    assert list(node.vhost.queues) == [b"q"], "nobody sees a staging log"
+    reply = client.must(CommitBatch("s", 0, [second, first], wait_ms=1000))
+    assert reply == BatchCommitted(is_repeated=False, is_moved=True)
+    assert bodies(node) == [b"c", b"a", b"b"]
+    settle(node)
+    assert node.vhost.staging.stages == {}
+    assert node.disk.stages == {}
+    assert node.disk.sinks[b"s"].stages == []
+
+
+def test_a_repeated_commit_publishes_nothing() -> None:
+    node, client = started()
+    client.must(CommitBatch("s", 3, [stage(client, "s", 3, [staged_message(b"a")])], wait_ms=1000))
+    again = stage(client, "s", 3, [staged_message(b"a")])
+    reply = client.must(CommitBatch("s", 3, [again], wait_ms=1000))
+    assert reply == BatchCommitted(is_repeated=True, is_moved=True)
+    older = stage(client, "s", 2, [staged_message(b"z")])
+    assert client.must(CommitBatch("s", 2, [older])) == BatchCommitted(is_repeated=True, is_moved=True)
+    settle(node)
+    assert bodies(node) == [b"a"]
+    assert node.vhost.staging.stages == {}
+    other = stage(client, "other", 3, [staged_message(b"b")])
+    client.must(CommitBatch("other", 3, [other], wait_ms=1000))
+    assert bodies(node.crash()) == [b"a", b"b"]
+
+
+def test_finished_stages_outlive_a_crash_and_others_do_not() -> None:
+    node, client = started()
+    finished = stage(client, "s", 0, [staged_message(b"a"), staged_message(b"L" * 9000)])
+    opened = client.must(OpenStage("s", 0))
+    assert isinstance(opened, StageOpened)
+    client.must(StageMessages(opened.stage, memoryview(staged_message(b"lost"))))
+    settle(node)
+    node = node.crash()
+    client = MemoryClient(node)
+    assert list(node.vhost.staging.stages) == [finished]
+    assert client.refused(FinishStage(opened.stage, 1)) == "not_found"
+    client.must(CommitBatch("s", 0, [finished], wait_ms=1000))
+    assert bodies(node) == [b"a", b"L" * 9000]
+    settle(node)
+    assert node.disk.stages == {}
+    assert bodies(node.crash()) == [b"a", b"L" * 9000]
+
+
+def test_what_no_commit_names_goes() -> None:
+    node, client = started()
+    kept = stage(client, "s", 0, [staged_message(b"a")])
+    stage(client, "s", 0, [staged_message(b"earlier attempt")])
+    later = stage(client, "s", 1, [staged_message(b"b")])
+    aborted = stage(client, "t", 0, [staged_message(b"no")])
+    assert client.must(AbortStages([aborted, 4711])) == StagesAborted(1)
+    client.must(CommitBatch("s", 0, [kept], wait_ms=1000))
+    settle(node)
+    assert list(node.vhost.staging.stages) == [later]
+    node.clock.advance(STAGE_TTL_MS + 20_000)
+    settle(node)
+    assert node.vhost.staging.stages == {}
+    assert client.refused(CommitBatch("s", 1, [later])) == "not_found"
+    assert bodies(node) == [b"a"]
+
+
+def test_a_client_that_goes_takes_what_it_has_not_finished() -> None:
+    node, client = started()
+    finished = stage(client, "s", 0, [staged_message(b"a")])
+    client.must(OpenStage("s", 0))
+    client.session.connection_lost()
+    assert list(node.vhost.staging.stages) == [finished]
+
+
+def test_mandatory_refuses_before_anything_is_published() -> None:
+    node, client = started()
+    messages = [staged_message(b"a"), staged_message(b"b", b"nowhere"), staged_message(b"c", b"gone")]
+    log = stage(client, "s", 0, messages)
+    reply = client.ask(CommitBatch("s", 0, [log]))
+    assert isinstance(reply, ErrorReply)
+    assert reply.code == "unroutable"
+    assert reply.text.startswith("2 messages would get to no queue, the first one with routing key 'nowhere'")
+    assert bodies(node) == []
+    client.must(CommitBatch("s", 0, [log], mandatory=False, wait_ms=1000))
+    assert bodies(node) == [b"a"]
+
+
+def test_messages_are_routed_by_their_own_exchange_key_and_headers() -> None:
+    node, client = started()
+    node.declare(b"r")
+    router = node.vhost.router
+    queues = node.vhost.queues
+    router.bind(router.exchanges[b"amq.topic"], queues[b"r"], b"a.#", b"")
+    router.bind(router.exchanges[b"amq.fanout"], queues[b"q"], b"", b"")
+    router.bind(router.exchanges[b"amq.fanout"], queues[b"r"], b"", b"")
+    arguments = b"\x01kS\x00\x00\x00\x01v"
+    router.bind(router.exchanges[b"amq.headers"], queues[b"q"], b"", arguments)
+    with_header = Properties(headers=arguments, delivery_mode=2).encode()
+    log = stage(
+        client,
+        "s",
+        0,
+        [
+            staged_message(b"1", b"a.b", b"amq.topic"),
+            staged_message(b"2", b"", b"amq.fanout"),
+            staged_message(b"3", b"", b"amq.headers", with_header),
+        ],
+    )
+    client.must(CommitBatch("s", 0, [log], wait_ms=1000))
+    settle(node)
+    assert bodies(node) == [b"2", b"3"]
+    assert bodies(node, b"r") == [b"1", b"2"]
+    again = node.crash()
+    assert bodies(again) == [b"2", b"3"]
+    assert bodies(again, b"r") == [b"1", b"2"]
+
+
+def test_transient_messages_are_moved_too() -> None:
+    node, client = started()
+    node.declare(b"t", durable=False)
+    log = stage(client, "s", 0, [staged_message(b"a", properties=TRANSIENT), staged_message(b"b", b"t")])
+    client.must(CommitBatch("s", 0, [log], wait_ms=1000))
+    assert bodies(node) == [b"a"]
+    assert bodies(node, b"t") == [b"b"]
+    settle(node)
+    assert node.disk.stages == {}
+
+
+@pytest.mark.parametrize(
+    ("block", "code"),
+    [
+        (staged_message(b"a")[:-1], "bad_request"),
+        (b"\x00\x00\x00", "bad_request"),
+        (b"\x00\x00\x00\x05hello", "bad_request"),
+        (staged_message(b"a", properties=b"\x10\x00\x07"), "bad_request"),
+        (staged_message(b"a", exchange=b"no.such"), "not_found"),
+        (staged_message(b"a", properties=Properties(user_id=b"somebody").encode()), "precondition"),
+        (
+            staged_message(b"a", properties=Properties(reply_to=b"amq.rabbitmq.reply-to").encode()),
+            "precondition",
+        ),
+    ],
+)
+def test_a_block_that_is_not_right_ends_its_log(block: bytes, code: str) -> None:
+    node, client = started()
+    opened = client.must(OpenStage("s", 0))
+    assert isinstance(opened, StageOpened)
+    assert client.refused(StageMessages(opened.stage, memoryview(staged_message(b"x") + block))) == code
+    assert node.vhost.staging.stages == {}
+    assert client.refused(FinishStage(opened.stage, 1)) == "not_found"
+
+
+def test_commits_that_do_not_fit_are_refused() -> None:
+    _, client = started()
+    log = stage(client, "s", 0, [staged_message(b"a")])
+    assert client.refused(CommitBatch("s", 1, [log])) == "precondition"
+    assert client.refused(CommitBatch("t", 0, [log])) == "precondition"
+    opened = client.must(OpenStage("s", 0))
+    assert isinstance(opened, StageOpened)
+    assert client.refused(CommitBatch("s", 0, [opened.stage])) == "precondition"
+    assert client.refused(FinishStage(opened.stage, 5)) == "precondition"
+
+
+def test_sinks_are_described_and_deleted() -> None:
+    node, client = started()
+    assert client.must(ListSinks()) == SinkList([])
+    assert client.refused(DescribeSink("s")) == "not_found"
+    assert client.refused(DeleteSink("s")) == "not_found"
+    stage(client, "t", 0, [staged_message(b"a"), staged_message(b"b")])
+    client.must(CommitBatch("s", 7, [], wait_ms=1000))
+    assert client.must(ListSinks()) == SinkList(
+        [SinkStatus("s", 7, False, 0, 0, 0), SinkStatus("t", None, False, 0, 1, 2)]
+    )
+    client.must(DeleteSink("t"))
+    client.must(DeleteSink("s"))
+    node = node.crash()
+    assert MemoryClient(node).must(ListSinks()) == SinkList([])
+
+
+def test_a_failed_write_of_staged_messages_is_told() -> None:
+    node, client = started()
+    opened = client.must(OpenStage("s", 0))
+    assert isinstance(opened, StageOpened)
+    client.must(StageMessages(opened.stage, memoryview(staged_message(b"a"))))
+    node.commit(ok=False)
+    assert client.refused(FinishStage(opened.stage, 1)) == "storage_failed"
+    assert node.vhost.staging.stages == {}
+
+
+def test_a_commit_that_fails_first_is_answered_when_it_is_durable() -> None:
+    node, client = started()
+    log = stage(client, "s", 0, [staged_message(b"a")])
+    client.send(CommitBatch("s", 0, [log], wait_ms=1000))
+    node.commit(ok=False)
+    assert client.replies() == []
+    settle(node)
+    node.clock.advance(1000)
+    assert client.replies() == [BatchCommitted(is_repeated=False, is_moved=True)]
+    assert bodies(node.crash()) == [b"a"]
+
+
+@pytest.mark.parametrize("size", [10, 6000])
+@pytest.mark.parametrize("failures", [1, 2])
+def test_moves_of_a_batch_that_fails_are_written_again(size: int, failures: int) -> None:
+    node, client = started()
+    node.declare(b"r")
+    router = node.vhost.router
+    for name in (b"q", b"r"):
+        router.bind(router.exchanges[b"amq.fanout"], node.vhost.queues[name], b"", b"")
+    wanted = [bytes([65 + number]) * size for number in range(5)]
+    log = stage(client, "s", 0, [staged_message(body, b"", b"amq.fanout") for body in wanted])
+    client.send(CommitBatch("s", 0, [log]))
+    one_batch(node, True)
+    node.vhost.advance(node.clock.now_ms())
+    queue = node.vhost.queues[b"q"]
+    assert queue.ready_count == 5
+    taken = queue.get(False, node.clock.now_ms())
+    assert taken is not None
+    for _ in range(failures):
+        one_batch(node, False)
+        node.vhost.advance(node.clock.now_ms())
+        assert node.vhost.staging.stages, "nothing is settled before it is durable"
+    # One is acked between the failure and what makes up for it.
+    queue.settle(taken, node.clock.now_ms())
+    settle(node)
+    assert node.disk.stages == {}
+    after = node.crash()
+    assert bodies(after) == wanted[1:]
+    assert bodies(after, b"r") == wanted

@@ -388,7 +388,9 @@ class Staging:
             entry.seq,
         )
         for queue in self._route(staged.address, properties):
-            queue.publish(message, properties.expiration_ms, now_ms)
+            # Before a crash it may have been published, and been given to somebody, without anything being on disk.
+            queue.publish(message, properties.expiration_ms, now_ms, entry.redelivered)
+        self.vhost.journal.moves.add(message)
         return message
 
     def _settle_durable(self, now_ms: i64) -> None:
@@ -400,12 +402,12 @@ class Staging:
             for entry in taken.entries:
                 if stage.out.pop(entry.seq, None) is not None:
                     stage.queue.settle(entry, now_ms)
-            journal = self.vhost.journal
+            moves = self.vhost.journal.moves
             for message in taken.messages:
                 if message.pinned is not None:
-                    journal.unpin(message.pinned)
+                    moves.settled(message.pinned)
             for file in taken.files:
-                journal.unpin(file)
+                moves.settled(file)
 
     def _begin_move(self, sink: Sink) -> None:
         self._moving.append(sink)
@@ -414,7 +416,7 @@ class Staging:
     def _on_stage_moved(self, sink: Sink, now_ms: i64) -> None:
         stage = sink.stages.pop(0)
         for file in stage.moved.values():
-            self.vhost.journal.unpin(file)
+            self.vhost.journal.moves.settled(file)
         stage.moved = {}
         removal = self._remove(stage, now_ms)
         self.vhost.add_changes([self._put_sink(sink, sink.batch), removal])

@@ -18,10 +18,7 @@ sealed, the journal holds a reference. The flusher syncs contents before the jou
 its content. Giving a reference up is a record of its own (RELEASE) with a serial number, since counting it twice after
 a crash would be a content lost.
 
-Moves. A message that was staged has a record of its own kind (MOVE) when it is published: from then on a start settles it
-where it was staged instead of publishing it once more. It is settled there when its batch is durable; until that is
-sealed, too, the file with the MOVE stays (`JournalFile.pins`). A MOVE is never retracted: the MOVE in a batch that failed
-may be on the disk, and a retraction of it whose own batch is torn could leave the message nowhere. It is written again.
+Moves of staged messages are in `moves.py`.
 
 A batch that fails may have left bytes on the disk. Its publishes are nacked and its file is given up (W27); what is
 left of it is retracted by ack records in the next batch, written before that batch's publishes, so that a position
@@ -48,6 +45,7 @@ from warren.store.message import (
     Position,
     QueueLog,
 )
+from warren.store.moves import Move, Moves
 from warren.store.queue_index import QueueIndex
 from warren.store.record import FILE_MAGIC, RecordWriter
 from warren.store.runs import Runs, merge_runs
@@ -76,14 +74,6 @@ class ConfirmWaiter:
         raise RuntimeError("abstract")
 
 
-class Move:
-    """A message that was staged, and its positions in the queues it went to."""
-
-    def __init__(self, message: MovedMessage, positions: list[Position]) -> None:
-        self.message: MovedMessage = message
-        self.positions: list[Position] = positions
-
-
 class Batch:
     """What one group commit makes durable, and who waits for it."""
 
@@ -98,7 +88,7 @@ class Batch:
         self.acks: list[tuple[QueueLog, Runs]] = []
         # Acks that give up references to contents.
         self.releases: list[Release] = []
-        # Staged messages that were published; their positions are in here, not in `positions`.
+        # Staged messages that were published, with their positions, which are not in `positions`.
         self.moves: list[Move] = []
         # Contents of large messages, made durable before the journal bytes.
         self.content_writes: list[ContentWrite] = []
@@ -144,6 +134,8 @@ class Journal:
         # Every durable queue's log.
         self.logs: dict[int, QueueLog] = {}
         self.failed_count: i64 = 0
+        # Staged messages that were published.
+        self.moves: Moves = Moves()
         # Number of the last RELEASE record.
         self.release_serial: i64 = 0
         # The next commit does not wait until it is due (a checkpoint is taken right behind a commit).
@@ -152,10 +144,7 @@ class Journal:
         self._dead_indexes: list[QueueIndex] = []
         # Of failed batches: to be written again.
         self._unwritten_releases: list[Release] = []
-        self._unwritten_moves: list[Move] = []
-        # Settled where they were staged since the last seal.
-        self._settled_moves: list[JournalFile] = []
-        self._writer: RecordWriter = RecordWriter(store_id)
+        self.writer: RecordWriter = RecordWriter(store_id)
         self._needs_new_file: bool = True
         self._next_file_number: i64 = 1
         self._clean_stop: bool = False
@@ -218,10 +207,6 @@ class Journal:
         if content is not None:
             log.releases.append(content)
 
-    def unpin(self, file: JournalFile) -> None:
-        """One message with a MOVE in `file` was settled where it was staged."""
-        self._settled_moves.append(file)
-
     def on_indexed(self, position: Position) -> None:
         """The position has moved to its queue's index."""
         if position.journal_state == WRITTEN:
@@ -273,7 +258,7 @@ class Journal:
             len(batch.positions) > 0
             or len(self.dirty_logs) > 0
             or len(self._unwritten_releases) > 0
-            or len(self._unwritten_moves) > 0
+            or self.moves.has_work()
             or len(batch.waiters) > 0
             or len(batch.callbacks) > 0
             or len(batch.changes) > 0
@@ -287,16 +272,15 @@ class Journal:
         for waiter in batch.waiters:
             batch.waiters_upto.append(waiter.publish_seq)
         self.is_wanted = False
-        writer = self._writer
+        writer = self.writer
         batch.starts_file = self._open_file_if_due(batch)
         current = self.files[-1] if len(self.files) > 0 else None
         self._write_acks(batch)
         if current is not None:
-            self._write_moves_again(batch, current)
+            self.moves.write_again(batch.moves, current, self)
             self._write_positions(batch, current)
-        for pinned in self._settled_moves:
-            pinned.pins -= 1
-        self._settled_moves = []
+            self.moves.write_rest(batch.moves, current, writer)
+        self.moves.on_sealed()
         if self._clean_stop:
             for log in self.logs.values():
                 writer.queue_state(log)
@@ -445,9 +429,9 @@ class Journal:
     def _open_file_if_due(self, batch: Batch) -> bool:
         has_bytes = (
             len(batch.positions) > 0
+            or self.moves.has_work()
             or len(self.dirty_logs) > 0
             or len(self._unwritten_releases) > 0
-            or len(self._unwritten_moves) > 0
             or self._clean_stop
         )
         if not has_bytes and not self._wants_file:
@@ -458,18 +442,18 @@ class Journal:
         self._needs_new_file = False
         file = JournalFile(self._next_file_number)
         self._next_file_number += 1
-        self._writer.start_file(FILE_MAGIC, file.number)
+        self.writer.start_file(FILE_MAGIC, file.number)
         if len(self.files) > 0:
             closed = self.files[-1]
             for log in closed.logs:
                 closed.ends.append(log.next_seq)
             # Numbers between the two are those of failed batches; without this a start could not tell a loss from them.
-            self._writer.predecessor(closed.number, closed.size_bytes)
+            self.writer.predecessor(closed.number, closed.size_bytes)
         self.files.append(file)
         return True
 
     def _write_acks(self, batch: Batch) -> None:
-        writer = self._writer
+        writer = self.writer
         for log in self.dirty_logs:
             log.is_dirty = False
             runs = log.journaled.take()
@@ -519,61 +503,23 @@ class Journal:
                 index += 1
             last: i64 = len(kept)
             if last > first:
-                stored_bytes = self._write_message(message, kept, first, last)
+                stored_bytes = self.write_message(message, kept, first, last)
                 message.file = current
                 message.stored_bytes = stored_bytes
                 message.journal_refs = last - first
                 current.live_bytes += stored_bytes
                 if isinstance(message, MovedMessage):
-                    self._pin(message, current)
-                    batch.moves.append(Move(message, kept[first:last]))
+                    self.moves.on_written(batch.moves, message, kept[first:last], current)
                     del kept[first:]
         batch.positions = kept
 
-    def _write_moves_again(self, batch: Batch, current: JournalFile) -> None:
-        # Those of a batch that failed, with what is alive of their positions.
-        moves = self._unwritten_moves
-        self._unwritten_moves = []
-        for move in moves:
-            message = move.message
-            live: list[Position] = []
-            indexed: list[Position] = []
-            for position in move.positions:
-                if position.journal_state == INDEXED:
-                    indexed.append(position)
-                if position.journal_state == INDEXED or position.journal_state == WRITTEN:
-                    live.append(position)
-            if len(live) == 0:
-                continue
-            if len(indexed) == 0:
-                stored_bytes = self._write_message(message, live, 0, len(live))
-            else:
-                # Those hold no reference to a content that it would get now.
-                stored_bytes = self._writer.publish(message, live, 0, len(live), message)
-            for position in indexed:
-                position.journal_state = INDEXED
-            for position in live:
-                if position.log.journal_file != current.number:
-                    position.log.journal_file = current.number
-                    current.logs.append(position.log)
-            if len(live) > len(indexed):
-                message.file = current
-                message.stored_bytes = stored_bytes
-                message.journal_refs = len(live) - len(indexed)
-                current.live_bytes += stored_bytes
-            self._pin(message, current)
-            batch.moves.append(Move(message, live))
-
-    def _pin(self, message: MovedMessage, file: JournalFile) -> None:
-        file.pins += 1
-        message.pinned = file
-
-    def _write_message(self, message: Message, positions: list[Position], first: i64, last: i64) -> i64:
+    def write_message(self, message: Message, positions: list[Position], first: i64, last: i64) -> i64:
+        """Write the record of `message` with its `positions[first:last]`, and its content if that is large; the record's size."""
         moved = message if isinstance(message, MovedMessage) else None
         if positions[first].content_bytes < self.embed_below or last - first > REFERENCES_MAX:
-            return self._writer.publish(message, positions, first, last, moved)
+            return self.writer.publish(message, positions, first, last, moved)
         message.content = self.contents.add(message, positions, first, last)
-        return write_publish_ref(self._writer, message.content, message, positions, first, last, moved)
+        return write_publish_ref(self.writer, message.content, message, positions, first, last, moved)
 
     def _on_failed(self, batch: Batch) -> None:
         self.failed_count += 1
@@ -595,8 +541,7 @@ class Journal:
             log.journaled.add(position.seq)
             log.retracted_upto = max(log.retracted_upto, position.seq)
             self.mark_dirty(log)
-        for move in batch.moves:
-            self._take_back(move, batch.file_number)
+        self.moves.take_back(batch.moves, batch.file_number)
         for log, runs in batch.acks:
             log.journaled.runs.extend(runs)
             self.mark_dirty(log)
@@ -611,23 +556,3 @@ class Journal:
             self.files[-1].size_bytes -= batch.part_bytes
         # Metadata changes are idempotent puts and deletes: they are tried again until they are on disk.
         self.batch.changes = batch.changes + self.batch.changes
-
-    def _take_back(self, move: Move, file_number: i64) -> None:
-        # Its batch has failed: it is written again with the next one. Its positions stay what they are, so that settling
-        # one of them meanwhile writes an ack.
-        message = move.message
-        pinned = message.pinned
-        if pinned is not None:
-            pinned.pins -= 1
-            message.pinned = None
-        file = message.file
-        if file is not None and file.number == file_number:
-            file.live_bytes -= message.stored_bytes
-            message.file = None
-        message.content = None
-        for position in move.positions:
-            if position.journal_state == INDEXED:
-                position.log.failed_upto = max(position.log.failed_upto, position.seq)
-            else:
-                position.content = None
-        self._unwritten_moves.append(move)

@@ -1,0 +1,150 @@
+"""Staged messages that were published, as the journal sees them.
+
+A message that was staged (`broker/staging.py`) has a record of its own kind (MOVE) when it is published: from then on a
+start settles it where it was staged instead of publishing it once more. It is settled there, by an ordinary ack, when the
+batch of its MOVE is durable. Until that ack is sealed, too, the file with the MOVE stays (`JournalFile.pins`): it may be
+all that says where the message is. A message has a MOVE whether or not any of its positions is durable.
+
+A MOVE is never retracted. The one in a batch that failed may be on the disk, and a retraction of it whose own batch is
+torn could leave the message nowhere. So it is written again with the next batch, with what is alive of its positions by
+then, in the same places. Whichever of both a start finds, or both, the message is in its queues once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mypy_extensions import i64
+
+from warren.store.message import ABSENT, INDEXED, WRITTEN, JournalFile, MovedMessage, Position
+from warren.store.record import RecordWriter
+
+if TYPE_CHECKING:
+    from warren.store.journal import Journal
+
+
+class Move:
+    """A message that was staged, and its positions in the queues it went to."""
+
+    def __init__(self, message: MovedMessage, positions: list[Position]) -> None:
+        self.message: MovedMessage = message
+        self.positions: list[Position] = positions
+
+
+class Moves:
+    """The moves that a journal has to write."""
+
+    def __init__(self) -> None:
+        # Published since the last seal.
+        self._messages: list[MovedMessage] = []
+        # Of batches that failed.
+        self._unwritten: list[Move] = []
+        # For each that was settled where it was staged since the last seal, the file with its MOVE.
+        self._settled: list[JournalFile] = []
+
+    # -- what the broker says --------------------------------------------------------------------------------
+
+    def add(self, message: MovedMessage) -> None:
+        """A staged message was published, to queues that have given their positions to the journal, or to none."""
+        self._messages.append(message)
+
+    def settled(self, file: JournalFile) -> None:
+        """A message with its MOVE in `file` was settled where it was staged."""
+        self._settled.append(file)
+
+    # -- what the journal says -------------------------------------------------------------------------------
+
+    def has_work(self) -> bool:
+        """Must the next batch write any?"""
+        return len(self._messages) > 0 or len(self._unwritten) > 0
+
+    def on_written(
+        self, moves: list[Move], message: MovedMessage, positions: list[Position], file: JournalFile
+    ) -> None:
+        """Its MOVE is in the batch that is being sealed, which has `moves`."""
+        file.pins += 1
+        message.pinned = file
+        moves.append(Move(message, positions))
+
+    def write_rest(self, moves: list[Move], file: JournalFile, writer: RecordWriter) -> None:
+        """Write the MOVEs of messages that no position was written for."""
+        messages = self._messages
+        self._messages = []
+        for message in messages:
+            if message.pinned is None:
+                self._write_bare(moves, message, [], file, writer)
+
+    def write_again(self, moves: list[Move], file: JournalFile, journal: Journal) -> None:
+        """Write those of failed batches, with what is alive of their positions."""
+        unwritten = self._unwritten
+        self._unwritten = []
+        for move in unwritten:
+            message = move.message
+            live: list[Position] = []
+            indexed: list[Position] = []
+            for position in move.positions:
+                if position.journal_state == INDEXED:
+                    indexed.append(position)
+                if position.journal_state == INDEXED or position.journal_state == WRITTEN:
+                    live.append(position)
+            if len(live) == 0:
+                self._write_bare(moves, message, live, file, journal.writer)
+                continue
+            if len(indexed) == 0:
+                stored_bytes = journal.write_message(message, live, 0, len(live))
+            else:
+                # Those hold no reference to a content that it would get now.
+                stored_bytes = journal.writer.publish(message, live, 0, len(live), message)
+            for position in indexed:
+                position.journal_state = INDEXED
+            for position in live:
+                if position.log.journal_file != file.number:
+                    position.log.journal_file = file.number
+                    file.logs.append(position.log)
+            if len(live) > len(indexed):
+                message.file = file
+                message.stored_bytes = stored_bytes
+                message.journal_refs = len(live) - len(indexed)
+                file.live_bytes += stored_bytes
+            self.on_written(moves, message, live, file)
+
+    def on_sealed(self) -> None:
+        """What was settled is in a batch that is sealed."""
+        for file in self._settled:
+            file.pins -= 1
+        self._settled = []
+
+    def take_back(self, moves: list[Move], file_number: i64) -> None:
+        """Their batch, which was to be in that file, has failed.
+
+        Their positions stay what they are, so that settling one of them writes an ack.
+        """
+        for move in moves:
+            message = move.message
+            pinned = message.pinned
+            if pinned is not None:
+                pinned.pins -= 1
+                message.pinned = None
+            file = message.file
+            if file is not None and file.number == file_number:
+                file.live_bytes -= message.stored_bytes
+                message.file = None
+            message.content = None
+            for position in move.positions:
+                if position.journal_state == INDEXED:
+                    position.log.failed_upto = max(position.log.failed_upto, position.seq)
+                else:
+                    position.content = None
+            self._unwritten.append(move)
+
+    def _write_bare(
+        self,
+        moves: list[Move],
+        message: MovedMessage,
+        nothing: list[Position],
+        file: JournalFile,
+        writer: RecordWriter,
+    ) -> None:
+        # Nothing of it is alive, or was to be durable: what is left to say is that it was moved.
+        writer.publish(ABSENT, nothing, 0, 0, message)
+        self.on_written(moves, message, nothing, file)

@@ -5,6 +5,8 @@ options.py, columns in columns.py; both are tables in docs/spark.md. There is no
 that takes filters returns wrong rows when a DataFrame is used twice.
 """
 
+from functools import cached_property
+
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceStreamReader,
@@ -16,24 +18,31 @@ from pyspark.sql.types import StructType
 from warren.spark.amqp_source import other_broker
 from warren.spark.batch_reader import WarrenBatchReader
 from warren.spark.columns import check_schema, default_schema
-from warren.spark.options import parse_options
+from warren.spark.options import OptionError, SourceOptions, parse_options
+from warren.spark.sink import WarrenBatchWriter, WarrenStreamWriter
+from warren.spark.sink_columns import check_sink_columns
+from warren.spark.sink_options import SinkOptions, parse_sink_options
 from warren.spark.stream_reader import WarrenStreamReader
 
 
 class WarrenDataSource(DataSource):
-    """`spark.read.format("warren")` and `spark.readStream.format("warren")`."""
+    """`spark.read.format("warren")`, `spark.readStream.format("warren")`, and the same with `write` and `writeStream`."""
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
         # What follows is for a warren broker; others are the business of amqp_source.py.
         self._other = other_broker(options)
-        if self._other is None:
-            self._options = parse_options(options)
+        self._given = options
 
     @classmethod
     def name(cls) -> str:
         """The format's name."""
         return "warren"
+
+    @cached_property
+    def _options(self) -> SourceOptions:
+        # Those of writing are others, and nobody says here which it will be.
+        return parse_options(self._given)
 
     def schema(self) -> StructType:
         """The columns when the user gives no schema."""
@@ -56,13 +65,20 @@ class WarrenDataSource(DataSource):
         return WarrenStreamReader(self._options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Rows as messages."""
+        """Rows as messages; all or none into a warren broker."""
         if self._other is not None:
             return self._other.writer(schema, overwrite)
-        return super().writer(schema, overwrite)
+        return WarrenBatchWriter(self._sink_options(schema, overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
-        """Rows as messages, batch after batch."""
+        """Rows as messages, batch after batch; each once into a warren broker."""
         if self._other is not None:
             return self._other.stream_writer(schema, overwrite)
-        return super().streamWriter(schema, overwrite)
+        return WarrenStreamWriter(self._sink_options(schema, overwrite))
+
+    def _sink_options(self, schema: StructType, overwrite: bool) -> SinkOptions:
+        options = parse_sink_options(self._given)
+        if overwrite:
+            raise OptionError("mode overwrite: what is in queues cannot be replaced; use mode append")
+        check_sink_columns(schema, options.exchange is not None)
+        return options

@@ -1,0 +1,182 @@
+"""Writing with the data source "warren": each batch is published exactly once (docs/spark.md).
+
+Each task stages its rows in the broker, in a log that nobody reads; what it returns names the log. The driver commits all
+logs of a batch with one request, which may be repeated: the broker knows which batch of a sink it has published last.
+A run that fails, or is killed, before that has published nothing; behind it, Spark asks for the same batch again, and the
+broker answers that it is done. Logs that are left over go after an hour.
+"""
+
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from warren.admin.client import AdminClient, AdminRefusedError, NodeAddress, NodeUnreachableError
+from warren.admin.protocol import (
+    AbortStages,
+    BatchCommitted,
+    CommitBatch,
+    DeleteSink,
+    FinishStage,
+    OpenStage,
+    SinkDeleted,
+    StageFinished,
+    StageMessages,
+    StageOpened,
+    StagesAborted,
+    Staged,
+)
+from warren.spark.broker_link import SourceError, link_to
+from warren.spark.sink_blocks import BlockMaker
+from warren.spark.sink_options import SinkOptions
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+# Local properties of the tasks of a streaming query.
+_QUERY_ID: Final = "sql.streaming.queryId"
+_BATCH_ID: Final = "streaming.sql.batchId"
+_PURPOSE: Final = "spark sink"
+_WAIT_MS: Final = 10_000
+# The one batch of a batch write.
+_ONLY_BATCH: Final = 0
+
+
+@dataclass(frozen=True)
+class StagedRows(WriterCommitMessage):
+    """What a task has staged: for which sink, and in which log; None when it had no rows."""
+
+    sink: str
+    partition: int
+    stage: int | None
+
+
+def stage_rows(
+    options: SinkOptions, sink: str, batch: int, partition: int, iterator: "Iterator[RecordBatch]"
+) -> StagedRows:
+    """Stage the rows of `iterator`. SourceError when that fails; nothing of it will be published then."""
+    maker = BlockMaker(options.exchange, options.routing_key, options.is_persistent)
+    wait_s = options.confirm_timeout_ms / 1000
+    client: AdminClient | None = None
+    stage: int | None = None
+    count = 0
+    try:
+        for rows in iterator:
+            for messages, block in maker.blocks(rows):
+                if client is None or stage is None:
+                    client = AdminClient(NodeAddress(options.uri), f"{_PURPOSE} {sink}")
+                    stage = client.request(OpenStage(sink, batch), StageOpened, wait_s).stage
+                client.request(StageMessages(stage, block), Staged, wait_s)
+                count += messages
+        if client is not None and stage is not None:
+            client.request(FinishStage(stage, count), StageFinished, wait_s)
+    except (AdminRefusedError, NodeUnreachableError) as error:
+        raise SourceError(
+            f"the rows could not be staged, and nothing of the batch is published: {error}"
+        ) from None
+    finally:
+        # Ends what was not finished.
+        if client is not None:
+            client.close()
+    return StagedRows(sink, partition, stage)
+
+
+def commit(options: SinkOptions, sink: str, batch: int, parts: Sequence[object], is_awaited: bool) -> None:
+    """Publish what was staged, once, however often this is called; `is_awaited`: return when it is in its queues."""
+    link = link_to(options.uri, _PURPOSE, options.confirm_timeout_ms)
+    request = CommitBatch(
+        sink, batch, _stages(parts), options.is_mandatory, _WAIT_MS if is_awaited else 0
+    )
+    deadline = time.monotonic() + options.confirm_timeout_ms / 1000
+    try:
+        while True:
+            reply = link.request(request, BatchCommitted, options.confirm_timeout_ms / 1000)
+            if reply.is_moved or not is_awaited:
+                return
+            if time.monotonic() > deadline:
+                raise SourceError(
+                    f"batch {batch} of sink '{sink}' is committed, and not yet in its queues after "
+                    f"{options.confirm_timeout_ms} ms (confirmTimeoutMs); the broker goes on with it"
+                )
+    except AdminRefusedError as error:
+        raise SourceError(f"batch {batch} of sink '{sink}' was refused: {error.text}") from None
+
+
+def abort(options: SinkOptions, parts: Sequence[object]) -> None:
+    """What was staged will not be committed. A broker that is away finds out by itself, in an hour."""
+    stages = _stages(parts)
+    if stages:
+        try:
+            with AdminClient(NodeAddress(options.uri), _PURPOSE) as client:
+                client.request(AbortStages(stages), StagesAborted)
+        except (AdminRefusedError, NodeUnreachableError):
+            return
+
+
+def _stages(parts: Sequence[object]) -> list[int]:
+    """The logs of the tasks, in order of partitions; of a task that failed there is no message."""
+    found = sorted(
+        [part for part in parts if isinstance(part, StagedRows)], key=lambda part: part.partition
+    )
+    return [part.stage for part in found if part.stage is not None]
+
+
+class WarrenBatchWriter(DataSourceArrowWriter):
+    """`df.write.format("warren")`: one batch. With the option `sinkId` it is written once, however often it is run."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+        self._sink = options.sink_id or f"save-{uuid.uuid4().hex}"
+
+    def write(self, iterator: "Iterator[RecordBatch]") -> StagedRows:
+        """Stage the rows of a task."""
+        context = TaskContext.get()
+        partition = 0 if context is None else context.partitionId()
+        return stage_rows(self._options, self._sink, _ONLY_BATCH, partition, iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Publish all of it."""
+        commit(self._options, self._sink, _ONLY_BATCH, messages, True)
+        if self._options.sink_id is None:
+            # Nobody can ask for the same batch again.
+            link = link_to(self._options.uri, _PURPOSE, self._options.confirm_timeout_ms)
+            link.request(DeleteSink(self._sink), SinkDeleted)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Some task has failed."""
+        abort(self._options, messages)
+
+
+class WarrenStreamWriter(DataSourceStreamArrowWriter):
+    """`df.writeStream.format("warren")`: batch after batch of a sink, which is the query when `sinkId` is not given."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: "Iterator[RecordBatch]") -> StagedRows:
+        """Stage the rows of a task."""
+        context = TaskContext.get()
+        query = None if context is None else context.getLocalProperty(_QUERY_ID)
+        batch = None if context is None else context.getLocalProperty(_BATCH_ID)
+        sink = self._options.sink_id or query
+        if context is None or sink is None or batch is None:
+            raise SourceError("this is not a task of a streaming query: its query id and batch id are missing")
+        return stage_rows(self._options, sink, int(batch), context.partitionId(), iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Publish the batch, if it was not published before."""
+        sinks = {part.sink for part in messages if isinstance(part, StagedRows)}
+        for sink in sinks:
+            commit(self._options, sink, batchId, messages, False)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Some task has failed."""
+        abort(self._options, messages)

@@ -1,0 +1,85 @@
+"""Options of writing with the data source "warren": parsed and checked once, into a typed value."""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from warren.admin.client import NodeAddress
+from warren.spark.options import URI_VARIABLE, OptionError, parse_number
+
+# As users write them; Spark passes them on in lower case.
+SINK_OPTIONS: Final = (
+    "uri",
+    "exchange",
+    "routingKey",
+    "sinkId",
+    "mandatory",
+    "deliveryMode",
+    "confirmTimeoutMs",
+)
+# Options that Spark adds to those of a stream.
+_SPARK_OPTIONS: Final = ("checkpointlocation", "path", "queryname")
+_SINK_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_NAME_BYTES_MAX: Final = 255
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """What the user asked for. Travels to the executors; its repr leaves the URI out."""
+
+    uri: str = field(repr=False)
+    # None: columns decide.
+    exchange: str | None
+    routing_key: str | None
+    # None: the query's id, or a new one for each run of a batch write.
+    sink_id: str | None
+    # A batch with messages that no queue would get is refused, instead of leaving those out.
+    is_mandatory: bool
+    # Of messages of which no column says whether they are persistent.
+    is_persistent: bool
+    confirm_timeout_ms: int
+
+
+def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
+    """OptionError, in one line, for anything that cannot be honoured."""
+    given = {name.lower(): value for name, value in options.items()}
+    known = {name.lower() for name in SINK_OPTIONS}
+    for name in sorted(given):
+        if name not in known and name not in _SPARK_OPTIONS:
+            raise OptionError(
+                f"unknown option '{name}'; writing with format \"warren\" has: {', '.join(SINK_OPTIONS)}"
+            )
+    uri = given.get("uri") or os.environ.get(URI_VARIABLE)
+    if not uri:
+        raise OptionError(
+            f"option 'uri' is missing (amqp://user:password@host:port/vhost, or set {URI_VARIABLE})"
+        )
+    try:
+        NodeAddress(uri)
+    except ValueError as error:
+        raise OptionError(f"option 'uri': {error}") from None
+    for name in ("exchange", "routingKey"):
+        if len(given.get(name.lower(), "").encode()) > _NAME_BYTES_MAX:
+            raise OptionError(f"option '{name}' has at most {_NAME_BYTES_MAX} bytes")
+    sink_id = given.get("sinkid")
+    if sink_id is not None and _SINK_ID.fullmatch(sink_id) is None:
+        raise OptionError("option 'sinkId': 1 to 128 letters, digits, dots, underscores and dashes")
+    return SinkOptions(
+        uri=uri,
+        exchange=given.get("exchange"),
+        routing_key=given.get("routingkey"),
+        sink_id=sink_id,
+        is_mandatory=_one_of(given, "mandatory", ("fail", "ignore")) == "fail",
+        is_persistent=_one_of(given, "deliveryMode", ("persistent", "transient")) == "persistent",
+        confirm_timeout_ms=parse_number(given, "confirmTimeoutMs", 120_000, 1, 86_400_000),
+    )
+
+
+def _one_of(given: Mapping[str, str], name: str, values: tuple[str, str]) -> str:
+    """The value of option `name`; the first of `values` when it is not given."""
+    value = given.get(name.lower(), values[0]).lower()
+    if value not in values:
+        raise OptionError(f"option '{name}' is {values[0]} or {values[1]}, not '{value}'")
+    return value

@@ -22,7 +22,7 @@ from warren.store.disk.flusher import BatchFlusher, FlushJob
 from warren.store.disk.job_runner import JobRunner
 from warren.store.disk.local_file_system import LocalFileSystem
 from warren.store.disk.store_reader import read_store
-from warren.store.message import Message, Position, QueueLog
+from warren.store.message import Message, MovedMessage, Position, QueueLog
 from warren.store.queue_store import QueueStore
 from warren.store.store_settings import StoreSettings
 
@@ -195,8 +195,10 @@ class Record:
 @pytest.fixture
 def records(tmp_path: Path) -> list[Record]:
     """What `write_story` leaves, decoded."""
-    write_story(tmp_path)
-    return decode_directory(tmp_path)
+    directory = tmp_path / "story"
+    directory.mkdir()
+    write_story(directory)
+    return decode_directory(directory)
 
 
 def decode_directory(directory: Path) -> list[Record]:
@@ -227,6 +229,25 @@ def write_story(path: Path) -> None:
     store.store.journal.request_clean_stop()
     store.commit()
     store.close()
+
+
+@pytest.fixture
+def moves(tmp_path: Path) -> list[Record]:
+    """What is left of a small, a large and a transient message of the staging log with id 7, which were published."""
+    directory = tmp_path / "moves"
+    directory.mkdir()
+    store = Store(directory)
+    for seq, body, persistent in ((1, b"small", True), (2, bytes(1024), True), (3, b"gone", False)):
+        message = MovedMessage(b"\x01x\x01k", b"\x00\x00", body, persistent, store.now_ms, 7, seq)
+        if persistent:
+            store.publish(message, 1, 2)
+        store.store.journal.moves.add(message)
+    store.commit()
+    # So that the file does not end in zeros that are a record's.
+    store.publish(store.message(b"other"), 2)
+    store.commit()
+    store.close()
+    return decode_directory(directory)
 
 
 def decode_file(path: str, data: bytes) -> list[Record]:
@@ -292,10 +313,12 @@ def of_kind(records: list[Record], kind: str, path: str = "") -> list[Fields]:
 # -- bytes ---------------------------------------------------------------------------------------------------------
 
 
-def test_every_record_that_the_page_describes_is_written_and_where_it_says(records: list[Record]) -> None:
+def test_every_record_that_the_page_describes_is_written_and_where_it_says(
+    records: list[Record], moves: list[Record]
+) -> None:
     described = {name for name, structure in structures().items() if structure.number}
-    assert {record.kind for record in records} == described
-    for record in records:
+    assert {record.kind for record in records + moves} == described
+    for record in records + moves:
         assert record.kind in file_row(record.path)[3].split(", "), record
 
 
@@ -343,6 +366,23 @@ def test_messages_in_the_journal(records: list[Record]) -> None:
         "position_count": 2,
         "positions": [position(1, 2), position(2, 2)],
     }
+
+
+def test_moves_from_a_staging_log(moves: list[Record]) -> None:
+    small, nothing = of_kind(moves, "MOVE")
+    assert (small["stage_id"], small["stage_seq"]) == (7, 1)
+    assert isinstance(small["publish"], dict)
+    assert small["publish"]["positions"] == [position(1, 1), position(2, 1)]
+    assert small["publish"]["body"] == b"small"
+    assert (nothing["stage_id"], nothing["stage_seq"]) == (7, 3)
+    assert isinstance(nothing["publish"], dict)
+    assert (nothing["publish"]["positions"], nothing["publish"]["body"]) == ([], b"")
+    (large,) = of_kind(moves, "MOVE_REF")
+    (content,) = [record for record in moves if record.kind == "CONTENT"]
+    assert (large["stage_id"], large["stage_seq"]) == (7, 2)
+    assert isinstance(large["publish"], dict)
+    assert large["publish"]["content_id"] == content.fields["content_id"]
+    assert large["publish"]["positions"] == [position(1, 2), position(2, 2)]
 
 
 def position(queue_id: int, seq: int, expiry: int = 0, flags: int = 0) -> Fields:

@@ -228,13 +228,20 @@ class SqliteMetadata(Metadata):
         execute("PRAGMA synchronous = FULL")
         execute("PRAGMA foreign_keys = OFF")
         if execute("SELECT count(*) FROM sqlite_schema").fetchone() == (0,):
-            self._connection.executescript("BEGIN IMMEDIATE; " + _SCHEMA + _READER_GROUPS + _SINKS + "COMMIT;")
+            self._connection.executescript(
+                "BEGIN IMMEDIATE; " + _SCHEMA + _READER_GROUPS + _SINKS + "COMMIT;"
+            )
         versions = execute("SELECT version FROM schema_version").fetchall()
         if len(versions) != 1 or not isinstance(versions[0][0], int):
             raise MetadataDamaged(f"{self._path} is damaged: its schema version is {versions}")
         if versions[0][0] == 1:
             self._connection.executescript(
-                "BEGIN IMMEDIATE; " + _PUT_ASIDE_VERSION_1 + _READER_GROUPS + _SINKS + _TAKE_OVER_VERSION_1 + "COMMIT;"
+                "BEGIN IMMEDIATE; "
+                + _PUT_ASIDE_VERSION_1
+                + _READER_GROUPS
+                + _SINKS
+                + _TAKE_OVER_VERSION_1
+                + "COMMIT;"
             )
         elif versions[0][0] != SCHEMA_VERSION:
             raise MetadataError(

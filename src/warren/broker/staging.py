@@ -1,4 +1,4 @@
-"""Sinks: batches of messages that are published once, whatever crashes (decision 009).
+"""Sinks: batches of messages that are published once, whatever crashes (decision 010).
 
 A batch comes in parts, from several clients, each into a *staging log*: a durable queue of the vhost that has no name, no
 bindings and no consumers, journaled and paged like any other (`Stage`). A commit names the sink, the number of the batch

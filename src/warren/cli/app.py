@@ -124,6 +124,14 @@ def group(context: typer.Context) -> None:
 
 
 @app.command(context_settings=_PASS_THROUGH, add_help_option=False)
+def sink(context: typer.Context) -> None:
+    """Who publishes batches exactly once: list, show or delete."""
+    from warren.cli.sink import sink as commands
+
+    commands(args=context.args, prog_name=context.command_path)
+
+
+@app.command(context_settings=_PASS_THROUGH, add_help_option=False)
 def backup(context: typer.Context) -> None:
     """Back up a node, while it runs, or the data directory of a stopped one."""
     from warren.cli.backup import backup_command

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from warren.broker.metadata import Definitions
-from warren.offline.data_directory import DataDirectory, VhostDirectory, files_of, opened
+from warren.offline.data_directory import DataDirectory, VhostDirectory, files_of, opened, queue_names
 from warren.store.content_file import GONE, ContentFile
 from warren.store.content_scan import ContentScan
 from warren.store.disk.files import JOURNAL_DIRECTORY, LOST_AND_FOUND, known_store_id
@@ -176,7 +176,7 @@ def check_store(
     on_bytes: OnBytes = lambda size: None,
 ) -> None:
     """Check the store in `files`, which is that of `vhost`. Raises NoStore when there is none."""
-    snapshot = VhostSnapshot(files, segment_entries)
+    snapshot = VhostSnapshot(files, segment_entries, has_moved=True)
     VhostCheck(definitions, vhost, snapshot, result, on_bytes).run()
 
 
@@ -184,8 +184,7 @@ def is_deleted_queue(definitions: Definitions, vhost: VhostDirectory, queue_id: 
     """Was there a queue of this id that is deleted since?"""
     if vhost.definition is None or queue_id >= definitions.next_queue_id:
         return False
-    name = vhost.definition.name
-    return all(queue.vhost != name or queue.id != queue_id for queue in definitions.queues)
+    return queue_id not in queue_names(definitions, vhost.definition.name)
 
 
 class VhostCheck:
@@ -205,11 +204,9 @@ class VhostCheck:
         self.result = result
         self.on_bytes = on_bytes
         self.counts = ReferenceCounts(snapshot.content_files)
-        self.defined = {
-            queue.id
-            for queue in definitions.queues
-            if vhost.definition is not None and queue.vhost == vhost.definition.name
-        }
+        self.defined = (
+            set(queue_names(definitions, vhost.definition.name)) if vhost.definition is not None else set()
+        )
 
     def run(self) -> None:
         """Everything, in the order in which a start meets it."""

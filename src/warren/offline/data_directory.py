@@ -145,3 +145,12 @@ def _read_definitions(directory: DataDirectory) -> None:
             return
     if not directory.definitions.vhosts:
         directory.definitions_error = f"{DATABASE_NAME} defines no vhost"
+
+
+def queue_names(definitions: Definitions, vhost: bytes) -> dict[int, bytes]:
+    """The queues of a vhost by their ids, staging logs of sinks among them."""
+    names = {queue.id: queue.name for queue in definitions.queues if queue.vhost == vhost}
+    for stage in definitions.stages:
+        if stage.vhost == vhost:
+            names[stage.id] = b"staged for %s, batch %d" % (stage.sink, stage.batch)
+    return names

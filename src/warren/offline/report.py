@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from warren.broker.metadata import Definitions
 from warren.offline.check import is_deleted_queue
-from warren.offline.data_directory import VhostDirectory, files_of, opened
+from warren.offline.data_directory import VhostDirectory, files_of, opened, queue_names
 from warren.store.content_records import content_bytes_of
 from warren.store.disk.files import journal_path
 from warren.store.disk.snapshot import NoStore, VhostSnapshot
@@ -121,11 +121,8 @@ def _report(
     on_bytes: Callable[[int], None],
 ) -> None:
     on_bytes(snapshot.report.bytes_read)
-    names = {
-        queue.id: queue.name.decode("utf-8", "replace")
-        for queue in definitions.queues
-        if vhost.definition is not None and queue.vhost == vhost.definition.name
-    }
+    known = queue_names(definitions, vhost.definition.name) if vhost.definition is not None else {}
+    names = {queue_id: name.decode("utf-8", "replace") for queue_id, name in known.items()}
     for queue_id, name in names.items():
         if snapshot.queue(queue_id) is None:
             report.queues.append(QueueReport(queue_id, name))

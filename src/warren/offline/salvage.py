@@ -24,6 +24,7 @@ from warren.offline.data_directory import (
     VhostDirectory,
     files_of,
     opened,
+    queue_names,
 )
 from warren.offline.store_builder import StoreBuilder
 from warren.store.content_file import GONE, ContentFile, index_of
@@ -187,7 +188,7 @@ class _VhostSalvage:
         self.snapshot = snapshot
         self.result = result
         self.on_bytes = on_bytes
-        self.names = {queue.id: queue.name for queue in definitions.queues if queue.vhost == definition.name}
+        self.names = queue_names(definitions, definition.name)
         self.counts = ReferenceCounts(snapshot.content_files)
         # Where a content is in the new store, by the index of its old file and its place there.
         self.moved: list[_Moved] = [_Moved(file) for file in snapshot.content_files]

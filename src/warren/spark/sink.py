@@ -28,11 +28,11 @@ from warren.admin.protocol import (
     FinishStage,
     OpenStage,
     SinkDeleted,
+    Staged,
     StageFinished,
     StageMessages,
     StageOpened,
     StagesAborted,
-    Staged,
 )
 from warren.spark.broker_link import SourceError, link_to
 from warren.spark.sink_blocks import BlockMaker
@@ -92,9 +92,7 @@ def stage_rows(
 def commit(options: SinkOptions, sink: str, batch: int, parts: Sequence[object], is_awaited: bool) -> None:
     """Publish what was staged, once, however often this is called; `is_awaited`: return when it is in its queues."""
     link = link_to(options.uri, _PURPOSE, options.confirm_timeout_ms)
-    request = CommitBatch(
-        sink, batch, _stages(parts), options.is_mandatory, _WAIT_MS if is_awaited else 0
-    )
+    request = CommitBatch(sink, batch, _stages(parts), options.is_mandatory, _WAIT_MS if is_awaited else 0)
     deadline = time.monotonic() + options.confirm_timeout_ms / 1000
     try:
         while True:
@@ -123,9 +121,7 @@ def abort(options: SinkOptions, parts: Sequence[object]) -> None:
 
 def _stages(parts: Sequence[object]) -> list[int]:
     """The logs of the tasks, in order of partitions; of a task that failed there is no message."""
-    found = sorted(
-        [part for part in parts if isinstance(part, StagedRows)], key=lambda part: part.partition
-    )
+    found = sorted([part for part in parts if isinstance(part, StagedRows)], key=lambda part: part.partition)
     return [part.stage for part in found if part.stage is not None]
 
 
@@ -168,7 +164,9 @@ class WarrenStreamWriter(DataSourceStreamArrowWriter):
         batch = None if context is None else context.getLocalProperty(_BATCH_ID)
         sink = self._options.sink_id or query
         if context is None or sink is None or batch is None:
-            raise SourceError("this is not a task of a streaming query: its query id and batch id are missing")
+            raise SourceError(
+                "this is not a task of a streaming query: its query id and batch id are missing"
+            )
         return stage_rows(self._options, sink, int(batch), context.partitionId(), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name

@@ -106,4 +106,3 @@ def _cut(messages: Any) -> Iterator[tuple[int, memoryview]]:
         last = max(int(np.searchsorted(offsets, limit, side="right")) - 1, first + 1)
         yield last - first, data[int(offsets[first]) : int(offsets[last])]
         first = last
-

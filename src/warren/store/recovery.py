@@ -199,6 +199,16 @@ class JournalReplay:
         for content_id, ref in self._tail_contents.items():
             self.new_contents.append((ref, live.get(content_id, 0)))
 
+    def settle_moved(self) -> None:
+        """After `finish`: what was published is not where it was staged any more. For those who only read."""
+        for queue_id, seqs in self.moved.items():
+            queue = self._queue(queue_id)
+            index = queue.log.index
+            for seq in seqs:
+                queue.positions.pop(seq, None)
+                if index is not None and seq < queue.log.indexed_upto:
+                    index.settle([(seq, seq)], queue.log.indexed_upto)
+
     def _find_losses(self) -> None:
         """What is no torn end but damage, and which files are not there."""
         sizes: dict[int, int] = {}

@@ -57,6 +57,17 @@ def metadata_rows(data: DataDirectory, vhost: str | None) -> list[dict[str, Any]
             "is_ended": member.is_ended,
         }
         rows.append(_row("reader_group_member", member.vhost, member.group, reached))
+    for sink in definitions.sinks:
+        committed = {"batch": sink.batch, "stages": sink.stages}
+        rows.append(_row("sink", sink.vhost, sink.name, committed))
+    for stage in definitions.stages:
+        staged = {
+            "id": stage.id,
+            "batch": stage.batch,
+            "is_finished": stage.finished_ms != 0,
+            "messages": stage.message_count,
+        }
+        rows.append(_row("stage", stage.vhost, stage.sink, staged))
     return [row for row in rows if vhost is None or row["vhost"] in (None, vhost)]
 
 

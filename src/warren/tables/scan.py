@@ -25,6 +25,9 @@ from warren.store.record import (
     CLEAN_STOP,
     CONTENT,
     FLAG_PERSISTENT,
+    MOVE,
+    MOVE_HEAD_BYTES,
+    MOVE_REF,
     POSITION_BYTES,
     PREDECESSOR,
     PUBLISH,
@@ -168,6 +171,12 @@ class RecordScan:
         kind: i64 = i64(data[at + 2])
         body = at + RECORD_HEADER_BYTES
         end = at + length
+        if kind in (MOVE, MOVE_REF):
+            # A publish of a message that was staged: where is of interest to a start only.
+            body += MOVE_HEAD_BYTES
+            kind = PUBLISH if kind == MOVE else PUBLISH_REF
+            if body > end:
+                return False
         if kind == PUBLISH:
             return self._add_publish(data, base + at, length, PUBLISH, body, end)
         if kind == PUBLISH_HEAD:

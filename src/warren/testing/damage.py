@@ -24,6 +24,8 @@ _POSITION: Final = struct.Struct(">IQQB")
 _PUBLISH: Final = 1
 _ACK: Final = 2
 _PUBLISH_REF: Final = 5
+_MOVE: Final = 13
+_MOVE_REF: Final = 14
 _CONTENT: Final = 6
 _RELEASE: Final = 7
 
@@ -106,7 +108,11 @@ def _end_of_record(data: bytes, at: int, seed: int) -> int:
 
 
 def _add_record(damage: Damage, kind: int, body: bytes) -> None:
-    if kind == _PUBLISH:
+    if kind == _MOVE:
+        _add_publish(damage, body[12:])
+    elif kind == _MOVE_REF:
+        _add_record(damage, _PUBLISH_REF, body[12:])
+    elif kind == _PUBLISH:
         _add_publish(damage, body)
     elif kind == _CONTENT:
         _add_publish(damage, body[10:])

@@ -104,9 +104,15 @@ def positions_in_segment(
 
 
 class VhostSnapshot:
-    """The store in `files`, a vhost's directory."""
+    """The store in `files`, a vhost's directory.
 
-    def __init__(self, files: FileSystem, segment_entries: int = SEGMENT_ENTRIES) -> None:
+    A message of a sink that was published is in its queues; with `has_moved`, it is in its staging log as well for as long
+    as it is not settled there, which is what accounts of contents count.
+    """
+
+    def __init__(
+        self, files: FileSystem, segment_entries: int = SEGMENT_ENTRIES, has_moved: bool = False
+    ) -> None:
         self.files = ReadOnlyFiles(files)
         self.store_id = find_store_id(files)
         self.store: VhostStore
@@ -115,6 +121,8 @@ class VhostSnapshot:
         self.store, self.replay, self.report = read_store(
             self.files, self.store_id, StoreSettings(1 << 26, segment_entries=segment_entries)
         )
+        if not has_moved:
+            self.replay.settle_moved()
         # What a crash left behind and the next start removes.
         self.dead_paths = self.store.contents.take_dead_paths()
 

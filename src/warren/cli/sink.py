@@ -1,0 +1,124 @@
+"""`warren sink list`, `warren sink show` and `warren sink delete`: who publishes batches exactly once.
+
+Exit status 0, or 2 with one line on standard error when the node does not answer or refuses.
+"""
+
+from typing import Annotated
+
+import msgspec
+import typer
+
+from warren.admin.client import AdminClient, AdminRefusedError, NodeUnreachableError, ReplyType
+from warren.admin.protocol import (
+    DeleteSink,
+    DescribeSink,
+    ListSinks,
+    Request,
+    SinkDeleted,
+    SinkList,
+    SinkStatus,
+)
+from warren.cli.connection import Host, Password, Port, User, VhostName, node_address
+from warren.cli.status import AsJson, fail, print_json, print_rows
+
+sink = typer.Typer(
+    help="Who publishes batches exactly once (docs/operations.md).",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+SinkName = Annotated[str, typer.Argument(metavar="SINK", help="Id of the sink.")]
+
+
+@sink.command("list")
+def list_command(
+    host: Host = "localhost",
+    port: Port = 5672,
+    user: User = "guest",
+    password: Password = "guest",  # noqa: S107  # the user that every new node has
+    vhost: VhostName = "/",
+    as_json: AsJson = False,
+) -> None:
+    """The sinks of a vhost: which batch each has committed last, and what of it is still to be published."""
+    found = _ask(host, port, user, password, vhost, ListSinks(), SinkList).sinks
+    if as_json:
+        print_json({"vhost": vhost, "sinks": [msgspec.structs.asdict(status) for status in found]})
+        return
+    rows = [["sink", "state", "batch", "left", "logs", "staged"]]
+    rows.extend(_row(status) for status in found)
+    print_rows(rows, 2)
+
+
+@sink.command("show")
+def show_command(
+    name: SinkName,
+    host: Host = "localhost",
+    port: Port = 5672,
+    user: User = "guest",
+    password: Password = "guest",  # noqa: S107  # the user that every new node has
+    vhost: VhostName = "/",
+    as_json: AsJson = False,
+) -> None:
+    """One sink."""
+    found = _ask(host, port, user, password, vhost, _request(DescribeSink, name), SinkStatus)
+    if as_json:
+        print_json(msgspec.structs.asdict(found))
+        return
+    _, state, batch, left, logs, staged = _row(found)
+    print(f"{found.sink}: {state}; last batch {batch}, {left} messages of it to be published")
+    print(f"staged and not committed: {staged} messages in {logs} logs")
+
+
+@sink.command("delete")
+def delete_command(
+    name: SinkName,
+    host: Host = "localhost",
+    port: Port = 5672,
+    user: User = "guest",
+    password: Password = "guest",  # noqa: S107  # the user that every new node has
+    vhost: VhostName = "/",
+    as_json: AsJson = False,
+) -> None:
+    """Forget a sink and drop what it has staged. A query that goes on with it may publish its last batch again."""
+    _ask(host, port, user, password, vhost, _request(DeleteSink, name), SinkDeleted)
+    if as_json:
+        print_json({"sink": name, "deleted": True})
+    else:
+        print(f"{name} is deleted")
+
+
+def _request(kind: type[DescribeSink] | type[DeleteSink], name: str) -> DescribeSink | DeleteSink:
+    try:
+        return msgspec.convert({"sink": name}, kind)
+    except msgspec.ValidationError:
+        fail(
+            ValueError(f"'{name}' is no id of a sink: 1 to 128 letters, digits, dots, underscores and dashes")
+        )
+
+
+def _ask(
+    host: str,
+    port: int,
+    user: str,
+    password: str,
+    vhost: str,
+    request: Request,
+    expected: type[ReplyType],
+) -> ReplyType:
+    try:
+        with AdminClient(node_address(host, port, user, password, vhost), "warren sink") as client:
+            return client.request(request, expected)
+    except (AdminRefusedError, NodeUnreachableError, ValueError) as error:
+        fail(error)
+
+
+def _row(status: SinkStatus) -> list[str]:
+    return [
+        status.sink,
+        "publishing" if status.is_busy else "idle",
+        "none" if status.batch is None else str(status.batch),
+        str(status.messages_left),
+        str(status.stages),
+        str(status.staged_messages),
+    ]

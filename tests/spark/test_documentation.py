@@ -13,6 +13,7 @@ from warren.spark.amqp_options import AMQP_COMMON_OPTIONS, AMQP_SINK_OPTIONS, AM
 from warren.spark.columns import COLUMNS
 from warren.spark.options import BATCH_OPTIONS, COMMON_OPTIONS, STREAM_OPTIONS
 from warren.spark.sink_columns import SINK_COLUMNS
+from warren.spark.sink_options import SINK_OPTIONS
 from warren.spark.store_options import TABLE_OPTIONS
 from warren.tables.schemas import COLUMNS as STORE_COLUMNS
 
@@ -38,6 +39,11 @@ def test_every_option_is_documented_with_where_it_counts() -> None:
         | dict.fromkeys(STREAM_OPTIONS, "stream")
         | dict.fromkeys(BATCH_OPTIONS, "batch")
     )
+
+
+def test_every_option_of_writing_is_documented() -> None:
+    """No more and no fewer than the sink takes."""
+    assert [row[0].strip("`") for row in rows("Write options")] == list(SINK_OPTIONS)
 
 
 def test_every_column_is_documented_with_its_type() -> None:

@@ -139,7 +139,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         if name not in queues and not (pattern and re.fullmatch(pattern, name)):
             raise OptionError(f"options name positions in '{name}', which is none of the queues to read")
     return SourceOptions(
-        uri=_uri(given),
+        uri=parse_uri(given),
         queues=queues,
         pattern=pattern,
         start=start,
@@ -249,8 +249,8 @@ def parse_duration_ms(given: Mapping[str, str], name: str, default: int) -> int:
     return ms
 
 
-def _uri(given: Mapping[str, str]) -> str:
-    """The URI with the vhost in it."""
+def parse_uri(given: Mapping[str, str]) -> str:
+    """The URI with the vhost in it; `given` has names in lower case. Raises OptionError."""
     uri = given.get("uri") or os.environ.get(URI_VARIABLE)
     if not uri:
         raise OptionError(

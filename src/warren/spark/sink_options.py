@@ -1,17 +1,16 @@
 """Options of writing with the data source "warren": parsed and checked once, into a typed value."""
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from warren.admin.client import NodeAddress
-from warren.spark.options import URI_VARIABLE, OptionError, parse_number
+from warren.spark.options import OptionError, check_names, parse_choice, parse_number, parse_uri
 
 # As users write them; Spark passes them on in lower case.
 SINK_OPTIONS: Final = (
     "uri",
+    "vhost",
     "exchange",
     "routingKey",
     "sinkId",
@@ -45,21 +44,8 @@ class SinkOptions:
 def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     """OptionError, in one line, for anything that cannot be honoured."""
     given = {name.lower(): value for name, value in options.items()}
-    known = {name.lower() for name in SINK_OPTIONS}
-    for name in sorted(given):
-        if name not in known and name not in _SPARK_OPTIONS:
-            raise OptionError(
-                f"unknown option '{name}'; writing with format \"warren\" has: {', '.join(SINK_OPTIONS)}"
-            )
-    uri = given.get("uri") or os.environ.get(URI_VARIABLE)
-    if not uri:
-        raise OptionError(
-            f"option 'uri' is missing (amqp://user:password@host:port/vhost, or set {URI_VARIABLE})"
-        )
-    try:
-        NodeAddress(uri)
-    except ValueError as error:
-        raise OptionError(f"option 'uri': {error}") from None
+    given = {name: value for name, value in given.items() if name not in _SPARK_OPTIONS}
+    check_names(given, SINK_OPTIONS, 'writing with format "warren" has')
     for name in ("exchange", "routingKey"):
         if len(given.get(name.lower(), "").encode()) > _NAME_BYTES_MAX:
             raise OptionError(f"option '{name}' has at most {_NAME_BYTES_MAX} bytes")
@@ -67,19 +53,11 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     if sink_id is not None and _SINK_ID.fullmatch(sink_id) is None:
         raise OptionError("option 'sinkId': 1 to 128 letters, digits, dots, underscores and dashes")
     return SinkOptions(
-        uri=uri,
+        uri=parse_uri(given),
         exchange=given.get("exchange"),
         routing_key=given.get("routingkey"),
         sink_id=sink_id,
-        is_mandatory=_one_of(given, "mandatory", ("fail", "ignore")) == "fail",
-        is_persistent=_one_of(given, "deliveryMode", ("persistent", "transient")) == "persistent",
+        is_mandatory=parse_choice(given, "mandatory", ("fail", "ignore")) == "fail",
+        is_persistent=parse_choice(given, "deliveryMode", ("persistent", "transient")) == "persistent",
         confirm_timeout_ms=parse_number(given, "confirmTimeoutMs", 120_000, 1, 86_400_000),
     )
-
-
-def _one_of(given: Mapping[str, str], name: str, values: tuple[str, str]) -> str:
-    """The value of option `name`; the first of `values` when it is not given."""
-    value = given.get(name.lower(), values[0]).lower()
-    if value not in values:
-        raise OptionError(f"option '{name}' is {values[0]} or {values[1]}, not '{value}'")
-    return value

@@ -5,12 +5,14 @@ import pytest
 from tests.support.memory_node import MemoryClient, MemoryDisk, MemoryNode
 from tests.support.staged import TRANSIENT, stage, staged_message
 from warren.admin.protocol import (
+    ErrorReply,
+)
+from warren.admin.sink_protocol import (
     AbortStages,
     BatchCommitted,
     CommitBatch,
     DeleteSink,
     DescribeSink,
-    ErrorReply,
     FinishStage,
     ListSinks,
     OpenStage,

@@ -197,7 +197,7 @@ def test_metadata_of_version_1_is_brought_up_to_date(tmp_path: Path) -> None:
     connection = sqlite3.connect(path)
     connection.executescript(
         """
-        DROP TABLE reader_groups; DROP TABLE reader_group_members;
+        DROP TABLE reader_groups; DROP TABLE reader_group_members; DROP TABLE stages; DROP TABLE sinks;
         CREATE TABLE reader_groups (
             vhost BLOB NOT NULL, name BLOB NOT NULL, epoch INTEGER NOT NULL, queue_id INTEGER NOT NULL,
             acked INTEGER NOT NULL, reserved INTEGER NOT NULL, UNIQUE (vhost, name)) STRICT;

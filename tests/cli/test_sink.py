@@ -9,7 +9,7 @@ from tests.support.command_line import warren, warren_json
 from tests.support.node_thread import NodeThread
 from tests.support.staged import staged_message
 from warren.admin.client import AdminClient, NodeAddress
-from warren.admin.protocol import (
+from warren.admin.sink_protocol import (
     BatchCommitted,
     CommitBatch,
     FinishStage,

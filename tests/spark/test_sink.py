@@ -1,7 +1,6 @@
 """Writing with the data source "warren", driven by hand against a broker: no JVM."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pika
@@ -14,7 +13,14 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from tests.support.broker_process import BrokerProcess
 from warren.admin.client import AdminClient, NodeAddress
-from warren.admin.protocol import STAGE_BYTES, ListSinks, SinkList, SinkStatus
+from warren.admin.protocol import (
+    STAGE_BYTES,
+)
+from warren.admin.sink_protocol import (
+    ListSinks,
+    SinkList,
+    SinkStatus,
+)
 from warren.spark.broker_link import SourceError
 from warren.spark.options import OptionError
 from warren.spark.sink import StagedRows, commit, stage_rows
@@ -33,7 +39,7 @@ def batch(**columns: Any) -> pa.RecordBatch:
 
 def decoded(blocks: Iterator[tuple[int, memoryview]]) -> list[tuple[bytes, bytes, bytes]]:
     """Address, properties and body of each message."""
-    found = []
+    found: list[tuple[bytes, bytes, bytes]] = []
     for count, block in blocks:
         data = bytes(block)
         at = 0
@@ -127,7 +133,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 def drained(broker: BrokerProcess, queue: str) -> list[bytes]:
     """What is in the queue, which is empty then."""
-    found = []
+    found: list[bytes] = []
     with pika.BlockingConnection(pika.URLParameters(broker.uri)) as connection:
         channel = connection.channel()
         channel.queue_declare(queue, durable=True)
@@ -166,7 +172,9 @@ def test_partitions_are_published_in_order_and_once(broker: BrokerProcess) -> No
 def test_refusals_are_told(broker: BrokerProcess) -> None:
     options = options_of(broker, routingKey="nobody")
     part = staged(options, "t", 0, 0, ["a", "b"])
-    with pytest.raises(SourceError, match="2 messages would get to no queue, the first one with routing key 'nobody'"):
+    with pytest.raises(
+        SourceError, match="2 messages would get to no queue, the first one with routing key 'nobody'"
+    ):
         commit(options, "t", 0, [part], True)
     with pytest.raises(SourceError, match="no exchange 'missing'"):
         staged(options_of(broker, exchange="missing"), "t", 0, 0, ["a"])

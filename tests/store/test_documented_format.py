@@ -16,22 +16,16 @@ import pytest
 from crc32c import crc32c
 
 from tests.support.journal_driver import STORE_ID
+from tests.support.store_on_disk import Store, place
 from warren.server.config import Config, load
 from warren.store.checkpoint import decode_checkpoint
-from warren.store.disk.flusher import BatchFlusher, FlushJob
-from warren.store.disk.job_runner import JobRunner
-from warren.store.disk.local_file_system import LocalFileSystem
-from warren.store.disk.store_reader import read_store
-from warren.store.message import Message, MovedMessage, Position, QueueLog
-from warren.store.queue_store import QueueStore
-from warren.store.store_settings import StoreSettings
+from warren.store.message import Message, MovedMessage, Position
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "storage.md"
 SOURCES = ROOT / "src" / "warren"
 
 INTEGERS = {"u8": 1, "u16": 2, "u32": 4, "u64": 8}
-EMBED_BELOW = 256
 UNITS = {"": 1, "ms": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3, "s": 1}
 
 Value = int | bytes | dict[str, "Value"] | list["Value"]
@@ -127,58 +121,6 @@ def amount(digits: str | None, name: str, fields: Fields) -> int:
 
 
 # -- a store that has written every kind of record -------------------------------------------------------------------
-
-
-class Store:
-    """Queues 1 and 2 on a real disk, committed by hand."""
-
-    def __init__(self, path: Path, content_file_size_limit: int = 1 << 20) -> None:
-        self.files = LocalFileSystem(path)
-        settings = StoreSettings(1 << 20, content_file_size_limit, EMBED_BELOW)
-        self.store, _, _ = read_store(self.files, STORE_ID, settings)
-        self.flusher = BatchFlusher(self.files)
-        self.runner = JobRunner(self.files, STORE_ID)
-        self.queues = {number: self.store.add_queue(QueueLog(number), True) for number in (1, 2)}
-        self.now_ms = 1_700_000_000_000
-
-    def message(self, body: bytes) -> Message:
-        return Message(b"\x02ex\x03key", b"\x10\x00\x02", body, True, self.now_ms)
-
-    def publish(self, message: Message, *queue_ids: int, expiry_ms: int = 0) -> list[Position]:
-        positions = [place(self.queues[queue_id], message, expiry_ms) for queue_id in queue_ids]
-        for position, queue_id in zip(positions, queue_ids, strict=True):
-            self.queues[queue_id].publish(position, self.now_ms)
-        return positions
-
-    def settle(self, *positions: Position) -> None:
-        for settled in positions:
-            self.queues[int(settled.log.queue_id)].settle(settled, self.now_ms)
-
-    def commit(self) -> None:
-        self.now_ms += 25
-        batch = self.store.journal.seal()
-        self.store.advance(self.now_ms)
-        job = FlushJob(self.store.journal, batch, self.flusher, lambda _changes: None)
-        if batch.has_work():
-            self.flusher.flush(job)
-        assert job.error is None
-        self.store.on_batch_done(batch, True, self.now_ms)
-        while jobs := self.store.take_jobs(self.now_ms):
-            for store_job in jobs:
-                self.runner.run(store_job)
-                assert store_job.error is None
-                store_job.finished()
-
-    def close(self) -> None:
-        self.flusher.close()
-        self.runner.close()
-        self.files.release()
-
-
-def place(queue: QueueStore, message: Message, expiry_ms: int = 0) -> Position:
-    log = queue.log
-    log.next_seq += 1
-    return Position(message, log, log.next_seq - 1, expiry_ms)
 
 
 @dataclass
@@ -370,19 +312,15 @@ def test_messages_in_the_journal(records: list[Record]) -> None:
 
 def test_moves_from_a_staging_log(moves: list[Record]) -> None:
     small, nothing = of_kind(moves, "MOVE")
-    assert (small["stage_id"], small["stage_seq"]) == (7, 1)
-    assert isinstance(small["publish"], dict)
-    assert small["publish"]["positions"] == [position(1, 1), position(2, 1)]
-    assert small["publish"]["body"] == b"small"
-    assert (nothing["stage_id"], nothing["stage_seq"]) == (7, 3)
-    assert isinstance(nothing["publish"], dict)
-    assert (nothing["publish"]["positions"], nothing["publish"]["body"]) == ([], b"")
     (large,) = of_kind(moves, "MOVE_REF")
-    (content,) = [record for record in moves if record.kind == "CONTENT"]
-    assert (large["stage_id"], large["stage_seq"]) == (7, 2)
-    assert isinstance(large["publish"], dict)
-    assert large["publish"]["content_id"] == content.fields["content_id"]
-    assert large["publish"]["positions"] == [position(1, 2), position(2, 2)]
+    assert [(move["stage_id"], move["stage_seq"]) for move in (small, large, nothing)] == [
+        (7, 1),
+        (7, 2),
+        (7, 3),
+    ]
+    publishes = [move["publish"] for move in (small, large, nothing)]
+    places: list[list[Fields]] = [[position(1, 1), position(2, 1)], [position(1, 2), position(2, 2)], []]
+    assert [isinstance(publish, dict) and publish["positions"] for publish in publishes] == places
 
 
 def position(queue_id: int, seq: int, expiry: int = 0, flags: int = 0) -> Fields:
@@ -499,9 +437,9 @@ def test_a_checkpoint_that_is_cut_or_changed_does_not_count(tmp_path: Path) -> N
     assert decode_checkpoint(data, STORE_ID) is not None
     for size in range(len(data)):
         assert decode_checkpoint(data[:size], STORE_ID) is None
-    for place in range(len(data)):
+    for at in range(len(data)):
         for bit in range(8):
-            changed = data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :]
+            changed = data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]
             assert decode_checkpoint(changed, STORE_ID) is None
     assert decode_checkpoint(data, bytes(16)) is None
 

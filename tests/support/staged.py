@@ -1,7 +1,13 @@
 """Messages as clients of a sink stage them."""
 
 from tests.support.memory_node import MemoryClient
-from warren.admin.protocol import FinishStage, OpenStage, StageFinished, StageMessages, StageOpened
+from warren.admin.sink_protocol import (
+    FinishStage,
+    OpenStage,
+    StageFinished,
+    StageMessages,
+    StageOpened,
+)
 
 PERSISTENT = b"\x10\x00\x02"
 TRANSIENT = b"\x10\x00\x01"

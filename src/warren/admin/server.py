@@ -3,7 +3,7 @@
 Without I/O: the listener that found the admin protocol's header feeds bytes to `receive` and passes on what happens to
 the connection; replies go to `transport.write`. One request is worked on at a time, so replies keep the order of the
 requests, and nothing is worked on while the peer does not read (`pause_writing`): a client that asks and never reads
-costs one reply and two requests of the largest size at most, which is REQUEST_BYTES_MAX before the login.
+costs one reply and two requests of the largest size at most, which is REQUEST_BYTES_MAX until it stages messages.
 
 The calls for reader groups are in group_calls.py, those for sinks in sink_calls.py.
 """
@@ -41,7 +41,6 @@ from warren.admin.protocol import (
     Request,
     Reserve,
     SeekTime,
-    SinkRequest,
     StartBackup,
     TimeSought,
     decode_request,
@@ -49,6 +48,9 @@ from warren.admin.protocol import (
 )
 from warren.admin.seek import seek_time
 from warren.admin.sink_calls import SinkCalls
+from warren.admin.sink_protocol import (
+    SinkRequest,
+)
 from warren.queues.entry import Entry
 from warren.queues.loading import peek_anywhere
 from warren.queues.queue import Queue
@@ -193,6 +195,9 @@ class AdminSession:
             self._refuse_and_close("log in first", ACCESS_REFUSED)
             return
         if isinstance(request, SinkRequest):
+            if isinstance(request, OpenStage):
+                # Messages come in large requests. Properties and names are on top of a body.
+                self._request_bytes_max = max(vhost.max_message_size, STAGE_BYTES) + 4 * REQUEST_BYTES_MAX
             sinks.start(request)
             return
         if isinstance(request, StartBackup | GetBackup):
@@ -256,8 +261,6 @@ class AdminSession:
         user = login.user.encode()
         owner = None if self._node.may_impersonate(user) else user
         self._sinks = SinkCalls(answer, self._clock, owner, self._reply_later)
-        # Properties and names come on top of a body.
-        self._request_bytes_max = max(answer.max_message_size, STAGE_BYTES) + 4 * REQUEST_BYTES_MAX
         self._reply(LoggedIn(warren.__version__))
 
     def _back_up(self, request: StartBackup | GetBackup) -> BackupStatus | ErrorReply:

@@ -10,16 +10,18 @@ from typing import Final
 
 from warren.admin.node import AdminVhost, Clock, Timer
 from warren.admin.protocol import (
+    ErrorReply,
+    Reply,
+)
+from warren.admin.sink_protocol import (
     AbortStages,
     BatchCommitted,
     CommitBatch,
     DeleteSink,
     DescribeSink,
-    ErrorReply,
     FinishStage,
     ListSinks,
     OpenStage,
-    Reply,
     SinkDeleted,
     SinkList,
     SinkRequest,

@@ -10,10 +10,12 @@ import typer
 
 from warren.admin.client import AdminClient, AdminRefusedError, NodeUnreachableError, ReplyType
 from warren.admin.protocol import (
+    Request,
+)
+from warren.admin.sink_protocol import (
     DeleteSink,
     DescribeSink,
     ListSinks,
-    Request,
     SinkDeleted,
     SinkList,
     SinkStatus,

@@ -161,9 +161,8 @@ class Queue(Destination):
 
     # -- publish and deliver -----------------------------------------------------------------------------------
 
-    def publish(self, message: Message, expiration_ms: i64, now_ms: i64, may_be_known: bool = False) -> None:
-        """Take a routed message. `expiration_ms` is the message's own time to live (NO_LIMIT: none). `may_be_known`:
-        somebody may have been given it before a crash."""
+    def publish(self, message: Message, expiration_ms: i64, now_ms: i64, is_known: bool = False) -> None:
+        """Take a routed message. `expiration_ms`: its own time to live (NO_LIMIT: none). `is_known`: somebody may have it."""
         if not self.is_touched:
             self.touch()
         log = self.log
@@ -172,8 +171,7 @@ class Queue(Destination):
         self.published_count += 1
         self.host.arrived_count += 1
         entry = Entry(message, log, seq, 0, self)
-        if may_be_known:
-            entry.redelivered = True
+        entry.redelivered = is_known
         if self.message_ttl_ms != NO_LIMIT or expiration_ms != NO_LIMIT:
             entry.expiry_ms = now_ms + lower_ttl(self.message_ttl_ms, expiration_ms)
         if self.ready.count == 0:

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 )
 
 from warren.admin.client import AdminClient, AdminRefusedError, NodeAddress, NodeUnreachableError
-from warren.admin.protocol import (
+from warren.admin.sink_protocol import (
     AbortStages,
     BatchCommitted,
     CommitBatch,

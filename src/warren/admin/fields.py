@@ -1,0 +1,15 @@
+"""Numbers and names of the admin protocol, with the bounds within which a request may give them."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+Position = Annotated[int, Meta(ge=0, le=1 << 62)]
+Count = Annotated[int, Meta(ge=1, le=1 << 62)]
+# A long poll longer than this would look like a dead peer.
+WaitMs = Annotated[int, Meta(ge=0, le=60_000)]
+FetchBytes = Annotated[int, Meta(ge=1, le=64 * 1024 * 1024)]
+FetchMessages = Annotated[int, Meta(ge=1, le=100_000)]
+GroupName = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9._-]{1,128}\Z")]
+ShortStr = Annotated[bytes, Meta(max_length=255)]
+QueueCount = Annotated[int, Meta(ge=1, le=1000)]

@@ -49,6 +49,7 @@ from warren.admin.protocol import (
 from warren.admin.seek import seek_time
 from warren.admin.sink_calls import SinkCalls
 from warren.admin.sink_protocol import (
+    OpenStage,
     SinkRequest,
 )
 from warren.queues.entry import Entry

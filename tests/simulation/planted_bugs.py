@@ -8,7 +8,7 @@ from warren.store.checkpoint import CHECKPOINT_QUEUE
 from warren.store.disk.flusher import BatchFlusher, FlushJob
 from warren.store.disk.job_runner import JobRunner
 from warren.store.file_system import FileSystem
-from warren.store.jobs import ReadRanges, StoreJob, WriteCheckpoint
+from warren.store.jobs import ReadRanges, StoreJob
 from warren.store.record import FILE_HEADER_BYTES, RECORD_HEADER_BYTES, RELEASE
 from warren.testing.seams import Seams
 from warren.testing.simulated_file_system import SimulatedFileHandle, SimulatedFileSystem
@@ -88,11 +88,9 @@ class ForgottenEntry(Seams):
 
 
 class _ForgetfulRunner(JobRunner):
-    def run(self, job: StoreJob) -> None:
-        if isinstance(job, WriteCheckpoint):
-            number = int.from_bytes(job.content[28:36], "big")
-            job.content = rewritten(job.content, FILE_HEADER_BYTES, seed_of(number), _without_a_segment)
-        super().run(job)
+    def _put_checkpoint(self, content: bytes) -> None:
+        number = int.from_bytes(content[28:36], "big")
+        super()._put_checkpoint(rewritten(content, FILE_HEADER_BYTES, seed_of(number), _without_a_segment))
 
 
 def _without_a_segment(kind: int, body: bytes) -> bytes:

@@ -1,13 +1,13 @@
-"""As much of a Spark session as jobs need that only share out tasks: it does them here and now, without a JVM."""
+"""Tasks of jobs without a JVM: whoever passes an `InlineSpark` for a session has them done here and now."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import pyarrow as pa
+OnPartitions = Callable[[Any, int, Callable[[int], str]], list[str]]
 
 
 class InlineSpark:
-    """Stands in for a SparkSession."""
+    """Stands in for a SparkSession, as far as jobs need one that only share out tasks."""
 
     def __init__(self) -> None:
         self.conf = _Conf()
@@ -17,38 +17,22 @@ class InlineSpark:
     def newSession(self) -> "InlineSpark":
         return self
 
-    def range(self, start: int, end: int, step: int, partitions: int) -> "_Frame":
-        assert (start, step) == (0, 1) and partitions == end
-        return _Frame(self, end)
-
 
 class _Conf:
     def set(self, name: str, value: str) -> None:
         pass
 
 
-class _Frame:
-    def __init__(self, spark: InlineSpark, count: int) -> None:
-        self._spark = spark
-        self._count = count
+def inline_or(on_partitions: OnPartitions) -> OnPartitions:
+    """What does it here for an `InlineSpark`, and by `on_partitions` for a session."""
 
-    def mapInArrow(self, work: Callable[[Iterator[Any]], Iterator[Any]], schema: str) -> "_Mapped":
-        return _Mapped(self._spark, self._count, work)
+    def run(spark: Any, count: int, work: Callable[[int], str]) -> list[str]:
+        if not isinstance(spark, InlineSpark):
+            return on_partitions(spark, count, work)
+        found = []
+        for number in range(count):
+            spark.on_partition()
+            found.append(work(number))
+        return found
 
-
-class _Mapped:
-    def __init__(
-        self, spark: InlineSpark, count: int, work: Callable[[Iterator[Any]], Iterator[Any]]
-    ) -> None:
-        self._spark = spark
-        self._count = count
-        self._work = work
-
-    def collect(self) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = []
-        for number in range(self._count):
-            self._spark.on_partition()
-            batch = pa.RecordBatch.from_arrays([pa.array([number])], ["id"])
-            for found in self._work(iter([batch])):
-                rows += found.to_pylist()
-        return rows
+    return run

@@ -64,18 +64,23 @@ def _run(spark: "SparkSession", results: Path, tasks: Mapping[str, T], do: Calla
     payloads = list(tasks.values())
     count = min(len(names), _PARTITIONS_MAX)
 
-    def work(batches: Iterator[Any]) -> Iterator[Any]:
-        import pyarrow as pa
+    def work(number: int) -> str:
+        errors = [
+            _do(results / names[place], do, payloads[place]) for place in range(number, len(names), count)
+        ]
+        return next((error for error in errors if error), "")
 
-        for batch in batches:
-            for first in batch.column(0).to_pylist():
-                for place in range(first, len(names), count):
-                    error = _do(results / names[place], do, payloads[place])
-                    if error:
-                        yield pa.RecordBatch.from_arrays([pa.array([error], pa.string())], ["error"])
+    return [error for error in on_partitions(spark, count, work) if error]
 
-    rows = spark.range(0, count, 1, count).mapInArrow(work, "error string").collect()
-    return [row["error"] for row in rows]
+
+def on_partitions(spark: "SparkSession", count: int, work: Callable[[int], str]) -> list[str]:
+    """Call `work` with each number below `count`, in a partition of Spark's; returns what it returned."""
+    from pyspark.sql.functions import udf
+
+    # A plain function of one value: one over Arrow batches would need pandas, and RDDs do not exist over Connect.
+    called = udf(work, "string", useArrow=False).asNondeterministic()
+    rows = spark.range(0, count, 1, count).select(called("id").alias("text")).collect()
+    return [row["text"] for row in rows]
 
 
 def _do(path: Path, do: Callable[[Any], Any], payload: Any) -> str:

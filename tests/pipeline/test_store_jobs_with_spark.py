@@ -1,0 +1,52 @@
+"""The jobs on stores with a real Spark, as the command line runs them: tasks reach the workers, results come back."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.command_line import warren
+from tests.support.stopped_node import MESSAGES, change
+from tests.support.stopped_node_fixtures import data, original, store
+from warren.offline.check import check_directory
+from warren.offline.data_directory import ToolError
+from warren.pipeline.backup_job import backup
+from warren.pipeline.restore_job import restore
+from warren.pipeline.verify_job import verify
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["data", "original", "store"]
+
+pytestmark = [pytest.mark.spark, pytest.mark.kill, pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def test_backup_verify_restore(spark: "SparkSession", original: Path, tmp_path: Path) -> None:
+    assert backup(original, tmp_path / "backup", spark=spark).messages == MESSAGES
+    assert verify(original, spark=spark).clean
+    result = restore(tmp_path / "backup", tmp_path / "data", spark=spark)
+    assert result.messages == MESSAGES and result.shared_contents > 0
+    check = check_directory(tmp_path / "data")
+    assert check.is_clean and check.messages == MESSAGES
+    next((tmp_path / "backup/data").iterdir()).write_bytes(b"noise")
+    with pytest.raises(ToolError, match="the backup is damaged"):
+        restore(tmp_path / "backup", tmp_path / "other", spark=spark)
+
+
+def test_exit_statuses_and_lines(data: Path, store: Path, tmp_path: Path) -> None:
+    """Of a command that needs no Spark, and of those that cannot begin."""
+    change(store / "queues/1/0.idx", lambda raw: raw.__setitem__(300_000, raw[300_000] ^ 1))
+    done = warren("pipeline", "rebuild-index", data, tmp_path / "new")
+    assert done.returncode == 1 and "1 are known to be lost" in done.stdout
+    for arguments in (
+        ("backup", tmp_path / "backup"),
+        ("backup", tmp_path / "backup", "--data-dir", tmp_path / "nothing"),
+        ("restore", tmp_path / "nothing", "--data-dir", tmp_path / "other"),
+        ("verify", tmp_path / "nothing"),
+        ("import-rabbitmq", tmp_path / "nothing", tmp_path / "other"),
+        ("rebuild-index", tmp_path / "nothing", tmp_path / "other"),
+    ):
+        done = warren("pipeline", *arguments)
+        assert done.returncode == 2 and done.stdout == "", done
+        assert done.stderr.startswith("warren: ") and done.stderr.count("\n") == 1

@@ -1,0 +1,148 @@
+"""`python -m tests.tables.rabbitmq.million`: a large queue of the real RabbitMQ, imported, and compared byte for byte.
+
+It fills a node with messages that are embedded in its index and messages in its store, in two queues, stops it or kills it, imports
+the directory with Spark, and reads the result: every message must be there, in order, with its properties. Prints how long it took.
+"""
+
+import argparse
+import hashlib
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from bench.brokers import RabbitmqBroker, rabbitmq_server
+from tests.support.amqp_frames import SocketLink
+from tests.support.amqp_peer import Peer
+from tests.support.kill_ledger import Confirms
+from warren.offline.check import check_directory
+from warren.pipeline.import_rabbitmq_job import import_rabbitmq
+from warren.tables.parts import ReadOptions
+from warren.tables.planning import plan
+from warren.tables.reading import read
+from warren.wire.properties import Properties
+
+QUEUES = (b"first", b"second")
+WINDOW = 5000
+# One in so many is stored apart from its position.
+STORED_EVERY = 50
+SEED = 11
+NOISE_BYTES = 1 << 20
+
+Digest = tuple[int, str]
+
+
+def messages(count: int) -> Iterator[tuple[bytes, bytes, bytes]]:
+    """(queue, properties, body), always the same ones."""
+    chance = random.Random(SEED)
+    noise = chance.randbytes(NOISE_BYTES)
+    for number in range(count):
+        size = 6000 if number % STORED_EVERY == 0 else chance.randrange(20, 400)
+        start = chance.randrange(NOISE_BYTES - size)
+        properties = Properties(delivery_mode=2, message_id=b"%d" % number).encode()
+        yield QUEUES[number % 2], properties, b"%d " % number + noise[start : start + size]
+
+
+def fill(broker: RabbitmqBroker, count: int) -> None:
+    """Publish all of them, confirmed."""
+    peer = Peer(SocketLink("127.0.0.1", broker.port), is_foreign=True)
+    peer.open()
+    channel = peer.channel()
+    for queue in QUEUES:
+        channel.declare(queue, durable=True)
+    confirms = Confirms(channel)
+    for queue, properties, body in messages(count):
+        confirms.publish(queue, body, properties, b"", lambda: None)
+        if len(confirms.waiting) >= WINDOW:
+            while len(confirms.waiting) > WINDOW // 2:
+                confirms.read(60)
+    confirms.drain()
+    peer.drop()
+
+
+def expected(count: int) -> dict[str, Digest]:
+    """How many messages each queue has, and a hash over them in order."""
+    counts = dict.fromkeys(QUEUES, 0)
+    hashes = {queue: hashlib.sha256() for queue in QUEUES}
+    for queue, properties, body in messages(count):
+        counts[queue] += 1
+        hashes[queue].update(_line(b"", queue, properties, body))
+    return {queue.decode(): (counts[queue], hashes[queue].hexdigest()) for queue in QUEUES}
+
+
+def found(directory: Path) -> dict[str, Digest]:
+    """The same of a data directory."""
+    schema = pa.schema(
+        [
+            ("exchange", pa.string()),
+            ("routing_key", pa.string()),
+            ("seq", pa.int64()),
+            ("properties_raw", pa.binary()),
+            ("body", pa.binary()),
+        ]
+    )
+    digests: dict[str, Digest] = {}
+    for queue in QUEUES:
+        count, before = 0, 0
+        digest = hashlib.sha256()
+        for partition in plan(directory, "messages", ReadOptions(queues=(queue.decode(),))):
+            for batch in read(partition, schema):
+                columns = [column.to_pylist() for column in batch.columns]
+                for exchange, key, seq, properties, body in zip(*columns, strict=True):
+                    assert seq > before
+                    before = seq
+                    count += 1
+                    digest.update(_line(exchange.encode(), key.encode(), properties, body))
+        digests[queue.decode()] = (count, digest.hexdigest())
+    return digests
+
+
+def _line(*parts: bytes) -> bytes:
+    return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.tables.rabbitmq.million", description=__doc__)
+    parser.add_argument("--messages", type=int, default=1_000_000)
+    parser.add_argument("--kill", action="store_true", help="kill the node, do not stop it")
+    options = parser.parse_args(arguments)
+    if rabbitmq_server() is None:
+        print("rabbitmq-server is not installed", file=sys.stderr)
+        return 1
+    directory = Path(tempfile.mkdtemp(prefix="warren-million-"))
+    try:
+        broker = RabbitmqBroker(directory, set())
+        try:
+            broker.start()
+            started = time.monotonic()
+            fill(broker, options.messages)
+            print(f"published {options.messages:,} in {time.monotonic() - started:.0f} s", flush=True)
+            broker.kill() if options.kill else broker.stop()
+            return compare(broker.node_directory(), directory / "data", options.messages)
+        finally:
+            broker.stop()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def compare(source: Path, target: Path, count: int) -> int:
+    """Import and look."""
+    started = time.monotonic()
+    result = import_rabbitmq(source, target)
+    took = time.monotonic() - started
+    print(f"imported {result.messages:,} in {took:.0f} s, {result.messages / took:,.0f} a second", flush=True)
+    problems = check_directory(target).problems
+    right = found(target) == expected(count) and not problems and not result.damage
+    print(
+        "every message is there, in order, byte for byte" if right else f"not the same: {problems} {result}"
+    )
+    return 0 if right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -6,18 +6,33 @@ when a job runs and not before, so that this package costs nothing to those who 
 """
 
 from warren.pipeline.archive_job import ArchiveResult, archive
+from warren.pipeline.backup_job import BackupResult, backup
+from warren.pipeline.import_rabbitmq_job import ImportResult, import_rabbitmq
 from warren.pipeline.progress import JsonProgress, Progress, Step
+from warren.pipeline.rebuild_index_job import RebuildIndexResult, rebuild_index
 from warren.pipeline.report_job import ReportResult, report
+from warren.pipeline.restore_job import RestoreResult, restore
 from warren.pipeline.result import JobError, JobResult
+from warren.pipeline.verify_job import VerifyResult, verify
 
 __all__ = [
     "ArchiveResult",
+    "BackupResult",
+    "ImportResult",
     "JobError",
     "JobResult",
     "JsonProgress",
     "Progress",
+    "RebuildIndexResult",
     "ReportResult",
+    "RestoreResult",
     "Step",
+    "VerifyResult",
     "archive",
+    "backup",
+    "import_rabbitmq",
+    "rebuild_index",
     "report",
+    "restore",
+    "verify",
 ]

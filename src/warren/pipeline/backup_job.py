@@ -99,8 +99,11 @@ def backup(
     work = incomplete_path(target)
     name = vhost if vhost is not None else _vhost_of(str(source))
     job = _Job(str(source), target, work, name, base, snapshot_directory, progress)
-    with job.directory() as directory, locked(directory), spark_for("backup", master, spark) as session:
-        return job.run(session, directory)
+    with job.directory() as directory, locked(directory):
+        # Before a JVM is started for nothing.
+        look = job.look(directory)
+        with spark_for("backup", master, spark) as session:
+            return job.run(session, directory, look)
 
 
 class _JobFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,6 +132,16 @@ class BackupPart(msgspec.Struct, frozen=True):
     data: DataFile | None = None
     alive: DataFile | None = None
     alive_rows: dict[int, int] = {}
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What was found in the source: its queues, the manifest of the backup before and its checksum, and what is to be done."""
+
+    state: "VhostState"
+    older: Manifest | None
+    base_crc32c: str
+    tasks: dict[str, BackupTask]
 
 
 @dataclass
@@ -209,8 +222,8 @@ class _Job:
 
     # -- the work ----------------------------------------------------------------------------------------------------
 
-    def run(self, spark: "SparkSession", directory: Path) -> BackupResult:
-        """All of it, once the source is there and stays as it is."""
+    def look(self, directory: Path) -> "_Look":
+        """What there is to do. Raises ToolError when it cannot be done."""
         from warren.tables.planning import PlanError
         from warren.tables.queue_states import vhost_state
 
@@ -219,20 +232,26 @@ class _Job:
             older, crc = read_manifest(self.base) if self.base is not None else (None, "")
             if older is not None and older.store_id != state.store_id.hex():
                 raise ToolError(f"{self.base} is a backup of another store: it cannot be gone on with")
-            tasks = self._tasks(directory, older)
+            return _Look(state, older, crc, self._tasks(directory, older))
         except PlanError as error:
             raise ToolError(str(error)) from None
+
+    def run(self, spark: "SparkSession", directory: Path, look: "_Look") -> BackupResult:
+        """All of it, once the source is there and stays as it is."""
+        state, older = look.state, look.older
         self._begin(directory, state)
         with opened(directory) as data:
             definition = next(found.definition for found in data.vhosts if found.name == self.vhost)
             assert definition is not None
             topology = topology_of(data.definitions, definition)
         parts = run_tasks(
-            spark, self.work / _RESULTS, tasks, write_backup_part, BackupPart, self.progress, "backup"
+            spark, self.work / _RESULTS, look.tasks, write_backup_part, BackupPart, self.progress, "backup"
         )
         base = None
         if older is not None and self.base is not None:
-            base = BaseBackup(id=older.id, crc32c=crc, path=os.path.relpath(self.base, self.target))
+            base = BaseBackup(
+                id=older.id, crc32c=look.base_crc32c, path=os.path.relpath(self.base, self.target)
+            )
         manifest = Manifest(
             format=FORMAT,
             kind=KIND,

@@ -22,7 +22,7 @@ def test_defaults_and_names_in_any_case() -> None:
     assert (options.seq_from, options.seq_to, options.min_partitions) == (0, EVERYTHING, 1)
     assert (options.max_bytes, options.long_poll_ms, options.retry_timeout_ms) == (134217728, 2000, 120000)
     assert (options.min_messages, options.max_delay_ms) == (1, 900_000)
-    assert options.ack_on == "latestOffset"
+    assert (options.ack_on, options.access) == ("latestOffset", "auto")
     assert options.fail_on_data_loss and options.include_headers and options.is_verified
     assert not parse_options(GIVEN | {"verify": "NONE"}).is_verified
     assert options.vhost == "/"
@@ -67,6 +67,7 @@ def test_defaults_and_names_in_any_case() -> None:
         ({"longPollMs": "60001"}, "whole number from 0 to 60000"),
         ({"retryTimeoutMs": "-1"}, "whole number"),
         ({"failOnDataLoss": "yes"}, "true or false"),
+        ({"access": "disk"}, "one of auto, files, network"),
         ({"verify": "yes"}, "one of crc, none"),
         ({"ackOn": "start"}, "one of latestOffset, commit"),
     ],

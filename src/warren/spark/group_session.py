@@ -105,7 +105,7 @@ class GroupSession:
         except AdminRefusedError as error:
             raise final(error) from None
 
-    def plan(self, key: QueueKey, start: int, end: int, slice_size: int) -> list[Slice]:
+    def plan(self, key: QueueKey, start: int, end: int, slice_size: int, with_files: bool) -> list[Slice]:
         """The slices of [start, end) of one queue that have messages."""
         request = PlanRange(
             group=self._group,
@@ -115,6 +115,7 @@ class GroupSession:
             end=end,
             slice_size=slice_size,
             is_lenient=not self._options.fail_on_data_loss,
+            with_files=with_files,
         )
         try:
             return self.link().request(request, RangePlan).slices

@@ -54,6 +54,7 @@ STREAM_OPTIONS: Final = (
     "maxTriggerDelay",
     "longPollMs",
     "failOnDataLoss",
+    "access",
     "ackOn",
 )
 BATCH_OPTIONS: Final = ("endingOffsets", "endingTimestamp", "seqFrom", "seqTo")
@@ -61,6 +62,9 @@ BATCH_OPTIONS: Final = ("endingOffsets", "endingTimestamp", "seqFrom", "seqTo")
 _STARTS: Final = ("startingOffsets", "startingTimestamp", "seqFrom")
 _ENDS: Final = ("endingOffsets", "endingTimestamp", "seqTo")
 
+ACCESS_AUTO: Final = "auto"
+ACCESS_FILES: Final = "files"
+ACCESS_NETWORK: Final = "network"
 ACK_ON_LATEST_OFFSET: Final = "latestOffset"
 ACK_ON_COMMIT: Final = "commit"
 
@@ -107,6 +111,7 @@ class SourceOptions:
     max_delay_ms: int
     long_poll_ms: int
     fail_on_data_loss: bool
+    access: str
     ack_on: str
     # Names of the options that were given and are for one way of reading only, for the other one to refuse.
     stream_options: tuple[str, ...]
@@ -158,6 +163,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         max_delay_ms=parse_duration_ms(given, "maxTriggerDelay", 15 * 60_000),
         long_poll_ms=parse_number(given, "longPollMs", 2_000, 0, 60_000),
         fail_on_data_loss=parse_boolean(given, "failOnDataLoss", True),
+        access=parse_choice(given, "access", (ACCESS_AUTO, ACCESS_FILES, ACCESS_NETWORK)),
         ack_on=parse_choice(given, "ackOn", (ACK_ON_LATEST_OFFSET, ACK_ON_COMMIT)),
         stream_options=tuple(name for name in STREAM_OPTIONS if name.lower() in given),
         batch_options=tuple(name for name in BATCH_OPTIONS if name.lower() in given),

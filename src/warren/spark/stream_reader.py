@@ -27,15 +27,19 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from warren.admin.protocol import Fetch, Request
+from warren.admin.client import AdminRefusedError
+from warren.admin.protocol import Fetch, Fetched, Request, Slice
 from warren.spark.broker_link import SourceError
 from warren.spark.fetching import FETCH_BYTES, FETCH_MESSAGES, TASKS_WANTED, RangeReader, pack
+from warren.spark.file_access import FileSlices, store_id_of, wants_files
 from warren.spark.group_session import GroupSession, Limits, final
 from warren.spark.offsets import OffsetError, OffsetFormat, OffsetJson, QueueKey
 from warren.spark.options import EVERYTHING, OptionError, SourceOptions
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
+
+    from warren.tables.slice_files import SliceInFiles
 
 # A range is cut at multiples of this, not by the number of cores: the same range has the same partitions after any
 # restart, so that a sink which remembers (batch id, partition id) is right to.
@@ -53,6 +57,8 @@ class GroupSlice:
     queue: QueueKey
     start: int
     end: int
+    # None: the node knows no files that have all of it.
+    files: "SliceInFiles | None"
 
     def fetch(self, start: int, with_bodies: bool) -> Request:
         """The request for its first messages from `start` on."""
@@ -65,6 +71,12 @@ class GroupSlice:
             max_messages=FETCH_MESSAGES,
             max_bytes=FETCH_BYTES,
             with_bodies=with_bodies,
+        )
+
+    def fetch_one(self) -> Request:
+        """The request for as little as possible of it."""
+        return Fetch(
+            self.group, self.epoch, self.queue.incarnation, self.start, self.end, 1, 1, with_bodies=False
         )
 
 
@@ -128,10 +140,15 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         ranges = self._ranges(first, last)
         slice_size = _slice_size(ranges, self._options.min_partitions)
+        with_files = wants_files(self._options)
         slices, weights = [], []
         for key, (begin, stop) in ranges.items():
-            for part in self._group.plan(key, begin, stop, slice_size):
-                slices.append(GroupSlice(self._group_name, self._group.epoch, key, part.start, part.end))
+            for part in self._group.plan(key, begin, stop, slice_size, with_files):
+                slices.append(
+                    GroupSlice(
+                        self._group_name, self._group.epoch, key, part.start, part.end, _in_files(part)
+                    )
+                )
                 weights.append(part.message_count)
         count = max(TASKS_WANTED, self._options.min_partitions)
         return [GroupPartition(group) for group in pack(slices, weights, count)]
@@ -146,8 +163,13 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Some slices as record batches. May be asked any number of times, until the group acks the range."""
         assert isinstance(partition, GroupPartition)
         reader = RangeReader(self._options, self._schema, self._group.link())
+        files: FileSlices | None = None
         for part in partition.slices:
-            yield from reader.read(part.queue.shown, part, part.fetch, final)
+            batches: Iterator[RecordBatch] | None = None
+            if part.files is not None:
+                files = files or FileSlices(self._options, self._schema, self._store_id(part))
+                batches = files.read(part.queue.shown, part.files)
+            yield from batches or reader.read(part.queue.shown, part, part.fetch, final)
 
     # -- parts ----------------------------------------------------------------------------------------------------
 
@@ -156,6 +178,12 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._offsets.decode(offset)
         except OffsetError as error:
             raise SourceError(str(error)) from None
+
+    def _store_id(self, part: GroupSlice) -> bytes:
+        try:
+            return store_id_of(self._group.link().request(part.fetch_one(), Fetched).block)
+        except AdminRefusedError as error:
+            raise final(error) from None
 
     def _limits(self, limit: ReadLimit) -> Limits:
         options = self._options
@@ -186,6 +214,15 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
             ranges[key] = begin, stop
         return ranges
+
+
+def _in_files(part: Slice) -> "SliceInFiles | None":
+    from warren.tables.slice_files import SliceInFiles
+
+    if not part.files:
+        return None
+    files = [(file.path, file.first_byte, file.end_byte) for file in part.files]
+    return SliceInFiles(files, part.runs, part.message_count, part.is_redelivered)
 
 
 def _slice_size(ranges: dict[QueueKey, tuple[int, int]], min_partitions: int) -> int:

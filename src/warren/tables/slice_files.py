@@ -45,8 +45,12 @@ class SliceInFiles:
 class SliceReader:
     """Record batches of one schema, of slices of one queue."""
 
-    def __init__(self, schema: Any, vhost: str, queue: str, verify: bool = True) -> None:
+    def __init__(
+        self, schema: Any, vhost: str, queue: str, verify: bool = True, store_id: bytes = b""
+    ) -> None:
+        """`store_id`: of the node's store; files of others do not count. Empty: of any."""
         self._verify = verify
+        self._store_id = store_id
         self._queue = queue
         self._batches = MessageBatches(no_partition(vhost, verify), schema)
 
@@ -85,7 +89,7 @@ class SliceReader:
                 data = opened.read(first, end - first)
         except (OSError, FileChangedError):
             return None
-        if not file_header_is_valid(header, INDEX_MAGIC, b""):
+        if not file_header_is_valid(header, INDEX_MAGIC, self._store_id):
             return None
         scan = RecordScan(crc_seed(header[_STORE_ID], file_header_number(header)), self._verify)
         scan.feed(data, first, True)

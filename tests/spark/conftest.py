@@ -1,0 +1,48 @@
+"""A node in memory, and readers that talk to it."""
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.spark.driving import Make
+    from tests.spark.links import MemoryLink
+    from tests.support.memory_node import MemoryNode
+    from warren.spark.stream_reader import WarrenStreamReader as StreamReader
+
+
+@pytest.fixture
+def node() -> "MemoryNode":
+    """With the queue `q`."""
+    from tests.support.memory_node import MemoryDisk, MemoryNode
+
+    node = MemoryNode(MemoryDisk())
+    node.declare(b"q")
+    return node
+
+
+@pytest.fixture
+def link(node: "MemoryNode", monkeypatch: pytest.MonkeyPatch) -> "MemoryLink":
+    """What every reader made in the test talks through."""
+    from tests.spark.links import install
+
+    return install(monkeypatch, node)
+
+
+@pytest.fixture
+def make(link: "MemoryLink") -> "Make":
+    """A reader, as in a new driver process."""
+    from tests.spark.links import URI
+    from warren.spark.source import WarrenDataSource
+    from warren.spark.stream_reader import WarrenStreamReader
+
+    def make_reader(**options: str) -> "StreamReader":
+        given = {"uri": URI, "queues": "q", "group": "g", "longPollMs": "0", "retryTimeoutMs": "0"}
+        if "queuesPattern" in options:
+            del given["queues"]
+        source = WarrenDataSource(options=given | options)
+        reader = source.streamReader(schema=source.schema())
+        assert isinstance(reader, WarrenStreamReader)
+        return reader
+
+    return make_reader

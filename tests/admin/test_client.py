@@ -9,19 +9,25 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.blocks import read_block
 from tests.support.broker_process import BrokerProcess
 from tests.support.one_queue_group import end_of, one_queue
 from warren.admin.client import AdminClient, AdminRefusedError, NodeAddress, NodeUnreachableError
 from warren.admin.protocol import (
     ACCESS_REFUSED,
     PROTOCOL_HEADER,
+    Ack,
+    Acked,
     DescribeQueue,
+    Fetch,
+    Fetched,
     GroupList,
     GroupOpened,
     ListGroups,
     LoggedIn,
     OpenGroup,
     QueueDescription,
+    Reserve,
     Reserved,
     encode_frame,
 )
@@ -100,6 +106,44 @@ def test_reserve_waits_for_what_a_consumer_has(broker: BrokerProcess) -> None:
             assert end_of(client.request(group.reserve(0, 10, wait_ms=100), Reserved, 0.1)) == 0
             channel.basic_nack(method.delivery_tag, requeue=True)
             assert end_of(client.request(group.reserve(0, 10, wait_ms=10_000), Reserved, 10)) == 4
+
+
+def test_ranges_of_several_queues_outlive_a_killed_broker(tmp_path: Path) -> None:
+    """With the same epoch: the messages, where each queue is acked, and a queue that joined by the pattern."""
+    import pika
+
+    broker = BrokerProcess(tmp_path)
+    broker.start()
+    with pika.BlockingConnection(pika.URLParameters(broker.uri)) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        for name in ("k1", "k2"):
+            channel.queue_declare(name, durable=True)
+        with AdminClient(NodeAddress(broker.uri)) as client:
+            group = client.request(OpenGroup("kill", pattern="k[0-9]"), GroupOpened)
+            channel.queue_declare("k3", durable=True)
+            for name, count in (("k1", 10), ("k2", 20), ("k3", 30)):
+                for number in range(count):
+                    # Transient messages are in the range as well.
+                    properties = pika.BasicProperties(delivery_mode=1 + number % 2)
+                    channel.basic_publish("", name, b"%d" % number, properties)
+            reserved = client.request(Reserve("kill", group.epoch, {}, 1000, 1 << 20), Reserved)
+            first = reserved.members[0].incarnation
+            client.request(Ack("kill", group.epoch, {first: 6}), Acked)
+    broker.kill()
+    broker.start()
+    with AdminClient(NodeAddress(broker.uri)) as client:
+        found = {}
+        for part in reserved.members:
+            start = 6 if part.incarnation == first else 0
+            request = Fetch("kill", group.epoch, part.incarnation, start, part.end, 1000, 1 << 20)
+            block = client.request(request, Fetched).block
+            found[part.queue] = [message.body for message in read_block(block)]
+        assert found == {
+            name: [b"%d" % number for number in range(skipped, count)]
+            for name, skipped, count in ((b"k1", 5, 10), (b"k2", 0, 20), (b"k3", 0, 30))
+        }
+    assert broker.stop() == 0
 
 
 def test_refused_login_names_no_password(broker: BrokerProcess) -> None:

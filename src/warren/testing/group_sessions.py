@@ -1,12 +1,13 @@
 """Reader groups in a history: real admin requests over a session that is a function call.
 
-One group for each queue, by its number. It reserves ranges, reads them again and again, and acks them; the oracle
-holds what an answer said is held, transient messages included, and compares every reading of a range with the one before,
-across restarts too. What a request that is not answered yet will hold, nobody knows: see RESERVING.
+One group for each queue, by its number; every other one has a pattern. It reserves ranges, reads them again and again,
+and acks them; the oracle holds what an answer said is held, transient messages included, and compares every reading of
+a range with the one before, across restarts too. What a request that is not answered yet will hold, nobody knows: see RESERVING.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -159,14 +160,14 @@ class GroupSessions:
             self.oracle.groups[index] = GroupRecord(queue)
         # The broker journals transient messages, too, from now on.
         queue.has_group = True
-        name = _name(index)
-        session.ask(OpenGroup(name, [queue.name.encode()], may_rebind=True), opened)
+        session.ask(_opening(index, queue), opened)
 
     def _on_opened(self, index: int, queue: QueueModel, reply: GroupOpened) -> None:
         group = self.oracle.groups.get(index)
         if group is None or group.queue is not queue:
             return
-        (member,) = reply.members
+        # A queue before it that had been read to its end may still be listed.
+        member = reply.members[-1]
         if member.reserved < group.reserved or member.acked > group.ack_asked:
             raise Violation(
                 "group",
@@ -315,6 +316,13 @@ def _answer(session: GroupSession, request: Request) -> Reply:
         session.node.drain()
         session.look()
     return replies[0]
+
+
+def _opening(index: int, queue: QueueModel) -> OpenGroup:
+    """Every other group finds its queue by a pattern."""
+    if index % 2:
+        return OpenGroup(_name(index), pattern=re.escape(queue.name), may_rebind=True)
+    return OpenGroup(_name(index), [queue.name.encode()], may_rebind=True)
 
 
 def _name(index: int) -> str:

@@ -25,7 +25,7 @@ from tests.support.other_brokers import (
     queue_on,
     running,
 )
-from warren.spark import amqp_publisher
+from warren.spark import amqp_connection, amqp_publisher
 from warren.spark.amqp_options import AmqpSinkOptions, parse_amqp_sink
 from warren.spark.amqp_publisher import publisher_for
 from warren.spark.amqp_writer import publish
@@ -203,6 +203,23 @@ def test_a_broker_that_blocks_publishers_is_waited_for(rabbitmq: RabbitmqBroker)
         done.join(60)
         assert not done.is_alive()
         assert message_count(rabbitmq, queue) == 5000
+
+
+def test_a_broker_that_hangs_is_given_up(warren_node: BrokerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes bytes until the kernel's buffers are full, and connections, and never says a word."""
+    monkeypatch.setattr(amqp_connection, "REPLY_TIMEOUT_S", 0.3)
+    running(warren_node)
+    with queue_on(warren_node) as queue:
+        chosen = options(warren_node, routingKey=queue, retryTimeoutMs=1000)
+        assert warren_node.process is not None
+        publish(chosen, iter([batch(0, 1)]), "s")
+        warren_node.process.send_signal(signal.SIGSTOP)
+        try:
+            with pytest.raises(SourceError, match=r"given up after 1 s .* did not answer within 0\.3 s"):
+                publish(chosen, iter([pa.RecordBatch.from_pydict({"body": [bytes(1 << 25)]})]), "s")
+        finally:
+            warren_node.process.send_signal(signal.SIGCONT)
+        publish(chosen, iter([batch(1, 2)]), "s")
 
 
 @pytest.mark.kill

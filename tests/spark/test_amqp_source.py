@@ -316,6 +316,24 @@ def test_another_spool_is_data_loss(broker: OtherBroker, queue: str, tmp_path: P
     lenient.reader.stop()
 
 
+def test_an_old_checkpoint_is_data_loss(broker: OtherBroker, queue: str, tmp_path: Path) -> None:
+    """What was committed since is deleted."""
+    body = bytes(10_000)
+    with channel_to(broker) as channel:
+        for _ in range(100):
+            channel.basic_publish("", queue, body, pika.BasicProperties(delivery_mode=2))
+    stream = Stream(broker, queue, tmp_path, spoolMaxBytes=1024 * 1024, prefetch=10)
+    old = stream.start
+    stream.until(100)
+    stream.reader.commit(stream.start)
+    with pytest.raises(SourceError, match="data loss: messages from 0 to [0-9]+ are deleted"):
+        stream.reader.partitions(old, stream.start)
+    stream.reader.stop()
+    lenient = Stream(broker, queue, tmp_path, spoolMaxBytes=1024 * 1024, failOnDataLoss="false")
+    assert 0 < len(lenient.read(old, stream.start)) < 100
+    lenient.reader.stop()
+
+
 class Publisher(threading.Thread):
     """Publishes numbered messages with confirms until told to stop; a broker that is away is waited for."""
 

@@ -215,7 +215,9 @@ class AmqpConnection:
             view = view[sent:]
             self._last_sent = time.monotonic()
             if view:
-                readable, _, _ = select.select([self._socket], [self._socket], [])
+                readable, writable, _ = select.select([self._socket], [self._socket], [], REPLY_TIMEOUT_S)
+                if not readable and not writable and not self.is_blocked:
+                    raise AmqpLostError(f"{self._address.where} took nothing for {REPLY_TIMEOUT_S:g} s")
                 if readable:
                     self._receive()
                     self._keep_events()

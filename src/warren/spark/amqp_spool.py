@@ -176,6 +176,12 @@ class Spool:
             file.path.unlink(missing_ok=True)
 
     @property
+    def first(self) -> int:
+        """The first seq that is there; `tail` when none is."""
+        with self.changed:
+            return self._files[0].first_seq if self._files else self.tail
+
+    @property
     def start(self) -> int:
         """The first seq that is not committed, as far as is known."""
         with self.changed:

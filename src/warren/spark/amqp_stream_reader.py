@@ -109,6 +109,11 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first = spool.start if start.get("spool") != end.get("spool") else self._resume(spool, start)
         if first > last:
             raise SourceError(f"the range [{first}, {last}) runs backwards: the checkpoint is damaged")
+        if first < spool.first:
+            self._lose(
+                f"messages from {first} to {min(last, spool.first)} are deleted, as committed or by others"
+            )
+            first = min(last, spool.first)
         return [SpoolPartition(part) for part in spool.slices(first, last)]
 
     def commit(self, end: OffsetJson) -> None:

@@ -110,9 +110,7 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if first > last:
             raise SourceError(f"the range [{first}, {last}) runs backwards: the checkpoint is damaged")
         if first < spool.first:
-            self._lose(
-                f"messages from {first} to {min(last, spool.first)} are deleted, as committed or by others"
-            )
+            self._lose(f"messages from {first} to {min(last, spool.first)} are not in the spool any more")
             first = min(last, spool.first)
         return [SpoolPartition(part) for part in spool.slices(first, last)]
 

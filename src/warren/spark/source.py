@@ -1,4 +1,4 @@
-"""The data source "warren": a queue of a warren broker, as a stream or as a table.
+"""The data source "warren": queues of a warren broker, as a stream or as a table.
 
 Found by `.format("warren")` without registration, through the top-level package `pyspark_warren`. Options are in
 options.py, columns in columns.py; both are tables in docs/spark.md. There is no `pushFilters`: in PySpark 4.3 a source
@@ -51,14 +51,14 @@ class WarrenDataSource(DataSource):
         return default_schema(self._options.include_body, self._options.include_headers)
 
     def reader(self, schema: StructType) -> WarrenBatchReader:
-        """The ready messages of the queue, which stay there."""
+        """The ready messages of the queues, which stay there."""
         if self._other is not None:
             self._other.reader()
         check_schema(schema)
         return WarrenBatchReader(self._options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """The messages of the queue, acked when Spark has committed them."""
+        """The messages of the queues, acked when Spark has committed them."""
         if self._other is not None:
             return self._other.stream_reader(schema)
         check_schema(schema)

@@ -83,16 +83,16 @@ class Publisher(threading.Thread):
 
 
 class Application:
-    """tests/spark/stream_app.py in a process group of its own."""
+    """A program of Spark, `module`, in a process group of its own."""
 
-    def __init__(self, uri: str, directory: Path, *arguments: str) -> None:
+    def __init__(self, module: str, uri: str, directory: Path, *arguments: str) -> None:
         self.log_path = directory / "app.log"
         with self.log_path.open("a") as log:
             self.process = subprocess.Popen(
                 [
                     sys.executable,
                     "-m",
-                    "tests.spark.stream_app",
+                    module,
                     uri,
                     ",".join(QUEUES),
                     str(directory),
@@ -136,6 +136,8 @@ class Application:
 class Run:
     """One run in a directory of its own."""
 
+    module = "tests.spark.stream_app"
+
     def __init__(self, seed: int, directory: Path) -> None:
         self.seed = seed
         self.directory = directory
@@ -172,7 +174,7 @@ class Run:
     def kill_one(self, kind: str) -> None:
         """At a random moment after a new batch was planned."""
         if self.app is None:
-            self.app = Application(self.broker.uri, self.directory)
+            self.app = Application(self.module, self.broker.uri, self.directory)
         before = self.count_batches()
         self.wait_for(lambda: self.count_batches() > before)
         time.sleep(self.chance.uniform(0, 0.7))
@@ -200,7 +202,7 @@ class Run:
 
     def drain(self) -> None:
         """An availableNow run to the end."""
-        self.app = Application(self.broker.uri, self.directory, "once")
+        self.app = Application(self.module, self.broker.uri, self.directory, "once")
         try:
             status = self.app.process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
@@ -245,9 +247,10 @@ def execute_run(seed: int, directory: Path) -> RunResult:
     return result
 
 
-def main() -> None:
+def run_many(description: str | None, run: Callable[[int, Path], RunResult]) -> None:
+    """The command line: so many runs, one after the other; exit status 1 when one has failed."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--runs", type=int, default=2)
     parser.add_argument("--seed", type=int, help="of the first run; the others count up (default: by chance)")
@@ -258,7 +261,7 @@ def main() -> None:
     for seed in range(first, first + arguments.runs):
         begin = time.monotonic()
         try:
-            result = execute_run(seed, arguments.directory)
+            result = run(seed, arguments.directory)
             text = f"{result.messages} messages, {result.batches} batches, killed {', '.join(result.kills)}"
         except KillsError as error:
             failures += 1
@@ -270,4 +273,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_many(__doc__, execute_run)

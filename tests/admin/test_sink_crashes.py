@@ -1,0 +1,102 @@
+"""Every message of a sink is there once, wherever the node is killed on the way (broker/staging.py, store/moves.py)."""
+
+from random import Random
+
+import pytest
+
+from tests.support.memory_node import MemoryClient, MemoryDisk, MemoryNode
+from tests.support.staged import PERSISTENT, stage, staged_message
+from warren.admin.sink_protocol import BatchCommitted, CommitBatch
+from warren.testing.simulated_file_system import KILL, ORDERED, POWER, Crash
+from warren.wire.field_table import encode_table, fields_from_python
+from warren.wire.properties import Properties
+
+BATCHES = 2
+TO_BOTH = Properties(headers=encode_table(fields_from_python({"CC": ["r"]})), delivery_mode=2).encode()
+# Small and large ones, to one and to two queues.
+BODIES = [b"%d:" % number + b"." * (5000 if number % 3 == 0 else 5) for number in range(6)]
+
+
+def started(disk: MemoryDisk) -> MemoryNode:
+    """The node on `disk`, with its queues."""
+    node = MemoryNode(disk)
+    for name in (b"q", b"r"):
+        if name not in node.vhost.queues:
+            node.declare(name)
+    return node
+
+
+def messages_of(batch: int) -> list[bytes]:
+    return [
+        staged_message(b"%d:" % batch + body, b"q", properties=PERSISTENT if place % 2 else TO_BOTH)
+        for place, body in enumerate(BODIES)
+    ]
+
+
+def expected(queue: bytes) -> list[bytes]:
+    return [
+        b"%d:" % batch + body
+        for batch in range(BATCHES)
+        for place, body in enumerate(BODIES)
+        if queue == b"q" or place % 2 == 0
+    ]
+
+
+def write_all(node: MemoryNode) -> None:
+    """What a program does that does not know how far it has come: all batches, each staged and committed again."""
+    client = MemoryClient(node)
+    for batch in range(BATCHES):
+        messages = messages_of(batch)
+        logs = [stage(client, "s", batch, messages[:3]), stage(client, "s", batch, messages[3:])]
+        assert isinstance(client.must(CommitBatch("s", batch, logs)), BatchCommitted)
+    for _ in range(10):
+        node.work()
+        node.commit()
+
+
+def bodies(node: MemoryNode, name: bytes) -> list[bytes]:
+    """Everything in the queue."""
+    queue = node.vhost.queues[name]
+    found: list[bytes] = []
+    while queue.ready_count:
+        entry = queue.get(False, node.clock.now_ms())
+        if entry is not None:
+            found.append(entry.message.body)
+        else:
+            queue.when_head(lambda _now_ms: None)
+            node.work()
+    return found
+
+
+@pytest.mark.parametrize("rule", [KILL, POWER, ORDERED])
+@pytest.mark.parametrize("index_early", [False, True])
+def test_each_message_once_whatever_call_is_the_last(rule: str, index_early: bool) -> None:
+    crashes = 0
+    for calls in range(1000):
+        disk = MemoryDisk()
+        node = started(disk)
+        rng = Random(calls)
+        disk.files.rng = rng
+        disk.files.crash_after = calls
+        try:
+            write_all(node)
+            disk.files.crash_after = -1
+            break
+        except Crash:
+            crashes += 1
+        disk.files.crash_after = -1
+        disk.files.crash(rng, rule)
+        node = started(disk)
+        if index_early:
+            for queue in node.vhost.queues.values():
+                queue.set_target(0)
+        write_all(node)
+        node = started(disk)
+        for name in (b"q", b"r"):
+            found = bodies(node, name)
+            assert len(set(found)) == len(found), (calls, "twice")
+            assert set(found) == set(expected(name)), (calls, "missing, or not asked for")
+            if rule == KILL:
+                assert found == expected(name), (calls, "out of order")
+        assert node.vhost.staging.stages == {}
+    assert crashes > 20

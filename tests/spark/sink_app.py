@@ -1,0 +1,69 @@
+"""A program that writes numbered rows into queues, to be killed: `python -m tests.spark.sink_app URI QUEUES DIRECTORY [once]`.
+
+Runs until it is killed, and starts its query again when that fails, as a supervisor would. With `once` it finishes what was
+begun, with one more batch, and ends. A body is `partition:number:`, with dots behind it.
+"""
+
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import warren.spark
+from tests.spark.stream_app import RESTARTS_MAX, end_with
+from tests.support.spark_settings import FAST_SETTINGS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROWS = 1000
+PARTITIONS = 3
+# Some bodies are so long: their contents are not in the journal.
+LARGE_BYTES = 5000
+
+
+def main() -> None:
+    threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
+    uri, queues, directory = sys.argv[1:4]
+    is_once = sys.argv[4:] == ["once"]
+    spark = warren.spark.session("sink_app", settings=FAST_SETTINGS)
+    for _ in range(RESTARTS_MAX):
+        try:
+            run_query(spark, uri, queues.split(","), Path(directory), is_once)
+            return
+        except Exception as error:
+            sys.stderr.write(f"the query failed: {str(error)[:2000]}\n")
+    sys.exit("the query failed too often")
+
+
+def run_query(spark: "SparkSession", uri: str, queues: list[str], directory: Path, is_once: bool) -> None:
+    """Until it is done, or for ever."""
+    rows = (
+        spark.readStream.format("rate-micro-batch")
+        .option("rowsPerBatch", ROWS)
+        .option("numPartitions", PARTITIONS)
+        .load()
+        .selectExpr(
+            "concat(spark_partition_id(), ':', value, ':') AS name",
+            f"element_at(array({', '.join(repr(queue) for queue in queues)}), "
+            f"cast(value % {len(queues)} AS int) + 1) AS routing_key",
+            "value",
+        )
+        .selectExpr(f"rpad(name, if(value % 50 = 0, {LARGE_BYTES}, 100), '.') AS body", "routing_key")
+    )
+    writer = (
+        rows.writeStream.format("warren")
+        .option("uri", uri)
+        .option("exchange", "")
+        .option("confirmTimeoutMs", 60_000)
+        .option("checkpointLocation", str(directory / "checkpoint"))
+    )
+    trigger = (
+        writer.trigger(availableNow=True) if is_once else writer.trigger(processingTime="200 milliseconds")
+    )
+    trigger.start().awaitTermination()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""Each row is written once, whatever is killed: `python -m tests.spark.sink_kills --runs N [--seed S]`.
+
+Each run writes numbered rows with tests/spark/sink_app.py into two queues, batch after batch, and sends SIGKILL to at least
+three of: the driver with all its processes, a worker in the middle of a task, the broker. Then another run of the program
+finishes what was begun, and the queues must hold each number once, without gaps, those of a partition in their order.
+"""
+
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import pika
+
+from tests.spark.kills import BROKER, DRIVER, QUEUES, WORKER, KillsError, Run, RunResult, run_many
+from tests.spark.sink_app import ROWS
+from warren.admin.client import AdminClient, NodeAddress
+from warren.admin.sink_protocol import ListSinks, SinkList
+
+PATIENCE_S = 60
+
+
+class SinkRun(Run):
+    """One run in a directory of its own."""
+
+    module = "tests.spark.sink_app"
+
+    def execute(self) -> RunResult:
+        """KillsError when a row is missing or there twice, or when nothing goes on any more."""
+        kills = [BROKER, WORKER, self.chance.choice((BROKER, WORKER, DRIVER))]
+        self.chance.shuffle(kills)
+        # The last one, as the run that finishes needs a process of its own.
+        kills.append(DRIVER)
+        self.broker.start()
+        with pika.BlockingConnection(pika.URLParameters(self.broker.uri)) as connection:
+            for queue in QUEUES:
+                connection.channel().queue_declare(queue, durable=True)
+        try:
+            for kind in kills:
+                self.kill_one(kind)
+            self.drain()
+            self.wait_until_published()
+            messages = self.check_queues()
+        finally:
+            self.end_app()
+            self.broker.kill()
+        return RunResult(self.seed, kills, messages, self.count_batches())
+
+    def wait_until_published(self) -> None:
+        """Until no sink has anything on its way."""
+        deadline = time.monotonic() + PATIENCE_S
+        with AdminClient(NodeAddress(self.broker.uri)) as client:
+            while any(sink.is_busy for sink in client.request(ListSinks(), SinkList).sinks):
+                if time.monotonic() > deadline:
+                    raise KillsError("a sink never ends to publish")
+                time.sleep(0.1)
+
+    def check_queues(self) -> int:
+        """Each number once, none left out, each partition in its order in each queue; how many there are."""
+        numbers: list[int] = []
+        with pika.BlockingConnection(pika.URLParameters(self.broker.uri)) as connection:
+            for queue in QUEUES:
+                bodies: list[bytes] = []
+                channel = connection.channel()
+                while True:
+                    method, _, body = channel.basic_get(queue, auto_ack=True)
+                    if method is None or body is None:
+                        break
+                    bodies.append(body)
+                last: dict[bytes, int] = {}
+                for body in bodies:
+                    partition, number, _ = body.split(b":", 2)
+                    if int(number) <= last.get(partition, -1):
+                        raise KillsError(
+                            f"{queue} has {number!r} of partition {partition!r} behind a later one"
+                        )
+                    last[partition] = int(number)
+                    numbers.append(int(number))
+        count = len(numbers)
+        if len(set(numbers)) < count:
+            raise KillsError(f"{count - len(set(numbers))} of {count} rows are there twice")
+        if sorted(numbers) != list(range(count)) or count % ROWS:
+            raise KillsError(f"{count} rows, with gaps up to {max(numbers, default=-1)}")
+        if count < ROWS * self.count_commits():
+            raise KillsError(f"{count} rows of {self.count_commits()} batches")
+        return count
+
+    def count_commits(self) -> int:
+        """How many batches Spark has finished."""
+        return len(list((self.directory / "checkpoint" / "commits").glob("[0-9]*")))
+
+
+def execute_run(seed: int, directory: Path) -> RunResult:
+    """One run below `directory`, which is deleted when all was right."""
+    place = Path(tempfile.mkdtemp(prefix=f"sink-kills-{seed}-", dir=directory))
+    result = SinkRun(seed, place).execute()
+    shutil.rmtree(place)
+    return result
+
+
+if __name__ == "__main__":
+    run_many(__doc__, execute_run)

@@ -17,6 +17,7 @@ from warren.admin.protocol import (
     Peek,
     QueueDescription,
 )
+from warren.queues.paging import drop_unacked
 from warren.queues.reader_group import EVERYTHING, HELD_BYTES_MAX
 from warren.testing.simulated_file_system import POWER
 
@@ -187,3 +188,23 @@ def test_peek_reads_from_disk_and_leaves_everything_there(node: MemoryNode) -> N
         start = reply.next
     assert found == list(range(100, 4900))
     assert on_disk(node) == 5000 and node.vhost.queues[b"q"].peek(0, 1, EVERYTHING) == []
+
+
+def test_a_damaged_record_in_the_middle_costs_itself(node: MemoryNode) -> None:
+    """What lies before and behind it is read side by side, and the reader is told nothing of it twice."""
+    fill(node, 300, 100)
+    client = MemoryClient(node)
+    group = open_one(client)
+    assert reserve(client, group, 0) == 301
+    queue = node.vhost.queues[b"q"]
+    (member,) = node.groups.reader_groups.get(b"g").members.values()
+    for entry in member.held:
+        drop_unacked(queue, entry)
+    assert queue.paged_out_count == 300
+    index = queue.log.index
+    assert index is not None
+    node.disk.files.flip(index.path_of(index.segments[0]), member.held[149].place + 60, 3)
+    expected = [seq for seq in range(1, 301) if seq != 150]
+    for _ in range(2):
+        assert fetch_all(client, group, 0, 301) == expected
+    assert queue.unacked_count == 299

@@ -37,6 +37,7 @@ from warren.admin.reserve_poll import ReservePoll
 from warren.admin.seek import seek_time
 from warren.admin.status import group_status
 from warren.broker.metadata import DeleteReaderGroup
+from warren.queues.entry import Entry
 from warren.queues.queue import Queue
 from warren.queues.reader_group import NOT_FOUND, GroupError, GroupMember, text
 from warren.queues.reader_groups import ReaderGroup
@@ -163,18 +164,41 @@ class GroupCalls:
 
     def fetch(self, request: Fetch) -> None:
         """Fetch: a block of the range's first messages, once their contents are in memory."""
-        member = self._expect(request.group, request.epoch, request.incarnation)
-        entries = member.fetch(request.start, request.end, request.max_messages, request.max_bytes)
+        member, entries = self._first_of(request)
 
-        def on_loaded() -> None:
-            # The group may have been taken over meanwhile, and damaged messages are not held any more.
+        def on_copies(copies: list[Entry]) -> None:
+            # The group may have been taken over meanwhile, or have acked.
             try:
-                self.fetch(request)
+                member, entries = self._first_of(request)
+                found = member.matched(entries, copies)
+                if found:
+                    self._reply_with(request, member, found)
+                else:
+                    self._fetch_contents(request)
             except GroupError as error:
                 self._reply(ErrorReply(error.code, error.text))
 
-        if member.load_contents(entries, on_loaded):
-            return
+        if not member.load_copies(entries, on_copies):
+            self._fetch_contents(request)
+
+    def _fetch_contents(self, request: Fetch) -> None:
+        """The same, message by message. Damaged ones are not held any more after it."""
+        member, entries = self._first_of(request)
+
+        def on_loaded() -> None:
+            try:
+                self._fetch_contents(request)
+            except GroupError as error:
+                self._reply(ErrorReply(error.code, error.text))
+
+        if not member.load_contents(entries, on_loaded):
+            self._reply_with(request, member, entries)
+
+    def _first_of(self, request: Fetch) -> tuple[GroupMember, list[Entry]]:
+        member = self._expect(request.group, request.epoch, request.incarnation)
+        return member, member.fetch(request.start, request.end, request.max_messages, request.max_bytes)
+
+    def _reply_with(self, request: Fetch, member: GroupMember, entries: list[Entry]) -> None:
         last = entries[-1].seq + 1 if entries else request.end
         next_seq = last if member.fetch(last, request.end, 1, 1) else request.end
         block = encode_block(entries, request.with_bodies, self._vhost.store_id)

@@ -313,6 +313,31 @@ class RangeLoad(Load):
         return entries[:count]
 
 
+class IndexCopies(Load):
+    """Messages of [first, end) as the index has them, for somebody who has them unacked: copies, which change nothing.
+
+    `done` gets some from the beginning, in order, perhaps others among them that are nobody's concern.
+    """
+
+    def __init__(
+        self, queue: Queue, first: i64, end: i64, max_bytes: i64, done: Callable[[list[Entry]], None]
+    ) -> None:
+        super().__init__(queue)
+        self._first: i64 = first
+        self._end: i64 = end
+        self._max_bytes: i64 = max_bytes
+        self._done: Callable[[list[Entry]], None] = done
+
+    def begin(self) -> bool:
+        self.queue.loader.ask_range(self, self._first, self._end, self._end - self._first, self._max_bytes)
+        return True
+
+    def on_loaded(self, positions: list[Position], next_seq: i64, damaged: i64) -> None:
+        self.queue.loader.end(self)
+        self._done(_as_entries(positions))
+        self.go_on()
+
+
 def peek_anywhere(
     queue: Queue,
     first: i64,

@@ -27,10 +27,11 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from warren.queues.entry import ALPHA, Entry
-from warren.queues.loading import LOAD_BYTES, EntryContents, RangeLoad, peek_anywhere
+from warren.queues.entry import ALPHA, GAMMA, Entry
+from warren.queues.loading import LOAD_BYTES, EntryContents, IndexCopies, RangeLoad, peek_anywhere
 from warren.queues.paging import drop_unacked, journal_alone
 from warren.queues.queue import Queue
+from warren.store.index_load import RECORD_OVERHEAD_BYTES
 from warren.store.message import NOT_JOURNALED
 
 # Codes of GroupError; part of the admin protocol.
@@ -301,6 +302,34 @@ class GroupMember:
 
         queue.loader.submit(EntryContents(queue, absent, self.holds, on_contents))
         return True
+
+    def load_copies(self, entries: list[Entry], done: Callable[[list[Entry]], None]) -> bool:
+        """Read messages that it holds, all of them paged out, side by side instead of one by one; False: not these.
+
+        `done` is called with copies for `matched`.
+        """
+        queue = self.queue
+        if queue is None or len(entries) == 0:
+            return False
+        size: i64 = 0
+        for entry in entries:
+            if entry.form != GAMMA or entry.content is not None:
+                return False
+            size += entry.content_bytes + RECORD_OVERHEAD_BYTES
+        queue.loader.submit(IndexCopies(queue, entries[0].seq, entries[-1].seq + 1, size, done))
+        return True
+
+    def matched(self, entries: list[Entry], copies: list[Entry]) -> list[Entry]:
+        """The copies of as many of `entries`, from the beginning, as there are. Both ascend by seq id."""
+        found: list[Entry] = []
+        for copy in copies:
+            place = len(found)
+            if place == len(entries) or copy.seq > entries[place].seq:
+                break
+            if copy.seq == entries[place].seq:
+                copy.redelivered = entries[place].redelivered
+                found.append(copy)
+        return found
 
     def holds(self, entry: Entry) -> bool:
         """Has it got this one?"""

@@ -17,8 +17,10 @@ from warren.pipeline.archive_directory import (
     ArchiveDirectory,
     ArchiveIdentity,
     Commit,
+    parquet_figures,
     partition_of,
 )
+from warren.pipeline.archive_files import StagedFiles
 from warren.pipeline.archive_merge import Merger, ParquetFiles, SmallFile, choose, exchange, merged_name
 from warren.pipeline.result import JobError
 
@@ -36,16 +38,15 @@ def books(tmp_path: Path) -> ArchiveDirectory:
     return books
 
 
-def stage(books: ArchiveDirectory, batch: int, partition: str = QUEUE, rows: int = 10) -> Path:
-    """What Spark does: a batch in a directory, two files; seq ids go on from batch to batch."""
+def stage(books: ArchiveDirectory, batch: int, partition: str = QUEUE, rows: int = 10) -> list[Path]:
+    """What tasks do: two files; seq ids go on from batch to batch."""
     staged = books.new_staging()
     (staged / partition).mkdir(parents=True)
     for part in range(2):
         first = (2 * batch + part) * rows
         table = pa.table({"seq": range(first, first + rows), "body": [b"x" * 50] * rows})
         pq.write_table(table, staged / partition / f"part-{part:05d}-c000.zstd.parquet")
-    (staged / "_SUCCESS").touch()
-    return staged
+    return sorted(staged.rglob("*.parquet"), reverse=True)
 
 
 def run_batch(books: ArchiveDirectory, batch: int) -> Commit:
@@ -81,7 +82,7 @@ def test_a_crash_before_the_commit_leaves_nothing_in_the_target(books: ArchiveDi
     first = stage(books, 0)
     again = stage(books, 0)
     assert again != first
-    assert not first.exists()
+    assert not first[0].exists()
     assert books.committed() is None
     books.move(books.commit(books.query_id(), 0, again))
     assert seqs(books) == list(range(20))
@@ -119,6 +120,28 @@ def test_one_process_writes(books: ArchiveDirectory) -> None:
         pass
     with books.locked():
         pass
+
+
+def test_a_task_writes_a_file_for_each_queue_and_day(tmp_path: Path) -> None:
+    """However many there are; names are escaped as Spark does it; the columns of the partition are in the names only."""
+    noon = 1_769_860_800_000_000
+    with StagedFiles(tmp_path) as files:
+        for number in range(30):
+            times = pa.array([noon, noon + 86_400_000_000 * (number % 2), noon], pa.timestamp("us", tz="UTC"))
+            columns = {
+                "queue": [f"a/{number % 10}%"] * 3,
+                "seq": [number] * 3,
+                "enqueued_at": times,
+                "body": [b"x"] * 3,
+            }
+            files.write(pa.RecordBatch.from_pydict(columns))
+    paths = [Path(path) for path in files.paths]
+    assert sorted(paths) == sorted(tmp_path.rglob("*.parquet"))
+    found = [partition_of(path.relative_to(tmp_path).as_posix()) for path in paths]
+    assert {each["queue"] for each in found} == {f"a/{number}%" for number in range(10)}
+    assert {each["date"] for each in found} == {"2026-01-31", "2026-02-01"}
+    assert sum(parquet_figures(path)[0] for path in paths) == 90
+    assert {tuple(pq.read_schema(path).names) for path in paths} == {("seq", "enqueued_at", "body")}
 
 
 def small(*sizes: int) -> list[SmallFile]:

@@ -1,7 +1,8 @@
-"""What happens to each batch of an archive's stream: Spark writes it, then it is committed and its files are put in place."""
+"""What happens to each batch of an archive's stream: its tasks write files, it is committed, its files are put in place."""
 
 import threading
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from warren.pipeline.archive_delta import DeltaFiles
 from warren.pipeline.archive_directory import ArchiveDirectory, Commit
@@ -10,10 +11,6 @@ from warren.pipeline.result import JobError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-# Written at once by a task without sorting its rows; a batch of more queues and days is sorted.
-OPEN_FILES_MAX: Final = 8
-ROW_GROUP_BYTES: Final = 32 << 20
 
 
 class BatchWriter:
@@ -24,11 +21,9 @@ class BatchWriter:
         directory: ArchiveDirectory,
         files: ParquetFiles | DeltaFiles,
         merge_bytes: int | None,
-        tasks: int,
     ) -> None:
         self._directory = directory
         self._files = files
-        self._tasks = tasks
         self._merger: Merger | None = None
         if merge_bytes is not None:
             self._merger = Merger(files.files(), merge_bytes, files.replace)
@@ -46,8 +41,8 @@ class BatchWriter:
             query = self._directory.query_id()
             if self._directory.has(query, batch):
                 return
-            staged = self._directory.new_staging()
-            write_parquet(frame, str(staged), self._tasks)
+            # Here the tasks run. Their rows are the names of the files that they wrote.
+            staged = [Path(row["path"]) for row in frame.collect()]
             commit = self._directory.commit(query, batch, staged)
             put_in_place(self._directory, self._files, commit)
             self.batches += 1
@@ -69,24 +64,3 @@ def put_in_place(directory: ArchiveDirectory, files: ParquetFiles | DeltaFiles, 
     """Show a batch that counts to those who read the archive. May be repeated."""
     directory.move(commit)
     files.publish(commit)
-
-
-def write_parquet(frame: "DataFrame", path: str, tasks: int) -> None:
-    """Write a batch, in `tasks` tasks, a directory for each queue and day."""
-    from pyspark.sql.functions import col, to_date
-
-    spark = frame.sparkSession
-    # Of the session that Spark makes for a stream: nobody else has it.
-    spark.conf.set("spark.sql.maxConcurrentOutputFileWriters", str(OPEN_FILES_MAX))
-    # Times as everybody reads them, instead of the 96 bits of old.
-    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-    dated = frame.withColumn("date", to_date(col("enqueued_at"))).coalesce(tasks)
-    (
-        dated.write.partitionBy("queue", "date")
-        .option("compression", "zstd")
-        .option("parquet.block.size", str(ROW_GROUP_BYTES))
-        # Bodies are all different: a dictionary of them is work for nothing.
-        .option("parquet.enable.dictionary#body", "false")
-        .option("parquet.enable.dictionary#headers_raw", "false")
-        .parquet(path)
-    )

@@ -10,7 +10,7 @@ process that writes. So whatever tool reads TARGET sees each message once, witho
 
 A batch goes through these steps, each durable before the next:
 
-1. Spark writes it to a directory of its own in `staging/`. A crash leaves it there; the next start deletes it.
+1. Spark's tasks write it to files in `staging/`, in a directory of this run. A crash leaves them; the next start deletes them.
 2. `committed.json` is replaced by one that names the batch, its files and where they go. That is the commit.
 3. The files are moved to TARGET (and entered into the log of a Delta table). A crash in between: the next start goes on.
 
@@ -158,16 +158,17 @@ class ArchiveDirectory:
         return last is not None and last.query == query and last.batch >= batch
 
     def new_staging(self) -> Path:
-        """A place for an attempt at a batch, which does not exist yet. What an attempt before has left is deleted.
+        """A directory for what the tasks of a run write. What a run before has left is deleted.
 
         Each has a name of its own: tasks of a killed driver may go on writing to theirs for a moment.
         """
         shutil.rmtree(self.staging, ignore_errors=True)
-        self.staging.mkdir(parents=True, exist_ok=True)
-        return self.staging / uuid.uuid4().hex
+        place = self.staging / uuid.uuid4().hex
+        place.mkdir(parents=True)
+        return place
 
-    def commit(self, query: str, batch: int, staged: Path) -> Commit:
-        """Make a batch count whose files Spark has written to `staged`."""
+    def commit(self, query: str, batch: int, staged: list[Path]) -> Commit:
+        """Make a batch count whose files, durable and below a directory of `new_staging`, are `staged`."""
         files = self._staged_files(query, batch, staged)
         for directory in {self.checkpoint / Path(file.staged).parent for file in files}:
             sync(directory)
@@ -182,23 +183,25 @@ class ArchiveDirectory:
         write_durably(self.checkpoint / "committed.json", msgspec.json.encode(commit))
         return commit
 
-    def _staged_files(self, query: str, batch: int, staged: Path) -> list[ArchivedFile]:
-        files: list[ArchivedFile] = []
-        for path in sorted(staged.rglob("*.parquet")):
-            sync(path)
-            rows, seq_first, seq_last = parquet_figures(path)
-            name = f"part-{query[:8]}-{batch:08d}-{len(files):04d}.parquet"
-            files.append(
-                ArchivedFile(
-                    path=str(path.parent.relative_to(staged) / name),
-                    staged=str(path.relative_to(self.checkpoint)),
-                    bytes=path.stat().st_size,
-                    rows=rows,
-                    seq_first=seq_first,
-                    seq_last=seq_last,
-                )
+    def _staged_files(self, query: str, batch: int, staged: list[Path]) -> list[ArchivedFile]:
+        found = []
+        for path in staged:
+            # Behind the run's own directory: QUEUE/DATE/NAME.
+            partition = "/".join(path.relative_to(self.staging).parts[1:-1])
+            found.append((partition, parquet_figures(path), path))
+        # So that files of a partition are numbered in the order of their messages.
+        found.sort(key=lambda file: (file[0], file[1][1]))
+        return [
+            ArchivedFile(
+                path=f"{partition}/part-{query[:8]}-{batch:08d}-{number:04d}.parquet",
+                staged=str(path.relative_to(self.checkpoint)),
+                bytes=path.stat().st_size,
+                rows=rows,
+                seq_first=seq_first,
+                seq_last=seq_last,
             )
-        return files
+            for number, (partition, (rows, seq_first, seq_last), path) in enumerate(found)
+        ]
 
     def move(self, commit: Commit) -> None:
         """Move the files of a commit to the target; those that are moved already are left alone."""

@@ -141,10 +141,10 @@ def archive(
         if before is not None:
             put_in_place(books, files, before)
         started_s = time.monotonic()
-        writer = BatchWriter(books, files, merge_bytes, session.sparkContext.defaultParallelism)
+        writer = BatchWriter(books, files, merge_bytes)
         watch = _Watch(books, stream, progress)
         try:
-            query = _start(_reader(session, stream), books, stream, writer)
+            query = _start(_reader(session, stream, books.new_staging()), books, stream, writer)
             _attend(query, watch, stopping)
         finally:
             # Also after a failure: a batch that is being put in place is waited for.
@@ -189,8 +189,12 @@ def _check(stream: _Stream) -> str:
         raise JobError(f"uri: {error}") from None
 
 
-def _reader(session: "SparkSession", stream: _Stream) -> "DataFrame":
-    reader = session.readStream.format("warren").option("uri", stream.uri).option("group", stream.group)
+def _reader(session: "SparkSession", stream: _Stream, staging: Path) -> "DataFrame":
+    from warren.pipeline.archive_source import NAME, ArchiveSource
+
+    session.dataSource.register(ArchiveSource)
+    reader = session.readStream.format(NAME).option("uri", stream.uri).option("group", stream.group)
+    reader = reader.option("staging", str(staging))
     if stream.pattern is not None:
         reader = reader.option("queuesPattern", stream.pattern)
     else:

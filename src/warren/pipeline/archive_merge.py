@@ -27,7 +27,6 @@ FILES_MIN: Final = 8
 # ... and sizes are about the same when they differ less than this factor.
 TIER_FACTOR: Final = 8
 _TIER_BYTES_MIN: Final = 1 << 12
-_ROW_GROUP_BYTES: Final = 64 << 20
 _RENAME_EXCHANGE: Final = 2
 _AT_FDCWD: Final = -100
 _NAME: Final = re.compile(r"(part-.*?)(?:-m(\d+))?\.parquet")
@@ -82,17 +81,18 @@ def write_merged(sources: list[Path], goal: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from warren.pipeline.archive_files import ROW_GROUP_BYTES, parquet_writer
+
     schema = pq.read_schema(sources[0])
-    plain = [name for name in schema.names if name not in ("body", "headers_raw")]
     expected = 0
-    with pq.ParquetWriter(goal, schema, compression="zstd", use_dictionary=plain) as writer:
+    with parquet_writer(goal, schema) as writer:
         waiting: list[Any] = []
         for source in sources:
             with pq.ParquetFile(source) as file:
                 expected += file.metadata.num_rows
                 for index in range(file.num_row_groups):
                     waiting.append(file.read_row_group(index))
-                    if sum([table.nbytes for table in waiting]) >= _ROW_GROUP_BYTES:
+                    if sum([table.nbytes for table in waiting]) >= ROW_GROUP_BYTES:
                         writer.write_table(pa.concat_tables(waiting))
                         waiting = []
         if waiting:

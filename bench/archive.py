@@ -75,12 +75,14 @@ def drain(scenario: Scenario, broker: Broker) -> None:
         raise MeasureError(f"{found['messages']} of {options.messages} messages were archived")
     rate = options.messages / float(found["seconds"])
     scenario.add(broker, "archive: draining", rate, "msg/s")
-    scenario.add(broker, "archive: draining, with the start of Spark", options.messages / whole_s, "msg/s")
-    scenario.add(broker, "archive: times the consumer", rate / consumer_rate)
+    whole_rate = options.messages / whole_s
+    scenario.add(broker, "archive: draining, with the start of Spark", whole_rate, "msg/s")
+    scenario.add(broker, "archive: by the consumer's rate", 100 * rate / consumer_rate, "%")
     scenario.add(
         broker,
-        "archive: times the consumer, with the start of Spark",
-        options.messages / whole_s / consumer_rate,
+        "archive: by the consumer's rate, with the start of Spark",
+        100 * whole_rate / consumer_rate,
+        "%",
     )
     shutil.rmtree(target)
     remove(broker, QUEUE)

@@ -12,14 +12,27 @@ import pytest
 pytest.importorskip("pyspark")
 
 import pyarrow as pa
+from crc32c import crc32c
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.inline_spark import InlineSpark
 from tests.support.mixed_vhost import SETTINGS, Expected, MixedVhost, contents_of, fill, shown
+from warren.broker.metadata import (
+    Definitions,
+    PutBinding,
+    PutExchange,
+    PutPermission,
+    PutQueue,
+    PutUser,
+    PutVhost,
+)
 from warren.offline.backup import back_up
 from warren.offline.backup_files import incomplete_path
 from warren.offline.check import check_directory
 from warren.offline.data_directory import ToolError, opened
+from warren.offline.part_writer import MessageRow, PartWriter
+from warren.offline.store_plan import QueueExtent
+from warren.offline.store_writer import StoreWriter
 from warren.pipeline import restore_job
 from warren.pipeline.backup_job import BackupResult, backup
 from warren.pipeline.backup_manifest import Manifest, read_manifest, write_manifest
@@ -30,6 +43,7 @@ from warren.tables import data_files, planning
 from warren.tables.data_files import DATA_SCHEMA
 from warren.tables.parts import ReadOptions
 from warren.tables.planning import plan
+from warren.tables.queue_states import vhost_state
 from warren.tables.reading import read
 
 pytestmark = [pytest.mark.kill, pytest.mark.timeout(240)]
@@ -194,6 +208,35 @@ def test_small_parts_and_files(backups: Backups, tmp_path: Path, monkeypatch: py
     run_restore(tmp_path / "backup", tmp_path / "data")
     assert exact_rows(tmp_path / "data") == exact_rows(backups.data)
     assert check_directory(tmp_path / "data").is_clean
+
+
+def test_names_that_are_no_text(tmp_path: Path) -> None:
+    """As other writers of stores may have left them: kept as they are, in definitions and in messages."""
+    definitions = Definitions()
+    definitions.vhosts.append(PutVhost(b"/", 1))
+    definitions.users.append(PutUser(b"u\xff", b"hash", "rabbit_password_hashing_sha256", []))
+    definitions.permissions.append(PutPermission(b"/", b"u\xff", ".*", "", ".*"))
+    definitions.exchanges.append(PutExchange(b"/", b"x\xff", b"topic", False, False, b""))
+    definitions.queues.append(PutQueue(b"/", 7, b"q\xfe", True, False, b""))
+    definitions.bindings.append(PutBinding(b"/", b"x\xff", b"q\xfe", True, b"\xfd.#", b""))
+    extent = QueueExtent(vhost_id=1, queue_id=7, end_seq=100, next_seq=500)
+    writer = StoreWriter.create(tmp_path / "old", definitions, [extent])
+    with PartWriter(writer.work, writer.plan.parts[0]) as part:
+        for key in (b"plain", b"\xfd.key"):
+            part.add(MessageRow(b"x\xff", key, b"\x00\x00", b"body", 1_700_000_000_000, redelivered=True))
+        writer.finish([part.finish()])
+    run_backup(tmp_path / "old", tmp_path / "backup")
+    run_restore(tmp_path / "backup", tmp_path / "new")
+    assert definitions_of(tmp_path / "new") == definitions_of(tmp_path / "old")
+    rows = exact_rows(tmp_path / "new")
+    assert rows == exact_rows(tmp_path / "old")
+    assert [(row["exchange_raw"], row["routing_key_raw"]) for row in rows] == [
+        (b"x\xff", None),
+        (b"x\xff", b"\xfd.key"),
+    ]
+    assert rows[0]["checksum"] == crc32c(b"\x02x\xff\x05plain\0\0\0\x02\0\0\0\0\0\x04body")
+    state = vhost_state(tmp_path / "new", "/").queues[7]
+    assert (state.next_seq, state.messages) == (500, 2)
 
 
 # -- interrupted ---------------------------------------------------------------------------------------------------------

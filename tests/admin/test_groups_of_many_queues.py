@@ -136,6 +136,15 @@ def test_names_and_pattern_exclude_each_other_and_must_mean_something(client: Me
     assert client.must(ListGroups()) == GroupList([])
 
 
+def test_no_pattern_holds_up_the_node(node: MemoryNode, client: MemoryClient) -> None:
+    """A matcher that backtracks takes 2^200 steps for this one; a look-around, which only such a one has, is refused."""
+    node.declare(b"x" * 200 + b"y")
+    node.declare(b"x" * 200)
+    group = opened(client, pattern="(x+)+")
+    assert [member.queue for member in group.members] == [b"x" * 200]
+    assert client.refused(OpenGroup("h", pattern="(?=a)b")) == BAD_REQUEST
+
+
 def test_a_group_has_a_limit(node: MemoryNode, client: MemoryClient) -> None:
     """Requests name a position for each queue, and requests are small."""
     for number in range(MEMBERS_MAX):

@@ -10,13 +10,13 @@ crashed program goes on at once, and what is left of an older one is refused ins
 What a group has in one queue is a `GroupMember` (reader_group.py).
 """
 
-import re
 from collections.abc import Callable
 from typing import Final, final
 
 from mypy_extensions import i64
 
 from warren.queues.entry import Entry
+from warren.queues.name_pattern import NamePattern
 from warren.queues.queue import Queue
 from warren.queues.reader_group import (
     DATA_LOSS,
@@ -42,7 +42,7 @@ class ReaderGroup:
         # Who opened this epoch, for the message to those it fenced off; "" after a restart.
         self.opener: str = ""
         self.pattern: str = pattern
-        self._matcher: re.Pattern[str] = compile_pattern(pattern)
+        self._matcher: NamePattern = compile_pattern(pattern)
         # By queue id.
         self.members: dict[int, GroupMember] = {}
         # Queues with ids up to this one were matched already.
@@ -93,7 +93,7 @@ class ReaderGroup:
         return (
             queue.durable
             and queue.owner is None
-            and self._matcher.fullmatch(queue.name.decode("utf-8", "replace")) is not None
+            and self._matcher.matches(queue.name.decode("utf-8", "replace"))
         )
 
     def join(self, queue: Queue, start: i64) -> None:
@@ -278,11 +278,11 @@ class ReaderGroups:
                 )
 
 
-def compile_pattern(pattern: str) -> re.Pattern[str]:
+def compile_pattern(pattern: str) -> NamePattern:
     """ValueError, in words, when it is no regular expression."""
     try:
-        return re.compile(pattern)
-    except (re.error, RecursionError, OverflowError) as error:
+        return NamePattern(pattern)
+    except ValueError as error:
         raise ValueError(f"the pattern of queue names is no regular expression: {error}") from None
 
 

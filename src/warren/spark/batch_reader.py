@@ -5,7 +5,6 @@ there any more, so two actions on one DataFrame may see different rows. Messages
 are not ready, hence not seen.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -24,6 +23,7 @@ from warren.admin.protocol import (
     SeekTime,
     TimeSought,
 )
+from warren.queues.name_pattern import NamePattern
 from warren.queues.reader_group import NOT_FOUND
 from warren.spark.broker_link import BrokerLink, SourceError, link_to
 from warren.spark.fetching import FETCH_BYTES, FETCH_MESSAGES, TASKS_WANTED, RangeReader, pack
@@ -107,12 +107,12 @@ class WarrenBatchReader(DataSourceReader):
         """Names of the queues to read: those that are named, or all that match."""
         if not self._options.pattern:
             return list(self._options.queues)
-        matches = re.compile(self._options.pattern).fullmatch
+        pattern = NamePattern(self._options.pattern)
         names = []
         after = 0
         while True:
             found = self._link().request(ListQueues(after), QueueList)
-            names += [queue.name for queue in found.queues if matches(queue.name)]
+            names += [queue.name for queue in found.queues if pattern.matches(queue.name)]
             if found.is_last:
                 return sorted(names)
             after = found.queues[-1].id

@@ -6,7 +6,6 @@ stream's back) end the query unless `failOnDataLoss` is false; then they are log
 """
 
 import logging
-import re
 import time
 from dataclasses import dataclass
 from typing import Final
@@ -23,6 +22,7 @@ from warren.admin.protocol import (
     Reserved,
     Slice,
 )
+from warren.queues.name_pattern import NamePattern
 from warren.queues.reader_group import DATA_LOSS, NOT_FOUND
 from warren.spark.broker_link import BrokerLink, SourceError, link_to
 from warren.spark.offsets import Positions, QueueKey, queue_key
@@ -140,7 +140,7 @@ class GroupSession:
     def is_wanted(self, key: QueueKey) -> bool:
         """Do the options name this queue?"""
         if self._options.pattern:
-            return re.fullmatch(self._options.pattern, key.shown) is not None
+            return NamePattern(self._options.pattern).matches(key.shown)
         return key.name in self._options.queues
 
     def lose(self, what: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from warren.admin.client import NodeAddress
+from warren.queues.name_pattern import NamePattern
 
 # Read when the option `uri` is not given, so that the password need not appear in a program or in Spark's plans.
 URI_VARIABLE: Final = "WARREN_URI"
@@ -296,8 +297,8 @@ def _pattern(given: Mapping[str, str]) -> str:
     if "queuespattern" in given and not 0 < len(pattern) <= _PATTERN_LENGTH_MAX:
         raise OptionError(f"option 'queuesPattern' has 1 to {_PATTERN_LENGTH_MAX} characters")
     try:
-        re.compile(pattern)
-    except re.error as error:
+        NamePattern(pattern)
+    except ValueError as error:
         raise OptionError(f"option 'queuesPattern' is no regular expression: {error}") from None
     return pattern
 

@@ -99,13 +99,13 @@ S41 | reading keeps a segment in memory | argued: a load reads as much as it wan
     (store.index_load:IndexLoad)
 S42 | a summary of each segment is in memory | store.queue_index:Segment
     store/test_segments.py::test_a_segment_goes_when_all_of_it_is_settled
-S43 | small messages in the index, large ones in the store | store.journal:Journal._write_message
+S43 | small messages in the index, large ones in the store | store.journal:Journal.write_message
     store/test_segments.py::test_the_embed_threshold_may_change_between_starts
     server/test_config.py::test_sizes_have_the_units_of_rabbitmq
 S44 | a higher threshold costs memory | argued: no segment is held in memory, so it does not
-S45 | small ones cost one write | store.journal:Journal._write_message
-S46 | RabbitMQ's directories before 3.7 | argued: warren does not read RabbitMQ's files yet
-S47 | RabbitMQ's directories since 3.7 | argued: warren does not read RabbitMQ's files yet
+S45 | small ones cost one write | store.journal:Journal.write_message
+S46 | RabbitMQ's directories before 3.7 | argued: imports read those since 3.7 only; an older node is upgraded first
+S47 | RabbitMQ's directories since 3.7 | tables/rabbitmq/test_real_directories.py::test_every_message_is_there_in_order
 S48 | a queue is a protocol part and an engine | queues.queue:Queue queues.variable_queue:VariableQueue
 S49 | straight to a consumer when nothing waits | queues.queue:Queue.publish
     queues/test_queue_machine.py::TestQueueMachine
@@ -242,7 +242,7 @@ G10 | files say what they are; nothing is erased | store.record:file_header_is_v
 G11 | backup online, restore verified, check and salvage | offline.check:check_directory offline.salvage:salvage
     kill/test_backup.py::test_what_was_confirmed_before_a_backup_is_in_it
     kill/test_backup.py::test_a_store_that_had_problems_is_restored_on_demand
-G12 | RabbitMQ's files can be imported | argued: warren does not read RabbitMQ's files yet
+G12 | RabbitMQ's files can be imported | tables/rabbitmq/test_real_directories.py::test_every_message_is_there_in_order
 G13 | parts, forms, targets and modes can be seen | queues.queue_figures:QueueFigures admin.status:queue_status
     admin/test_figures.py::test_figures_are_those_of_a_model cli/test_status.py::test_queues
     server/test_config.py::test_sizes_have_the_units_of_rabbitmq
@@ -381,7 +381,7 @@ T73 | a lazy queue starts without memory
 T74 | a backup under load, restored | kill/test_backup.py::test_what_was_confirmed_before_a_backup_is_in_it
     kill/test_backup.py::test_a_node_killed_during_a_backup
 T75 | restored without definitions | kill/test_backup.py::test_missing_definitions_are_no_reason_to_lose_data
-T76 | RabbitMQ's directories | argued: warren does not read RabbitMQ's files yet
+T76 | RabbitMQ's directories | tables/rabbitmq/test_real_directories.py::test_every_message_is_there_in_order
 T77 | versions of the format | argued: there is one; what has another is put aside whole, T22
 T78 | what a start found is logged | server.startup:_log_report kill/test_restart.py::test_damage_costs_what_is_damaged
     broker/test_loss_log.py::test_what_a_start_finds_is_one_line_for_a_queue

@@ -230,7 +230,14 @@ class GroupSessions:
         if start == end:
             return
 
-        def fetched(reply: Reply) -> None:
+        def ask(first: int) -> None:
+            name = _name_of(self.oracle, group)
+            session.ask(
+                Fetch(name, group.epoch, group.queue.id, first, end, 100_000, _FETCH_BYTES),
+                lambda reply: fetched(first, reply),
+            )
+
+        def fetched(first: int, reply: Reply) -> None:
             if not isinstance(reply, Fetched):
                 self._check_failure(reply)
                 return
@@ -238,19 +245,17 @@ class GroupSessions:
             expected = [
                 copy.content.number
                 for copy in sorted(group.queue.copies.values(), key=lambda copy: copy.seq)
-                if copy.state == HELD and start <= copy.seq < end
+                if copy.state == HELD and first <= copy.seq < reply.next
             ]
-            if [number for number in numbers if number in expected] != expected:
+            if [number for number in numbers if number in expected] != expected or reply.next <= first:
                 raise Violation(
-                    "group", f"the range {start} to {end} of {group.queue.name} has {numbers}, not {expected}"
+                    "group",
+                    f"the range {first} to {reply.next} of {group.queue.name} has {numbers}, not {expected}",
                 )
+            if reply.next < end and group.is_open:
+                ask(reply.next)
 
-        session.ask(
-            Fetch(
-                _name_of(self.oracle, group), group.epoch, group.queue.id, start, end, 100_000, _FETCH_BYTES
-            ),
-            fetched,
-        )
+        ask(start)
 
     def _ack(self, session: GroupSession, group: GroupRecord, count: int) -> None:
         end = min(group.reserved, group.acked + count)
@@ -297,12 +302,16 @@ def take_back(node: SimulatedNode, oracle: Oracle) -> dict[int, list[int]]:
         for member in group.ordered():
             queue = member.queue
             if queue is not None:
-                fetch = Fetch(
-                    name.decode(), group.epoch, queue.id, member.acked, member.reserved, 100_000, _FETCH_BYTES
-                )
-                found = _answer(session, fetch)
-                assert isinstance(found, Fetched), found
-                held.setdefault(queue.id, []).extend(read_numbers(found.block, oracle))
+                first = member.acked
+                while first < member.reserved:
+                    fetch = Fetch(
+                        name.decode(), group.epoch, queue.id, first, member.reserved, 100_000, _FETCH_BYTES
+                    )
+                    found = _answer(session, fetch)
+                    assert isinstance(found, Fetched), found
+                    assert found.next > first
+                    held.setdefault(queue.id, []).extend(read_numbers(found.block, oracle))
+                    first = found.next
         _answer(session, DeleteGroup(name.decode()))
         session.session.connection_lost()
     return held

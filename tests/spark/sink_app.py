@@ -32,9 +32,7 @@ def main() -> None:
         try:
             run_query(spark, uri, queues.split(","), Path(directory), is_once)
             return
-        except (
-            Exception
-        ) as error:  # Whatever a kill brings on: the query begins again, as under a supervisor.
+        except Exception as error:  # Whatever a kill brings on, the query begins again.
             sys.stderr.write(f"the query failed: {str(error)[:2000]}\n")
     sys.exit("the query failed too often")
 

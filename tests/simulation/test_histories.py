@@ -19,11 +19,13 @@ from warren.testing.simulate import run_seeds, shrunken_story
 # As many as two cores do in about a minute.
 FIXED_SEEDS = 6000 if build_name() == "compiled" else 3000
 CHUNK = 50
+# A process is thrown away after so many chunks, with what the nodes thrown away in it have left.
+TASKS = 20
 RANDOM_SEEDS = 5
 
 
 def failures_of(seeds: range) -> list[tuple[int, str, str]]:
-    with multiprocessing.get_context("spawn").Pool() as pool:
+    with multiprocessing.get_context("spawn").Pool(maxtasksperchild=TASKS) as pool:
         chunks = [seeds[start : start + CHUNK] for start in range(0, len(seeds), CHUNK)]
         return sorted(
             failure for _, _, failed in pool.imap_unordered(run_seeds, chunks) for failure in failed

@@ -43,7 +43,7 @@ def test_defaults_of_a_source() -> None:
         ({"spoolMaxBytes": "1000"}, "'spoolMaxBytes' is a whole number from 1048576"),
         ({"prefetch": "0"}, "'prefetch' is a whole number from 1 to 65535"),
         ({"deduplicate": "yes"}, "no, redelivered, message-id, not 'yes'"),
-        ({"group": "g"}, "unknown option 'group'; for reading with broker=amqp there are: broker, uri"),
+        ({"group": "g"}, "unknown option 'group'; reading with broker=amqp has: broker, uri"),
         ({"exchange": "x"}, "unknown option 'exchange'"),
         ({"uri": "http://host"}, "must begin with amqp://"),
     ],
@@ -60,8 +60,8 @@ def test_what_a_source_refuses(changes: dict[str, str], text: str) -> None:
         ({"exchange": "x" * 256}, "option 'exchange' has at most 255 bytes"),
         ({"routingKey": "x" * 256}, "option 'routingKey' has at most 255 bytes"),
         ({"sinkId": "a b"}, "option 'sinkId'"),
-        ({"mandatory": "true"}, "fail or ignore, not 'true'"),
-        ({"spoolDir": "/x"}, "unknown option 'spooldir'; for writing with broker=amqp there are"),
+        ({"mandatory": "true"}, "is one of fail, ignore, not 'true'"),
+        ({"spoolDir": "/x"}, "unknown option 'spooldir'; writing with broker=amqp has"),
     ],
 )
 def test_what_a_sink_refuses(changes: dict[str, str], text: str) -> None:

@@ -4,9 +4,8 @@ Exit status 0, or 2 with one line on standard error when it could not be done.
 """
 
 import json
-import sys
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
@@ -14,11 +13,10 @@ from warren.admin.backup_client import BackupFailedError, back_up_node
 from warren.admin.client import AdminClient, AdminRefusedError, NodeAddress, NodeUnreachableError
 from warren.admin.protocol import BackupStatus
 from warren.cli.connection import node_address
+from warren.cli.output import fail
 from warren.cli.progress import progress_bar, tree_bytes
 from warren.offline.backup import back_up, restore
 from warren.offline.data_directory import ToolError
-
-FAILED_EXIT = 2
 
 
 def backup_command(
@@ -56,7 +54,7 @@ def backup_command(
         ValueError,
         OSError,
     ) as error:
-        _fail(str(error))
+        fail(error)
     if as_json:
         print(json.dumps({"backup": str(target), "bytes": size}))
     else:
@@ -85,7 +83,7 @@ def restore_command(
         with progress_bar("restoring", 3 * tree_bytes(backup)) as bar:
             manifest, result = restore(backup, data_dir, accept_problems, bar.advance)
     except (ToolError, OSError) as error:
-        _fail(str(error))
+        fail(error)
     if as_json:
         found = {"data_dir": str(data_dir), "bytes": manifest.total_bytes, "created": manifest.created}
         print(json.dumps({**found, "check": result.as_json()}))
@@ -103,8 +101,3 @@ def _back_up_online(address: NodeAddress, target: Path) -> int:
             bar.show(f"backing up: {status.step}", status.done_bytes, status.total_bytes)
 
         return back_up_node(client, str(target.absolute()), show).total_bytes
-
-
-def _fail(text: str) -> NoReturn:
-    print(f"warren: {text}", file=sys.stderr)
-    raise typer.Exit(FAILED_EXIT)

@@ -9,10 +9,10 @@ from typing import Annotated
 import msgspec
 import typer
 
-from warren.admin.client import AdminClient, AdminRefusedError, NodeUnreachableError
+from warren.admin.client import AdminRefusedError
 from warren.admin.protocol import DeleteGroup, GroupDeleted, GroupList, GroupStatus, ListGroups
-from warren.cli.connection import Host, Password, Port, User, VhostName, node_address
-from warren.cli.status import AsJson, fail, print_json, print_rows
+from warren.cli.connection import Host, Password, Port, User, VhostName, node_client
+from warren.cli.output import AsJson, fail, print_json, print_rows
 from warren.queues.reader_group import NOT_FOUND
 
 NO_GROUP_EXIT = 1
@@ -90,23 +90,20 @@ def delete_command(
     as_json: AsJson = False,
 ) -> None:
     """Forget a group; the messages it holds go back to their places in the queues. Its reader ends with an error."""
-    try:
-        with AdminClient(node_address(host, port, user, password, vhost), "warren group") as client:
+    with node_client(host, port, user, password, vhost, "warren group") as client:
+        try:
             client.request(DeleteGroup(name), GroupDeleted)
-    except AdminRefusedError as error:
-        fail(error, NO_GROUP_EXIT if error.code == NOT_FOUND else 2)
-    except (NodeUnreachableError, ValueError) as error:
-        fail(error)
+        except AdminRefusedError as error:
+            if error.code == NOT_FOUND:
+                fail(error, NO_GROUP_EXIT)
+            raise
     if as_json:
         print_json({"vhost": vhost, "group": name, "is_deleted": True})
 
 
 def _groups(host: str, port: int, user: str, password: str, vhost: str) -> list[GroupStatus]:
-    try:
-        with AdminClient(node_address(host, port, user, password, vhost), "warren group") as client:
-            return client.request(ListGroups(), GroupList).groups
-    except (AdminRefusedError, NodeUnreachableError, ValueError) as error:
-        fail(error)
+    with node_client(host, port, user, password, vhost, "warren group") as client:
+        return client.request(ListGroups(), GroupList).groups
 
 
 def _as_json(status: GroupStatus) -> dict[str, object]:

@@ -8,10 +8,6 @@ from typing import Annotated
 import msgspec
 import typer
 
-from warren.admin.client import AdminClient, AdminRefusedError, NodeUnreachableError, ReplyType
-from warren.admin.protocol import (
-    Request,
-)
 from warren.admin.sink_protocol import (
     DeleteSink,
     DescribeSink,
@@ -20,8 +16,8 @@ from warren.admin.sink_protocol import (
     SinkList,
     SinkStatus,
 )
-from warren.cli.connection import Host, Password, Port, User, VhostName, node_address
-from warren.cli.status import AsJson, fail, print_json, print_rows
+from warren.cli.connection import Host, Password, Port, User, VhostName, node_client
+from warren.cli.output import AsJson, fail, print_json, print_rows
 
 sink = typer.Typer(
     help="Who publishes batches exactly once (docs/operations.md).",
@@ -43,7 +39,8 @@ def list_command(
     as_json: AsJson = False,
 ) -> None:
     """The sinks of a vhost: which batch each has committed last, and what of it is still to be published."""
-    found = _ask(host, port, user, password, vhost, ListSinks(), SinkList).sinks
+    with node_client(host, port, user, password, vhost, "warren sink") as client:
+        found = client.request(ListSinks(), SinkList).sinks
     if as_json:
         print_json({"vhost": vhost, "sinks": [msgspec.structs.asdict(status) for status in found]})
         return
@@ -63,7 +60,8 @@ def show_command(
     as_json: AsJson = False,
 ) -> None:
     """One sink."""
-    found = _ask(host, port, user, password, vhost, _request(DescribeSink, name), SinkStatus)
+    with node_client(host, port, user, password, vhost, "warren sink") as client:
+        found = client.request(_request(DescribeSink, name), SinkStatus)
     if as_json:
         print_json(msgspec.structs.asdict(found))
         return
@@ -83,7 +81,8 @@ def delete_command(
     as_json: AsJson = False,
 ) -> None:
     """Forget a sink and drop what it has staged. A query that goes on with it may publish its last batch again."""
-    _ask(host, port, user, password, vhost, _request(DeleteSink, name), SinkDeleted)
+    with node_client(host, port, user, password, vhost, "warren sink") as client:
+        client.request(_request(DeleteSink, name), SinkDeleted)
     if as_json:
         print_json({"sink": name, "deleted": True})
     else:
@@ -97,22 +96,6 @@ def _request(kind: type[DescribeSink] | type[DeleteSink], name: str) -> Describe
         fail(
             ValueError(f"'{name}' is no id of a sink: 1 to 128 letters, digits, dots, underscores and dashes")
         )
-
-
-def _ask(
-    host: str,
-    port: int,
-    user: str,
-    password: str,
-    vhost: str,
-    request: Request,
-    expected: type[ReplyType],
-) -> ReplyType:
-    try:
-        with AdminClient(node_address(host, port, user, password, vhost), "warren sink") as client:
-            return client.request(request, expected)
-    except (AdminRefusedError, NodeUnreachableError, ValueError) as error:
-        fail(error)
 
 
 def _row(status: SinkStatus) -> list[str]:

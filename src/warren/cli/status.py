@@ -3,14 +3,8 @@
 Exit status 0, or 2 with one line on standard error when the node does not answer or refuses.
 """
 
-import json
-import sys
-from typing import Annotated, Any, NoReturn
-
 import msgspec
-import typer
 
-from warren.admin.client import AdminClient, AdminRefusedError, NodeUnreachableError
 from warren.admin.protocol import (
     ContentStatus,
     DescribeNode,
@@ -20,12 +14,9 @@ from warren.admin.protocol import (
     QueueStatus,
     VhostStatus,
 )
-from warren.cli.connection import Host, Password, Port, User, VhostName, node_address
+from warren.cli.connection import Host, Password, Port, User, VhostName, node_client
+from warren.cli.output import AsJson, print_json, print_rows
 from warren.offline.sizes import size_text
-
-FAILED_EXIT = 2
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 def status_command(
@@ -40,11 +31,8 @@ def status_command(
 
     Users with the tag administrator or monitoring see the stores of all vhosts, others that of the vhost they name.
     """
-    try:
-        with AdminClient(node_address(host, port, user, password, vhost), "warren status") as client:
-            status = client.request(DescribeNode(), NodeStatus)
-    except (AdminRefusedError, NodeUnreachableError, ValueError) as error:
-        fail(error)
+    with node_client(host, port, user, password, vhost, "warren status") as client:
+        status = client.request(DescribeNode(), NodeStatus)
     if as_json:
         print_json(msgspec.to_builtins(status))
         return
@@ -63,15 +51,12 @@ def queues_command(
 ) -> None:
     """The queues of a vhost of a running node: how many messages are where."""
     queues: list[QueueStatus] = []
-    try:
-        with AdminClient(node_address(host, port, user, password, vhost), "warren queues") as client:
-            page = client.request(ListQueues(), QueueList)
+    with node_client(host, port, user, password, vhost, "warren queues") as client:
+        page = client.request(ListQueues(), QueueList)
+        queues.extend(page.queues)
+        while not page.is_last:
+            page = client.request(ListQueues(queues[-1].id), QueueList)
             queues.extend(page.queues)
-            while not page.is_last:
-                page = client.request(ListQueues(queues[-1].id), QueueList)
-                queues.extend(page.queues)
-    except (AdminRefusedError, NodeUnreachableError, ValueError) as error:
-        fail(error)
     queues.sort(key=lambda queue: queue.name)
     if as_json:
         print_json({"vhost": vhost, "queues": msgspec.to_builtins(queues)})
@@ -86,7 +71,7 @@ def queues_command(
         size = size_text(queue.ram_bytes)
         limit = "none" if target is None else str(target)
         rows.append((queue.name, queue.mode, ready, unacked, alpha, beta, gamma, delta, size, limit))
-    print_rows([list(row) for row in rows], 2)
+    print_rows(rows, 2)
 
 
 def _print_node(status: NodeStatus) -> None:
@@ -137,27 +122,5 @@ def _content_row(name: str, status: ContentStatus) -> list[str]:
     return [name, size_text(status.total_bytes), size_text(status.valid_bytes), str(status.files)]
 
 
-def print_rows(rows: list[list[str]], left: int) -> None:
-    """A table whose `left` first columns are texts, the others numbers."""
-    widths = [max([len(row[column]) for row in rows]) for column in range(len(rows[0]))]
-    for row in rows:
-        cells = [
-            cell.ljust(width) if column < left else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        print("  " + "  ".join(cells).rstrip())
-
-
 def _measured(size: int | None) -> str:
     return "?" if size is None else size_text(size)
-
-
-def print_json(value: Any) -> None:
-    """What --json asks for."""
-    print(json.dumps(value, indent=2))
-
-
-def fail(error: Exception | str, status: int = FAILED_EXIT) -> NoReturn:
-    """End the command: one line on standard error, and `status`."""
-    print(f"warren: {error}", file=sys.stderr)
-    raise typer.Exit(status)

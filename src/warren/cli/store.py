@@ -5,14 +5,13 @@ others 0 or 2, and `salvage` gives 1 when something was lost.
 """
 
 import datetime
-import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 
+from warren.cli.output import fail, print_json, print_rows
 from warren.cli.progress import progress_bar, tree_bytes
 from warren.offline.check import CheckResult, check_directory
 from warren.offline.data_directory import ToolError
@@ -21,7 +20,6 @@ from warren.offline.salvage import SalvageResult, salvage
 from warren.offline.sizes import size_text
 
 PROBLEMS_EXIT = 1
-FAILED_EXIT = 2
 
 store = typer.Typer(
     help="Look at a data directory without its node: of a stopped one, or a backup.",
@@ -40,7 +38,7 @@ def check(directory: Directory, as_json: AsJson = False) -> None:
     """Read everything, compare every checksum and count. Changes nothing."""
     result = _run("checking", directory, lambda on_bytes: check_directory(directory, on_bytes))
     if as_json:
-        _print_json(result.as_json())
+        print_json(result.as_json())
     else:
         _print_check(result)
     if not result.is_clean:
@@ -59,7 +57,7 @@ def salvage_command(
     """Make a new data directory of what is left of a damaged one, which is only read."""
     result = _run("salvaging", directory, lambda on_bytes: salvage(directory, target, on_bytes))
     if as_json:
-        _print_json(result.as_json())
+        print_json(result.as_json())
     else:
         _print_salvage(result, target)
     if result.losses:
@@ -71,7 +69,7 @@ def report(directory: Directory, as_json: AsJson = False) -> None:
     """Messages per queue, bytes by where they are, garbage per file, sizes and ages."""
     reports = _run("reading", directory, lambda on_bytes: report_directory(directory, on_bytes))
     if as_json:
-        _print_json({"vhosts": [vhost.as_json() for vhost in reports]})
+        print_json({"vhosts": [vhost.as_json() for vhost in reports]})
         return
     for vhost in reports:
         _print_report(vhost)
@@ -82,12 +80,7 @@ def _run(description: str, directory: Path, work: Callable[[Callable[[int], None
         with progress_bar(description, tree_bytes(directory)) as bar:
             return work(bar.advance)
     except (ToolError, OSError) as error:
-        print(f"warren: {error}", file=sys.stderr)
-        raise typer.Exit(FAILED_EXIT) from None
-
-
-def _print_json(value: dict[str, Any]) -> None:
-    print(json.dumps(value, indent=2))
+        fail(error)
 
 
 def _print_check(result: CheckResult) -> None:
@@ -122,7 +115,7 @@ def _print_salvage(result: SalvageResult, target: Path) -> None:
 
 def _print_report(vhost: VhostReport) -> None:
     print(f"vhost '{vhost.name}' (id {vhost.id}){': ' + vhost.error if vhost.error else ''}")
-    rows = [("queue", "messages", "in journal", "large", "size", "oldest")]
+    rows: list[tuple[str, ...]] = [("queue", "messages", "in journal", "large", "size", "oldest")]
     for queue in vhost.queues:
         oldest = datetime.datetime.fromtimestamp(queue.oldest_ms / 1000, datetime.UTC)
         rows.append(
@@ -136,7 +129,7 @@ def _print_report(vhost: VhostReport) -> None:
             )
         )
     _print_table(rows)
-    rows = [("where", "size", "live", "garbage", "files", "")]
+    rows = [("where", "size", "live", "garbage", "files")]
     for kind, files in vhost.files().items():
         rows.append(
             (
@@ -145,32 +138,26 @@ def _print_report(vhost: VhostReport) -> None:
                 size_text(sum(file.live for file in files)),
                 size_text(sum(file.garbage for file in files)),
                 str(len(files)),
-                "",
             )
         )
     _print_table(rows)
-    rows = [("garbage", "of", "file", "", "", "")]
+    rows = [("garbage", "of", "file")]
     files = sorted(
         [file for kind in vhost.files().values() for file in kind if file.garbage >= 4096],
         key=lambda file: -file.garbage,
     )
     for file in files[:20]:
-        rows.append((size_text(file.garbage), size_text(file.size), file.path, "", "", ""))
+        rows.append((size_text(file.garbage), size_text(file.size), file.path))
     if len(rows) > 1:
         _print_table(rows)
-    rows = [("body up to", "messages", "", "", "", "")]
+    rows = [("body up to", "messages")]
     for row in vhost.as_json()["body_sizes"]:
         if row["messages"]:
             bound = row["bytes_upto"]
-            rows.append(
-                ("larger" if bound is None else size_text(bound), str(row["messages"]), "", "", "", "")
-            )
+            rows.append(("larger" if bound is None else size_text(bound), str(row["messages"])))
     _print_table(rows)
 
 
-def _print_table(rows: list[tuple[str, str, str, str, str, str]]) -> None:
-    widths = [max(len(row[column]) for row in rows) for column in range(6)]
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        print("  " + "  ".join(cells).rstrip())
+def _print_table(rows: list[tuple[str, ...]]) -> None:
+    print_rows(rows, len(rows[0]))
     print()

@@ -1,13 +1,20 @@
 """Options of the data source "warren" for other brokers (`broker=amqp`): parsed and checked once, into typed values."""
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from warren.admin.client import NodeAddress
-from warren.spark.options import URI_VARIABLE, OptionError, parse_boolean, parse_number
+from warren.spark.options import (
+    OptionError,
+    check_names,
+    parse_boolean,
+    parse_choice,
+    parse_number,
+    parse_plain_name,
+    parse_short_text,
+    parse_uri,
+)
 
 # As users write them; Spark passes them on in lower case.
 AMQP_COMMON_OPTIONS: Final = ("broker", "uri", "retryTimeoutMs")
@@ -27,7 +34,6 @@ AMQP_STREAM_OPTIONS: Final = (
 AMQP_SINK_OPTIONS: Final = ("exchange", "routingKey", "sinkId", "mandatory", "confirmTimeoutMs")
 SPOOL_BYTES_MIN: Final = 1024 * 1024
 DEDUPLICATE: Final = ("no", "redelivered", "message-id")
-_SINK_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,7 @@ class AmqpSinkOptions:
     routing_key: str | None
     sink_id: str | None
     # Is a message that no queue takes an error?
-    mandatory: bool
+    is_mandatory: bool
     confirm_timeout_ms: int
     retry_timeout_ms: int
 
@@ -76,28 +82,24 @@ def is_amqp(options: Mapping[str, str]) -> bool:
 
 def parse_amqp_source(options: Mapping[str, str]) -> AmqpSourceOptions:
     """OptionError, in one line, for anything that cannot be honoured."""
-    given = _known(options, AMQP_COMMON_OPTIONS + AMQP_STREAM_OPTIONS, "reading")
-    queue = given.get("queue")
+    given = {name.lower(): value for name, value in options.items()}
+    check_names(given, AMQP_COMMON_OPTIONS + AMQP_STREAM_OPTIONS, "reading with broker=amqp has")
+    queue = parse_short_text(given, "queue")
     if not queue:
         raise OptionError("option 'queue' is missing: the name of the queue to read")
-    if len(queue.encode()) > 255:
-        raise OptionError("option 'queue': a queue's name has at most 255 bytes")
     spool_dir = given.get("spooldir", "").removeprefix("file://")
     if not os.path.isabs(spool_dir):
         raise OptionError(
             "option 'spoolDir' is the absolute path of a directory, one for each query, where messages are kept "
             "until Spark has committed them"
         )
-    deduplicate = given.get("deduplicate", "no").lower()
-    if deduplicate not in DEDUPLICATE:
-        raise OptionError(f"option 'deduplicate' is {', '.join(DEDUPLICATE)}, not '{deduplicate}'")
     return AmqpSourceOptions(
-        uri=_uri(given),
+        uri=parse_uri(given),
         queue=queue,
         spool_dir=spool_dir,
         spool_bytes_max=parse_number(given, "spoolMaxBytes", 4 * 1024**3, SPOOL_BYTES_MIN, 1 << 62),
         prefetch=parse_number(given, "prefetch", 5_000, 1, 65_535),
-        deduplicate=deduplicate,
+        deduplicate=parse_choice(given, "deduplicate", DEDUPLICATE),
         max_messages=parse_number(given, "maxMessagesPerTrigger", 100_000, 1, 1 << 62),
         max_bytes=parse_number(given, "maxBytesPerTrigger", 128 * 1024 * 1024, 1, 1 << 62),
         long_poll_ms=parse_number(given, "longPollMs", 2_000, 0, 60_000),
@@ -110,47 +112,14 @@ def parse_amqp_source(options: Mapping[str, str]) -> AmqpSourceOptions:
 
 def parse_amqp_sink(options: Mapping[str, str]) -> AmqpSinkOptions:
     """OptionError, in one line, for anything that cannot be honoured."""
-    given = _known(options, AMQP_COMMON_OPTIONS + AMQP_SINK_OPTIONS, "writing")
-    for name, option in (("exchange", "exchange"), ("routingkey", "routingKey")):
-        if len(given.get(name, "").encode()) > 255:
-            raise OptionError(f"option '{option}' has at most 255 bytes")
-    sink_id = given.get("sinkid")
-    if sink_id is not None and _SINK_ID.fullmatch(sink_id) is None:
-        raise OptionError("option 'sinkId': 1 to 128 letters, digits, dots, underscores and dashes")
-    mandatory = given.get("mandatory", "fail").lower()
-    if mandatory not in ("fail", "ignore"):
-        raise OptionError(f"option 'mandatory' is fail or ignore, not '{mandatory}'")
+    given = {name.lower(): value for name, value in options.items()}
+    check_names(given, AMQP_COMMON_OPTIONS + AMQP_SINK_OPTIONS, "writing with broker=amqp has")
     return AmqpSinkOptions(
-        uri=_uri(given),
-        exchange=given.get("exchange"),
-        routing_key=given.get("routingkey"),
-        sink_id=sink_id,
-        mandatory=mandatory == "fail",
+        uri=parse_uri(given),
+        exchange=parse_short_text(given, "exchange"),
+        routing_key=parse_short_text(given, "routingKey"),
+        sink_id=parse_plain_name(given, "sinkId"),
+        is_mandatory=parse_choice(given, "mandatory", ("fail", "ignore")) == "fail",
         confirm_timeout_ms=parse_number(given, "confirmTimeoutMs", 60_000, 1, 86_400_000),
         retry_timeout_ms=parse_number(given, "retryTimeoutMs", 120_000, 0, 86_400_000),
     )
-
-
-def _known(options: Mapping[str, str], names: tuple[str, ...], doing: str) -> dict[str, str]:
-    """The options with their names in lower case."""
-    known = {name.lower() for name in names}
-    given = {name.lower(): value for name, value in options.items()}
-    for name in sorted(given):
-        if name not in known:
-            raise OptionError(
-                f"unknown option '{name}'; for {doing} with broker=amqp there are: {', '.join(names)}"
-            )
-    return given
-
-
-def _uri(given: Mapping[str, str]) -> str:
-    uri = given.get("uri") or os.environ.get(URI_VARIABLE)
-    if not uri:
-        raise OptionError(
-            f"option 'uri' is missing (amqp://user:password@host:port/vhost, or set {URI_VARIABLE})"
-        )
-    try:
-        NodeAddress(uri)
-    except ValueError as error:
-        raise OptionError(f"option 'uri': {error}") from None
-    return uri

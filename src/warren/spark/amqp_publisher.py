@@ -151,7 +151,7 @@ class ConfirmedPublisher:
                 self._methods.clear()
             end = 1 + address[0]
             out = BytesWriter()
-            publish = BasicPublish(address[1:end], address[end + 1 :], mandatory=self._options.mandatory)
+            publish = BasicPublish(address[1:end], address[end + 1 :], mandatory=self._options.is_mandatory)
             write_method_frame(out, CHANNEL, publish)
             frame = self._methods[address] = out.getvalue()
         return frame

@@ -18,11 +18,12 @@ from warren.queues.name_pattern import NamePattern
 
 # Read when the option `uri` is not given, so that the password need not appear in a program or in Spark's plans.
 URI_VARIABLE: Final = "WARREN_URI"
-_GROUP_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _DURATION: Final = re.compile(r"([0-9]{1,9}) *(ms|s|m|h)")
 _DURATION_MAX_MS: Final = 86_400_000
 _DURATION_UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
-_QUEUE_NAME_BYTES_MAX: Final = 255
+# Of a short string of AMQP, which every name is.
+SHORT_BYTES_MAX: Final = 255
 _PATTERN_LENGTH_MAX: Final = 1000
 _PARTITIONS_MAX: Final = 10_000
 # Above every position and every count.
@@ -134,9 +135,6 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
             raise OptionError(f"options '{both[0]}' and '{both[1]}' exclude each other")
     if "maxtriggerdelay" in given and "minmessagespertrigger" not in given:
         raise OptionError("option 'maxTriggerDelay' means nothing without 'minMessagesPerTrigger'")
-    group_name = given.get("group")
-    if group_name is not None and _GROUP_NAME.fullmatch(group_name) is None:
-        raise OptionError("option 'group': 1 to 128 letters, digits, dots, underscores and dashes")
     max_messages = parse_number(given, "maxMessagesPerTrigger", 100_000, 1, EVERYTHING)
     queues, pattern = _queues(given), _pattern(given)
     start = _bound(given, "starting", (EARLIEST, LATEST))
@@ -157,7 +155,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         include_headers=parse_boolean(given, "includeHeaders", True),
         is_verified=parse_choice(given, "verify", ("crc", "none")) == "crc",
         retry_timeout_ms=parse_number(given, "retryTimeoutMs", 120_000, 0, 86_400_000),
-        group=group_name,
+        group=parse_plain_name(given, "group"),
         max_messages=max_messages,
         max_bytes=parse_number(given, "maxBytesPerTrigger", 128 * 1024 * 1024, 1, EVERYTHING),
         min_messages=parse_number(given, "minMessagesPerTrigger", 1, 1, max_messages),
@@ -223,6 +221,22 @@ def parse_names(given: Mapping[str, str], name: str) -> tuple[str, ...] | None:
     return tuple(names)
 
 
+def parse_plain_name(given: Mapping[str, str], name: str) -> str | None:
+    """The name of a reader group or a sink. None: not given. Raises OptionError."""
+    value = given.get(name.lower())
+    if value is not None and _PLAIN_NAME.fullmatch(value) is None:
+        raise OptionError(f"option '{name}': 1 to 128 letters, digits, dots, underscores and dashes")
+    return value
+
+
+def parse_short_text(given: Mapping[str, str], name: str) -> str | None:
+    """Text for a short string of AMQP, such as an exchange's name. None: not given. Raises OptionError."""
+    value = given.get(name.lower())
+    if value is not None and len(value.encode()) > SHORT_BYTES_MAX:
+        raise OptionError(f"option '{name}' has at most {SHORT_BYTES_MAX} bytes")
+    return value
+
+
 def parse_time_ms(given: Mapping[str, str], name: str) -> int | None:
     """A time as milliseconds since 1970. None: not given. Raises OptionError."""
     value = given.get(name.lower())
@@ -285,8 +299,8 @@ def _queues(given: Mapping[str, str]) -> tuple[str, ...]:
             return ()
         raise OptionError("option 'queues' is missing: the names of the queues to read (or 'queuesPattern')")
     for name in names:
-        if len(name.encode()) > _QUEUE_NAME_BYTES_MAX:
-            raise OptionError(f"option 'queues': a queue's name has at most {_QUEUE_NAME_BYTES_MAX} bytes")
+        if len(name.encode()) > SHORT_BYTES_MAX:
+            raise OptionError(f"option 'queues': a queue's name has at most {SHORT_BYTES_MAX} bytes")
     if len(set(names)) < len(names):
         raise OptionError("option 'queues' names a queue twice")
     return tuple(sorted(names))

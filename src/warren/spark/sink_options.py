@@ -1,11 +1,17 @@
 """Options of writing with the data source "warren": parsed and checked once, into a typed value."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from warren.spark.options import OptionError, check_names, parse_choice, parse_number, parse_uri
+from warren.spark.options import (
+    check_names,
+    parse_choice,
+    parse_number,
+    parse_plain_name,
+    parse_short_text,
+    parse_uri,
+)
 
 # As users write them; Spark passes them on in lower case.
 SINK_OPTIONS: Final = (
@@ -20,8 +26,6 @@ SINK_OPTIONS: Final = (
 )
 # Options that Spark adds to those of a stream.
 _SPARK_OPTIONS: Final = ("checkpointlocation", "path", "queryname")
-_SINK_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
-_NAME_BYTES_MAX: Final = 255
 
 
 @dataclass(frozen=True)
@@ -46,17 +50,11 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     given = {name.lower(): value for name, value in options.items()}
     given = {name: value for name, value in given.items() if name not in _SPARK_OPTIONS}
     check_names(given, SINK_OPTIONS, 'writing with format "warren" has')
-    for name in ("exchange", "routingKey"):
-        if len(given.get(name.lower(), "").encode()) > _NAME_BYTES_MAX:
-            raise OptionError(f"option '{name}' has at most {_NAME_BYTES_MAX} bytes")
-    sink_id = given.get("sinkid")
-    if sink_id is not None and _SINK_ID.fullmatch(sink_id) is None:
-        raise OptionError("option 'sinkId': 1 to 128 letters, digits, dots, underscores and dashes")
     return SinkOptions(
         uri=parse_uri(given),
-        exchange=given.get("exchange"),
-        routing_key=given.get("routingkey"),
-        sink_id=sink_id,
+        exchange=parse_short_text(given, "exchange"),
+        routing_key=parse_short_text(given, "routingKey"),
+        sink_id=parse_plain_name(given, "sinkId"),
         is_mandatory=parse_choice(given, "mandatory", ("fail", "ignore")) == "fail",
         is_persistent=parse_choice(given, "deliveryMode", ("persistent", "transient")) == "persistent",
         confirm_timeout_ms=parse_number(given, "confirmTimeoutMs", 120_000, 1, 86_400_000),

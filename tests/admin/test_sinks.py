@@ -227,6 +227,14 @@ def test_commits_that_do_not_fit_are_refused() -> None:
     assert client.refused(FinishStage(opened.stage, 5)) == "precondition"
 
 
+def test_a_commit_names_each_log_once() -> None:
+    node, client = started()
+    staged = stage(client, "s", 0, [staged_message(b"a")])
+    assert client.refused(CommitBatch("s", 0, [staged, staged])) == "precondition"
+    client.must(CommitBatch("s", 0, [staged], wait_ms=1000))
+    assert bodies(node) == [b"a"]
+
+
 def test_sinks_are_described_and_deleted() -> None:
     node, client = started()
     assert client.must(ListSinks()) == SinkList([])

@@ -189,8 +189,11 @@ class Staging:
         now_ms: i64,
     ) -> None:
         """Commit a batch of a sink that is not busy: `done` when that is durable. From then on its messages will be in
-        their queues. Raises StageError when a log is missing, or with `mandatory` when a message would get nowhere."""
+        their queues. Raises StageError when a log is missing or named twice, or with `mandatory` when a message would get
+        nowhere."""
         stages = [self._expect_finished(stage_id, name, batch) for stage_id in stage_ids]
+        if len(set(stage_ids)) < len(stage_ids):
+            raise StageError(PRECONDITION, "the commit names a staging log twice")
         unroutable: i64 = 0
         for stage in stages:
             unroutable += stage.unroutable_count

@@ -49,6 +49,8 @@ class Owner(StoreOwner):
         self.driver = driver
         self.damage: list[tuple[str, int, int]] = []
         self.lost = 0
+        # What a queue would have in memory although it is in the index.
+        self.in_memory: list[Position] = []
 
     def retire(self, file: JournalFile) -> bool:
         for log, end in zip(file.logs, file.ends, strict=True):
@@ -60,6 +62,13 @@ class Owner(StoreOwner):
 
     def is_empty(self, queue_id: int) -> bool:
         return not self.driver.bodies[queue_id]
+
+    def indexed_in_memory(self, queue_id: int, first: int, end: int) -> list[Position]:
+        return [
+            position
+            for position in self.in_memory
+            if position.log.queue_id == queue_id and first <= position.seq < end
+        ]
 
     def on_damage(self, queue_id: int, path: str, offset: int, size: int) -> None:
         self.damage.append((path, offset, size))

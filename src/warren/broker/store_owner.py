@@ -8,7 +8,7 @@ from mypy_extensions import i64
 
 from warren.queues.paging import WRITE_STEPS
 from warren.queues.queue import Queue
-from warren.store.message import JournalFile
+from warren.store.message import INDEXED, JournalFile, Position
 from warren.store.store_owner import StoreOwner
 
 if TYPE_CHECKING:
@@ -60,6 +60,19 @@ class VhostStoreOwner(StoreOwner):
         """Has the queue no message at all, ready or unacked?"""
         queue = self.vhost.queues_by_id.get(queue_id)
         return queue is not None and queue.ready_count == 0 and queue.unacked_count == 0
+
+    def indexed_in_memory(self, queue_id: i64, first: i64, end: i64) -> list[Position]:
+        """The positions of [first, end) that a queue has in memory, ready or unacked, and that are in its index; ascending."""
+        found: list[Position] = []
+        queue = self.vhost.queues_by_id.get(queue_id)
+        if queue is not None:
+            entries = queue.ready.unindexed(first, end, queue.ready.entry_count)
+            entries.extend(queue.host.find_out(queue, first, end))
+            entries.sort()
+            for entry in entries:
+                if entry.journal_state == INDEXED:
+                    found.append(entry)
+        return found
 
     def on_damage(self, queue_id: i64, path: str, offset: i64, size: i64) -> None:
         """Bytes of a file could not be used; a copy is in lost+found."""

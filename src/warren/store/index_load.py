@@ -14,7 +14,7 @@ from mypy_extensions import i64
 
 from warren.store.content_records import decode_content
 from warren.store.index_records import IndexScan, find_messages
-from warren.store.index_repair import lose_segment, report_damage
+from warren.store.index_repair import report_damage
 from warren.store.jobs import FindContents, LoadDone, ReadRanges
 from warren.store.message import ABSENT, Message, Position
 from warren.store.queue_index import Segment
@@ -26,6 +26,7 @@ from warren.store.record import (
     crc_seed,
     record_length,
 )
+from warren.store.segment_loss import give_up_segment
 
 if TYPE_CHECKING:
     from warren.store.queue_store import QueueStore
@@ -36,8 +37,9 @@ RECORD_OVERHEAD_BYTES: Final = 64
 READ_BYTES_MIN: Final = 65536
 # What is read at a time of a segment whose positions are to be settled.
 POSITIONS_BYTES: Final = 196608
-# An unreadable piece of a segment is tried this often before it is given up.
-READ_TRIES: Final = 3
+# What cannot be read is tried so often again, with pauses that double up to a second: for five seconds and a half. Other
+# loads go on meanwhile. A file that is gone is not waited for.
+READ_TRIES: Final = 8
 
 
 class _Read(ReadRanges):
@@ -140,18 +142,19 @@ class IndexLoad:
             return
         if job.error is not None:
             # Not the file's fault: no descriptor, no memory.
-            self.queue.store.retry_load(self)
+            self.queue.store.retry_load(self, 0)
             return
         result = job.results[0]
-        if result is None and self._failures < READ_TRIES:
+        if result is None and self._failures < READ_TRIES and not job.is_missing:
+            self.queue.store.retry_load(self, self._failures)
             self._failures += 1
-            self.queue.store.retry_load(self)
             return
         self._failures = 0
         wanted = job.ranges[0][2]
         if result is None:
             # Gone or unreadable: what is in it cannot be had.
-            self._lose_segment(segment)
+            give_up_segment(self.queue, segment, self)
+            self.queue.store.wait_for_append(self)
             return
         at_end = len(result) < wanted or scan.offset + len(result) >= segment.size_bytes
         scan.feed(result, at_end, self.max_messages, self.max_bytes)
@@ -188,12 +191,6 @@ class IndexLoad:
             self._deliver([])
         else:
             self.start()
-
-    def _lose_segment(self, segment: Segment) -> None:
-        lost = segment.live
-        self.damaged_count += lost
-        lose_segment(self.queue, segment, lost)
-        self._leave_segment()
 
     def _report_damage(self, segment: Segment, scan: IndexScan) -> None:
         for offset, data in scan.damaged:
@@ -281,14 +278,14 @@ class ContentLoad:
         """What should be the records is here."""
         if job.error is not None:
             self._is_searching = False
-            self.queue.store.retry_load(self)
+            self.queue.store.retry_load(self, 0)
             return
         if self._is_searching:
             self._on_segment_read(job)
             return
-        if None in job.results and self._failures < READ_TRIES:
+        if None in job.results and self._failures < READ_TRIES and not job.is_missing:
+            self.queue.store.retry_load(self, self._failures)
             self._failures += 1
-            self.queue.store.retry_load(self)
             return
         for place in range(len(self._asked)):
             position = self._asked[place]
@@ -303,7 +300,7 @@ class ContentLoad:
         """A content file was searched."""
         if job.error is not None and not isinstance(job.error, FileNotFoundError):
             self._is_searching = False
-            self.queue.store.retry_load(self)
+            self.queue.store.retry_load(self, 0)
             return
         for position in self._asked:
             content = position.content
@@ -320,10 +317,17 @@ class ContentLoad:
 
     def _on_segment_read(self, job: ReadRanges) -> None:
         data = job.results[0] if len(job.results) == 1 else None
-        if data is None and self._failures < READ_TRIES:
-            self._failures += 1
+        if data is None and self._failures < READ_TRIES and not job.is_missing:
             self._is_searching = False
-            self.queue.store.retry_load(self)
+            self.queue.store.retry_load(self, self._failures)
+            self._failures += 1
+            return
+        segment = self._segment_of(self._asked[0])
+        if data is None and segment is not None:
+            self._failures = 0
+            self._is_searching = False
+            give_up_segment(self.queue, segment, None)
+            self.queue.store.wait_for_append(self)
             return
         index = self.queue.log.index
         found: dict[int, Message] = {}

@@ -22,6 +22,13 @@ from warren.store.record import (
 from warren.store.runs import Runs, contains
 
 
+def first_seq(records: bytes) -> i64:
+    """Seq id of the first of these records, which are whole."""
+    if records[2] == PUBLISH:
+        return read_u64(records, RECORD_HEADER_BYTES + 8)
+    return read_u64(records, RECORD_HEADER_BYTES + i64(read_u32(records, 4)) - 17)
+
+
 class IndexScan:
     """Reads positions from successive pieces of one segment.
 

@@ -13,10 +13,10 @@ from mypy_extensions import i64
 
 from warren.store.index_records import IndexScan
 from warren.store.jobs import KeepDamage, ReadRanges
-from warren.store.message import Position, QueueLog
+from warren.store.message import INDEXED, Position, QueueLog
 from warren.store.queue_index import Segment
 from warren.store.record import FILE_HEADER_BYTES, crc_seed
-from warren.store.runs import add_run
+from warren.store.runs import add_run, contains
 
 if TYPE_CHECKING:
     from warren.store.queue_store import QueueStore
@@ -86,6 +86,8 @@ def _recount(job: _Recount) -> None:
         store.damaged_segments.append((job.queue, segment))
         return
     segment.is_damaged = False
+    cause = "their segments cannot be read" if segment.is_lost else "their records are damaged"
+    segment.is_lost = False
     if index is None or data is None:
         return
     start: i64 = segment.number * index.segment_entries
@@ -105,9 +107,7 @@ def _recount(job: _Recount) -> None:
     if store.owner is not None and live > segment.live:
         store.lost_count += live - segment.live
         last = start + index.segment_entries - 1
-        store.owner.on_lost(
-            job.queue.log.queue_id, live - segment.live, start, last, "their records are damaged"
-        )
+        store.owner.on_lost(job.queue.log.queue_id, live - segment.live, start, last, cause)
     index.version += 1
     index.drop_dead_segments(job.queue.log.indexed_upto)
     store.take_dead_segments(index)
@@ -130,27 +130,18 @@ def _settle_missing(log: QueueLog, first: i64, end: i64, found: list[Position]) 
         add_run(index.settled_transient, first, end - 1)
 
 
-def lose_segment(queue: QueueStore, segment: Segment, count: i64) -> None:
-    """A segment cannot be read at all; `count` messages are gone with it."""
-    store = queue.store
-    store.lost_count += count
-    segment.live_persistent = 0
-    segment.live_transient = 0
-    index = queue.log.index
-    if index is None:
-        return
-    first: i64 = segment.number * index.segment_entries
-    last = first + index.segment_entries - 1
-    if last >= queue.log.indexed_upto:
-        # More is appended to it.
-        _settle_missing(queue.log, first, last + 1, [])
-    if store.owner is not None:
-        store.owner.on_lost(queue.log.queue_id, count, first, last, "their segments cannot be read")
-
-
 def lose_position(queue: QueueStore, position: Position) -> None:
     """The content of a position cannot be had any more."""
     store = queue.store
+    index = queue.log.index
+    if (
+        index is not None
+        and position.journal_state == INDEXED
+        and contains(index.settled_transient if not position.persistent else index.settled, position.seq)
+    ):
+        # It was counted with its segment.
+        queue.settle(position, store.now_ms)
+        return
     store.lost_count += 1
     if store.owner is not None:
         seq = position.seq

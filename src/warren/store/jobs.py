@@ -106,12 +106,13 @@ class RewriteSegment(StoreJob):
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ReadRanges(StoreJob):
     """Read (path, offset, size in bytes) ranges; `results` gets the bytes of each, shorter at the end of a file, and
-    None for a range that cannot be read (gone, EIO)."""
+    None for a range that cannot be read (gone, EIO). `is_missing`: a file is gone, to try again is of no use."""
 
     def __init__(self, ranges: list[tuple[str, i64, i64]]) -> None:
         super().__init__(READ)
         self.ranges: list[tuple[str, i64, i64]] = ranges
         self.results: list[bytes | None] = []
+        self.is_missing: bool = False
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -158,6 +159,15 @@ class KeepDamage(StoreJob):
         super().__init__(WRITE)
         self.name: str = name
         self.data: bytes = data
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class PutAside(StoreJob):
+    """Move the file `path` to lost+found, durably, since it is given up; one that is gone is no failure."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(WRITE)
+        self.path: str = path
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

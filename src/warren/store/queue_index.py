@@ -40,6 +40,8 @@ class Segment:
         self.was_refused: bool = False
         # A stretch of it was found to be no record, and its entries are to be counted anew.
         self.is_damaged: bool = False
+        # So it is because its file was given up, or is gone.
+        self.is_lost: bool = False
 
     @property
     def live(self) -> i64:

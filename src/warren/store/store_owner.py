@@ -2,7 +2,7 @@
 
 from mypy_extensions import i64, mypyc_attr
 
-from warren.store.message import JournalFile
+from warren.store.message import JournalFile, Position
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -19,6 +19,10 @@ class StoreOwner:
 
     def is_empty(self, queue_id: i64) -> bool:
         """Has the queue no message at all, ready or unacked?"""
+        raise RuntimeError("abstract")
+
+    def indexed_in_memory(self, queue_id: i64, first: i64, end: i64) -> list[Position]:
+        """The positions of [first, end) that a queue has in memory, ready or unacked, and that are in its index; ascending."""
         raise RuntimeError("abstract")
 
     def on_damage(self, queue_id: i64, path: str, offset: i64, size: i64) -> None:

@@ -49,6 +49,7 @@ _ENCODED_ROWS: Final = 1024
 # After a failed checkpoint or compaction.
 _CHECKPOINT_RETRY_MS: Final = 250
 _LOAD_RETRY_MS: Final = 100
+_LOAD_RETRY_MAX_MS: Final = 1000
 _COMPACTION_RETRY_MS: Final = 5000
 
 
@@ -136,8 +137,8 @@ class VhostStore:
         self._jobs: list[StoreJob] = []
         self.now_ms: i64 = 0
         self._loads: list[IndexLoad | ContentLoad] = []
-        self._failed_loads: list[IndexLoad | ContentLoad] = []
-        self._load_at_ms: i64 = 0
+        # Those that are tried again, and when.
+        self._failed_loads: list[tuple[i64, IndexLoad | ContentLoad]] = []
         # Their live entries are to be counted anew.
         self.damaged_segments: list[tuple[QueueStore, Segment]] = []
         # To be deleted with the next checkpoint, and with the one after it: the one before the last must be good, too.
@@ -338,18 +339,22 @@ class VhostStore:
         """`load` goes on when more has been written."""
         self._loads.append(load)
 
-    def retry_load(self, load: IndexLoad | ContentLoad) -> None:
-        """`load` could not be done just now and is tried again after a pause."""
-        if len(self._failed_loads) == 0:
-            self._load_at_ms = self.now_ms + _LOAD_RETRY_MS
-        self._failed_loads.append(load)
+    def retry_load(self, load: IndexLoad | ContentLoad, failures: i64) -> None:
+        """`load` could not be done just now and is tried again after a pause, the longer the more `failures` came before."""
+        pause: i64 = _LOAD_RETRY_MS
+        while failures > 0 and pause < _LOAD_RETRY_MAX_MS:
+            pause *= 2
+            failures -= 1
+        self._failed_loads.append((self.now_ms + min(pause, i64(_LOAD_RETRY_MAX_MS)), load))
 
     def _retry_loads(self) -> None:
-        if len(self._failed_loads) > 0 and self.now_ms >= self._load_at_ms:
-            loads = self._failed_loads
-            self._failed_loads = []
-            for load in loads:
-                load.read_on()
+        waiting = self._failed_loads
+        self._failed_loads = []
+        for entry in waiting:
+            if self.now_ms >= entry[0]:
+                entry[1].read_on()
+            else:
+                self._failed_loads.append(entry)
 
     def resume_loads(self) -> None:
         """What loads wait for may have come."""

@@ -35,6 +35,15 @@ class WriteLane:
             self.waiting_bytes += job.size_bytes
         self._waiting.append(job)
 
+    def appends_of(self, path: str) -> list[AppendFile]:
+        """The appends to a file that wait or are under way, in order."""
+        found: list[AppendFile] = []
+        for jobs in (self._group, self._waiting):
+            for job in jobs:
+                if isinstance(job, AppendFile) and job.path == path:
+                    found.append(job)
+        return found
+
     def is_idle(self) -> bool:
         """Is nothing waiting or under way?"""
         return len(self._waiting) == 0 and len(self._group) == 0

@@ -215,6 +215,18 @@ def quarantine(files: FileSystem, path: str) -> str:
     return f"{name} -> {target}"
 
 
+def put_aside(files: FileSystem, path: str) -> str:
+    """Move a file that is given up to `lost+found`; returns its new path. FileNotFoundError when it is gone.
+
+    Its name is durable there before that is told: what takes its old name must not cost it both.
+    """
+    files.make_directories(LOST_AND_FOUND)
+    target = f"{LOST_AND_FOUND}/{_free_name(files, path.replace('/', '-'))}"
+    files.rename(path, target)
+    files.sync_directory(LOST_AND_FOUND)
+    return target
+
+
 def keep_damage(files: FileSystem, name: str, data: bytes) -> None:
     """Put a copy of damaged bytes into `lost+found`, durably, since the store deletes its own as soon as it needs nothing
     else of the file. Not twice; and the zeros of a file that grew, and then the power failed, are nothing worth keeping.

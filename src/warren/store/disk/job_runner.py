@@ -19,7 +19,7 @@ from typing import Final
 from warren.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
 from warren.store.content_scan import Source, compact_contents, find_contents
 from warren.store.disk.append_files import AppendFiles
-from warren.store.disk.files import begin_new, keep_damage, remove_if_there, write_new
+from warren.store.disk.files import begin_new, keep_damage, put_aside, remove_if_there, write_new
 from warren.store.disk.line_limit import LineLimit
 from warren.store.disk.space_reserve import SpaceReserve
 from warren.store.file_system import FileSystem
@@ -29,6 +29,7 @@ from warren.store.jobs import (
     CompactContents,
     FindContents,
     KeepDamage,
+    PutAside,
     ReadRanges,
     RewriteSegment,
     StoreJob,
@@ -106,6 +107,8 @@ class JobRunner:
             self._compact_contents(job)
         elif isinstance(job, KeepDamage):
             keep_damage(self._files, job.name, job.data)
+        elif isinstance(job, PutAside):
+            self._put_aside(job.path)
         else:
             raise TypeError(f"no such job: {job!r}")
 
@@ -113,6 +116,7 @@ class JobRunner:
 
     def _read_ranges(self, job: ReadRanges) -> None:
         results: list[bytes | None] = []
+        job.is_missing = False
         for path, offset, size in job.ranges:
             try:
                 results.append(self._files.read(path, offset, size))
@@ -122,6 +126,7 @@ class JobRunner:
                 if self._lines.allows(path):
                     logger.error("%s cannot be read: %s", path, error)
                 results.append(None)
+                job.is_missing = job.is_missing or error.errno == errno.ENOENT
         job.results = results
 
     def _source(self, path: str) -> Source:
@@ -286,6 +291,12 @@ class JobRunner:
             # before a checkpoint speaks of the new one.
             logger.warning("a rename in %s is not durable yet: %s", directory, error)
             self._unsynced_directories.add(directory)
+
+    def _put_aside(self, path: str) -> None:
+        self._appends.close(path)
+        self._doubtful.discard(path)
+        with contextlib.suppress(FileNotFoundError):
+            logger.error("%s is given up; it is %s now", path, put_aside(self._files, path))
 
     def _compact_contents(self, job: CompactContents) -> None:
         files = self._files

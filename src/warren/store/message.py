@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mypy_extensions import i64, mypyc_attr
+from mypy_extensions import i32, i64, mypyc_attr
 
 from warren.store.queue_index import QueueIndex
 from warren.store.runs import Runs, merge_runs
@@ -205,6 +205,10 @@ class Position:
         self.journal_state: i64 = NOT_JOURNALED
         # Is the body in memory?
         self.has_content: bool = True
+        # Has it a PUBLISH record of its own in the journal, and the CRC (signed) of that: its record in the index has the
+        # same bytes. They fill what `has_content` leaves of its word, so an entry is no larger by them.
+        self.is_summed: bool = False
+        self.crc: i32 = 0
         # Set when the content is in a content store and may not be in memory.
         self.content: ContentRef | None = None
         # Offset of its record in its segment of the index; -1: not there.

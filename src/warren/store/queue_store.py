@@ -137,7 +137,6 @@ class QueueStore:
 
     def _append(self, position: Position, segment: Segment, writer: RecordWriter) -> None:
         message = position.message
-        one = [position]
         position.place = segment.size_bytes + writer.size_bytes
         if position.content is None and position.journal_state != NOT_JOURNALED:
             # Others of its message may have a content that counts no reference of this one.
@@ -148,14 +147,15 @@ class QueueStore:
             and position.content_bytes >= self.store.journal.embed_below
         ):
             self._to_transient(position)
+        source = message.file if position.journal_state == WRITTEN else None
         self.store.journal.on_indexed(position)
         if not self.is_durable:
             # Its settles are kept with those of transient positions, and a load looks for them there.
             position.persistent = False
         if position.content is None:
-            writer.publish(message, one, 0, 1)
+            writer.publish_again(message, position, source)
         else:
-            write_publish_ref(writer, position.content, message, one, 0, 1)
+            write_publish_ref(writer, position.content, message, [position], 0, 1)
             segment.has_references = True
         position.journal_state = INDEXED
         segment.entries += 1

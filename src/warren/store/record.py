@@ -40,7 +40,7 @@ from librt.strings import (
 )
 from mypy_extensions import i16, i32, i64
 
-from warren.store.message import WRITTEN, Message, MovedMessage, Position, QueueLog
+from warren.store.message import WRITTEN, JournalFile, Message, MovedMessage, Position, QueueLog
 
 FILE_MAGIC: Final = b"WARRENWL"
 CONTENT_MAGIC: Final = b"WARRENRD"
@@ -69,12 +69,33 @@ POSITION_BYTES: Final = 21
 # What MOVE and MOVE_REF have before the rest.
 MOVE_HEAD_BYTES: Final = 12
 RUN_BYTES: Final = 16
+# A PUBLISH with one position is so much longer than the address, properties and body in it.
+ONE_POSITION_BYTES: Final = 42
 FLAG_PERSISTENT: Final = 1
 FLAG_REDELIVERED: Final = 1
 FLAG_TRANSIENT: Final = 2
 
+# Up to this size records are joined before they become a part of the writev list: so much stays in the processor's cache.
+_JOINED_BYTES: Final = 65536
+# Lengths of records whose CRCs are remembered for one file.
+_ALIKES_MAX: Final = 1024
 # Larger bodies go to the writev list as they are; smaller ones are cheaper copied than carried as a part of their own.
 _BODY_BY_REFERENCE_BYTES: Final = 4096
+
+
+class _Alike:
+    """What records of one kind and length have in common in one file, and what PUBLISH records of one position have in
+    common with those in one file of the journal (`source`, its number; -1: not known)."""
+
+    def __init__(self, kind: i64, length: i64, header_crc: int) -> None:
+        self.kind: i64 = kind
+        self.length: i64 = length
+        self.header_crc: int = header_crc
+        self.signed_header_crc: i32 = i32(_signed(header_crc))
+        self.source: i64 = -1
+        # The CRC of a record there and that of the same record here differ by these bits, whatever is in it: of two CRCs
+        # of the same bytes that started from different values, the difference depends on the values and the length only.
+        self.difference: i32 = 0
 
 
 class RecordWriter:
@@ -83,8 +104,14 @@ class RecordWriter:
     def __init__(self, store_id: bytes) -> None:
         self.parts: list[bytes] = []
         self.store_id: bytes = store_id
+        self._file_number: i64 = -1
         self._seed: int = 0
+        # Of the file that is written: by kind and length, and the one used last.
+        self._alikes: dict[int, _Alike] = {}
+        self._alike: _Alike = _Alike(0, -1, 0)
         self.size_bytes: i64 = 0
+        # Of the last record's body, signed.
+        self._crc: i32 = 0
         self._buffer: BytesWriter = BytesWriter()
         self._scratch: BytesWriter = BytesWriter()
 
@@ -103,7 +130,11 @@ class RecordWriter:
 
     def continue_file(self, file_number: i64) -> None:
         """What follows is appended to a file that has its header."""
-        self._seed = crc_seed(self.store_id, file_number)
+        if file_number != self._file_number:
+            self._file_number = file_number
+            self._seed = crc_seed(self.store_id, file_number)
+            self._alikes = {}
+            self._alike = _Alike(0, -1, 0)
 
     def publish(
         self,
@@ -123,26 +154,63 @@ class RecordWriter:
         index = first
         while index < last:
             positions[index].journal_state = WRITTEN
+            positions[index].is_summed = False
             index += 1
-        return self.raw_record(kind, self._take_scratch(), message.body)
+        size = self.raw_record(kind, self._take_scratch(), message.body)
+        if kind == PUBLISH and last - first == 1:
+            position = positions[first]
+            position.crc = self._crc
+            # The rest of what a record says of a position does not change.
+            position.is_summed = position.persistent and not position.redelivered
+        return size
+
+    def publish_again(self, message: Message, position: Position, source: JournalFile | None) -> None:
+        """Write `message` with `position` as `publish` would. If that has written it before, in the journal file `source`,
+        the CRC is derived from the one there."""
+        length: i64 = ONE_POSITION_BYTES + position.content_bytes
+        if (
+            source is None
+            or not position.is_summed
+            or position.redelivered
+            or not position.persistent
+            or len(message.body) >= _BODY_BY_REFERENCE_BYTES
+        ):
+            self.publish(message, [position], 0, 1)
+            return
+        alike = self._alike_of(PUBLISH, length)
+        crc = position.crc
+        if source.number != alike.source:
+            self.publish(message, [position], 0, 1)
+            position.is_summed = False
+            alike.source = source.number
+            alike.difference = crc ^ self._crc
+            return
+        buffer = self._buffer
+        _write_header(buffer, PUBLISH, length, alike.signed_header_crc, crc ^ alike.difference)
+        write_i32_be(buffer, 1)
+        _write_position(buffer, position)
+        _write_message_head(buffer, message)
+        buffer.write(message.body)
+        position.journal_state = WRITTEN
+        self._on_record(length)
 
     def raw_record(self, kind: i64, head: bytes, body: bytes) -> i64:
         """Write a record whose body is `head` and `body`; a large `body` is not copied. Returns its size in bytes."""
         length: i64 = len(head) + len(body)
-        header = _record_header(self._scratch, kind, length)
-        header_crc: int = crc32c(header, self._seed)
-        crc: int = crc32c(body, crc32c(head, header_crc))
+        alike = self._alike_of(kind, length)
+        crc: int = crc32c(head, alike.header_crc)
+        if len(body) > 0:
+            crc = crc32c(body, crc)
+        self._crc = i32(_signed(crc))
         buffer = self._buffer
-        buffer.write(header)
-        write_i32_be(buffer, i32(_signed(header_crc)))
-        write_i32_be(buffer, i32(_signed(crc)))
+        _write_header(buffer, kind, length, alike.signed_header_crc, self._crc)
         buffer.write(head)
         if len(body) >= _BODY_BY_REFERENCE_BYTES:
             self._flush_buffer()
             self.parts.append(body)
         else:
             buffer.write(body)
-        self.size_bytes += RECORD_HEADER_BYTES + length
+        self._on_record(length)
         return RECORD_HEADER_BYTES + length
 
     def ack(self, queue_id: i64, runs: list[tuple[i64, i64]]) -> None:
@@ -183,14 +251,27 @@ class RecordWriter:
         return parts
 
     def _small_record(self, kind: i64) -> None:
-        body = self._take_scratch()
-        header = _record_header(self._scratch, kind, len(body))
-        header_crc: int = crc32c(header, self._seed)
-        self._buffer.write(header)
-        write_i32_be(self._buffer, i32(_signed(header_crc)))
-        write_i32_be(self._buffer, i32(_signed(crc32c(body, header_crc))))
-        self._buffer.write(body)
-        self.size_bytes += RECORD_HEADER_BYTES + len(body)
+        self.raw_record(kind, self._take_scratch(), b"")
+
+    def _alike_of(self, kind: i64, length: i64) -> _Alike:
+        alike = self._alike
+        if alike.length != length or alike.kind != kind:
+            key: int = length << 8 | kind
+            found = self._alikes.get(key)
+            if found is None:
+                _write_header_start(self._scratch, kind, length)
+                if len(self._alikes) >= _ALIKES_MAX:
+                    self._alikes = {}
+                found = _Alike(kind, length, crc32c(self._take_scratch(), self._seed))
+                self._alikes[key] = found
+            alike = found
+            self._alike = alike
+        return alike
+
+    def _on_record(self, length: i64) -> None:
+        self.size_bytes += RECORD_HEADER_BYTES + length
+        if len(self._buffer) >= _JOINED_BYTES:
+            self._flush_buffer()
 
     def _take_scratch(self) -> bytes:
         raw = self._scratch.getvalue()
@@ -216,17 +297,24 @@ def write_publish_head(
     out: BytesWriter, message: Message, positions: list[Position], first: i64, last: i64
 ) -> None:
     """Append the body of a PUBLISH record, all but the message's own body."""
-    properties = message.properties
     write_i32_be(out, i32(last - first))
     index = first
     while index < last:
-        position = positions[index]
-        write_i32_be(out, i32(position.log.queue_id))
-        write_i64_be(out, position.seq)
-        write_i64_be(out, position.expiry_ms)
-        flags: i64 = FLAG_REDELIVERED if position.redelivered else 0
-        out.append(flags if position.persistent else flags | FLAG_TRANSIENT)
+        _write_position(out, positions[index])
         index += 1
+    _write_message_head(out, message)
+
+
+def _write_position(out: BytesWriter, position: Position) -> None:
+    write_i32_be(out, i32(position.log.queue_id))
+    write_i64_be(out, position.seq)
+    write_i64_be(out, position.expiry_ms)
+    flags: i64 = FLAG_REDELIVERED if position.redelivered else 0
+    out.append(flags if position.persistent else flags | FLAG_TRANSIENT)
+
+
+def _write_message_head(out: BytesWriter, message: Message) -> None:
+    properties = message.properties
     write_i64_be(out, message.timestamp_ms)
     out.append(FLAG_PERSISTENT if message.persistent else 0)
     out.write(message.address)
@@ -235,14 +323,17 @@ def write_publish_head(
     write_i32_be(out, i32(len(message.body)))
 
 
-def _record_header(scratch: BytesWriter, kind: i64, length: i64) -> bytes:
-    write_i16_be(scratch, i16(RECORD_MAGIC))
-    scratch.append(kind)
-    scratch.append(RECORD_VERSION)
-    write_i32_be(scratch, i32(length))
-    raw = scratch.getvalue()
-    scratch.truncate(0)
-    return raw
+def _write_header_start(out: BytesWriter, kind: i64, length: i64) -> None:
+    write_i16_be(out, i16(RECORD_MAGIC))
+    out.append(kind)
+    out.append(RECORD_VERSION)
+    write_i32_be(out, i32(length))
+
+
+def _write_header(out: BytesWriter, kind: i64, length: i64, header_crc: i32, crc: i32) -> None:
+    _write_header_start(out, kind, length)
+    write_i32_be(out, header_crc)
+    write_i32_be(out, crc)
 
 
 def _signed(crc: int) -> int:

@@ -54,6 +54,8 @@ def test_an_error_of_ours_is_found_in_what_spark_makes_of_it() -> None:
         "  File \"x.py\", line 3, in read\nwarren.spark.broker_link.SourceError: no queue 'q' in vhost '/'\n SQLSTATE: XXKST"
     )
     assert one_line(text) == "no queue 'q' in vhost '/'"
+    java = "An error occurred while calling o7.parquet.\n: org.apache.spark.SparkException: [FAILED_READ] x\n\tat a.b"
+    assert one_line(java) == "[FAILED_READ] x"
     assert one_line("\n[PATH_NOT_FOUND] Path does not exist: file:/x.\nmore") == (
         "[PATH_NOT_FOUND] Path does not exist: file:/x."
     )

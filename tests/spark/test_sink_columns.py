@@ -69,6 +69,21 @@ def test_options_go_before_columns() -> None:
     assert MessageMaker("y", "l").messages(batch).addresses == [address_of(b"y", b"l")]
 
 
+def test_names_that_are_not_utf_8_go_before_the_others() -> None:
+    """Where they are; options go before both."""
+    columns = {
+        "body": ["a", "b"],
+        "exchange": ["x", "x"],
+        "routing_key": ["k", "k"],
+        "exchange_raw": pa.array([b"\xff", None], pa.binary()),
+        "routing_key_raw": pa.array([None, b"\xfe"], pa.binary()),
+    }
+    batch = pa.RecordBatch.from_pydict(columns)
+    found = MessageMaker(None, None).messages(batch).addresses
+    assert found == [address_of(b"\xff", b"k"), address_of(b"x", b"\xfe")]
+    assert MessageMaker("y", "l").messages(batch).addresses == [address_of(b"y", b"l")] * 2
+
+
 def test_without_a_routing_key_it_is_empty() -> None:
     batch = pa.RecordBatch.from_pydict({"body": ["text", "more"], "routing_key": pa.array([None, "k"])})
     found = MessageMaker("x", None).messages(batch)

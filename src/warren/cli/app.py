@@ -150,7 +150,7 @@ def restore(context: typer.Context) -> None:
 @app.command(context_settings=_PASS_THROUGH, add_help_option=False)
 def pipeline(context: typer.Context) -> None:
     """Jobs on queues, stores and archives, done by Spark."""
-    from warren.cli import pipeline_store  # noqa: F401  # adds its commands
+    from warren.cli import pipeline_replay, pipeline_store  # noqa: F401  # they add their commands
     from warren.cli.pipeline import pipeline as jobs
 
     jobs(args=context.args, prog_name=context.command_path)

@@ -10,6 +10,7 @@ from warren.pipeline.backup_job import BackupResult, backup
 from warren.pipeline.import_rabbitmq_job import ImportResult, import_rabbitmq
 from warren.pipeline.progress import JsonProgress, Progress, Step
 from warren.pipeline.rebuild_index_job import RebuildIndexResult, rebuild_index
+from warren.pipeline.replay_job import ReplayResult, RouteCount, replay
 from warren.pipeline.report_job import ReportResult, report
 from warren.pipeline.restore_job import RestoreResult, restore
 from warren.pipeline.result import JobError, JobResult
@@ -24,14 +25,17 @@ __all__ = [
     "JsonProgress",
     "Progress",
     "RebuildIndexResult",
+    "ReplayResult",
     "ReportResult",
     "RestoreResult",
+    "RouteCount",
     "Step",
     "VerifyResult",
     "archive",
     "backup",
     "import_rabbitmq",
     "rebuild_index",
+    "replay",
     "report",
     "restore",
     "verify",

@@ -11,6 +11,8 @@ from warren.spark import session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_CALL: Final = re.compile(r"An error occurred while calling \S+\.\n: (?:[\w.$]+: )?")
+_ERROR_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 # Our own errors reach the driver inside the traceback of a Python worker.
 _OURS: Final = re.compile(r"\bwarren\.[\w.]+(?:Error|Exception): (.+)")
 
@@ -23,6 +25,7 @@ def spark_for(job: str, master: str | None, given: "SparkSession | None" = None)
     when Spark or Java is missing; what Spark raises inside the block comes out as JobError.
     """
     spark = given if given is not None else session(f"warren {job}", master)
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     own = spark.newSession()
@@ -31,9 +34,27 @@ def spark_for(job: str, master: str | None, given: "SparkSession | None" = None)
     own.conf.set("spark.sql.session.timeZone", "UTC")
     own.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
     try:
-        yield own
-    except PySparkException as error:
+        with _without_logs():
+            yield own
+    except (PySparkException, Py4JError) as error:
         raise JobError(one_line(str(error))) from error
+
+
+@contextlib.contextmanager
+def _without_logs() -> Iterator[None]:
+    """PySpark writes errors of SQL to standard error, with Java's stack, before it raises them."""
+    from pyspark.logger import PySparkLogger
+
+    # Made by PySpark's own function, since it calls them in a way of its own.
+    loggers = [PySparkLogger.getLogger(name) for name in _ERROR_LOGGERS]
+    before = [logger.disabled for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.disabled = True
+        yield
+    finally:
+        for logger, is_disabled in zip(loggers, before, strict=True):
+            logger.disabled = is_disabled
 
 
 def one_line(text: str) -> str:
@@ -41,5 +62,7 @@ def one_line(text: str) -> str:
     ours = _OURS.findall(text)
     if ours:
         return str(ours[-1]).strip()
+    # The first line of what Java raised says only which call it was.
+    text = _CALL.sub("", text)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[0] if lines else "Spark failed without a word"

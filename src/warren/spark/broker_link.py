@@ -20,6 +20,10 @@ class SourceError(RuntimeError):
     """The stream or the read cannot go on; the text says why and what to do, in one line."""
 
 
+class BrokerAwayError(SourceError):
+    """So because of the broker's state, which may pass: the same may be tried again."""
+
+
 class BrokerLink:
     """One connection at a time, made when it is needed."""
 

@@ -20,6 +20,7 @@ from pyspark.sql.datasource import (
 )
 
 from warren.admin.client import AdminClient, AdminRefusedError, NodeAddress, NodeUnreachableError
+from warren.admin.protocol import STORAGE_FAILED
 from warren.admin.sink_protocol import (
     AbortStages,
     BatchCommitted,
@@ -34,7 +35,7 @@ from warren.admin.sink_protocol import (
     StageOpened,
     StagesAborted,
 )
-from warren.spark.broker_link import SourceError, link_to
+from warren.spark.broker_link import BrokerAwayError, SourceError, link_to
 from warren.spark.sink_blocks import BlockMaker
 from warren.spark.sink_options import SinkOptions
 
@@ -52,22 +53,26 @@ _ONLY_BATCH: Final = 0
 
 @dataclass(frozen=True)
 class StagedRows(WriterCommitMessage):
-    """What a task has staged: for which sink, and in which log; None when it had no rows."""
+    """What a task has staged: for which sink, and in which log; None when it had no rows. So many of them would get to no
+    queue."""
 
     sink: str
     partition: int
     stage: int | None
+    unroutable: int
 
 
 def stage_rows(
     options: SinkOptions, sink: str, batch: int, partition: int, iterator: "Iterator[RecordBatch]"
 ) -> StagedRows:
-    """Stage the rows of `iterator`. SourceError when that fails; nothing of it will be published then."""
+    """Stage the rows of `iterator`. SourceError when that fails, BrokerAwayError when it may go well another time; nothing
+    of it will be published then."""
     maker = BlockMaker(options.exchange, options.routing_key, options.is_persistent)
     wait_s = options.confirm_timeout_ms / 1000
     client: AdminClient | None = None
     stage: int | None = None
     count = 0
+    unroutable = 0
     try:
         for rows in iterator:
             for messages, block in maker.blocks(rows):
@@ -77,16 +82,16 @@ def stage_rows(
                 client.request(StageMessages(stage, block), Staged, wait_s)
                 count += messages
         if client is not None and stage is not None:
-            client.request(FinishStage(stage, count), StageFinished, wait_s)
+            unroutable = client.request(FinishStage(stage, count), StageFinished, wait_s).unroutable
     except (AdminRefusedError, NodeUnreachableError) as error:
-        raise SourceError(
-            f"the rows could not be staged, and nothing of the batch is published: {error}"
-        ) from None
+        is_final = isinstance(error, AdminRefusedError) and error.code != STORAGE_FAILED
+        text = f"the rows could not be staged, and nothing of the batch is published: {error}"
+        raise (SourceError if is_final else BrokerAwayError)(text) from None
     finally:
         # Ends what was not finished.
         if client is not None:
             client.close()
-    return StagedRows(sink, partition, stage)
+    return StagedRows(sink, partition, stage, unroutable)
 
 
 def commit(options: SinkOptions, sink: str, batch: int, parts: Sequence[object], is_awaited: bool) -> None:

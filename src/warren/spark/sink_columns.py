@@ -40,6 +40,8 @@ SINK_COLUMNS: Final[dict[str, tuple[DataType, ...]]] = {
     "body": _BYTES,
     "exchange": _TEXT,
     "routing_key": _TEXT,
+    "exchange_raw": (BinaryType(),),
+    "routing_key_raw": (BinaryType(),),
     "persistent": (BooleanType(),),
     "priority": (IntegerType(), *_WHOLE),
     "expiration": _TEXT,
@@ -122,8 +124,10 @@ class MessageMaker:
         columns = {name: batch.column(name) for name in batch.schema.names if name in SINK_COLUMNS}
         if self._exchange is not None:
             columns["exchange"] = pa.repeat(pa.scalar(self._exchange), count)
+            columns.pop("exchange_raw", None)
         if self._routing_key is not None:
             columns["routing_key"] = pa.repeat(pa.scalar(self._routing_key), count)
+            columns.pop("routing_key_raw", None)
         elif "routing_key" in columns:
             columns["routing_key"] = columns["routing_key"].fill_null("")
         else:

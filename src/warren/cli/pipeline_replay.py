@@ -1,0 +1,83 @@
+"""`warren pipeline replay`."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from warren.cli.pipeline import DEFAULT_URI, AsJson, Master, ProgressKind, Shown, Uri, pipeline, run_job
+
+
+class Unroutable(StrEnum):
+    """What becomes of a message that no queue would get."""
+
+    FAIL = "fail"
+    IGNORE = "ignore"
+
+
+@pipeline.command("replay")
+def replay_command(
+    sources: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="SOURCE...",
+            help="Archives, Delta tables, backups in Parquet, or other Parquet files with messages.",
+        ),
+    ],
+    uri: Uri = None,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SQL",
+            help="Only the messages for which this holds, as \"routing_key like 'a.%' and size < 1000\".",
+        ),
+    ] = None,
+    exchange: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Publish all to this one; empty: the default exchange. (default: as they were)",
+        ),
+    ] = None,
+    routing_key: Annotated[
+        str | None,
+        typer.Option("--routing-key", metavar="KEY", help="Publish all with it. (default: as they were)"),
+    ] = None,
+    rate: Annotated[float | None, typer.Option(metavar="NUMBER", help="Messages a second, at most.")] = None,
+    mandatory: Annotated[
+        Unroutable,
+        typer.Option(help="A message that no queue would get ends the run, or is left out (exit status 1)."),
+    ] = Unroutable.FAIL,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Count by exchange and routing key, and publish nothing."),
+    ] = False,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="How far it is. (default: one beside the first SOURCE)"),
+    ] = None,
+    as_json: AsJson = False,
+    master: Master = None,
+    shown: Shown = ProgressKind.AUTO,
+) -> None:
+    """Publish messages from Parquet files, Delta tables or backups, each exactly once."""
+    from warren.pipeline.replay_job import replay
+
+    run_job(
+        lambda progress: replay(
+            sources,
+            uri=uri or DEFAULT_URI,
+            where=where,
+            exchange=exchange,
+            routing_key=routing_key,
+            rate=rate,
+            mandatory=mandatory.value,
+            dry_run=dry_run,
+            checkpoint=checkpoint,
+            master=master,
+            progress=progress,
+        ),
+        as_json,
+        shown,
+    )

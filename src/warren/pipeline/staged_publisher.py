@@ -1,0 +1,106 @@
+"""Rows published in their order, each once, by the sink of format "warren" (`spark/sink.py`).
+
+The number of a batch is the number of rows up to its end. So the broker, which keeps the last number that a sink has
+committed, knows how many rows are published; whoever goes on asks it, and may cut batches in another way than those before.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from warren.admin.client import AdminRefusedError
+from warren.admin.sink_protocol import DeleteSink, DescribeSink, SinkDeleted, SinkStatus
+from warren.pipeline.result import JobError
+
+if TYPE_CHECKING:
+    from warren.spark.sink_options import SinkOptions
+
+BATCH_MESSAGES: Final = 20_000
+BATCH_BYTES: Final = 16 << 20
+WAIT_MS: Final = 120_000
+_PURPOSE: Final = "pipeline"
+_NOT_FOUND: Final = "not_found"
+_PAUSE_S: Final = 0.5
+
+
+class StagedPublisher:
+    """One sink. What the broker refuses, and what does not come back within WAIT_MS, is raised as JobError."""
+
+    def __init__(self, options: "SinkOptions", sink: str) -> None:
+        self._options = options
+        self._sink = sink
+
+    def published(self) -> int | None:
+        """How many rows are; None when the broker does not know the sink."""
+        try:
+            status = self._request(DescribeSink(self._sink), SinkStatus)
+        except AdminRefusedError as error:
+            if error.code != _NOT_FOUND:
+                raise
+            return None
+        return status.batch or 0
+
+    def publish(self, rows: Sequence[Any], end: int) -> int:
+        """Publish record batches, the last of whose rows has the number `end`, beginning with 1. Returns how many of
+        them no queue gets."""
+        from warren.spark.broker_link import BrokerAwayError, SourceError
+        from warren.spark.sink import commit, stage_rows
+
+        deadline = time.monotonic() + WAIT_MS / 1000
+        while True:
+            try:
+                part = stage_rows(self._options, self._sink, end, 0, iter(rows))
+                commit(self._options, self._sink, end, [part], False)
+                return part.unroutable
+            except BrokerAwayError as error:
+                if time.monotonic() > deadline:
+                    raise JobError(str(error)) from None
+                time.sleep(_PAUSE_S)
+            except SourceError as error:
+                raise JobError(str(error)) from None
+
+    def await_queues(self, end: int) -> None:
+        """Return when all of the rows up to `end`, which are published, are in their queues."""
+        from warren.spark.broker_link import SourceError
+        from warren.spark.sink import commit
+
+        try:
+            commit(self._options, self._sink, end, [], True)
+        except SourceError as error:
+            raise JobError(str(error)) from None
+
+    def forget(self) -> None:
+        """The broker need not know the sink any more."""
+        try:
+            self._request(DeleteSink(self._sink), SinkDeleted)
+        except AdminRefusedError as error:
+            if error.code != _NOT_FOUND:
+                raise
+
+    def _request(self, request: Any, expected: Any) -> Any:
+        from warren.spark.broker_link import SourceError, link_to
+
+        try:
+            return link_to(self._options.uri, _PURPOSE, WAIT_MS).request(request, expected)
+        except SourceError as error:
+            raise JobError(str(error)) from None
+
+
+def pieces(batches: Iterator[Any], max_rows: int, max_bytes: int) -> Iterator[list[Any]]:
+    """Record batches in order, cut and gathered to lists with at most so many rows, and not many more bytes."""
+    found: list[Any] = []
+    rows = size = 0
+    for batch in batches:
+        rest = batch
+        while rest.num_rows:
+            part = rest.slice(0, max_rows - rows)
+            rest = rest.slice(part.num_rows)
+            found.append(part)
+            rows += part.num_rows
+            size += part.nbytes
+            if rows == max_rows or size >= max_bytes:
+                yield found
+                found = []
+                rows = size = 0
+    if found:
+        yield found

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.engine_driver import EngineDriver, Loaded
+from warren.store.disk.flusher import FlushJob
 from warren.store.disk.local_file_system import LocalFileSystem
-from warren.store.message import Position
+from warren.store.message import ABSENT, Position
 from warren.store.segment_loss import give_up_segment
 
 
@@ -133,3 +134,151 @@ def test_appends_on_their_way_to_a_segment_that_is_put_aside_are_not_lost(driver
     driver.checkpoint()
     driver.reopen()
     assert seqs(loaded_in_time(driver, 1)) == [*range(1, 16), *range(19, 23)]
+
+
+def run_on(driver: EngineDriver, turns: int = 30) -> int:
+    """What a node does in so many turns, also when jobs fail; how many did."""
+    failures = 0
+    for _ in range(turns):
+        driver.now_ms += 30
+        batch = driver.store.journal.seal()
+        driver.store.advance(driver.now_ms)
+        job = FlushJob(driver.store.journal, batch, driver.flusher, lambda changes: None)
+        if batch.has_work():
+            driver.flusher.flush(job)
+        driver.store.on_batch_done(batch, job.error is None, driver.now_ms)
+        while jobs := driver.store.take_jobs(driver.now_ms):
+            for store_job in jobs:
+                driver.runner.run(store_job)
+                failures += store_job.error is not None
+                store_job.finished()
+    return failures
+
+
+def publish_and_index(driver: EngineDriver, count: int) -> None:
+    """More messages of queue 1, on their way to its index."""
+    for _ in range(count):
+        driver.publish(20, 1)
+    run_on(driver, 1)
+    waiting = driver.positions[1]
+    driver.queues[1].index([waiting.pop(seq) for seq in sorted(waiting)])
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_segment_that_is_deleted_while_it_is_appended_to_costs_what_only_it_had(
+    driver: EngineDriver, is_open: bool
+) -> None:
+    """T26: no append is tried for ever; the queue goes on with a new file, also after a crash."""
+    fill(driver, 20, 1)
+    held = [driver.positions[1][seq] for seq in (17, 19)]
+    driver.index(1)
+    driver.checkpoint()
+    driver.owner.in_memory = list(held)
+    if not is_open:
+        driver.runner.close()
+    path = driver.path / "queues" / "1" / "2.idx"
+    path.unlink()
+    publish_and_index(driver, 2)
+    assert run_on(driver) == 1
+    assert driver.store.lane.is_idle()
+    left = [*range(1, 16), 17, 19, 21, 22]
+    assert seqs(loaded_in_time(driver, 1)) == left
+    assert driver.owner.lost == driver.store.lost_count == 3
+    publish_and_index(driver, 2)
+    assert run_on(driver) == 0
+    left += [23, 24]
+    driver.checkpoint()
+    driver.reopen()
+    assert seqs(loaded_in_time(driver, 1)) == left
+    assert driver.owner.lost == 0
+
+
+def test_a_crash_before_the_checkpoint_knows_of_the_new_file(driver: EngineDriver) -> None:
+    """The checkpoint has more entries and bytes than the file has: what is there is delivered, the rest is counted."""
+    fill(driver, 20, 1)
+    driver.index(1)
+    driver.checkpoint()
+    (driver.path / "queues" / "1" / "2.idx").unlink()
+    publish_and_index(driver, 2)
+    run_on(driver, 15)
+    driver.reopen()
+    # The journal has the two, too: they are indexed once more.
+    assert sorted(seqs(driver.load(1))) == [*range(1, 16), 21, 22]
+    driver.index(1)
+    run_on(driver)
+    assert seqs(loaded_in_time(driver, 1)) == [*range(1, 16), 21, 22]
+    run_on(driver)
+    assert driver.owner.lost == 5
+    publish_and_index(driver, 3)
+    run_on(driver)
+    assert seqs(loaded_in_time(driver, 1)) == [*range(1, 16), *range(21, 26)]
+    assert driver.store.lane.is_idle()
+
+
+@pytest.mark.parametrize("is_loaded_first", [True, False])
+def test_a_segment_that_is_cut_off_keeps_what_is_left(driver: EngineDriver, is_loaded_first: bool) -> None:
+    """T26: its end is gone when a node starts; whether a load or an append meets it first."""
+    fill(driver, 20, 1)
+    places = [driver.positions[1][seq] for seq in (18, 19)]
+    driver.index(1)
+    driver.checkpoint()
+    driver.close()
+    path = driver.path / "queues" / "1" / "2.idx"
+    path.write_bytes(path.read_bytes()[: places[0].place + 5])
+    driver.open()
+    left = [*range(1, 16), 16, 17]
+    if is_loaded_first:
+        assert seqs(loaded_in_time(driver, 1)) == left
+        run_on(driver)
+        assert driver.owner.lost == 3
+    publish_and_index(driver, 3)
+    run_on(driver)
+    left += [21, 22, 23]
+    for _ in range(2):
+        assert seqs(loaded_in_time(driver, 1)) == left
+        assert driver.owner.lost == 3
+    driver.checkpoint()
+    driver.reopen()
+    assert seqs(loaded_in_time(driver, 1)) == left
+
+
+def test_a_checkpoint_notices_a_segment_that_was_deleted(driver: EngineDriver) -> None:
+    """What is gone is known before anybody asks for it, and what is in memory is written again."""
+    fill(driver, 20, 1)
+    driver.checkpoint()
+    held = driver.positions[1][18]
+    driver.index(1)
+    driver.owner.in_memory = [held]
+    (driver.path / "queues" / "1" / "2.idx").unlink()
+    driver.checkpoint()
+    run_on(driver)
+    assert driver.owner.lost == 4
+    driver.checkpoint()
+    driver.reopen()
+    assert seqs(loaded_in_time(driver, 1)) == [*range(1, 16), 18]
+
+
+def test_a_transient_content_file_that_is_deleted_costs_what_was_in_it(driver: EngineDriver) -> None:
+    """What comes later is written to a file of the same name, at its place."""
+    queue = driver.queues[1]
+    positions: list[Position] = []
+    for _ in range(4):
+        driver.publish(1000, 1, persistent=False)
+        positions.append(driver.positions[1][driver.queues[1].log.next_seq - 1])
+    for position in positions[:2]:
+        queue.content_to_transient(position)
+    run_on(driver, 1)
+    (path,) = (driver.path / "msg_store_transient").glob("*.rdq")
+    path.unlink()
+    for position in positions[2:]:
+        queue.content_to_transient(position)
+    assert run_on(driver) >= 1
+    assert driver.store.lane.is_idle()
+    for position in positions:
+        position.message = ABSENT
+        position.has_content = False
+    loaded = Loaded()
+    queue.load_contents(list(positions), loaded)
+    run_on(driver)
+    assert loaded.lost == positions[:2]
+    assert [position.has_content for position in positions] == [False, False, True, True]

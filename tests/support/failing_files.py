@@ -38,6 +38,9 @@ class FailingHandle:
     def allocate(self, offset: int, length: int) -> None:
         self._files.call("allocate", lambda: self.inner.allocate(offset, length))
 
+    def is_named(self) -> bool:
+        return self.inner.is_named()
+
     def close(self) -> None:
         self._files.open_handles.discard(self)
         self._files.call("close", self.inner.close)

@@ -29,6 +29,9 @@ class FileHandle(Protocol):
     def allocate(self, offset: int, length: int) -> None:
         """Have real space for these bytes, zeros where nothing was written; the file grows to their end; not synced."""
 
+    def is_named(self) -> bool:
+        """Has the file still a name? Where somebody has deleted it, what is written is gone with the handle."""
+
     def close(self) -> None:
         """Give the handle back, also when that fails; it syncs nothing. A second time it does nothing."""
 

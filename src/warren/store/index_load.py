@@ -14,7 +14,7 @@ from mypy_extensions import i64
 
 from warren.store.content_records import decode_content
 from warren.store.index_records import IndexScan, find_messages
-from warren.store.index_repair import report_damage
+from warren.store.index_repair import recount_segments, report_damage
 from warren.store.jobs import FindContents, LoadDone, ReadRanges
 from warren.store.message import ABSENT, Message, Position
 from warren.store.queue_index import Segment
@@ -156,6 +156,11 @@ class IndexLoad:
             give_up_segment(self.queue, segment, self)
             self.queue.store.wait_for_append(self)
             return
+        if len(result) < wanted and not segment.is_damaged:
+            # Cut off. Or rewritten before a crash, with all there that should be: the count will say.
+            segment.is_damaged = True
+            self.queue.store.damaged_segments.append((self.queue, segment))
+            recount_segments(self.queue.store)
         at_end = len(result) < wanted or scan.offset + len(result) >= segment.size_bytes
         scan.feed(result, at_end, self.max_messages, self.max_bytes)
         self._report_damage(segment, scan)

@@ -29,6 +29,22 @@ def first_seq(records: bytes) -> i64:
     return read_u64(records, RECORD_HEADER_BYTES + i64(read_u32(records, 4)) - 17)
 
 
+def end_below(data: bytes, seed: int, seq: i64) -> i64:
+    """Where in the segment `data` the last record ends that is whole and of a seq id below `seq`, before any of others."""
+    at: i64 = FILE_HEADER_BYTES
+    end: i64 = at
+    while at < len(data):
+        length = record_length(data, at, seed)
+        if length < 0 or not body_is_valid(data, at, length):
+            at = behind_damage(data, at, length, seed, True)
+            continue
+        if first_seq(data[at : at + length]) >= seq:
+            break
+        at += length
+        end = at
+    return end
+
+
 class IndexScan:
     """Reads positions from successive pieces of one segment.
 

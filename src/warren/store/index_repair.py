@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
-from warren.store.index_records import IndexScan
+from warren.store.index_records import IndexScan, end_below
 from warren.store.jobs import KeepDamage, ReadRanges
 from warren.store.message import INDEXED, Position, QueueLog
 from warren.store.queue_index import Segment
@@ -91,8 +91,15 @@ def _recount(job: _Recount) -> None:
     if index is None or data is None:
         return
     start: i64 = segment.number * index.segment_entries
+    end = min(start + index.segment_entries, job.queue.log.indexed_upto)
     seed = crc_seed(store.store_id, index.file_number(segment.number))
-    scan = IndexScan(job.queue.log, seed, FILE_HEADER_BYTES, start, start + index.segment_entries)
+    if i64(len(data)) < segment.written_bytes:
+        # Cut off. What may be there of a life before a crash, behind what this one knows of, does not count.
+        segment.size_bytes = end_below(data, seed, end)
+        segment.written_bytes = segment.size_bytes
+        segment.is_dirty = True
+        index.has_dirty = True
+    scan = IndexScan(job.queue.log, seed, FILE_HEADER_BYTES, start, end)
     # What was settled since the seal leaves the accounts with the next one.
     scan.count_unsealed()
     scan.feed(data[FILE_HEADER_BYTES:], True, index.segment_entries, 1 << 62)

@@ -50,11 +50,16 @@ class AppendFile(StoreJob):
         for part in parts:
             self.size_bytes += len(part)
         self.is_new: bool = is_new
+        # With it, a file that is shorter than `offset` is filled up with zeros.
+        self.may_fill: bool = False
+        # Set when that is why it failed: the file is gone or too short, and no further try will help. So many bytes are there.
+        self.is_gone: bool = False
+        self.found_bytes: i64 = 0
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class WriteCheckpoint(StoreJob):
-    """Sync `sync_paths` (those that are gone are skipped) and the directories of `new_paths`, then put `content` in
+    """Sync `sync_paths` (those that are gone are skipped, and told in `gone`) and the directories of `new_paths`, then put `content` in
     place of `checkpoint`, whose old content becomes `checkpoint.previous`; then delete `delete_paths`.
 
     A failure of the deletions alone is no failure: what could not be deleted is left in `undeleted`.
@@ -71,6 +76,8 @@ class WriteCheckpoint(StoreJob):
         self.undeleted: list[str] = []
         # Those of `sync_paths` whose sync failed: what was written to them since the last one may be lost (W27).
         self.unsynced: list[str] = []
+        # Those that are gone.
+        self.gone: list[str] = []
 
     def encode(self) -> bool:
         """Go on with making `content`, some of it; called, before it is written, until it returns False."""

@@ -42,6 +42,8 @@ class Segment:
         self.is_damaged: bool = False
         # So it is because its file was given up, or is gone.
         self.is_lost: bool = False
+        # Of a file that turned out to be cut off: bytes that are there and count; -1: not looked at.
+        self.left_bytes: i64 = -1
 
     @property
     def live(self) -> i64:

@@ -141,7 +141,9 @@ class SegmentRewriter:
             self._retry_at_ms = store.now_ms + _RETRY_MS
         elif index is not None:
             # What was appended meanwhile waits behind this job in the lane.
-            segment.size_bytes += job.new_size - job.size
+            segment.size_bytes = job.new_size
+            for append in store.lane.appends_of(job.path):
+                segment.size_bytes += append.size_bytes
             segment.written_bytes = job.new_size
             segment.rewrites += 1
             if not job.is_whole:

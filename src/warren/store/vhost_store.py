@@ -31,6 +31,7 @@ from warren.store.queue_store import QueueStore
 from warren.store.record import RecordWriter
 from warren.store.recovery import JournalReplay, RecoveredQueue
 from warren.store.reference_release import ReferenceRelease
+from warren.store.segment_loss import give_up_gone, replace_gone
 from warren.store.segment_rewrite import SegmentRewriter
 from warren.store.store_owner import StoreOwner
 from warren.store.store_settings import StoreSettings
@@ -139,6 +140,8 @@ class VhostStore:
         self._loads: list[IndexLoad | ContentLoad] = []
         # Those that are tried again, and when.
         self._failed_loads: list[tuple[i64, IndexLoad | ContentLoad]] = []
+        # Appends whose file somebody has deleted.
+        self._gone_appends: list[_Append] = []
         # Their live entries are to be counted anew.
         self.damaged_segments: list[tuple[QueueStore, Segment]] = []
         # To be deleted with the next checkpoint, and with the one after it: the one before the last must be good, too.
@@ -167,6 +170,12 @@ class VhostStore:
         else:
             self.transient_queues[log.queue_id] = queue
         return queue
+
+    def queue_of(self, path: str) -> QueueStore | None:
+        """The queue whose segment has this path, if it is still there."""
+        queue_id = int(path.split("/")[-2])
+        queues = self.queues if path.startswith(QUEUES_NAME) else self.transient_queues
+        return queues.get(queue_id)
 
     def new_index(self, queue_id: i64, is_durable: bool) -> QueueIndex:
         """An index without segments."""
@@ -324,6 +333,8 @@ class VhostStore:
 
     def on_append(self, job: _Append) -> None:
         """An append is done, or has failed."""
+        if job.is_gone:
+            self._gone_appends.append(job)
         for done in self.lane.on_append(job, self.now_ms):
             if isinstance(done, _Append):
                 segment = done.segment
@@ -331,6 +342,11 @@ class VhostStore:
                     segment.written_bytes += done.size_bytes
                 else:
                     self._transient_written_upto = done.content_upto
+        if len(self._gone_appends) > 0 and self.lane.is_at_rest():
+            gone = self._gone_appends
+            self._gone_appends = []
+            for append in gone:
+                replace_gone(self, append, append.segment)
         self.resume_loads()
 
     # -- loads -----------------------------------------------------------------------------------------------
@@ -504,6 +520,8 @@ class VhostStore:
     def on_checkpoint(self, job: _Checkpoint) -> None:
         """A checkpoint is on disk, or has failed."""
         self.lane.on_other()
+        if len(job.gone) > 0:
+            give_up_gone(job.dirty, job.gone)
         if job.error is not None:
             self.checkpoint_failures += 1
             for queue, segment in job.dirty:

@@ -52,6 +52,10 @@ class WriteLane:
         """Has a write failed that is to be tried again?"""
         return self._has_failed
 
+    def is_at_rest(self) -> bool:
+        """Is a group that has failed waiting for another try, and no job of it under way?"""
+        return self._has_failed and self._open == 0
+
     def start(self, now_ms: i64) -> list[StoreJob]:
         """The jobs to run now: the next group, or the last one again."""
         none: list[StoreJob] = []

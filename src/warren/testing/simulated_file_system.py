@@ -229,6 +229,10 @@ class SimulatedFileHandle:
         if granted < length:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
 
+    def is_named(self) -> bool:
+        """Is it still what its path leads to?"""
+        return self._system.has_file(self._path, self.file)
+
     def close(self) -> None:
         """Close it; never fails, as far as data are concerned."""
         if self._is_open:
@@ -362,6 +366,10 @@ class SimulatedFileSystem:
         return isinstance(self._find(path), SimulatedFile)
 
     # -- names -----------------------------------------------------------------------------------------------------
+
+    def has_file(self, path: str, file: SimulatedFile) -> bool:
+        """Is it this very file that has the name?"""
+        return self._find(path) is file
 
     def list_names(self, path: str) -> list[str]:
         """Names in a directory, in no order that means anything."""

@@ -11,6 +11,16 @@ from warren.store.file_system import FileHandle, FileSystem
 OPEN_MAX: Final = 64
 
 
+class FileGoneError(OSError):
+    """The file is not there any more, or not all of it: `found_bytes` are."""
+
+    def __init__(self, path: str, found_bytes: int, offset: int) -> None:
+        super().__init__(
+            errno.ENOENT, f"{found_bytes} bytes are left of {offset}, somebody has deleted it", path
+        )
+        self.found_bytes = found_bytes
+
+
 class _OpenFile:
     __slots__ = ("end", "handle", "is_dirty")
 
@@ -30,13 +40,16 @@ class AppendFiles:
         # Was a file closed that had not been synced? A write-back of it that fails is then told to `sync_all` only.
         self.has_closed_dirty = False
 
-    def append(self, path: str, offset: int, parts: list[bytes], is_new: bool) -> None:
-        """Write `parts` at `offset`, where the file is cut off before; `is_new`: it may have to be made."""
+    def append(
+        self, path: str, offset: int, parts: list[bytes], is_new: bool, may_fill: bool = False
+    ) -> None:
+        """Write `parts` at `offset`, where the file is cut off before; `is_new`: it may have to be made; `may_fill`: when
+        it is shorter, zeros go there. FileGoneError when it is shorter, or gone."""
         file = self._open.get(path)
         if file is None or file.end != offset:
             if file is not None:
                 self._give_up(path)
-            file = _OpenFile(self._reopen(path, offset, is_new), offset)
+            file = _OpenFile(self._reopen(path, offset, is_new, may_fill), offset)
             self._open[path] = file
             self._close_oldest()
         file.is_dirty = True
@@ -46,6 +59,9 @@ class AppendFiles:
             # How much of it was written is unknown: the next append looks.
             self._give_up(path)
             raise
+        if not file.handle.is_named():
+            self.close(path)
+            raise FileGoneError(path, 0, offset)
         file.end = offset + sum(map(len, parts))
         self._open.move_to_end(path)
 
@@ -55,6 +71,11 @@ class AppendFiles:
         if file is not None:
             return file.handle, False
         return self._files.open(path), True
+
+    def is_gone(self, path: str) -> bool:
+        """Is it open, and its name was taken away?"""
+        file = self._open.get(path)
+        return file is not None and not file.handle.is_named()
 
     def on_synced(self, path: str) -> None:
         """All of the file is synced."""
@@ -88,13 +109,18 @@ class AppendFiles:
         if len(self._open) > OPEN_MAX:
             self._give_up(next(iter(self._open)))
 
-    def _reopen(self, path: str, offset: int, is_new: bool) -> FileHandle:
-        handle = self._create(path) if is_new else self._files.open(path)
+    def _reopen(self, path: str, offset: int, is_new: bool, may_fill: bool) -> FileHandle:
+        try:
+            handle = self._create(path) if is_new else self._files.open(path)
+        except FileNotFoundError:
+            if is_new:
+                raise
+            raise FileGoneError(path, 0, offset) from None
         try:
             size = self._files.size(path)
-            if size < offset:
-                raise OSError(errno.EIO, f"{size} bytes are left of {offset}", path)
-            if size > offset:
+            if size < offset and not may_fill:
+                raise FileGoneError(path, size, offset)
+            if size != offset:
                 handle.truncate(offset)
         except OSError:
             with contextlib.suppress(OSError):

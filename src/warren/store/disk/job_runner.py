@@ -18,7 +18,7 @@ from typing import Final
 
 from warren.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
 from warren.store.content_scan import Source, compact_contents, find_contents
-from warren.store.disk.append_files import AppendFiles
+from warren.store.disk.append_files import AppendFiles, FileGoneError
 from warren.store.disk.files import begin_new, keep_damage, put_aside, remove_if_there, write_new
 from warren.store.disk.line_limit import LineLimit
 from warren.store.disk.space_reserve import SpaceReserve
@@ -93,7 +93,7 @@ class JobRunner:
 
     def _run(self, job: StoreJob) -> None:
         if isinstance(job, AppendFile):
-            self._appends.append(job.path, job.offset, job.parts, job.is_new)
+            self._append(job)
         elif isinstance(job, ReadRanges):
             self._read_ranges(job)
         elif isinstance(job, WriteCheckpoint):
@@ -111,6 +111,15 @@ class JobRunner:
             self._put_aside(job.path)
         else:
             raise TypeError(f"no such job: {job!r}")
+
+    def _append(self, job: AppendFile) -> None:
+        job.is_gone = False
+        try:
+            self._appends.append(job.path, job.offset, job.parts, job.is_new, job.may_fill)
+        except FileGoneError as error:
+            job.is_gone = True
+            job.found_bytes = error.found_bytes
+            raise
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -141,6 +150,7 @@ class JobRunner:
     def _write_checkpoint(self, job: WriteCheckpoint) -> None:
         job.undeleted = []
         job.unsynced = []
+        job.gone = []
         # The directory of a queue may be new as well. When everything was synced, so were the names.
         new: set[str] = set()
         if not self._sync_files(job):
@@ -158,6 +168,7 @@ class JobRunner:
     def _sync_files(self, job: WriteCheckpoint) -> bool:
         # True: not only those of the job, but everything there is.
         paths = list(dict.fromkeys(job.sync_paths))
+        job.gone = [path for path in paths if self._appends.is_gone(path)]
         if self._is_sync_lost:
             self._is_sync_lost = False
             self._doubtful.update(paths)
@@ -172,6 +183,7 @@ class JobRunner:
             try:
                 handle, is_mine = self._appends.handle_to_sync(path)
             except FileNotFoundError:
+                job.gone.append(path)
                 continue
             try:
                 handle.sync()

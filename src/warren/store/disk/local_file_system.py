@@ -69,6 +69,10 @@ class LocalFileHandle:
         """See FileHandle."""
         os.posix_fallocate(self._descriptor, offset, length)
 
+    def is_named(self) -> bool:
+        """See FileHandle."""
+        return os.fstat(self._descriptor).st_nlink > 0
+
     def close(self) -> None:
         """See FileHandle."""
         descriptor, self._descriptor = self._descriptor, -1

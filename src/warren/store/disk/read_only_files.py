@@ -24,6 +24,10 @@ class _NoHandle:
     def allocate(self, offset: int, length: int) -> None:
         """Forget it."""
 
+    def is_named(self) -> bool:
+        """Nobody misses it."""
+        return True
+
     def close(self) -> None:
         """Nothing is open."""
 

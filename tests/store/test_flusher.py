@@ -265,3 +265,29 @@ def test_a_content_file_goes_on_behind_a_failure(disk: Disk) -> None:
     assert disk.commit(content_write(0, 7, [b"a long content that fails"], False)) is not None
     assert disk.commit(content_write(0, 7, [b"next"], False)) is None
     assert disk.content_files() == {"0.rdq": b"durablenext"}
+
+
+def test_a_journal_file_that_is_deleted_while_it_is_written_is_noticed(disk: Disk) -> None:
+    """The next batch fails and is not confirmed, the one behind it has a new file; what was in the deleted one is to
+    be moved to the indexes at once."""
+    disk.driver.publish(10, [1])
+    assert disk.commit() is None
+    assert disk.driver.journal.files_to_retire(0) == []
+    (disk.path / "1.wal").unlink()
+    disk.driver.must.clear()
+    disk.driver.publish(10, [1])
+    assert isinstance(disk.commit(), FileNotFoundError)
+    disk.driver.publish(10, [1])
+    assert disk.commit() is None
+    assert disk.numbers() == [2]
+    assert [file.number for file in disk.driver.journal.files_to_retire(0)] == [1]
+    assert disk.driver.journal.files_to_retire(2) == []
+
+
+def test_a_content_file_that_is_deleted_while_it_is_written_fails_the_batch(disk: Disk) -> None:
+    """The content store begins another file behind a failed batch."""
+    assert disk.commit(content_write(0, 0, [b"first"], True)) is None
+    (disk.contents / "0.rdq").unlink()
+    assert isinstance(disk.commit(content_write(0, 5, [b"more"], False)), FileNotFoundError)
+    assert disk.commit(content_write(1, 0, [b"new"], True)) is None
+    assert disk.content_files() == {"1.rdq": b"new"}

@@ -1,4 +1,4 @@
-"""Segments whose file cannot be read, or is gone, under a running store: patience, lost+found, and another file."""
+"""Files that cannot be read, or are gone, under a running store: patience, lost+found, and another file."""
 
 import errno
 from collections.abc import Callable
@@ -282,3 +282,18 @@ def test_a_transient_content_file_that_is_deleted_costs_what_was_in_it(driver: E
     run_on(driver)
     assert loaded.lost == positions[:2]
     assert [position.has_content for position in positions] == [False, False, True, True]
+
+
+def test_a_journal_file_that_is_deleted_costs_nothing_that_is_in_memory(driver: EngineDriver) -> None:
+    """The batch that notices is not confirmed; what was confirmed before is moved to the index, and outlives a crash then."""
+    fill(driver, 6, 1)
+    number = driver.store.journal.files[-1].number
+    (driver.path / "journal" / f"{number}.wal").unlink()
+    driver.publish(20, 1)
+    failed = driver.store.journal.failed_count
+    run_on(driver)
+    assert driver.store.journal.failed_count == failed + 1
+    assert driver.store.journal.first_needed_file() > number
+    driver.reopen()
+    assert set(driver.found(1)) >= set(range(1, 7))
+    assert driver.report.missing_journal == []

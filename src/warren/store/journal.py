@@ -102,6 +102,8 @@ class Batch:
         self.delete_files: list[int] = []
         # Set by the flusher: is the file made, and those of `delete_files` that are still there.
         self.created_file: bool = False
+        # Also by it: somebody has deleted the file, with all that was in it.
+        self.is_file_gone: bool = False
         self.undeleted: list[int] = []
 
     def has_work(self) -> bool:
@@ -151,6 +153,8 @@ class Journal:
         self._wants_file: bool = False
         # Files of failed batches whose deletion failed, or was lost with another failed batch.
         self._undeleted: list[int] = []
+        # Highest number of a file that somebody has deleted.
+        self._gone_upto: i64 = 0
 
     # -- what the queues say ---------------------------------------------------------------------------------
 
@@ -350,7 +354,8 @@ class Journal:
         return WINDOW_FILES * self.file_size_limit + WINDOW_BYTES_PER_QUEUE * i64(len(self.logs))
 
     def files_to_retire(self, first_needed: i64) -> list[JournalFile]:
-        """The oldest files, closed ones, when the journal has outgrown its window: so many that it is half of it.
+        """The oldest files, closed ones, when the journal has outgrown its window: so many that it is half of it; and those
+        up to one that somebody has deleted, whose messages have no other place on the disk.
 
         Files below `first_needed` are retired already.
         """
@@ -360,14 +365,14 @@ class Journal:
             if file.number >= first_needed:
                 total += file.size_bytes
         found: list[JournalFile] = []
-        if total <= window:
-            return found
+        is_too_large = total > window
         for file in self.files[:-1]:
-            if total <= window // 2:
+            if file.number < first_needed:
+                continue
+            if file.number > self._gone_upto and (not is_too_large or total <= window // 2):
                 break
-            if file.number >= first_needed:
-                found.append(file)
-                total -= file.size_bytes
+            found.append(file)
+            total -= file.size_bytes
         return found
 
     def take_dead_indexes(self) -> list[QueueIndex]:
@@ -554,5 +559,7 @@ class Journal:
         elif len(self.files) > 0:
             # Whatever is left of it at the end of the file does not count.
             self.files[-1].size_bytes -= batch.part_bytes
+            if batch.is_file_gone:
+                self._gone_upto = batch.file_number
         # Metadata changes are idempotent puts and deletes: they are tried again until they are on disk.
         self.batch.changes = batch.changes + self.batch.changes

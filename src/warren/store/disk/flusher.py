@@ -11,6 +11,7 @@ long (medians of 242 against 168 us for 200 bytes on ext4). Nothing depends on i
 """
 
 import contextlib
+import errno
 import logging
 import queue
 import threading
@@ -79,12 +80,14 @@ class _JournalFile:
         self._allocated = 0
 
     def append(self, parts: list[bytes]) -> None:
-        """Write `parts` and make them durable."""
+        """Write `parts` and make them durable. FileNotFoundError when somebody has deleted the file meanwhile."""
         size = sum(map(len, parts))
         if self._synced + size > self._allocated:
             self._allocate(self._synced + size + _ALLOCATE_BYTES)
         self._handle.write(self._synced, parts)
         self._handle.sync()
+        # A microsecond beside the sync.
+        _check_name(self._handle, "the journal file")
         self._synced += size
 
     def close(self) -> None:
@@ -102,6 +105,12 @@ class _JournalFile:
         with contextlib.suppress(OSError):
             self._handle.allocate(self._allocated, upto - self._allocated)
         self._allocated = upto
+
+
+def _check_name(handle: FileHandle, what: str) -> None:
+    """What is synced to a file without a name is gone when its handle is."""
+    if not handle.is_named():
+        raise FileNotFoundError(errno.ENOENT, "somebody has deleted it", what)
 
 
 class _ContentFile:
@@ -141,6 +150,7 @@ class _ContentFile:
         """Everything written so far is durable."""
         if self._handle is not None and self._is_dirty:
             self._handle.sync()
+            _check_name(self._handle, self._path)
             self._is_dirty = False
 
     def close(self) -> None:
@@ -216,7 +226,11 @@ class BatchFlusher:
             batch.created_file = True
         if self._journal_file is None:
             raise OSError("no journal file is open")
-        self._journal_file.append(batch.parts)
+        try:
+            self._journal_file.append(batch.parts)
+        except FileNotFoundError:
+            batch.is_file_gone = True
+            raise
         if batch.starts_file:
             self._files.sync_directory(JOURNAL_DIRECTORY)
 

@@ -174,6 +174,31 @@ def test_w27_what_is_appended_behind_a_segment_that_is_written_anew_stays(node: 
     assert (store.lost_count, store.damaged_count) == (0, 0)
 
 
+def test_a_segment_that_is_deleted_has_all_that_is_in_memory_again(node: MemoryNode) -> None:
+    """Ready or unacked, small or large: they are in the index and in memory, and may leave memory afterwards."""
+    node.declare(b"q")
+    queue = fill(node, 5)
+    fill(node, 5, 4200, first=5)
+    out = [entry for _ in range(2) if (entry := take(node, queue)) is not None]
+    held_out(node, out)
+    assert queue.index_upto(queue.log.next_seq, 1000)
+    node.work()
+    (path,) = [path for path, _ in node.disk.files.files() if path.endswith(".idx")]
+    node.disk.files.unlink(path)
+    fill(node, 5, first=10)
+    assert queue.index_upto(queue.log.next_seq, 1000)
+    for _ in range(50):
+        node.clock.time_ms += 100
+        node.work()
+    forget_gets(node)
+    queue.set_mode(True)
+    node.work()
+    assert queue.ready.ram_count == 0
+    assert (node.memory_store.store.lost_count, node.memory_store.store.lane.is_idle()) == (0, True)
+    queue.requeue(out, node.clock.now_ms())
+    assert bodies(node, queue) == list(range(15))
+
+
 @pytest.mark.parametrize("is_requeued", [True, False])
 def test_a_load_leaves_to_a_client_what_it_has(node: MemoryNode, is_requeued: bool) -> None:
     """The content of a message that is out cannot be read for a while. Whoever has it settles it, once: the other queue

@@ -11,7 +11,7 @@ from warren.store.file_system import FileHandle, FileSystem
 OPEN_MAX: Final = 64
 
 
-class FileGoneError(OSError):
+class FileGoneError(FileNotFoundError):
     """The file is not there any more, or not all of it: `found_bytes` are."""
 
     def __init__(self, path: str, found_bytes: int, offset: int) -> None:

@@ -9,9 +9,7 @@ import sys
 import threading
 import time
 
-from tests.support.spark_settings import FAST_SETTINGS
 from warren.pipeline import archive
-from warren.spark import session
 
 
 def main() -> None:
@@ -26,7 +24,6 @@ def main() -> None:
         interval_s=0.1,
         max_messages=200,
         merge_bytes=64 << 10,
-        spark=session("archive_app", settings=FAST_SETTINGS),
     )
     print(result.as_json())
 

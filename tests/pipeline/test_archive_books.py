@@ -13,9 +13,7 @@ import pyarrow.parquet as pq
 
 from warren.pipeline.archive_delta import DeltaFiles
 from warren.pipeline.archive_directory import (
-    ARCHIVE_VERSION,
     ArchiveDirectory,
-    ArchiveIdentity,
     Commit,
     parquet_figures,
     partition_of,
@@ -24,7 +22,6 @@ from warren.pipeline.archive_files import StagedFiles
 from warren.pipeline.archive_merge import Merger, ParquetFiles, SmallFile, choose, exchange, merged_name
 from warren.pipeline.result import JobError
 
-IDENTITY = ArchiveIdentity(ARCHIVE_VERSION, "parquet", "/", "g")
 QUEUE = "queue=a%2Fb %25/date=2026-01-31"
 
 
@@ -32,9 +29,8 @@ QUEUE = "queue=a%2Fb %25/date=2026-01-31"
 def books(tmp_path: Path) -> ArchiveDirectory:
     books = ArchiveDirectory(tmp_path / "target", tmp_path / "target.checkpoint")
     with books.locked():
-        books.open(IDENTITY)
-    books.spark_checkpoint.mkdir()
-    (books.spark_checkpoint / "metadata").write_text('{"id":"0badc0de-1"}')
+        books.open("parquet", "/", "g")
+    books.id = "0badc0de1"
     return books
 
 
@@ -50,7 +46,7 @@ def stage(books: ArchiveDirectory, batch: int, partition: str = QUEUE, rows: int
 
 
 def run_batch(books: ArchiveDirectory, batch: int) -> Commit:
-    commit = books.commit(books.query_id(), batch, stage(books, batch))
+    commit = books.commit(stage(books, batch), {"pos": batch})
     books.move(commit)
     return commit
 
@@ -62,14 +58,12 @@ def seqs(books: ArchiveDirectory) -> list[int]:
 
 
 def test_a_batch_counts_once(books: ArchiveDirectory) -> None:
-    """What is committed is known by query and number; totals add up; the target has finished files only."""
-    assert not books.has("0badc0de-1", 0)
+    """What is committed is known by its number; totals add up; the target has finished files only."""
+    assert books.committed() is None
     run_batch(books, 0)
     commit = run_batch(books, 1)
-    assert books.has("0badc0de-1", 1)
-    assert books.has("0badc0de-1", 0)
-    assert not books.has("0badc0de-1", 2)
-    assert not books.has("another", 1)
+    assert books.committed() == commit
+    assert (commit.batch, commit.offset) == (1, {"pos": 1})
     assert (commit.total_rows, [file.rows for file in commit.files]) == (40, [10, 10])
     assert [(file.seq_first, file.seq_last) for file in commit.files] == [(20, 29), (30, 39)]
     assert commit.files[0].partition == {"queue": "a/b %", "date": "2026-01-31"}
@@ -84,15 +78,15 @@ def test_a_crash_before_the_commit_leaves_nothing_in_the_target(books: ArchiveDi
     assert again != first
     assert not first[0].exists()
     assert books.committed() is None
-    books.move(books.commit(books.query_id(), 0, again))
+    books.move(books.commit(again, {}))
     assert seqs(books) == list(range(20))
 
 
 @pytest.mark.parametrize("moved", [0, 1, 2])
 def test_a_crash_after_the_commit_is_gone_on_with(books: ArchiveDirectory, moved: int) -> None:
     """However many files were moved before it; moving may be repeated."""
-    commit = books.commit(books.query_id(), 0, stage(books, 0))
-    books.move(Commit(commit.query, 0, commit.files[:moved], 0, 0))
+    commit = books.commit(stage(books, 0), {})
+    books.move(Commit(0, commit.files[:moved], {}, 0, 0))
     for _ in range(2):
         found = books.committed()
         assert found == commit
@@ -101,18 +95,24 @@ def test_a_crash_after_the_commit_is_gone_on_with(books: ArchiveDirectory, moved
 
 
 def test_an_archive_is_refused_when_it_is_another(books: ArchiveDirectory, tmp_path: Path) -> None:
-    """Another format, group or vhost; a target that is not empty; a checkpoint without Spark's part."""
-    with pytest.raises(
-        JobError, match="is an archive in format parquet of vhost '/' with the reader group g"
-    ):
-        books.open(ArchiveIdentity(ARCHIVE_VERSION, "parquet", "/", "h"))
+    """Another format, group or vhost; a target that is not empty; books of another version. One keeps its id."""
+    wanted = "is an archive in format parquet of vhost '/' with the reader group g"
+    with pytest.raises(JobError, match=wanted):
+        books.open("parquet", "/", "h")
     run_batch(books, 0)
     with pytest.raises(JobError, match="is not empty and"):
-        ArchiveDirectory(books.target, tmp_path / "another").open(IDENTITY)
-    books.open(IDENTITY)
-    (books.spark_checkpoint / "metadata").unlink()
-    with pytest.raises(JobError, match="what Spark knew"):
-        books.open(IDENTITY)
+        ArchiveDirectory(books.target, tmp_path / "another").open("parquet", "/", "g")
+    ids = []
+    for _ in range(2):
+        again = ArchiveDirectory(books.target, books.checkpoint)
+        again.open("parquet", "/", "g")
+        ids.append(again.id)
+    assert ids[0] == ids[1] != ""
+    (books.checkpoint / "archive.json").write_text(
+        '{"version": 1, "format": "parquet", "vhost": "/", "group": "g"}'
+    )
+    with pytest.raises(JobError, match=r"another version of warren \(1\)"):
+        books.open("parquet", "/", "g")
 
 
 def test_one_process_writes(books: ArchiveDirectory) -> None:
@@ -241,7 +241,7 @@ def table_rows(books: ArchiveDirectory) -> list[dict[str, Any]]:
 
 
 def test_a_delta_table_has_a_batch_once(books: ArchiveDirectory) -> None:
-    """Entered again after a crash: the log has it already. A new query begins to count anew."""
+    """Entered again after a crash: the log has it already."""
     pytest.importorskip("deltalake")
     files = DeltaFiles(books)
     assert files.files() == []
@@ -252,10 +252,6 @@ def test_a_delta_table_has_a_batch_once(books: ArchiveDirectory) -> None:
     rows = table_rows(books)
     assert [row["seq"] for row in rows] == list(range(60))
     assert {(row["queue"], str(row["date"])) for row in rows} == {("a/b %", "2026-01-31")}
-    other = books.commit("another-query", 0, stage(books, 3))
-    books.move(other)
-    files.publish(other)
-    assert [row["seq"] for row in table_rows(books)] == list(range(80))
 
 
 def test_a_delta_table_is_merged_by_its_log(books: ArchiveDirectory) -> None:

@@ -7,7 +7,7 @@ pytest.importorskip("pyspark")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warren.spark.fetching import pack
+from warren.spark.fetching import pack, share_out
 
 
 @given(st.lists(st.integers(1, 50), max_size=60), st.integers(1, 20))
@@ -21,3 +21,14 @@ def test_all_pieces_are_there_in_order_and_no_group_is_much_too_heavy(weights: l
         assert len(groups) == len(pieces)
     share = -(-sum(weights) // count)
     assert all(len(group) == 1 or sum(weights[piece] for piece in group) <= share for group in groups)
+
+
+@given(st.lists(st.integers(0, 50), max_size=60), st.integers(1, 20))
+def test_shares_are_few_and_about_alike(weights: list[int], count: int) -> None:
+    """None is heavier than its part of the whole and one piece more."""
+    pieces = list(range(len(weights)))
+    groups = share_out(pieces, weights, count)
+    assert [piece for group in groups for piece in group] == pieces
+    assert len(groups) <= count
+    most = sum(weights) / count + max(weights, default=0)
+    assert all(sum(weights[piece] for piece in group) <= most for group in groups)

@@ -1,11 +1,12 @@
 """The log of an archive that is a Delta table: what was moved to it counts when the log says so.
 
-Spark cannot write Delta tables without jars that are not in PySpark; it writes the Parquet files, and `deltalake` beside
-it the log. Each entry carries the query's id and the batch's number as the application's transaction: deltalake stores
+Spark cannot write Delta tables without jars that are not in PySpark; its tasks write the Parquet files, and `deltalake` beside
+it the log. Each entry carries the archive's id and the batch's number as the application's transaction: deltalake stores
 them but does not enforce them, so they are compared before an entry is made.
 """
 
 import json
+import threading
 import time
 from typing import Any, Final
 from urllib.parse import unquote
@@ -36,6 +37,7 @@ class DeltaFiles:
 
     def __init__(self, directory: ArchiveDirectory) -> None:
         self._directory = directory
+        self.changing = threading.Lock()
 
     def publish(self, commit: Commit) -> None:
         """Enter the files of a commit, which are in their places, into the log, unless it has them."""
@@ -44,7 +46,7 @@ class DeltaFiles:
         if not commit.files:
             return
         table = self._table(commit.files[0])
-        application = f"warren-archive-{commit.query}"
+        application = f"warren-archive-{self._directory.id}"
         last = table.transaction_version(application)
         if last is not None and last >= commit.batch:
             return
@@ -94,10 +96,11 @@ class DeltaFiles:
         ]
         statistics = _statistics(*parquet_figures(goal))
         actions.append(AddAction(name, size, values, now_ms, False, statistics))
-        table = self._opened()
-        table.create_write_transaction(
-            actions, mode="append", schema=table.schema(), partition_by=PARTITION_COLUMNS
-        )
+        with self.changing:
+            table = self._opened()
+            table.create_write_transaction(
+                actions, mode="append", schema=table.schema(), partition_by=PARTITION_COLUMNS
+            )
         return size
 
     def finish(self) -> None:

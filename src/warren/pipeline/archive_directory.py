@@ -4,47 +4,50 @@ An archive is two directories on one file system. TARGET has nothing in it but f
 
     queue=orders/date=2026-01-31/part-1f0c83aa-00000012-0001.parquet
 
-and CHECKPOINT (TARGET.checkpoint) everything else: `archive.json` says what the archive is, `spark/` is Spark's checkpoint,
-`staging/` has batches that are being written, `committed.json` is the last batch that counts, `lock` belongs to the one
-process that writes. So whatever tool reads TARGET sees each message once, without a log that only Spark understands.
+and CHECKPOINT (TARGET.checkpoint) everything else: `archive.json` says what the archive is, `staging/` has
+batches that are being written, `committed.json` is the last batch that counts, `lock` belongs to the one process that writes. So whatever tool reads TARGET sees each message once, without a log that only Spark understands.
 
 A batch goes through these steps, each durable before the next:
 
 1. Spark's tasks write it to files in `staging/`, in a directory of this run. A crash leaves them; the next start deletes them.
-2. `committed.json` is replaced by one that names the batch, its files and where they go. That is the commit.
+2. `committed.json` is replaced by one that names the batch, its files, where they go, and how far the queues were read. That
+   is the commit.
 3. The files are moved to TARGET (and entered into the log of a Delta table). A crash in between: the next start goes on.
 
-Spark runs a batch again when it was killed before it noted the batch as done: then `committed.json` names it already. A batch
-is known by the query's id (Spark's checkpoint has it) and its number, which ascends; its messages are the same each
-time, because the reader group in the broker holds them until Spark has noted the batch.
+4. The broker is told: only now it lets go of the messages.
+
+A start goes on where the last commit has read to. The reader group in the broker holds everything from there on, so what was
+read and not committed is read again, in the same batches or others. A batch is known by the archive's id and its number,
+which ascends by one.
 """
 
 import contextlib
 import fcntl
-import json
 import os
 import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 from urllib.parse import unquote
 
 import msgspec
 
 from warren.pipeline.result import JobError
 
-ARCHIVE_VERSION: Final = 1
+ARCHIVE_VERSION: Final = 2
 Format = Literal["parquet", "delta"]
 
 
 class ArchiveIdentity(msgspec.Struct, frozen=True):
-    """What an archive is, for good."""
+    """What an archive is, for good. Its id is in the names of its files, and made up when it is created."""
 
     version: int
     format: Format
     vhost: str
     group: str
+    # Of version 1 there was none.
+    id: str = ""
 
 
 class ArchivedFile(msgspec.Struct, frozen=True):
@@ -66,36 +69,37 @@ class ArchivedFile(msgspec.Struct, frozen=True):
 class Commit(msgspec.Struct, frozen=True):
     """The last batch that counts, and what all batches so far have come to."""
 
-    query: str
     batch: int
     files: list[ArchivedFile]
+    # How far the queues were read (spark/offsets.py).
+    offset: dict[str, Any]
     total_rows: int
     total_bytes: int
 
 
 class ArchiveDirectory:
-    """The books of one archive. Holds no open file: it goes wherever Spark runs the end of a batch."""
+    """The books of one archive."""
 
     def __init__(self, target: Path, checkpoint: Path) -> None:
         self.target = target
         self.checkpoint = checkpoint
-
-    @property
-    def spark_checkpoint(self) -> Path:
-        """Spark's own."""
-        return self.checkpoint / "spark"
+        # Of the archive; known when it is open.
+        self.id = ""
 
     @property
     def staging(self) -> Path:
         """What is being written."""
         return self.checkpoint / "staging"
 
-    def open(self, wanted: ArchiveIdentity) -> ArchiveIdentity:
-        """Create the archive, or find it as it was left: what is committed is in the target afterwards, nothing is staged.
+    def open(self, format: Format, vhost: str, group: str) -> None:
+        """Create the archive, or find it as it was left. JobError when there is something else in its place.
 
-        JobError when there is something else in its place. Call it under `locked`.
+        Call it under `locked`.
         """
         known = self._identity()
+        wanted = ArchiveIdentity(
+            ARCHIVE_VERSION, format, vhost, group, uuid.uuid4().hex if known is None else known.id
+        )
         if known is None:
             if self.target.exists() and any(self.target.iterdir()):
                 raise JobError(
@@ -112,11 +116,7 @@ class ArchiveDirectory:
         self.target.mkdir(parents=True, exist_ok=True)
         if os.stat(self.target).st_dev != os.stat(self.checkpoint).st_dev:
             raise JobError(f"{self.target} and {self.checkpoint} must be on one file system")
-        if self.committed() is not None and not (self.spark_checkpoint / "metadata").exists():
-            raise JobError(
-                f"{self.spark_checkpoint} is gone, and with it what Spark knew of this archive: archive to a new directory"
-            )
-        return known
+        self.id = known.id
 
     def _identity(self) -> ArchiveIdentity | None:
         try:
@@ -140,22 +140,12 @@ class ArchiveDirectory:
                 raise JobError(f"another process writes to {self.target}") from None
             yield
 
-    def query_id(self) -> str:
-        """The name that Spark's checkpoint has for its query; there when a batch runs."""
-        text = (self.spark_checkpoint / "metadata").read_text()
-        return str(json.loads(text)["id"])
-
     def committed(self) -> Commit | None:
         """The last batch that counts; None before the first."""
         try:
             return msgspec.json.decode((self.checkpoint / "committed.json").read_bytes(), type=Commit)
         except FileNotFoundError:
             return None
-
-    def has(self, query: str, batch: int) -> bool:
-        """Does this batch count already?"""
-        last = self.committed()
-        return last is not None and last.query == query and last.batch >= batch
 
     def new_staging(self) -> Path:
         """A directory for what the tasks of a run write. What a run before has left is deleted.
@@ -167,23 +157,24 @@ class ArchiveDirectory:
         place.mkdir(parents=True)
         return place
 
-    def commit(self, query: str, batch: int, staged: list[Path]) -> Commit:
-        """Make a batch count whose files, durable and below a directory of `new_staging`, are `staged`."""
-        files = self._staged_files(query, batch, staged)
+    def commit(self, staged: list[Path], offset: dict[str, Any]) -> Commit:
+        """Make the next batch count, whose files, durable and below a directory of `new_staging`, are `staged`."""
+        before = self.committed()
+        batch = before.batch + 1 if before else 0
+        files = self._staged_files(batch, staged)
         for directory in {self.checkpoint / Path(file.staged).parent for file in files}:
             sync(directory)
-        before = self.committed()
         commit = Commit(
-            query=query,
             batch=batch,
             files=files,
+            offset=offset,
             total_rows=(before.total_rows if before else 0) + sum([file.rows for file in files]),
             total_bytes=(before.total_bytes if before else 0) + sum([file.bytes for file in files]),
         )
         write_durably(self.checkpoint / "committed.json", msgspec.json.encode(commit))
         return commit
 
-    def _staged_files(self, query: str, batch: int, staged: list[Path]) -> list[ArchivedFile]:
+    def _staged_files(self, batch: int, staged: list[Path]) -> list[ArchivedFile]:
         found = []
         for path in staged:
             # Behind the run's own directory: QUEUE/DATE/NAME.
@@ -193,7 +184,7 @@ class ArchiveDirectory:
         found.sort(key=lambda file: (file[0], file[1][1]))
         return [
             ArchivedFile(
-                path=f"{partition}/part-{query[:8]}-{batch:08d}-{number:04d}.parquet",
+                path=f"{partition}/part-{self.id[:8]}-{batch:08d}-{number:04d}.parquet",
                 staged=str(path.relative_to(self.checkpoint)),
                 bytes=path.stat().st_size,
                 rows=rows,

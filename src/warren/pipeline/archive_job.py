@@ -1,31 +1,35 @@
 """The job `archive`: queues into Parquet files or a Delta table, each message exactly once.
 
-Here is the stream and who looks after it; what happens to a batch is in archive_batch.py, and why it counts once in
-archive_directory.py.
+Here is the loop over batches and who looks after it; what a batch reads is in archive_source.py, what happens to it in
+archive_batch.py, and why it counts once in archive_directory.py.
 """
 
+import contextlib
 import dataclasses
 import json
 import re
 import threading
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from warren.admin.client import AdminClient, AdminRefusedError, NodeAddress, NodeUnreachableError
 from warren.admin.protocol import GroupList, ListGroups
-from warren.pipeline.archive_directory import ARCHIVE_VERSION, ArchiveDirectory, ArchiveIdentity, Format
+from warren.pipeline.archive_directory import ArchiveDirectory, Format
 from warren.pipeline.progress import Progress, Silent, Step
 from warren.pipeline.result import JobError, JobResult
-from warren.pipeline.spark_run import spark_for
+from warren.pipeline.spark_run import context_for
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
     from warren.pipeline.archive_batch import BatchWriter
+    from warren.pipeline.archive_source import ArchiveReader
+    from warren.spark.offsets import OffsetJson
+    from warren.spark.options import SourceOptions
 
 MERGE_BYTES: Final = 128 << 20
 BATCH_MESSAGES: Final = 500_000
@@ -128,14 +132,14 @@ def archive(
     )
     progress = progress or Silent()
     progress.show(Step("starting Spark"))
-    with spark_for("archive", master, spark) as session, books.locked():
+    with context_for("archive", master, spark) as context, books.locked():
         from warren.pipeline.archive_batch import BatchWriter, put_in_place
         from warren.pipeline.archive_delta import DeltaFiles, require_deltalake
         from warren.pipeline.archive_merge import ParquetFiles
 
         if format == "delta":
             require_deltalake()
-        identity = books.open(ArchiveIdentity(ARCHIVE_VERSION, format, vhost, stream.group))
+        books.open(format, vhost, stream.group)
         files = DeltaFiles(books) if format == "delta" else ParquetFiles(books)
         before = books.committed()
         if before is not None:
@@ -144,10 +148,10 @@ def archive(
         writer = BatchWriter(books, files, merge_bytes)
         watch = _Watch(books, stream, progress)
         try:
-            query = _start(_reader(session, stream, books.new_staging()), books, stream, writer)
-            _attend(query, watch, stopping)
+            with watch.looking():
+                _run(context, books, stream, writer, stopping or threading.Event())
         finally:
-            # Also after a failure: a batch that is being put in place is waited for.
+            # Also after a failure: what is being merged is waited for.
             progress.show(Step("merging small files"))
             writer.close()
         seconds = time.monotonic() - started_s
@@ -156,7 +160,7 @@ def archive(
         rows, size = (after.total_rows, after.total_bytes) if after else (0, 0)
         return ArchiveResult(
             target=target,
-            format=identity.format,
+            format=format,
             group=stream.group,
             messages=rows - (before.total_rows if before else 0),
             bytes=size - (before.total_bytes if before else 0),
@@ -189,44 +193,62 @@ def _check(stream: _Stream) -> str:
         raise JobError(f"uri: {error}") from None
 
 
-def _reader(session: "SparkSession", stream: _Stream, staging: Path) -> "DataFrame":
-    from warren.pipeline.archive_source import NAME, ArchiveSource
+def _options(stream: _Stream) -> "SourceOptions":
+    from warren.spark.options import parse_options
 
-    session.dataSource.register(ArchiveSource)
-    reader = session.readStream.format(NAME).option("uri", stream.uri).option("group", stream.group)
-    reader = reader.option("staging", str(staging))
+    given = {"uri": stream.uri, "group": stream.group}
     if stream.pattern is not None:
-        reader = reader.option("queuesPattern", stream.pattern)
+        given["queuesPattern"] = stream.pattern
     else:
-        reader = reader.option("queues", json.dumps(stream.queues))
-    reader = reader.option("maxMessagesPerTrigger", stream.max_messages)
-    return reader.option("maxBytesPerTrigger", stream.max_bytes).load()
+        given["queues"] = json.dumps(stream.queues)
+    given["maxMessagesPerTrigger"] = str(stream.max_messages)
+    given["maxBytesPerTrigger"] = str(stream.max_bytes)
+    return parse_options(given)
 
 
-def _start(
-    frame: "DataFrame", books: ArchiveDirectory, stream: _Stream, writer: "BatchWriter"
-) -> "StreamingQuery":
-    output: Any = frame.writeStream.foreachBatch(writer.write)
-    output = output.option("checkpointLocation", str(books.spark_checkpoint))
-    if stream.continuous:
-        output = output.trigger(processingTime=f"{round(stream.interval_s * 1000)} milliseconds")
-    else:
-        output = output.trigger(availableNow=True)
-    query: StreamingQuery = output.start()
-    return query
+def _run(
+    context: "SparkContext",
+    books: ArchiveDirectory,
+    stream: _Stream,
+    writer: "BatchWriter",
+    stopping: threading.Event,
+) -> None:
+    """Batch after batch, until everything is archived that was there at the beginning, or until it is told to stop."""
+    from warren.pipeline.archive_source import ArchiveReader
+    from warren.spark.broker_link import SourceError
+    from warren.spark.options import OptionError
 
-
-def _attend(query: "StreamingQuery", watch: "_Watch", stopping: threading.Event | None) -> None:
-    """Wait until the query ends, or is told to; what made it fail is raised."""
-    stopping = stopping or threading.Event()
     try:
-        while query.isActive:
-            watch.look()
-            if stopping.wait(_LOOK_S):
-                return
-        query.awaitTermination()
-    finally:
-        query.stop()
+        reader = ArchiveReader(_options(stream), books.new_staging(), context.defaultParallelism)
+        if not stream.continuous:
+            reader.prepareForTriggerAvailableNow()
+        before = books.committed()
+        start = reader.initialOffset() if before is None else before.offset
+        while not stopping.is_set():
+            begun_s = time.monotonic()
+            # Lets go of what is below `start`: that is committed.
+            end = reader.latestOffset(start, reader.getDefaultReadLimit())
+            if end != start:
+                writer.add(_written(context, reader, start, end), end)
+                start = end
+            elif not stream.continuous:
+                break
+            if stream.continuous:
+                stopping.wait(begun_s + stream.interval_s - time.monotonic())
+        reader.commit(start)
+    except (SourceError, OptionError) as error:
+        raise JobError(str(error)) from error
+
+
+def _written(
+    context: "SparkContext", reader: "ArchiveReader", start: "OffsetJson", end: "OffsetJson"
+) -> list[Path]:
+    """The files of a batch; Spark's tasks write them."""
+    partitions = reader.partitions(start, end)
+    if not partitions:
+        return []
+    tasks = context.parallelize(partitions, len(partitions))
+    return [Path(name) for name in tasks.mapPartitions(reader.write).collect()]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -248,6 +270,24 @@ class _Watch:
         self._rows_before = found.total_rows if found else 0
         self._due_s = 0.0
         self._lag: _Lag | None = None
+
+    @contextlib.contextmanager
+    def looking(self) -> Iterator[None]:
+        """Meanwhile a thread looks again and again."""
+        is_over = threading.Event()
+
+        def look_on() -> None:
+            while not is_over.wait(_LOOK_S):
+                self.look()
+
+        thread = threading.Thread(target=look_on, name="warren-archive-progress", daemon=True)
+        self.look()
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
 
     def look(self) -> None:
         """Show it; the broker is asked once in a while."""

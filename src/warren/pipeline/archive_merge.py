@@ -14,6 +14,7 @@ import errno
 import os
 import re
 import shutil
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,6 +144,8 @@ class ParquetFiles:
 
     def __init__(self, directory: ArchiveDirectory) -> None:
         self._directory = directory
+        # Held while the files of the target change: a merge is done beside the stream.
+        self.changing = threading.Lock()
         self._scratch = directory.checkpoint / "merging"
         # What a crash has left.
         shutil.rmtree(self._scratch, ignore_errors=True)
@@ -167,13 +170,15 @@ class ParquetFiles:
         write_merged([target / file.path for file in chosen], goal)
         size = goal.stat().st_size
         replaced = {file.path.rpartition("/")[2] for file in chosen}
-        for entry in os.scandir(target / partition):
-            if entry.name not in replaced:
-                os.link(entry.path, self._scratch / entry.name)
-        sync(self._scratch)
-        exchange(self._scratch, target / partition)
-        sync((target / partition).parent)
-        sync(self._scratch.parent)
+        # A file that came in between would stay behind.
+        with self.changing:
+            for entry in os.scandir(target / partition):
+                if entry.name not in replaced:
+                    os.link(entry.path, self._scratch / entry.name)
+            sync(self._scratch)
+            exchange(self._scratch, target / partition)
+            sync((target / partition).parent)
+            sync(self._scratch.parent)
         shutil.rmtree(self._scratch)
         return size
 

@@ -1,68 +1,59 @@
-"""The stream of an archive: format "warren", whose tasks write Parquet files and give Spark their names.
+"""What an archive reads: messages as format "warren" reads them, written to Parquet files by the tasks that read them.
 
-Spark plans the batches, shares them out, and repeats what failed; messages do not pass through its JVM, where each would
-become a row and that row a column again.
+The driver program asks for batch after batch itself, in the order in which Spark's streams do; Spark shares the tasks out and
+repeats those that fail. Its streams and tables are left out: their offsets, plans and workers cost more than a batch,
+and messages would become rows in the JVM and columns again.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from pyspark.sql.datasource import DataSource, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.datasource import InputPartition
 
 from warren.spark.columns import default_schema
-from warren.spark.options import SourceOptions, parse_options
-from warren.spark.stream_reader import WarrenStreamReader
+from warren.spark.fetching import share_out
+from warren.spark.offsets import OffsetJson
+from warren.spark.options import SourceOptions
+from warren.spark.stream_reader import GroupPartition, WarrenStreamReader
 
-if TYPE_CHECKING:
-    from pyarrow import RecordBatch
-
-NAME: Final = "warren_archive"
-# A row is a file that a task has written.
-SCHEMA: Final = StructType([StructField("path", StringType())])
-
-
-class ArchiveSource(DataSource):
-    """Options are those of format "warren", and `staging`: the directory to write to."""
-
-    def __init__(self, options: dict[str, str]) -> None:
-        super().__init__(options)
-        given = {name.lower(): value for name, value in options.items()}
-        self._staging = Path(given.pop("staging"))
-        self._options = parse_options(given)
-
-    @classmethod
-    def name(cls) -> str:
-        """The format's name."""
-        return NAME
-
-    def schema(self) -> StructType:
-        """Names of files."""
-        return SCHEMA
-
-    def streamReader(self, schema: StructType) -> "ArchiveReader":  # noqa: N802 - Spark's name
-        """The files of batch after batch."""
-        return ArchiveReader(self._options, self._staging)
+# As many as a segment of an index has (queues/segment_places.py): a slice in files is in one of them.
+SLICE_MESSAGES: Final = 16384
+# A task for less than this costs more than it saves, and leaves a smaller file.
+TASK_MESSAGES_MIN: Final = 32768
+TASK_BYTES_MIN: Final = 32 << 20
+# What a message takes in its file beside its content, about.
+_ROW_BYTES: Final = 128
 
 
 class ArchiveReader(WarrenStreamReader):
-    """Reads as format "warren" does, with all columns; what a task has read is in files when it ends."""
+    """Reads with all columns; what a task has read is in files when it ends."""
 
-    def __init__(self, options: SourceOptions, staging: Path) -> None:
+    def __init__(self, options: SourceOptions, staging: Path, tasks_max: int) -> None:
         super().__init__(options, default_schema(include_body=True, include_headers=True))
         self._staging = staging
+        self._tasks_max = tasks_max
 
-    def read(self, partition: InputPartition) -> Iterator["RecordBatch"]:
-        """In a worker: the names of the files with the messages of a partition."""
-        import pyarrow as pa
+    def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
+        """[start, end) as few tasks of about the same size: an archive's files should be large."""
+        ranges = self.ranges(start, end)
+        planned = self.planned(ranges, SLICE_MESSAGES)
+        messages = sum([part.message_count for _, part in planned])
+        size = sum([part.bytes for _, part in planned])
+        count = max(1, messages // TASK_MESSAGES_MIN, size // TASK_BYTES_MIN)
+        groups = share_out(
+            [piece for piece, _ in planned],
+            [part.bytes + _ROW_BYTES * part.message_count for _, part in planned],
+            min(count, self._tasks_max),
+        )
+        return [GroupPartition(group) for group in groups]
 
+    def write(self, partitions: Iterable[InputPartition]) -> Iterator[str]:
+        """In a worker: the names of the files, durable, with the messages of its partitions."""
         from warren.pipeline.archive_files import StagedFiles
 
         with StagedFiles(self._staging) as files:
-            for batch in super().read(partition):
-                files.write(batch)
-        yield pa.RecordBatch.from_pydict(
-            {"path": files.paths}, schema=to_arrow_schema(SCHEMA, timezone="UTC")
-        )
+            for partition in partitions:
+                for batch in self.read(partition):
+                    files.write(batch)
+        yield from files.paths

@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Final
 
 from warren.pipeline.result import JobError
 from warren.spark import session
+from warren.spark.local_session import CONNECT_SCHEME, light_context
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 _CALL: Final = re.compile(r"An error occurred while calling \S+\.\n: (?:[\w.$]+: )?")
 _ERROR_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+# Of a local context that a job has for itself.
+_LOCAL_SETTINGS: Final = {"spark.python.daemon.module": "warren.pipeline.task_daemon"}
 # Our own errors reach the driver inside the traceback of a Python worker.
 _OURS: Final = re.compile(r"\bwarren\.[\w.]+(?:Error|Exception): (.+)")
 
@@ -55,6 +59,34 @@ def _without_logs() -> Iterator[None]:
     finally:
         for logger, is_disabled in zip(loggers, before, strict=True):
             logger.disabled = is_disabled
+
+
+@contextlib.contextmanager
+def context_for(
+    job: str, master: str | None, given: "SparkSession | None" = None
+) -> Iterator["SparkContext"]:
+    """Spark for a job that needs no SQL: of `given`, or the active one, or a new one at `master`, which is stopped at the end.
+
+    What Spark raises inside the block, and this package's own errors, come out as JobError.
+    """
+    from pyspark.sql.utils import is_remote
+
+    if is_remote() or (given is None and master is not None and master.startswith(CONNECT_SCHEME)):
+        raise JobError(
+            f"{job} cannot run on a Spark Connect server, which shares out no tasks: name a cluster as master"
+        )
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    with contextlib.ExitStack() as stack:
+        if given is not None:
+            context = given.sparkContext
+        else:
+            context = stack.enter_context(light_context(f"warren {job}", master, _LOCAL_SETTINGS))
+        try:
+            yield context
+        except (PySparkException, Py4JError) as error:
+            raise JobError(one_line(str(error))) from error
 
 
 def one_line(text: str) -> str:

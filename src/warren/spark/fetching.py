@@ -57,6 +57,19 @@ def pack(pieces: Sequence[Piece], weights: Sequence[int], count: int) -> list[tu
     return groups
 
 
+def share_out(pieces: Sequence[Piece], weights: Sequence[int], count: int) -> list[tuple[Piece, ...]]:
+    """`pieces` in order as at most `count` groups of neighbours of about the same weight."""
+    total = sum(weights)
+    groups: dict[int, tuple[Piece, ...]] = {}
+    before = 0
+    for piece, weight in zip(pieces, weights, strict=True):
+        # Where its middle lies.
+        place = (2 * before + weight) * count // (2 * total) if total else 0
+        groups[place] = (*groups.get(place, ()), piece)
+        before += weight
+    return list(groups.values())
+
+
 class RangeReader:
     """Reads ranges of queues in a task: one for each task."""
 

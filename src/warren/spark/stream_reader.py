@@ -14,9 +14,9 @@ What Spark does, checked on 4.3, and what follows (docs/spark.md tells the user'
 The reader is built a second time in another process to be pickled for the workers, so the constructor does nothing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 SLICE_MESSAGES: Final = 32768
 # A task costs about 90 ms before it reads anything: `minPartitions` cuts no finer.
 SLICE_MESSAGES_MIN: Final = 64
+
+# Seq ids [begin, stop) to read of each queue.
+Ranges: TypeAlias = Mapping[QueueKey, tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -135,23 +138,11 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
         """The slices of [start, end) that have messages. Needs no memory of the reserve."""
-        first, last = self._decode(start), self._decode(end)
-        if first == last:
-            return []
-        ranges = self._ranges(first, last)
-        slice_size = _slice_size(ranges, self._options.min_partitions)
-        with_files = wants_files(self._options)
-        slices, weights = [], []
-        for key, (begin, stop) in ranges.items():
-            for part in self._group.plan(key, begin, stop, slice_size, with_files):
-                slices.append(
-                    GroupSlice(
-                        self._group_name, self._group.epoch, key, part.start, part.end, _in_files(part)
-                    )
-                )
-                weights.append(part.message_count)
+        ranges = self.ranges(start, end)
+        planned = self.planned(ranges, _slice_size(ranges, self._options.min_partitions))
         count = max(TASKS_WANTED, self._options.min_partitions)
-        return [GroupPartition(group) for group in pack(slices, weights, count)]
+        weights = [part.message_count for _, part in planned]
+        return [GroupPartition(group) for group in pack([piece for piece, _ in planned], weights, count)]
 
     def commit(self, end: OffsetJson) -> None:
         """Ack below `end`; usually done already by `latestOffset`."""
@@ -170,6 +161,39 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 files = files or FileSlices(self._options, self._schema, self._store_id(part))
                 batches = files.read(part.queue.shown, part.files)
             yield from batches or reader.read(part.queue.shown, part, part.fetch, final)
+
+    # -- planning, for others who read by groups ------------------------------------------------------------------
+
+    def ranges(self, start: OffsetJson, end: OffsetJson) -> Ranges:
+        """What to read of each queue, in their order. A queue that is only in `end` joined in this batch."""
+        first, last = self._decode(start), self._decode(end)
+        ranges = {}
+        for key, stop in sorted(last.items()):
+            if first.get(key) == stop:
+                continue
+            if key not in self._group.members:
+                if self._group.is_wanted(key):
+                    self._group.lose(f"queue {key} is deleted, with its messages up to {stop}")
+                continue
+            begin = first.get(key, self._group.members[key])
+            if begin > stop:
+                raise SourceError(
+                    f"the range [{begin}, {stop}) of queue {key} runs backwards: the checkpoint is damaged"
+                )
+            ranges[key] = begin, stop
+        return ranges
+
+    def planned(self, ranges: Ranges, slice_size: int) -> list[tuple[GroupSlice, Slice]]:
+        """The slices that have messages, and what the broker says of each; cut at multiples of `slice_size`."""
+        with_files = wants_files(self._options)
+        found = []
+        for key, (begin, stop) in ranges.items():
+            for part in self._group.plan(key, begin, stop, slice_size, with_files):
+                piece = GroupSlice(
+                    self._group_name, self._group.epoch, key, part.start, part.end, _in_files(part)
+                )
+                found.append((piece, part))
+        return found
 
     # -- parts ----------------------------------------------------------------------------------------------------
 
@@ -195,26 +219,6 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return Limits(max_messages, options.max_bytes)
         return Limits(max_messages, options.max_bytes, options.min_messages, options.max_delay_ms)
 
-    def _ranges(
-        self, first: dict[QueueKey, int], last: dict[QueueKey, int]
-    ) -> dict[QueueKey, tuple[int, int]]:
-        """What to read of each queue, in their order. A queue that is only in `last` joined in this batch."""
-        ranges = {}
-        for key, stop in sorted(last.items()):
-            if first.get(key) == stop:
-                continue
-            if key not in self._group.members:
-                if self._group.is_wanted(key):
-                    self._group.lose(f"queue {key} is deleted, with its messages up to {stop}")
-                continue
-            begin = first.get(key, self._group.members[key])
-            if begin > stop:
-                raise SourceError(
-                    f"the range [{begin}, {stop}) of queue {key} runs backwards: the checkpoint is damaged"
-                )
-            ranges[key] = begin, stop
-        return ranges
-
 
 def _in_files(part: Slice) -> "SliceInFiles | None":
     from warren.tables.slice_files import SliceInFiles
@@ -225,7 +229,7 @@ def _in_files(part: Slice) -> "SliceInFiles | None":
     return SliceInFiles(files, part.runs, part.message_count, part.is_redelivered)
 
 
-def _slice_size(ranges: dict[QueueKey, tuple[int, int]], min_partitions: int) -> int:
+def _slice_size(ranges: Ranges, min_partitions: int) -> int:
     """Such that there are at least `min_partitions` slices; the same for the same ranges."""
     size = SLICE_MESSAGES
     while size > SLICE_MESSAGES_MIN and _count_slices(ranges, size) < min_partitions:
@@ -233,5 +237,5 @@ def _slice_size(ranges: dict[QueueKey, tuple[int, int]], min_partitions: int) ->
     return size
 
 
-def _count_slices(ranges: dict[QueueKey, tuple[int, int]], size: int) -> int:
+def _count_slices(ranges: Ranges, size: int) -> int:
     return sum(-(-stop // size) - begin // size for begin, stop in ranges.values())

@@ -8,6 +8,7 @@ from warren.admin.protocol import (
     BAD_REQUEST,
     Ack,
     Acked,
+    DeleteGroup,
     DescribeNode,
     ErrorReply,
     Fetch,
@@ -344,6 +345,42 @@ def test_a_waiting_reserve_learns_that_one_of_its_queues_goes(node: MemoryNode, 
     node.clock.advance(0)
     (reply,) = client.replies()
     assert isinstance(reply, ErrorReply) and reply.code == DATA_LOSS and "'b'" in reply.text
+
+
+@pytest.mark.parametrize("is_committing", [False, True])
+def test_a_reserve_goes_on_without_a_queue_that_ends_meanwhile(
+    node: MemoryNode, client: MemoryClient, is_committing: bool
+) -> None:
+    """With a pattern that is no loss, whether it waits for messages or for the disk."""
+    group = opened(client, pattern="[ab]")
+    if is_committing:
+        fill(node, b"b", 1)
+    client.send(Reserve("g", group.epoch, positions(group), 100, MANY, wait_ms=2000))
+    node.delete(b"a")
+    node.clock.advance(0)
+    if not is_committing:
+        fill(node, b"b", 1)
+    node.clock.advance(0)
+    node.commit()
+    (reply,) = client.replies()
+    assert ranges(reply) == {b"b": (0, 2)}
+
+
+@pytest.mark.parametrize("is_lazy", [False, True])
+def test_two_groups_never_hold_one_range(node: MemoryNode, client: MemoryClient, is_lazy: bool) -> None:
+    """Opened when neither held anything: the second one waits before what the first one has, and gets what that gives back."""
+    node.vhost.queues[b"a"].set_mode(is_lazy)
+    first = opened(client, b"a")
+    second = client.must(OpenGroup("h", [b"a"]))
+    assert isinstance(second, GroupOpened)
+    fill(node, b"a", 4)
+    node.work()
+    held = client.must(Reserve("g", first.epoch, positions(first), 2, MANY))
+    assert ranges(held) == {b"a": (0, 3)}
+    assert ranges(client.must(Reserve("h", second.epoch, positions(second), 2, MANY))) == {b"a": (0, 0)}
+    client.must(DeleteGroup("g"))
+    reply = client.must(Reserve("h", second.epoch, positions(second), 3, MANY))
+    assert ranges(reply) == {b"a": (0, 4)}
 
 
 # -- times -----------------------------------------------------------------------------------------------------------

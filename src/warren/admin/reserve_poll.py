@@ -112,6 +112,7 @@ class ReservePoll:
                 self._clock.call_soon(self._take_later)
                 return
             parts = self._parts = self._new_parts()
+        self._drop_ended(parts)
         now_ms = self._clock.now_ms()
         for part in parts:
             part.member.expect_queue(now_ms)
@@ -160,6 +161,14 @@ class ReservePoll:
             )
             for place, member in enumerate(members[turn:] + members[:turn])
         ]
+
+    def _drop_ended(self, parts: list[Part]) -> None:
+        """Queues that were read to their end and deleted meanwhile: nothing was taken of them."""
+        if any([part.member.is_ended for part in parts]):
+            parts[:] = [part for part in parts if not part.member.is_ended]
+            self._round = [each for each in self._round if not each[0].member.is_ended]
+            for place, part in enumerate(parts):
+                part.place = place
 
     def _count_held(self, parts: list[Part], now_ms: int) -> int:
         """Count in what is held already, as far as the limits go; how the last slice of it ended."""
@@ -234,12 +243,16 @@ class ReservePoll:
             self._answer(ErrorReply(error.code, error.text))
 
     def _barrier(self, member: GroupMember) -> int:
-        """Where somebody else's unacked messages begin: the range must end before them."""
+        """Where somebody else's unacked messages begin, a consumer's or another group's: the range must end before them."""
         queue = member.queue
         if queue is None or queue.unacked_count == len(member.held):
             return EVERYTHING
         first = self._vhost.first_unacked_seq(queue, member.reserved)
-        return EVERYTHING if first < 0 else first
+        barrier = EVERYTHING if first < 0 else first
+        for other in self._vhost.reader_groups.members_of(queue):
+            if other is not member:
+                barrier = min(barrier, other.first_held(member.reserved))
+        return barrier
 
     def _commit(self, parts: list[Part]) -> None:
         self._stop_timers()
@@ -251,6 +264,7 @@ class ReservePoll:
             return
         try:
             self._group.expect(self._request.epoch)
+            self._drop_ended(parts)
             for part in parts:
                 part.member.expect_queue(self._clock.now_ms())
         except GroupError as error:

@@ -210,7 +210,7 @@ class GroupMember:
 
         What is taken is given to the journal unless it is on disk: transient messages, those whose batch failed.
 
-        Without `takes_more` these are messages that it holds already. `barrier` is the lowest seq id >= `reserved` that somebody else has unacked, or EVERYTHING.
+        Without `takes_more` these are messages that it holds already. `barrier` is the lowest seq id >= `reserved` that somebody else has unacked, a consumer or another group, or EVERYTHING.
         What an earlier reserve holds from `start` on comes first: its answer may have been lost on the way. After
         LOADING, `on_loaded` is called once.
         """
@@ -339,6 +339,11 @@ class GroupMember:
     def held_between(self, first: i64, end: i64) -> list[Entry]:
         """What it holds of [first, end)."""
         return self.held[self._index_of(first) : self._index_of(end)]
+
+    def first_held(self, from_seq: i64) -> i64:
+        """The lowest seq id >= `from_seq` that it holds; EVERYTHING when there is none."""
+        index = self._index_of(from_seq)
+        return self.held[index].seq if index < len(self.held) else EVERYTHING
 
     def ack_slice(self, end: i64, now_ms: i64) -> bool:
         """Let go of at most SLICE_MESSAGES messages below `end`; True when there are more. May be repeated.

@@ -1,15 +1,19 @@
 """`python -m bench store-tables`: a backlog on disk as tables of Spark, beside a plain program that reads the same files.
 
-The store is written by the writer of data directories, without a node: one queue of persistent messages of 1 KiB. Both read all
-of it and compare every checksum: Spark (warm, two cores) through the data source `warren_store`, the plain program in one
-process with numpy, pyarrow and a loop over the records. Once they count, and once they write Parquet with zstd: the plain program
-three columns, Spark the same and then all. Half of the store is read as well: twice the bytes should take twice the time.
+The store is written by the writer of data directories, without a node: one queue of persistent messages. Both read all of
+it and compare every checksum, of headers and of bodies: Spark (warm) through the data source `warren_store`, the plain
+program in a process of its own, with numpy, pyarrow and a loop over the records. Both count, and both write the same three
+columns as Parquet: zstd of the same level, checksums of pages, no dictionary of bodies. Spark also counts without bodies, as a
+user would who wants no more than a number, and reads all columns and half of the store: half the bytes should take half the
+time. CPU seconds are of all processes: of Spark's JVM with its compiler and collector, and of its Python workers.
 """
 
 import argparse
+import functools
 import multiprocessing
 import os
 import random
+import resource
 import shutil
 import struct
 import sys
@@ -17,8 +21,8 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,9 +49,16 @@ FILE_HEADER_BYTES = 40
 RECORD_HEADER_BYTES = 16
 CHUNK = 2048
 MIB = 1 << 20
-WARM_UP_MESSAGES = 200_000
+WARM_UP_MESSAGES = 500_000
+WARM_UPS = 3
+NUMBERS_ONLY = "seq BIGINT"
 # What the plain program makes of a message.
 SAME_COLUMNS = "seq BIGINT, enqueued_at TIMESTAMP, body BINARY"
+ALL_COLUMNS = ""
+SPARK_SETTINGS = {
+    # As the plain program has them, and not in the form that Spark calls INT96.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
 
 
 def main(arguments: list[str]) -> int:
@@ -55,6 +66,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--messages", type=int, default=10_000_000, metavar="N", help="(default: 10,000,000)")
     parser.add_argument("--size", type=int, default=1024, metavar="BYTES", help="of a body (default: 1024)")
     parser.add_argument("--cores", type=int, default=2, metavar="N", help="of Spark (default: 2)")
+    parser.add_argument(
+        "--zstd-level", type=int, default=3, metavar="N", help="of both programs (default: 3, Spark's own)"
+    )
     parser.add_argument(
         "--directory", type=Path, metavar="DIR", help="where to work (default: a temporary one)"
     )
@@ -80,80 +94,132 @@ def _measure(options: argparse.Namespace, directory: Path) -> None:
     data = make_backlog(directory / "data", options.messages, options.size)
     size = sum(path.stat().st_size for path in data.rglob("*.idx"))
     took = time.monotonic() - started
-    print(f"{options.messages:,} messages, {size // MIB:,} MiB, written in {took:.0f} s", flush=True)
-    rows = [
-        _timed("plain program, count", size, lambda: plain_count(data)),
-        _timed("plain program, Parquet", size, lambda: plain_parquet(data, directory / "plain.parquet")),
+    print(f"{options.messages:,} messages, {size // MIB:,} MiB, written in {took:.0f} s")
+    print("both compare all checksums; Parquet of both: columns seq, enqueued_at and body,")
+    print(f"zstd of level {options.zstd_level}, checksums of pages", flush=True)
+    target = directory / "plain.parquet"
+    plain = [
+        _plainly(
+            Row("plain program: count", options.messages, size),
+            functools.partial(plain_count, data),
+        ),
+        _plainly(
+            Row("plain program: Parquet", options.messages, size),
+            functools.partial(plain_parquet, data, target, options.zstd_level),
+        ),
     ]
-    spark = session("bench", f"local[{options.cores},4]")
-
-    def table(columns: str, end: int) -> "DataFrame":
-        reader = spark.read.format("warren_store").option("path", str(data)).option("seqTo", end + 1)
-        return (reader.schema(columns) if columns else reader).load()
-
-    def count(columns: str, end: int) -> int:
-        return table(columns, end).count()
-
-    def write(columns: str, end: int) -> int:
-        target = directory / "spark.parquet"
-        writer = table(columns, end).write.option("parquet.enable.dictionary#body", "false")
-        writer.mode("overwrite").parquet(str(target), compression="zstd")
-        return spark.read.parquet(str(target)).count()
-
-    for _ in range(3):
-        count("", WARM_UP_MESSAGES)
-        write("", WARM_UP_MESSAGES)
-    half = options.messages // 2
-    watch = Workers()
-    for columns, name, end in (
-        (SAME_COLUMNS, "the same columns", options.messages),
-        (SAME_COLUMNS, "half of it", half),
-        ("", "all columns", options.messages),
-    ):
-        share = size * end // options.messages
-        rows.append(_timed(f"warren_store, count, {name}", share, partial(count, columns, end)))
-        rows.append(_timed(f"warren_store, Parquet, {name}", share, partial(write, columns, end)))
-    peak = watch.stop()
-    spark.stop()
-    print(f"\n| what | seconds | CPU seconds | MiB/s | messages/s |\n|{'---|' * 5}")
+    target.unlink()
+    rows, worker_bytes = _measure_spark(options, data, size, directory / "spark.parquet")
+    rows = plain + rows
+    for row in rows:
+        if row.messages != row.expected:
+            raise SystemExit(f"{row.name}: {row.messages:,} messages instead of {row.expected:,}")
+    print("\n| what | seconds | CPU seconds | per 1,000,000 messages | MiB/s | messages/s |")
+    print("|---|" + "---|" * 5)
     for row in rows:
         print(row.line())
-    print(f"\nlargest worker of Spark's: {peak // MIB} MiB")
+    print("\n| warren_store beside the plain program | rate | CPU seconds |\n|---|---|---|")
+    for index, row in zip((0, 0, 1), rows[2:5], strict=True):
+        speed, cost = plain[index].seconds / row.seconds, row.cpu_seconds / plain[index].cpu_seconds
+        print(f"| {row.name.partition(': ')[2]} | {speed:.2f} times | {cost:.2f} times |")
+    largest = max(row.memory_bytes for row in plain)
+    print(f"\nlargest worker of Spark's: {worker_bytes // MIB} MiB; plain program: {largest // MIB} MiB")
+
+
+def _measure_spark(
+    options: argparse.Namespace, data: Path, size: int, target: Path
+) -> tuple[list["Row"], int]:
+    """What Spark took, first what the plain program did as well; and the size of its largest Python worker, in bytes."""
+    spark = session("bench", f"local[{options.cores},4]", SPARK_SETTINGS)
+
+    def table(columns: str, messages: int) -> "DataFrame":
+        reader = spark.read.format("warren_store").option("path", str(data)).option("seqTo", messages + 1)
+        return (reader.schema(columns) if columns else reader).load()
+
+    def write(columns: str, messages: int) -> None:
+        writer = table(columns, messages).write.option("parquet.enable.dictionary#body", "false")
+        writer = writer.option("parquet.compression.codec.zstd.level", options.zstd_level)
+        writer.mode("overwrite").parquet(str(target), compression="zstd")
+
+    def count(name: str, columns: str, messages: int) -> Row:
+        row = Row(f"warren_store: count, {name}", messages, size * messages // options.messages)
+        return row.timed(lambda: table(columns, messages).count())
+
+    def parquet(name: str, columns: str, messages: int) -> Row:
+        row = Row(f"warren_store: Parquet, {name}", messages, size * messages // options.messages)
+        row.timed(lambda: write(columns, messages))
+        row.messages = spark.read.parquet(str(target)).count()
+        return row
+
+    for _ in range(WARM_UPS):
+        for columns in (NUMBERS_ONLY, SAME_COLUMNS, ALL_COLUMNS):
+            table(columns, min(options.messages, WARM_UP_MESSAGES)).count()
+            if columns != NUMBERS_ONLY:
+                write(columns, min(options.messages, WARM_UP_MESSAGES))
+    watch = Workers()
+    rows = [
+        count("no bodies", NUMBERS_ONLY, options.messages),
+        count("the same columns", SAME_COLUMNS, options.messages),
+        parquet("the same columns", SAME_COLUMNS, options.messages),
+        count("the same columns of half of it", SAME_COLUMNS, options.messages // 2),
+        parquet("the same columns of half of it", SAME_COLUMNS, options.messages // 2),
+        count("all columns", ALL_COLUMNS, options.messages),
+        parquet("all columns", ALL_COLUMNS, options.messages),
+    ]
+    worker_bytes = watch.stop()
+    spark.stop()
+    return rows, worker_bytes
 
 
 @dataclass
 class Row:
-    """One measurement."""
+    """One measurement: of how many messages in how many bytes of the store, and what it took."""
 
     name: str
-    messages: int
+    expected: int
     bytes: int
-    seconds: float
-    cpu_seconds: float
+    messages: int = 0
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    # Of the plain program.
+    memory_bytes: int = 0
+
+    def timed(self, work: Callable[[], int | None]) -> "Row":
+        """Do the work; what it returns is the number of messages."""
+        cpu = _cpu_seconds()
+        started = time.monotonic()
+        self.messages = work() or 0
+        self.seconds, self.cpu_seconds = time.monotonic() - started, _cpu_seconds() - cpu
+        print(self.line(), flush=True)
+        return self
 
     def line(self) -> str:
-        rate, speed = self.bytes / MIB / self.seconds, self.messages / self.seconds
-        return f"| {self.name} | {self.seconds:.1f} | {self.cpu_seconds:.1f} | {rate:,.0f} | {speed:,.0f} |"
+        rate, speed = self.bytes / MIB / self.seconds, self.expected / self.seconds
+        each = self.cpu_seconds / self.expected * 1e6
+        return f"| {self.name} | {self.seconds:.1f} | {self.cpu_seconds:.1f} | {each:.2f} | {rate:,.0f} | {speed:,.0f} |"
 
 
-def _timed(name: str, size: int, work: Callable[[], int]) -> Row:
-    cpu = _cpu_seconds()
-    started = time.monotonic()
-    messages = work()
-    row = Row(name, messages, size, time.monotonic() - started, _cpu_seconds() - cpu)
-    print(row.line(), flush=True)
+def _plainly(row: Row, work: Callable[[], int]) -> Row:
+    """Do the work in a new process; its start is not counted."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(_work_plainly, row, work).result()
+
+
+def _work_plainly(row: Row, work: Callable[[], int]) -> Row:
+    row.timed(work)
+    row.memory_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return row
 
 
 def _cpu_seconds() -> float:
-    """Of this process and all that it has started and that are still there."""
+    """Of this process and all that it has started, those that have ended included."""
     total = 0.0
     for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
         try:
             times = process.cpu_times()
         except psutil.NoSuchProcess:
             continue
-        total += times.user + times.system
+        total += times.user + times.system + times.children_user + times.children_system
     return total
 
 
@@ -231,11 +297,18 @@ def plain_count(data: Path) -> int:
     return sum(len(bodies) for _, bodies, _ in _files(data))
 
 
-def plain_parquet(data: Path, target: Path) -> int:
-    """Write what is needed of each message; returns how many there are."""
+def plain_parquet(data: Path, target: Path, zstd_level: int) -> int:
+    """Write SAME_COLUMNS of each message whose checksums are right; returns how many there are."""
     schema = pa.schema([("seq", pa.int64()), ("enqueued_at", pa.timestamp("ms")), ("body", pa.binary())])
     count = 0
-    with pq.ParquetWriter(target, schema, compression="zstd", use_dictionary=["seq"]) as writer:
+    with pq.ParquetWriter(
+        target,
+        schema,
+        compression="zstd",
+        compression_level=zstd_level,
+        use_dictionary=["seq", "enqueued_at"],
+        write_page_checksum=True,
+    ) as writer:
         for raw, bodies, ends in _files(data):
             # A position lies behind the record's header and the count of positions; then come expiry and flags.
             heads = bodies[:, 0] + RECORD_HEADER_BYTES + 4

@@ -17,6 +17,7 @@ from warren.spark.broker_link import SourceError
 from warren.spark.columns import check_columns
 from warren.spark.fetching import BODY_BYTES_MAX
 from warren.spark.store_options import StoreOptions, parse_store_options
+from warren.spark.worker import settle
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -90,6 +91,7 @@ class StoreReader(DataSourceReader):
         # Spark makes one of its own when there is nothing to read.
         if not isinstance(partition, StorePartition):
             return
+        settle()
         schema = to_arrow_schema(self._schema, timezone="UTC")
         try:
             for batch in read(partition.partition, schema):

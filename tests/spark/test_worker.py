@@ -1,0 +1,50 @@
+"""What is done once in each of Spark's Python workers."""
+
+import gc
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from warren.spark.worker import settle
+
+# What comes later is collected as ever, even if the next task settles again.
+IN_A_TASK = """
+import gc
+import weakref
+
+from pyspark import TaskContext
+
+from warren.spark.worker import settle
+
+TaskContext._getOrCreate()
+settle()
+spared = gc.get_freeze_count()
+assert spared > 0
+
+
+class Ring:
+    pass
+
+
+ring = Ring()
+ring.self = ring
+seen = weakref.ref(ring)
+del ring
+settle()
+assert gc.get_freeze_count() <= spared
+gc.collect()
+assert seen() is None
+"""
+
+
+def test_a_worker_spares_what_it_has_loaded_once() -> None:
+    subprocess.run([sys.executable, "-c", IN_A_TASK], check=True, timeout=60)
+
+
+def test_nothing_is_spared_outside_of_a_task() -> None:
+    before = gc.get_freeze_count()
+    settle()
+    assert gc.get_freeze_count() == before

@@ -1,7 +1,8 @@
 """`python -m bench archive`: `warren pipeline archive` against a consumer that writes Parquet itself.
 
-- A backlog of persistent messages of 1 KiB is drained into Parquet: by `warren pipeline archive`, whole program with the
-  start of its JVM and without it, and by a pika consumer that makes Parquet files with pyarrow (archive_consumer.py).
+- A backlog of persistent messages of 1 KiB is drained into Parquet, by turns: by a pika consumer that makes Parquet files with
+  pyarrow (archive_consumer.py), and by `warren pipeline archive`, whole program with the start of its JVM, and from the
+  moment on when Spark is there. Medians over the rounds; CPU time by process.
 - A queue is fed at a fixed rate while `warren pipeline archive --follow` runs beside: its lag, asked of the broker every
   half second, as the age of the oldest message that is not archived, and in messages.
 
@@ -12,18 +13,21 @@ import argparse
 import json
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bench.brokers import Broker, WarrenBroker
 from bench.measure import MeasureError
+from bench.process_costs import ProcessCosts
 from bench.scenario import Scenario, depth, remove, run_scenario
 from warren.admin.client import AdminClient, NodeAddress
-from warren.admin.protocol import GroupList, ListGroups
+from warren.admin.protocol import DeleteGroup, GroupDeleted, GroupList, ListGroups
 
 QUEUE = "bench-archive"
 JOB_TIMEOUT_S = 900.0
@@ -31,6 +35,7 @@ LOOK_S = 0.5
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="of draining")
     parser.add_argument("--messages", type=int, default=1_000_000, metavar="N", help="of the backlog")
     parser.add_argument(
         "--consumer-messages", type=int, default=200_000, metavar="N", help="that the consumer drains"
@@ -57,35 +62,74 @@ def measure(scenario: Scenario) -> None:
 
 
 def drain(scenario: Scenario, broker: Broker) -> None:
-    """The same kind of backlog, drained both ways."""
+    """The same kind of backlog, drained both ways by turns."""
     options = scenario.options
-    fill(scenario, broker, options.consumer_messages)
-    target = scenario.directory / "consumer"
-    arguments = [broker.uri, QUEUE, str(options.consumer_messages), str(target)]
-    found = run_json([sys.executable, "-m", "bench.archive_consumer", *arguments])
-    consumer_rate = options.consumer_messages / float(found["seconds"])
-    scenario.add(broker, "pika and pyarrow: draining", consumer_rate, "msg/s")
-    shutil.rmtree(target)
-    fill(scenario, broker, options.messages)
-    target = scenario.directory / "archive"
-    started = time.monotonic()
-    found = run_json([*archive_command(scenario, broker, target), "--json"])
-    whole_s = time.monotonic() - started
-    if found["messages"] != options.messages or depth(broker, QUEUE):
-        raise MeasureError(f"{found['messages']} of {options.messages} messages were archived")
-    rate = options.messages / float(found["seconds"])
-    scenario.add(broker, "archive: draining", rate, "msg/s")
-    whole_rate = options.messages / whole_s
-    scenario.add(broker, "archive: draining, with the start of Spark", whole_rate, "msg/s")
-    scenario.add(broker, "archive: by the consumer's rate", 100 * rate / consumer_rate, "%")
-    scenario.add(
-        broker,
-        "archive: by the consumer's rate, with the start of Spark",
-        100 * whole_rate / consumer_rate,
-        "%",
+    rounds = [(drain_once(scenario, broker), archive_once(scenario, broker)) for _ in range(options.rounds)]
+    add_median(
+        scenario, broker, "pika and pyarrow: seconds", [consumer.whole_s for consumer, _ in rounds], "s"
     )
-    shutil.rmtree(target)
+    rates = [options.consumer_messages / consumer.whole_s for consumer, _ in rounds]
+    add_median(scenario, broker, "pika and pyarrow: draining", rates, "msg/s")
+    add_median(scenario, broker, "archive: seconds", [archive.whole_s for _, archive in rounds], "s")
+    seconds = [archive.warm_s for _, archive in rounds]
+    add_median(scenario, broker, "archive: seconds, without the start of Spark", seconds, "s")
+    whole = [options.messages / archive.whole_s for _, archive in rounds]
+    add_median(scenario, broker, "archive: draining", whole, "msg/s")
+    warm = [options.messages / archive.warm_s for _, archive in rounds]
+    add_median(scenario, broker, "archive: draining, without the start of Spark", warm, "msg/s")
+    for name, found in (("archive", whole), ("archive, without the start of Spark", warm)):
+        times = [one / other for one, other in zip(found, rates, strict=True)]
+        add_median(scenario, broker, f"{name}: times the consumer's rate", times, "x")
+    for kind in ("broker", "program"):
+        costs = [consumer.cpu_s.get(kind, 0.0) / options.consumer_messages for consumer, _ in rounds]
+        add_median(
+            scenario, broker, f"pika and pyarrow: CPU of {kind}", [1e6 * cost for cost in costs], "us/msg"
+        )
+    for kind in ("broker", "program", "JVM", "tasks"):
+        costs = [archive.cpu_s.get(kind, 0.0) / options.messages for _, archive in rounds]
+        add_median(scenario, broker, f"archive: CPU of {kind}", [1e6 * cost for cost in costs], "us/msg")
     remove(broker, QUEUE)
+
+
+@dataclass
+class Drained:
+    """One run: seconds from the program's start (the consumer: from the first message) to its end, and CPU seconds by kind."""
+
+    whole_s: float
+    warm_s: float
+    cpu_s: dict[str, float]
+
+
+def drain_once(scenario: Scenario, broker: Broker) -> Drained:
+    """By the consumer. Its start is not counted: it could be written in something that starts sooner."""
+    messages = scenario.options.consumer_messages
+    fill(scenario, broker, messages)
+    target = scenario.directory / "consumer"
+    arguments = [broker.uri, QUEUE, str(messages), str(target)]
+    found, _, cpu_s = run_json(broker, [sys.executable, "-m", "bench.archive_consumer", *arguments])
+    shutil.rmtree(target)
+    return Drained(float(found["seconds"]), float(found["seconds"]), cpu_s)
+
+
+def archive_once(scenario: Scenario, broker: Broker) -> Drained:
+    """By `warren pipeline archive`."""
+    messages = scenario.options.messages
+    fill(scenario, broker, messages)
+    target = scenario.directory / "archive"
+    found, whole_s, cpu_s = run_json(broker, [*archive_command(scenario, broker, target), "--json"])
+    if found["messages"] != messages or depth(broker, QUEUE):
+        raise MeasureError(f"{found['messages']} of {messages} messages were archived")
+    shutil.rmtree(target)
+    shutil.rmtree(target.with_name(f"{target.name}.checkpoint"))
+    # The next one is another archive, with a group of its own.
+    with AdminClient(NodeAddress(broker.uri)) as client:
+        client.request(DeleteGroup(found["group"]), GroupDeleted)
+    return Drained(whole_s, float(found["seconds"]), cpu_s)
+
+
+def add_median(scenario: Scenario, broker: Broker, name: str, values: list[float], unit: str) -> None:
+    scenario.say(f"{name}: {', '.join(f'{value:,.2f}' for value in values)}")
+    scenario.add(broker, name, statistics.median(values), unit)
 
 
 def follow(scenario: Scenario, broker: Broker) -> None:
@@ -173,9 +217,27 @@ def await_archived(broker: Broker, job: "subprocess.Popen[str]") -> None:
     raise MeasureError("archive --follow does not begin")
 
 
-def run_json(command: list[str]) -> dict[str, Any]:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=JOB_TIMEOUT_S, check=False)
-    if done.returncode != 0:
-        raise MeasureError(done.stderr.strip()[-500:])
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+def run_json(broker: Broker, command: list[str]) -> tuple[dict[str, Any], float, dict[str, float]]:
+    """What a program prints, the seconds it took, and the CPU seconds of it, its processes and the broker."""
+    before_s = broker.usage().cpu_s
+    started = time.monotonic()
+    job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    costs = ProcessCosts(job, kind_of)
+    try:
+        output, errors = job.communicate(timeout=JOB_TIMEOUT_S)
+    finally:
+        job.kill()
+        whole_s = time.monotonic() - started
+        cpu_s = costs.stop()
+    if job.returncode != 0:
+        raise MeasureError(errors.strip()[-500:])
+    cpu_s["broker"] = broker.usage().cpu_s - before_s
+    found: dict[str, Any] = json.loads(output)
+    return found, whole_s, cpu_s
+
+
+def kind_of(command: list[str]) -> str:
+    """What a process of a run is."""
+    if command[0].endswith("java"):
+        return "JVM"
+    return "tasks" if any("daemon" in word for word in command) else "program"

@@ -16,6 +16,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from dataclasses import dataclass
@@ -221,18 +222,22 @@ def run_json(broker: Broker, command: list[str]) -> tuple[dict[str, Any], float,
     """What a program prints, the seconds it took, and the CPU seconds of it, its processes and the broker."""
     before_s = broker.usage().cpu_s
     started = time.monotonic()
-    job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    costs = ProcessCosts(job, kind_of)
-    try:
-        output, errors = job.communicate(timeout=JOB_TIMEOUT_S)
-    finally:
-        job.kill()
-        whole_s = time.monotonic() - started
-        cpu_s = costs.stop()
-    if job.returncode != 0:
-        raise MeasureError(errors.strip()[-500:])
+    # Not into pipes: Spark's JVM, which ends a moment after the program, would hold them open.
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        job = subprocess.Popen(command, stdout=output, stderr=errors, text=True)
+        costs = ProcessCosts(job, kind_of)
+        try:
+            status = job.wait(JOB_TIMEOUT_S)
+        finally:
+            whole_s = time.monotonic() - started
+            job.kill()
+            cpu_s = costs.stop()
+        output.seek(0)
+        errors.seek(0)
+        if status != 0:
+            raise MeasureError(errors.read().strip()[-500:])
+        found: dict[str, Any] = json.load(output)
     cpu_s["broker"] = broker.usage().cpu_s - before_s
-    found: dict[str, Any] = json.loads(output)
     return found, whole_s, cpu_s
 
 

@@ -23,6 +23,7 @@ from warren.offline.data_directory import ToolError
 from warren.pipeline.archive_job import INTERVAL_S, MERGE_BYTES
 from warren.pipeline.progress import JsonProgress, Progress, Silent, Step
 from warren.pipeline.result import FAILED_EXIT, JobError, JobResult
+from warren.pipeline.spark_run import program_ends_with_job
 from warren.spark import SparkUnavailableError
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ def _pipeline() -> None:
 
 def run_job(work: Callable[[Progress], JobResult], as_json: bool, shown: ProgressKind) -> None:
     """Do it, print its result, and leave with its exit status."""
+    program_ends_with_job()
     try:
         with _progress(shown) as progress:
             result = work(progress)

@@ -17,6 +17,8 @@ _CALL: Final = re.compile(r"An error occurred while calling \S+\.\n: (?:[\w.$]+:
 _ERROR_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 # Of a local context that a job has for itself.
 _LOCAL_SETTINGS: Final = {"spark.python.daemon.module": "warren.pipeline.task_daemon"}
+# Set once, by a program of one job.
+_ends_with_job = False
 # Our own errors reach the driver inside the traceback of a Python worker.
 _OURS: Final = re.compile(r"\bwarren\.[\w.]+(?:Error|Exception): (.+)")
 
@@ -82,11 +84,19 @@ def context_for(
         if given is not None:
             context = given.sparkContext
         else:
-            context = stack.enter_context(light_context(f"warren {job}", master, _LOCAL_SETTINGS))
+            context = stack.enter_context(
+                light_context(f"warren {job}", master, _LOCAL_SETTINGS, not _ends_with_job)
+            )
         try:
             yield context
         except (PySparkException, Py4JError) as error:
             raise JobError(one_line(str(error))) from error
+
+
+def program_ends_with_job() -> None:
+    """Say that nobody wants Spark after the job: it ends with the program, and need not be stopped before."""
+    global _ends_with_job
+    _ends_with_job = True
 
 
 def one_line(text: str) -> str:

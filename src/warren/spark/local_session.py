@@ -66,11 +66,12 @@ def session(
 
 @contextlib.contextmanager
 def light_context(
-    app_name: str, master: str | None, local_settings: Mapping[str, str]
+    app_name: str, master: str | None, local_settings: Mapping[str, str], stops: bool
 ) -> Iterator["SparkContext"]:
     """Spark without SQL, whose JVM does nothing but share out tasks in Python: the active context, which stays, or a new one.
 
-    `master` as for `session`, but no Spark Connect server; `local_settings` are for a new one without a cluster.
+    `master` as for `session`, but no Spark Connect server; `local_settings` are for a new one without a cluster,
+    which `stops` at the end; it takes a second.
     """
     require_spark()
     from pyspark import SparkConf, SparkContext
@@ -87,7 +88,7 @@ def light_context(
     try:
         yield context
     finally:
-        if not is_active:
+        if stops and not is_active:
             context.stop()
 
 

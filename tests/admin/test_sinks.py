@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.support.memory_node import MemoryClient, MemoryDisk, MemoryNode
-from tests.support.staged import TRANSIENT, stage, staged_message
+from tests.support.memory_node import USER, MemoryClient, MemoryDisk, MemoryNode
+from tests.support.staged import PERSISTENT, TRANSIENT, stage, staged_message
 from warren.admin.protocol import (
     ErrorReply,
 )
@@ -22,6 +22,7 @@ from warren.admin.sink_protocol import (
     StageOpened,
     StagesAborted,
 )
+from warren.broker.metadata import PutUser
 from warren.broker.staging import STAGE_TTL_MS
 from warren.wire.properties import Properties
 
@@ -301,3 +302,59 @@ def test_moves_of_a_batch_that_fails_are_written_again(size: int, failures: int)
     after = node.crash()
     assert bodies(after) == wanted[1:]
     assert bodies(after, b"r") == wanted
+
+
+def administrator(node: MemoryNode) -> MemoryClient:
+    """A session of one."""
+    node.broker.users[b"guest"] = PutUser(USER.name, USER.password_hash, USER.hashing, ["administrator"])
+    return MemoryClient(node)
+
+
+def test_a_staging_log_for_a_queue_is_not_routed() -> None:
+    """Addresses stay as they are, also those that lead nowhere and names of users that are others; after crashes, too."""
+    node, _ = started()
+    node.declare(b"r")
+    client = administrator(node)
+    theirs = Properties(delivery_mode=2, user_id=b"alice").encode()
+    messages = [
+        staged_message(b"a", b"k", b"gone", theirs),
+        staged_message(b"b", b"q", b"", PERSISTENT),
+        staged_message(b"L" * 9000, b"", b"amq.topic", PERSISTENT),
+    ]
+    log = stage(client, "s", 0, messages, b"r")
+    node = node.crash()
+    MemoryClient(node).must(CommitBatch("s", 0, [log]))
+    node = node.crash()
+    settle(node)
+    assert bodies(node) == []
+    found = []
+    while node.vhost.queues[b"r"].ready_count:
+        entry = node.vhost.queues[b"r"].get(False, node.clock.now_ms())
+        if entry is None:
+            node.vhost.queues[b"r"].when_head(lambda _now_ms: None)
+            node.work()
+        else:
+            found.append((entry.message.address, entry.message.properties, entry.message.body))
+    assert found == [
+        (b"\x04gone\x01k", theirs, b"a"),
+        (b"\x00\x01q", PERSISTENT, b"b"),
+        (b"\x09amq.topic\x00", PERSISTENT, b"L" * 9000),
+    ]
+
+
+def test_a_queue_that_is_not_there_gets_nothing() -> None:
+    """As of messages that no queue would get."""
+    node, _ = started()
+    client = administrator(node)
+    log = stage(client, "s", 0, [staged_message(b"a")], b"not-there")
+    assert client.refused(CommitBatch("s", 0, [log])) == "unroutable"
+    client.must(CommitBatch("s", 0, [log], mandatory=False, wait_ms=1000))
+    assert bodies(node) == []
+
+
+def test_only_administrators_put_messages_into_queues() -> None:
+    """Nobody else may make up where a message came from."""
+    node, client = started()
+    assert client.refused(OpenStage("s", 0, b"q")) == "access_refused"
+    assert isinstance(client.must(OpenStage("s", 0)), StageOpened)
+    assert isinstance(administrator(node).must(OpenStage("s", 0, b"q")), StageOpened)

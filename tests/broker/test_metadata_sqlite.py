@@ -17,6 +17,8 @@ from warren.broker.metadata import (
     DeleteGroupMember,
     DeleteQueue,
     DeleteReaderGroup,
+    DeleteSink,
+    DeleteStage,
     MetadataDamaged,
     MetadataError,
     PutBinding,
@@ -25,6 +27,8 @@ from warren.broker.metadata import (
     PutPermission,
     PutQueue,
     PutReaderGroup,
+    PutSink,
+    PutStage,
     PutUser,
     PutVhost,
 )
@@ -46,6 +50,8 @@ EVERYTHING: list[Change] = [
     PutReaderGroup(b"/", b"g", 3, "o.*"),
     PutGroupMember(b"/", b"g", 1 << 60, b"q", 17, 1 << 62, False),
     PutGroupMember(b"/", b"g", 5, b"r", 1, 2, True),
+    PutStage(b"/", 2, b"s", 7, 1000, 3, 1, b"\x00\x01k", ODD),
+    PutSink(b"/", b"s", 7, [2, 3]),
 ]
 
 
@@ -58,6 +64,7 @@ def listed(definitions: Definitions) -> list[tuple[object, ...]]:
     changes: list[Change] = [
         *definitions.vhosts, *definitions.users, *definitions.permissions, *definitions.exchanges,
         *definitions.queues, *definitions.bindings, *definitions.reader_groups, *definitions.group_members,
+        *definitions.stages, *definitions.sinks,
     ]  # fmt: skip
     return [attributes(change) for change in changes]
 
@@ -119,6 +126,11 @@ def test_metadata_put_replaces_and_delete_removes(tmp_path: Path) -> None:
             PutReaderGroup(b"/", b"h", 1, ""),
             PutGroupMember(b"/", b"h", 1, b"q", 1, 1, False),
             DeleteReaderGroup(b"/", b"h"),
+            PutStage(b"/", 3, b"t", 1, 0, 0, 0, b"", b""),
+            PutStage(b"/", 3, b"t", 1, 2000, 9, 0, b"", b"q"),
+            DeleteStage(b"/", 2),
+            PutSink(b"/", b"t", 1, [3]),
+            DeleteSink(b"/", b"s"),
         ]
     )
     expected: list[Change] = [
@@ -133,6 +145,8 @@ def test_metadata_put_replaces_and_delete_removes(tmp_path: Path) -> None:
         PutBinding(b"/", b"x", b"q", True, b"k", b""),
         PutReaderGroup(b"/", b"g", 4, ""),
         PutGroupMember(b"/", b"g", 1 << 60, b"q", 18, 19, True),
+        PutStage(b"/", 3, b"t", 1, 2000, 9, 0, b"", b"q"),
+        PutSink(b"/", b"t", 1, [3]),
     ]
     assert listed(metadata.load()) == [attributes(change) for change in expected]
     metadata.close()
@@ -218,14 +232,36 @@ def test_metadata_of_version_1_is_brought_up_to_date(tmp_path: Path) -> None:
         assert loaded(path) == [attributes(change) for change in expected]
 
 
+def test_metadata_of_version_2_is_brought_up_to_date(tmp_path: Path) -> None:
+    """All of its staging logs are routed; new ones may have a target."""
+    path = tmp_path / "node.sqlite"
+    SqliteMetadata(path).close()
+    connection = sqlite3.connect(path)
+    connection.executescript(
+        """
+        ALTER TABLE stages DROP COLUMN target;
+        INSERT INTO stages VALUES (CAST('/' AS BLOB), 9, CAST('s' AS BLOB), 4, 1000, 3, 0, x'');
+        UPDATE schema_version SET version = 2;
+        """
+    )
+    connection.close()
+    old = PutStage(b"/", 9, b"s", 4, 1000, 3, 0, b"", b"")
+    assert loaded(path) == [attributes(old)]
+    new = PutStage(b"/", 10, b"s", 5, 1000, 1, 1, b"\x00\x01k", b"q")
+    metadata = SqliteMetadata(path)
+    metadata.apply([new])
+    metadata.close()
+    assert loaded(path) == [attributes(old), attributes(new)]
+
+
 def test_metadata_of_a_later_version_is_refused_but_not_damaged(tmp_path: Path) -> None:
     """It must not be moved aside: a newer warren wants it back."""
     path = tmp_path / "node.sqlite"
     SqliteMetadata(path).close()
     with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE schema_version SET version = 3")
+        connection.execute("UPDATE schema_version SET version = 4")
     connection.close()
-    with pytest.raises(MetadataError, match="schema version 3; this warren reads version 2") as caught:
+    with pytest.raises(MetadataError, match="schema version 4; this warren reads version 3") as caught:
         SqliteMetadata(path)
     assert not isinstance(caught.value, MetadataDamaged)
 

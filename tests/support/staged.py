@@ -23,9 +23,9 @@ def staged_message(
     return len(record).to_bytes(4, "big") + record
 
 
-def stage(client: MemoryClient, sink: str, batch: int, messages: list[bytes]) -> int:
-    """A finished staging log with `messages` (of `staged_message`); its id."""
-    opened = client.must(OpenStage(sink, batch))
+def stage(client: MemoryClient, sink: str, batch: int, messages: list[bytes], queue: bytes = b"") -> int:
+    """A finished staging log with `messages` (of `staged_message`), all for `queue` if that is not empty; its id."""
+    opened = client.must(OpenStage(sink, batch, queue))
     assert isinstance(opened, StageOpened)
     if messages:
         client.must(StageMessages(opened.stage, memoryview(b"".join(messages))))

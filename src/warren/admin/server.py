@@ -261,7 +261,7 @@ class AdminSession:
         self._groups = GroupCalls(answer, self._clock, opener, self._reply_later)
         user = login.user.encode()
         owner = None if self._node.may_impersonate(user) else user
-        self._sinks = SinkCalls(answer, self._clock, owner, self._reply_later)
+        self._sinks = SinkCalls(answer, self._clock, owner, self._is_administrator, self._reply_later)
         self._reply(LoggedIn(warren.__version__))
 
     def _back_up(self, request: StartBackup | GetBackup) -> BackupStatus | ErrorReply:

@@ -10,6 +10,7 @@ from typing import Final
 
 from warren.admin.node import AdminVhost, Clock, Timer
 from warren.admin.protocol import (
+    ACCESS_REFUSED,
     ErrorReply,
     Reply,
 )
@@ -44,11 +45,17 @@ class SinkCalls:
     have (None: anybody's)."""
 
     def __init__(
-        self, vhost: AdminVhost, clock: Clock, user: bytes | None, reply: Callable[[Reply], None]
+        self,
+        vhost: AdminVhost,
+        clock: Clock,
+        user: bytes | None,
+        is_administrator: bool,
+        reply: Callable[[Reply], None],
     ) -> None:
         self._staging: Staging = vhost.staging
         self._clock = clock
         self._user = user
+        self._is_administrator = is_administrator
         self._reply = reply
 
     def stop(self) -> None:
@@ -62,10 +69,7 @@ class SinkCalls:
                 case StageMessages():
                     self._stage(request)
                 case OpenStage():
-                    stage = self._staging.open(
-                        request.sink.encode(), request.batch, self, self._clock.now_ms()
-                    )
-                    self._reply(StageOpened(stage.queue.id))
+                    self._open(request)
                 case FinishStage():
                     self._finish(request)
                 case CommitBatch():
@@ -82,6 +86,15 @@ class SinkCalls:
             self._reply(ErrorReply(error.code, error.text))
 
     # -- staging logs ----------------------------------------------------------------------------------------
+
+    def _open(self, request: OpenStage) -> None:
+        if request.queue and not self._is_administrator:
+            text = "messages are put into queues by users with the tag administrator"
+            self._reply(ErrorReply(ACCESS_REFUSED, text))
+            return
+        now_ms = self._clock.now_ms()
+        stage = self._staging.open(request.sink.encode(), request.batch, self, now_ms, request.queue)
+        self._reply(StageOpened(stage.queue.id))
 
     def _stage(self, request: StageMessages) -> None:
         count = self._staging.stage_block(

@@ -2,14 +2,16 @@
 
 from msgspec import Struct
 
-from warren.admin.fields import GroupName, Position, WaitMs
+from warren.admin.fields import GroupName, Position, ShortStr, WaitMs
 
 
 class OpenStage(Struct, tag="open_stage", forbid_unknown_fields=True, frozen=True):
-    """Begin a staging log for a part of a sink's batch. Reply: StageOpened."""
+    """Begin a staging log for a part of a sink's batch. With `queue`, for administrators only: all of its messages go to
+    that queue, whatever exchange and routing key they name. Reply: StageOpened."""
 
     sink: GroupName
     batch: Position
+    queue: ShortStr = b""
 
 
 class StageMessages(Struct, tag="stage_messages", forbid_unknown_fields=True, frozen=True):

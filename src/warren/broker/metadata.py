@@ -225,7 +225,7 @@ class DeleteReaderGroup(Change):
 class PutStage(Change):
     """A staging log: a queue nobody sees, with the messages of one part of a sink's batch. `finished_ms` is 0 until it is
     complete; messages that no queue would get were `unroutable_count`, the first of them to `unroutable` (an address as
-    in store/message.py)."""
+    in store/message.py). `target`: the queue that all go to; empty: they are routed."""
 
     def __init__(
         self,
@@ -237,6 +237,7 @@ class PutStage(Change):
         message_count: i64,
         unroutable_count: i64,
         unroutable: bytes,
+        target: bytes,
     ) -> None:
         self.vhost: bytes = vhost
         self.id: i64 = id
@@ -246,6 +247,7 @@ class PutStage(Change):
         self.message_count: i64 = message_count
         self.unroutable_count: i64 = unroutable_count
         self.unroutable: bytes = unroutable
+        self.target: bytes = target
 
 
 @final

@@ -36,7 +36,7 @@ from warren.broker.metadata import (
     PutVhost,
 )
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 # The first SQLite with STRICT tables.
 SQLITE_VERSION_MIN: Final = (3, 37, 0)
 
@@ -67,7 +67,7 @@ CREATE TABLE numbering (next_queue_id INTEGER NOT NULL) STRICT;
 INSERT INTO numbering VALUES (1);
 CREATE TRIGGER number_queues AFTER INSERT ON queues BEGIN
     UPDATE numbering SET next_queue_id = max(next_queue_id, NEW.id + 1); END;
-INSERT INTO schema_version VALUES (2);
+INSERT INTO schema_version VALUES (3);
 """
 _READER_GROUPS: Final = """
 CREATE TABLE reader_groups (
@@ -82,7 +82,7 @@ _SINKS: Final = """
 CREATE TABLE stages (
     vhost BLOB NOT NULL, id INTEGER NOT NULL, sink BLOB NOT NULL, batch INTEGER NOT NULL, finished_ms INTEGER NOT NULL,
     message_count INTEGER NOT NULL, unroutable_count INTEGER NOT NULL, unroutable BLOB NOT NULL,
-    UNIQUE (vhost, id)) STRICT;
+    target BLOB NOT NULL, UNIQUE (vhost, id)) STRICT;
 CREATE TABLE sinks (
     vhost BLOB NOT NULL, name BLOB NOT NULL, batch INTEGER NOT NULL, stages TEXT NOT NULL, UNIQUE (vhost, name)) STRICT;
 CREATE TRIGGER number_stages AFTER INSERT ON stages BEGIN
@@ -96,7 +96,12 @@ INSERT INTO reader_group_members
     SELECT g.vhost, g.name, g.queue_id, coalesce(q.name, CAST('' AS BLOB)), g.acked, g.reserved, 0
     FROM old_groups g LEFT JOIN queues q ON q.vhost = g.vhost AND q.id = g.queue_id ORDER BY g.rowid;
 DROP TABLE old_groups;
-UPDATE schema_version SET version = 2;
+UPDATE schema_version SET version = 3;
+"""
+# Version 2 had staging logs that are routed.
+_TAKE_OVER_VERSION_2: Final = """
+ALTER TABLE stages ADD COLUMN target BLOB NOT NULL DEFAULT x'';
+UPDATE schema_version SET version = 3;
 """
 
 # Update instead of replace: the row keeps its place in the order of first writing.
@@ -129,9 +134,10 @@ _PUT_READER_GROUP: Final = (
     "epoch = excluded.epoch, pattern = excluded.pattern"
 )
 _PUT_STAGE: Final = (
-    "INSERT INTO stages VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (vhost, id) DO UPDATE SET sink = excluded.sink, "
+    "INSERT INTO stages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (vhost, id) DO UPDATE SET sink = excluded.sink, "
     "batch = excluded.batch, finished_ms = excluded.finished_ms, message_count = excluded.message_count, "
-    "unroutable_count = excluded.unroutable_count, unroutable = excluded.unroutable"
+    "unroutable_count = excluded.unroutable_count, unroutable = excluded.unroutable, "
+    "target = excluded.target"
 )
 _DELETE_STAGE: Final = "DELETE FROM stages WHERE vhost = ? AND id = ?"
 _PUT_SINK: Final = (
@@ -243,6 +249,8 @@ class SqliteMetadata(Metadata):
                 + _TAKE_OVER_VERSION_1
                 + "COMMIT;"
             )
+        elif versions[0][0] == 2:
+            self._connection.executescript("BEGIN IMMEDIATE; " + _TAKE_OVER_VERSION_2 + "COMMIT;")
         elif versions[0][0] != SCHEMA_VERSION:
             raise MetadataError(
                 f"{self._path} has schema version {versions[0][0]}; this warren reads version {SCHEMA_VERSION}"
@@ -279,7 +287,7 @@ class SqliteMetadata(Metadata):
                 PutGroupMember(vhost, group, queue_id, name, acked, reserved, is_ended != 0)
             )
         for row in self._rows(
-            "vhost, id, sink, batch, finished_ms, message_count, unroutable_count, unroutable FROM stages"
+            "vhost, id, sink, batch, finished_ms, message_count, unroutable_count, unroutable, target FROM stages"
         ):
             definitions.stages.append(PutStage(*row))
         for vhost, name, batch, stages in self._rows("vhost, name, batch, stages FROM sinks"):
@@ -356,7 +364,7 @@ def _statement(change: Change) -> tuple[str, tuple[Any, ...]]:
         case PutStage():
             return _PUT_STAGE, (
                 change.vhost, change.id, change.sink, change.batch, change.finished_ms, change.message_count,
-                change.unroutable_count, change.unroutable,
+                change.unroutable_count, change.unroutable, change.target,
             )  # fmt: skip
         case DeleteStage():
             return _DELETE_STAGE, (change.vhost, change.id)

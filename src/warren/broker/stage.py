@@ -25,9 +25,13 @@ class StageError(Exception):
 
 
 class Stage:
-    """A staging log. `queue` has its messages; `owner` is the client that fills it, None when it is finished."""
+    """A staging log. `queue` has its messages; `owner` is the client that fills it, None when it is finished. `target`: the
+    name of the queue that all go to; empty: those that their exchanges route to."""
 
-    def __init__(self, queue: Queue, sink: bytes, batch: i64, owner: object, now_ms: i64) -> None:
+    def __init__(
+        self, queue: Queue, sink: bytes, batch: i64, owner: object, now_ms: i64, target: bytes
+    ) -> None:
+        self.target: bytes = target
         self.queue: Queue = queue
         self.sink: bytes = sink
         self.batch: i64 = batch

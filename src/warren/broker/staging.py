@@ -80,12 +80,13 @@ class Staging:
 
     # -- stages ----------------------------------------------------------------------------------------------
 
-    def open(self, sink: bytes, batch: i64, owner: object, now_ms: i64) -> Stage:
-        """A new staging log for a part of the sink's batch; it is dropped with its `owner` until it is finished."""
+    def open(self, sink: bytes, batch: i64, owner: object, now_ms: i64, target: bytes = b"") -> Stage:
+        """A new staging log for a part of the sink's batch; it is dropped with its `owner` until it is finished. `target`: the
+        queue that all of it goes to, empty to route it."""
         if len(self.stages) >= STAGES_MAX:
             raise StageError(PRECONDITION, f"there are {STAGES_MAX} staging logs in this vhost already")
         queue_id = self.vhost.broker.next_queue_id()
-        stage = Stage(self._make_queue(queue_id, sink, batch, now_ms), sink, batch, owner, now_ms)
+        stage = Stage(self._make_queue(queue_id, sink, batch, now_ms), sink, batch, owner, now_ms, target)
         stage.failures = self.vhost.journal.failed_count
         self.stages[queue_id] = stage
         self.vhost.add_changes([self._put_stage(stage)])
@@ -259,9 +260,8 @@ class Staging:
             if put.finished_ms == 0 and put.id not in committed:
                 changes.append(DeleteStage(put.vhost, put.id))
                 continue
-            stage = Stage(
-                self._make_queue(put.id, put.sink, put.batch, now_ms), put.sink, put.batch, None, now_ms
-            )
+            queue = self._make_queue(put.id, put.sink, put.batch, now_ms)
+            stage = Stage(queue, put.sink, put.batch, None, now_ms, put.target)
             stage.is_finished = True
             stage.is_durable = True
             stage.is_committed = put.id in committed
@@ -390,7 +390,7 @@ class Staging:
             stage.queue.id,
             entry.seq,
         )
-        for queue in self._route(staged.address, properties):
+        for queue in self._route(stage, staged.address, properties):
             # Before a crash it may have been published, and been given to somebody, without anything being on disk.
             queue.publish(message, properties.expiration_ms, now_ms, entry.redelivered)
         self.vhost.journal.moves.add(message)
@@ -468,6 +468,14 @@ class Staging:
 
     def _check(self, stage: Stage, message: Message, user: bytes | None) -> None:
         properties = _inspect(message)
+        if len(stage.target) == 0:
+            self._check_address(message, properties, user)
+        if len(self._route(stage, message.address, properties)) == 0:
+            if stage.unroutable_count == 0:
+                stage.unroutable = message.address
+            stage.unroutable_count += 1
+
+    def _check_address(self, message: Message, properties: PublishProperties, user: bytes | None) -> None:
         if properties.user_id is not None and user is not None and properties.user_id != user:
             raise StageError(
                 PRECONDITION,
@@ -479,10 +487,6 @@ class Staging:
             )
         if message.address not in self._routes:
             self._expect_exchange(message.exchange())
-        if len(self._route(message.address, properties)) == 0:
-            if stage.unroutable_count == 0:
-                stage.unroutable = message.address
-            stage.unroutable_count += 1
 
     def _expect_exchange(self, name: bytes) -> None:
         exchange = self.vhost.router.exchanges.get(name)
@@ -491,7 +495,10 @@ class Staging:
         if exchange.internal:
             raise StageError(PRECONDITION, f"cannot publish to internal {self.vhost.exchange_text(name)}")
 
-    def _route(self, address: bytes, properties: PublishProperties) -> list[Queue]:
+    def _route(self, stage: Stage, address: bytes, properties: PublishProperties) -> list[Queue]:
+        if len(stage.target) > 0:
+            target = self.vhost.queues.get(stage.target)
+            return [] if target is None else [target]
         router = self.vhost.router
         if self._routes_version != router.version or len(self._routes) >= _ROUTES_MAX:
             self._routes = {}
@@ -552,6 +559,7 @@ class Staging:
             stage.message_count,
             stage.unroutable_count,
             stage.unroutable,
+            stage.target,
         )
 
     def _put_sink(self, sink: Sink, batch: i64) -> PutSink:

@@ -63,9 +63,14 @@ class StagedRows(WriterCommitMessage):
 
 
 def stage_rows(
-    options: SinkOptions, sink: str, batch: int, partition: int, iterator: "Iterator[RecordBatch]"
+    options: SinkOptions,
+    sink: str,
+    batch: int,
+    partition: int,
+    iterator: "Iterator[RecordBatch]",
+    queue: bytes = b"",
 ) -> StagedRows:
-    """Stage the rows of `iterator`. SourceError when that fails, BrokerAwayError when it may go well another time; nothing
+    """Stage the rows of `iterator`; all go to `queue` if that is not empty. SourceError when that fails, BrokerAwayError when it may go well another time; nothing
     of it will be published then."""
     maker = BlockMaker(options.exchange, options.routing_key, options.is_persistent)
     wait_s = options.confirm_timeout_ms / 1000
@@ -78,7 +83,7 @@ def stage_rows(
             for messages, block in maker.blocks(rows):
                 if client is None or stage is None:
                     client = AdminClient(NodeAddress(options.uri), f"{_PURPOSE} {sink}")
-                    stage = client.request(OpenStage(sink, batch), StageOpened, wait_s).stage
+                    stage = client.request(OpenStage(sink, batch, queue), StageOpened, wait_s).stage
                 client.request(StageMessages(stage, block), Staged, wait_s)
                 count += messages
         if client is not None and stage is not None:

@@ -358,3 +358,36 @@ def test_only_administrators_put_messages_into_queues() -> None:
     assert client.refused(OpenStage("s", 0, b"q")) == "access_refused"
     assert isinstance(client.must(OpenStage("s", 0)), StageOpened)
     assert isinstance(administrator(node).must(OpenStage("s", 0, b"q")), StageOpened)
+
+
+def test_a_batch_may_name_the_one_that_it_follows() -> None:
+    """So two who write to a sink, or a commit that comes late, cannot publish anything twice."""
+    node, client = started()
+
+    def log(batch: int) -> int:
+        return stage(client, "s", batch, [staged_message(b"%d" % batch)])
+
+    assert client.refused(CommitBatch("s", 5, [log(5)], after=3)) == "precondition"
+    client.must(CommitBatch("s", 5, [log(5)], after=-1, wait_ms=1000))
+    assert client.refused(CommitBatch("s", 9, [log(9)], after=-1)) == "precondition"
+    repeated = client.must(CommitBatch("s", 5, [log(5)], after=-1, wait_ms=1000))
+    assert repeated == BatchCommitted(is_repeated=True, is_moved=True)
+    client.must(CommitBatch("s", 9, [log(9)], after=5, wait_ms=1000))
+    assert bodies(node) == [b"5", b"9"]
+
+
+def test_it_is_compared_when_the_batch_before_is_through() -> None:
+    """What was the last one when the commit came does not matter."""
+    node, client = started()
+    other = MemoryClient(node)
+    logs = [stage(client, "s", batch, [staged_message(b"%d" % batch)]) for batch in (1, 2, 3)]
+    client.send(CommitBatch("s", 1, [logs[0]], after=-1))
+    node.work()
+    other.send(CommitBatch("s", 3, [logs[2]], after=-1))
+    client.send(CommitBatch("s", 2, [logs[1]], after=1))
+    for _ in range(20):
+        settle(node)
+        node.clock.advance(10)
+    assert [type(reply) for reply in client.replies()] == [BatchCommitted, BatchCommitted]
+    assert [reply.code for reply in other.replies() if isinstance(reply, ErrorReply)] == ["precondition"]
+    assert bodies(node) == [b"1", b"2"]

@@ -3,7 +3,6 @@
 import json
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,8 @@ from crc32c import crc32c
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.inline_spark import InlineSpark
-from tests.support.mixed_vhost import SETTINGS, Expected, MixedVhost, contents_of, fill, shown
+from tests.support.made_backups import Backups, run_backup, run_restore
+from tests.support.mixed_vhost import Expected, contents_of, shown
 from warren.broker.metadata import (
     Definitions,
     PutBinding,
@@ -26,7 +26,6 @@ from warren.broker.metadata import (
     PutUser,
     PutVhost,
 )
-from warren.offline.backup import back_up
 from warren.offline.backup_files import incomplete_path
 from warren.offline.check import check_directory
 from warren.offline.data_directory import ToolError, opened
@@ -34,10 +33,9 @@ from warren.offline.part_writer import MessageRow, PartWriter
 from warren.offline.store_plan import QueueExtent
 from warren.offline.store_writer import StoreWriter
 from warren.pipeline import restore_job
-from warren.pipeline.backup_job import BackupResult, backup
+from warren.pipeline.backup_job import backup
 from warren.pipeline.backup_manifest import Manifest, read_manifest, write_manifest
 from warren.pipeline.progress import Step
-from warren.pipeline.restore_job import RestoreResult, restore
 from warren.pipeline.result import JobError
 from warren.tables import data_files, planning
 from warren.tables.data_files import DATA_SCHEMA
@@ -47,74 +45,6 @@ from warren.tables.queue_states import vhost_state
 from warren.tables.reading import read
 
 pytestmark = [pytest.mark.kill, pytest.mark.timeout(240)]
-
-
-@dataclass
-class Backups:
-    """Backups of one node at three moments, from three kinds of source; and what it had in its queues by then."""
-
-    live: Path
-    increment: Path
-    stopped: Path
-    of_files: Path
-    data: Path
-    first: dict[bytes, list[Expected]]
-    last: dict[bytes, list[Expected]]
-    results: dict[str, BackupResult]
-
-
-def run_backup(source: str | Path, target: Path, **more: Any) -> BackupResult:
-    return backup(source, target, spark=InlineSpark(), **more)  # type: ignore[arg-type]  # does as much as is needed
-
-
-def run_restore(source: Path, target: Path, **more: Any) -> RestoreResult:
-    more.setdefault("spark", InlineSpark())
-    return restore(source, target, **more)
-
-
-@pytest.fixture(scope="module")
-def backups(tmp_path_factory: pytest.TempPathFactory) -> Backups:
-    """Made once; the tests only look, or copy."""
-    directory = tmp_path_factory.mktemp("backups")
-    node = BrokerProcess(directory / "node", *SETTINGS)
-    node.start()
-    try:
-        vhost = fill(node)
-        first = {name: list(messages) for name, messages in vhost.queues.items()}
-        results = {"live": run_backup(node.uri, directory / "live")}
-        _go_on(vhost)
-        results["increment"] = run_backup(node.uri, directory / "increment", base=directory / "live")
-        vhost.peer.drop()
-    finally:
-        node.kill()
-    data = node.directory / "data"
-    results["stopped"] = run_backup(data, directory / "stopped")
-    back_up(data, directory / "files")
-    results["of_files"] = run_backup(directory / "files", directory / "of_files")
-    return Backups(
-        live=directory / "live",
-        increment=directory / "increment",
-        stopped=directory / "stopped",
-        of_files=directory / "of_files",
-        data=data,
-        first=first,
-        last=vhost.queues,
-        results=results,
-    )
-
-
-def _go_on(vhost: MixedVhost) -> None:
-    """Between two backups: some old messages go, new ones come, a queue goes and comes back as another one."""
-    vhost.take(b"small", 1000, 4)
-    vhost.take(b"large", 20, 2)
-    for number in range(300):
-        vhost.publish(b"small", number)
-    for number in range(20):
-        vhost.publish(b"", 30_000 + number, exchange=b"fan-out", queues=(b"fan-a", b"fan-b", b"fan-c"))
-    vhost.channel.delete(b"typed")
-    vhost.declare(b"typed")
-    vhost.publish(b"typed", 77)
-    vhost.sync()
 
 
 def exact_rows(directory: Path) -> list[dict[str, Any]]:

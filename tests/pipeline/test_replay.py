@@ -174,6 +174,21 @@ def test_what_goes_nowhere_ends_it_or_is_left_out(broker: BrokerProcess, tmp_pat
     assert sinks(broker) == []
 
 
+def test_two_runs_at_once_publish_nothing_twice(broker: BrokerProcess, tmp_path: Path) -> None:
+    """As on two machines, where the lock of the checkpoint does not help."""
+    chosen = Chosen(tmp_path, 100, key="eu")
+    options = _sink_options(_Replay(broker.uri, chosen.state.identity, "fail", None), chosen.state)
+    one, other = StagedPublisher(options, SINK), StagedPublisher(options, SINK)
+    first = next(pieces(chosen.directory.messages(chosen.state, 0), 60, 1 << 30))
+    shorter = next(pieces(iter(first), 35, 1 << 30))
+    assert (one.published(), other.published()) == (None, None)
+    one.publish(shorter, 35)
+    with pytest.raises(JobError, match="the last batch of sink 'replay-test' is 35, not -1: somebody else"):
+        other.publish(first, 60)
+    assert chosen.run(broker).published == 65
+    assert numbers(taken(broker, "eu")) == list(range(100))
+
+
 def test_a_sink_that_is_forgotten_is_not_begun_anew(broker: BrokerProcess, tmp_path: Path) -> None:
     """Nobody knows then what was published."""
     chosen = Chosen(tmp_path, 10)

@@ -5,6 +5,8 @@ from typing import Annotated
 from msgspec import Meta
 
 Position = Annotated[int, Meta(ge=0, le=1 << 62)]
+# -1: there is none.
+BatchBefore = Annotated[int, Meta(ge=-1, le=1 << 62)]
 Count = Annotated[int, Meta(ge=1, le=1 << 62)]
 # A long poll longer than this would look like a dead peer.
 WaitMs = Annotated[int, Meta(ge=0, le=60_000)]

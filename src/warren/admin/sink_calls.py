@@ -34,7 +34,7 @@ from warren.admin.sink_protocol import (
     StagesAborted,
 )
 from warren.broker.stage import StageError
-from warren.broker.staging import NOT_FOUND, STORAGE_FAILED, Staging
+from warren.broker.staging import NOT_FOUND, PRECONDITION, STORAGE_FAILED, Staging
 
 # How often a client that has to wait for memory or disk is looked after.
 FULL_RETRY_S: Final = 0.01
@@ -131,6 +131,12 @@ class SinkCalls:
             self._when_moved(request, True)
         elif staging.is_busy(name):
             staging.when_idle(name, lambda: self.start(request))
+        elif request.after is not None and request.after != staging.last_batch(name):
+            raise StageError(
+                PRECONDITION,
+                f"the last batch of sink '{request.sink}' is {staging.last_batch(name)}, not {request.after}: "
+                f"somebody else writes to it",
+            )
         else:
             staging.commit(
                 name,

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from warren.admin.fields import GroupName, Position, ShortStr, WaitMs
+from warren.admin.fields import BatchBefore, GroupName, Position, ShortStr, WaitMs
 
 
 class OpenStage(Struct, tag="open_stage", forbid_unknown_fields=True, frozen=True):
@@ -32,14 +32,16 @@ class FinishStage(Struct, tag="finish_stage", forbid_unknown_fields=True, frozen
 
 class CommitBatch(Struct, tag="commit_batch", forbid_unknown_fields=True, frozen=True):
     """Publish these staging logs, in this order, as a batch of the sink; may be repeated. With `mandatory`, not if some
-    message would get to no queue (code `unroutable`). Reply: BatchCommitted, when that is durable, and all is published or
-    `wait_ms` are over."""
+    message would get to no queue (code `unroutable`). With `after`, only when that was the sink's last batch (-1: when it
+    had none; code `precondition`). Reply: BatchCommitted, when that is durable, and all is published or `wait_ms` are
+    over."""
 
     sink: GroupName
     batch: Position
     stages: list[Position]
     mandatory: bool = True
     wait_ms: WaitMs = 0
+    after: BatchBefore | None = None
 
 
 class AbortStages(Struct, tag="abort_stages", forbid_unknown_fields=True, frozen=True):

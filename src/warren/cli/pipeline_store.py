@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from warren.cli.pipeline import AsJson, Master, ProgressKind, Shown, Uri, pipeline, run_job
-from warren.pipeline.result import JobError
+from warren.pipeline.progress import Progress
+from warren.pipeline.result import JobError, JobResult
 
 NewDirectory = Annotated[
     Path, typer.Argument(metavar="NEW_DIR", help="A new directory; must not exist, or be empty.")
@@ -68,11 +69,15 @@ def backup_command(
 def restore_command(
     backup: Annotated[Path, typer.Argument(metavar="BACKUP", help="What warren pipeline backup has made.")],
     data_dir: Annotated[
-        Path,
+        Path | None,
         typer.Option(
-            "--data-dir", metavar="NEW_DIR", help="The new data directory; must not exist, or be empty."
+            "--data-dir", metavar="NEW_DIR", help="A new data directory; must not exist, or be empty."
         ),
-    ],
+    ] = None,
+    uri: Annotated[
+        str | None,
+        typer.Option("--uri", metavar="URI", help="Instead: the vhost of a running node; an administrator."),
+    ] = None,
     base: Annotated[
         list[Path] | None,
         typer.Option(
@@ -84,14 +89,19 @@ def restore_command(
     as_json: AsJson = False,
     shown: Shown = ProgressKind.AUTO,
 ) -> None:
-    """A new data directory from a vhost's backup; verified before and after it is written."""
+    """A new data directory from a vhost's backup, or its messages in a running node; verified before and after."""
     from warren.pipeline.restore_job import restore
+    from warren.pipeline.restore_live_job import restore_live
 
-    run_job(
-        lambda progress: restore(backup, data_dir, bases=base or (), master=master, progress=progress),
-        as_json,
-        shown,
-    )
+    def work(progress: Progress) -> JobResult:
+        bases = base or ()
+        if data_dir is not None and uri is None:
+            return restore(backup, data_dir, bases=bases, master=master, progress=progress)
+        if uri is not None and data_dir is None:
+            return restore_live(backup, uri, bases=bases, master=master, progress=progress)
+        raise JobError("say where to restore to: --data-dir or --uri, one of them")
+
+    run_job(work, as_json, shown)
 
 
 @pipeline.command("import-rabbitmq")

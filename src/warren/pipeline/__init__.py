@@ -13,6 +13,7 @@ from warren.pipeline.rebuild_index_job import RebuildIndexResult, rebuild_index
 from warren.pipeline.replay_job import ReplayResult, RouteCount, replay
 from warren.pipeline.report_job import ReportResult, report
 from warren.pipeline.restore_job import RestoreResult, restore
+from warren.pipeline.restore_live_job import LiveRestoreResult, QueueDifference, restore_live
 from warren.pipeline.result import JobError, JobResult
 from warren.pipeline.verify_job import VerifyResult, verify
 
@@ -23,7 +24,9 @@ __all__ = [
     "JobError",
     "JobResult",
     "JsonProgress",
+    "LiveRestoreResult",
     "Progress",
+    "QueueDifference",
     "RebuildIndexResult",
     "ReplayResult",
     "ReportResult",
@@ -38,5 +41,6 @@ __all__ = [
     "replay",
     "report",
     "restore",
+    "restore_live",
     "verify",
 ]

@@ -2,6 +2,8 @@
 
 The number of a batch is the number of rows up to its end. So the broker, which keeps the last number that a sink has
 committed, knows how many rows are published; whoever goes on asks it, and may cut batches in another way than those before.
+Each batch names the one that it follows: what a run that was killed has left on its way, or another run at the same time,
+makes it be refused.
 """
 
 import time
@@ -29,28 +31,32 @@ class StagedPublisher:
     def __init__(self, options: "SinkOptions", sink: str) -> None:
         self._options = options
         self._sink = sink
+        self._last = -1
 
     def published(self) -> int | None:
-        """How many rows are; None when the broker does not know the sink."""
-        try:
-            status = self._request(DescribeSink(self._sink), SinkStatus)
-        except AdminRefusedError as error:
-            if error.code != _NOT_FOUND:
-                raise
+        """How many rows are; None when the broker does not know the sink. To be asked before the first is published."""
+        status = self._status()
+        while status is not None and status.is_busy:
+            # A commit that a killed run has left may be waiting for the one before it.
+            self.await_queues(status.batch or 0)
+            status = self._status()
+        if status is None:
             return None
-        return status.batch or 0
+        self._last = -1 if status.batch is None else status.batch
+        return max(self._last, 0)
 
-    def publish(self, rows: Sequence[Any], end: int) -> int:
-        """Publish record batches, the last of whose rows has the number `end`, beginning with 1. Returns how many of
-        them no queue gets."""
+    def publish(self, rows: Sequence[Any], end: int, queue: bytes = b"") -> int:
+        """Publish record batches, the last of whose rows has the number `end`, beginning with 1; to `queue` if that is not
+        empty. Returns how many of them no queue gets."""
         from warren.spark.broker_link import BrokerAwayError, SourceError
         from warren.spark.sink import commit, stage_rows
 
         deadline = time.monotonic() + WAIT_MS / 1000
         while True:
             try:
-                part = stage_rows(self._options, self._sink, end, 0, iter(rows))
-                commit(self._options, self._sink, end, [part], False)
+                part = stage_rows(self._options, self._sink, end, 0, iter(rows), queue)
+                commit(self._options, self._sink, end, [part], False, self._last)
+                self._last = end
                 return part.unroutable
             except BrokerAwayError as error:
                 if time.monotonic() > deadline:
@@ -76,6 +82,15 @@ class StagedPublisher:
         except AdminRefusedError as error:
             if error.code != _NOT_FOUND:
                 raise
+
+    def _status(self) -> SinkStatus | None:
+        try:
+            status: SinkStatus = self._request(DescribeSink(self._sink), SinkStatus)
+        except AdminRefusedError as error:
+            if error.code != _NOT_FOUND:
+                raise
+            return None
+        return status
 
     def _request(self, request: Any, expected: Any) -> Any:
         from warren.spark.broker_link import SourceError, link_to

@@ -99,10 +99,19 @@ def stage_rows(
     return StagedRows(sink, partition, stage, unroutable)
 
 
-def commit(options: SinkOptions, sink: str, batch: int, parts: Sequence[object], is_awaited: bool) -> None:
-    """Publish what was staged, once, however often this is called; `is_awaited`: return when it is in its queues."""
+def commit(
+    options: SinkOptions,
+    sink: str,
+    batch: int,
+    parts: Sequence[object],
+    is_awaited: bool,
+    after: int | None = None,
+) -> None:
+    """Publish what was staged, once, however often this is called; `is_awaited`: return when it is in its queues. With
+    `after`, only behind this batch, -1 for none."""
     link = link_to(options.uri, _PURPOSE, options.confirm_timeout_ms)
-    request = CommitBatch(sink, batch, _stages(parts), options.is_mandatory, _WAIT_MS if is_awaited else 0)
+    wait_ms = _WAIT_MS if is_awaited else 0
+    request = CommitBatch(sink, batch, _stages(parts), options.is_mandatory, wait_ms, after)
     deadline = time.monotonic() + options.confirm_timeout_ms / 1000
     try:
         while True:

@@ -1,0 +1,78 @@
+"""Backups in Parquet of a vhost with something of everything, and the jobs that make and restore them without a JVM."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.support.broker_process import BrokerProcess
+from tests.support.inline_spark import InlineSpark
+from tests.support.mixed_vhost import SETTINGS, Expected, MixedVhost, fill
+from warren.offline.backup import back_up
+from warren.pipeline.backup_job import BackupResult, backup
+from warren.pipeline.restore_job import RestoreResult, restore
+
+
+@dataclass
+class Backups:
+    """Backups of one node at three moments, from three kinds of source; and what it had in its queues by then."""
+
+    live: Path
+    increment: Path
+    stopped: Path
+    of_files: Path
+    data: Path
+    first: dict[bytes, list[Expected]]
+    last: dict[bytes, list[Expected]]
+    results: dict[str, BackupResult]
+
+
+def run_backup(source: str | Path, target: Path, **more: Any) -> BackupResult:
+    return backup(source, target, spark=InlineSpark(), **more)  # type: ignore[arg-type]  # does as much as is needed
+
+
+def run_restore(source: Path, target: Path, **more: Any) -> RestoreResult:
+    more.setdefault("spark", InlineSpark())
+    return restore(source, target, **more)
+
+
+def make_backups(directory: Path) -> Backups:
+    """Below `directory`."""
+    node = BrokerProcess(directory / "node", *SETTINGS)
+    node.start()
+    try:
+        vhost = fill(node)
+        first = {name: list(messages) for name, messages in vhost.queues.items()}
+        results = {"live": run_backup(node.uri, directory / "live")}
+        _go_on(vhost)
+        results["increment"] = run_backup(node.uri, directory / "increment", base=directory / "live")
+        vhost.peer.drop()
+    finally:
+        node.kill()
+    data = node.directory / "data"
+    results["stopped"] = run_backup(data, directory / "stopped")
+    back_up(data, directory / "files")
+    results["of_files"] = run_backup(directory / "files", directory / "of_files")
+    return Backups(
+        live=directory / "live",
+        increment=directory / "increment",
+        stopped=directory / "stopped",
+        of_files=directory / "of_files",
+        data=data,
+        first=first,
+        last=vhost.queues,
+        results=results,
+    )
+
+
+def _go_on(vhost: MixedVhost) -> None:
+    """Between two backups: some old messages go, new ones come, a queue goes and comes back as another one."""
+    vhost.take(b"small", 1000, 4)
+    vhost.take(b"large", 20, 2)
+    for number in range(300):
+        vhost.publish(b"small", number)
+    for number in range(20):
+        vhost.publish(b"", 30_000 + number, exchange=b"fan-out", queues=(b"fan-a", b"fan-b", b"fan-c"))
+    vhost.channel.delete(b"typed")
+    vhost.declare(b"typed")
+    vhost.publish(b"typed", 77)
+    vhost.sync()

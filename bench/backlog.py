@@ -20,6 +20,8 @@ QUEUE = "bench-backlog"
 LAZY, DEFAULT = "lazy", "default"
 # Memory at this depth is what growth is counted from.
 BASE_DEPTH = 10_000
+# A broker that is left alone gives memory back that it does not need; by then it has (warren looks once a second).
+REST_S = 3.0
 # RabbitMQ's own, and warren's: the share of the memory limit from which on queues page.
 PAGING_RATIO = 0.5
 
@@ -93,8 +95,7 @@ class Backlog:
         tenth = self.messages // 10
         # What the first messages of a broker's life cost, memory included, is no matter of depth.
         self._publish(base, True)
-        await_quiet(self.broker)
-        rss_at_base = self.broker.usage().rss_bytes
+        rss_at_base = self._rss_at_rest()
         self.broker.reset_peak()
         # In a queue that has not begun to page anything: the speed that the end is compared with.
         near_base = min(max(tenth // 10, base), tenth)
@@ -105,8 +106,7 @@ class Backlog:
         self._publish(self.messages - tenth - sum(count for count, _ in self.steps), False)
         self._publish(tenth, False)
         peak = self.broker.peak_rss_bytes()
-        await_quiet(self.broker)
-        rss = self.broker.usage().rss_bytes
+        rss = self._rss_at_rest()
         at_base, last_tenth = rate(self.steps[1:2]), rate(self.steps[-1:])
         self._add("messages", self.messages)
         self._add(f"RSS at {base:,} messages", rss_at_base / MIB, "MiB")
@@ -141,8 +141,12 @@ class Backlog:
         self._add("after SIGKILL: client connected", connected_s, "s")
         self._add("after SIGKILL: queue counted", declared_s, "s")
         self._add("after SIGKILL: first message", got_s, "s")
+        self._add("RSS after the start", self._rss_at_rest() / MIB, "MiB")
+
+    def _rss_at_rest(self) -> int:
         await_quiet(self.broker)
-        self._add("RSS after the start", self.broker.usage().rss_bytes / MIB, "MiB")
+        time.sleep(REST_S)
+        return self.broker.usage().rss_bytes
 
     def _drain(self) -> None:
         self.broker.reset_peak()

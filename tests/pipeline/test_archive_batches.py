@@ -23,6 +23,7 @@ from warren.pipeline.archive_batch import BatchWriter, put_in_place
 from warren.pipeline.archive_directory import ArchiveDirectory
 from warren.pipeline.archive_merge import ParquetFiles, SmallFile
 from warren.pipeline.result import JobError
+from warren.pipeline.spark_run import StartingSpark
 
 
 class InlineContext:
@@ -54,6 +55,8 @@ class Archive:
 
     def __init__(self, place: Path) -> None:
         self.context = InlineContext()
+        self.spark = StartingSpark()
+        self.spark.fill(lambda: self.context)  # type: ignore[arg-type, return-value]  # a double
         self.books = ArchiveDirectory(place / "target", place / "target.checkpoint")
 
     def run(self, max_messages: int = 10, merge_bytes: int | None = None) -> BatchWriter:
@@ -66,7 +69,7 @@ class Archive:
                 put_in_place(self.books, files, before)
             writer = BatchWriter(self.books, files, merge_bytes)
             try:
-                archive_job._run(self.context, self.books, stream, writer, threading.Event())  # type: ignore[arg-type]  # of the double
+                archive_job._run(self.spark, self.books, stream, writer, threading.Event())
             finally:
                 writer.close()
         return writer

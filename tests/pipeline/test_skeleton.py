@@ -4,10 +4,17 @@ import dataclasses
 import datetime
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
 
 from warren.pipeline.progress import JsonProgress, Step
-from warren.pipeline.result import JobResult
-from warren.pipeline.spark_run import one_line
+from warren.pipeline.result import JobError, JobResult
+from warren.pipeline.spark_run import StartingSpark, one_line, starting_spark
+from warren.spark import SparkUnavailableError
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 
 @dataclasses.dataclass
@@ -59,3 +66,24 @@ def test_an_error_of_ours_is_found_in_what_spark_makes_of_it() -> None:
     assert one_line("\n[PATH_NOT_FOUND] Path does not exist: file:/x.\nmore") == (
         "[PATH_NOT_FOUND] Path does not exist: file:/x."
     )
+
+
+def test_a_spark_that_does_not_start_is_told_to_who_asks_for_it() -> None:
+    """Not before: others may have failed meanwhile, with more to say."""
+    spark = StartingSpark()
+
+    def fail() -> "SparkContext":
+        raise SparkUnavailableError("no java")
+
+    spark.fill(fail)
+    for _ in range(2):
+        with pytest.raises(SparkUnavailableError, match="no java"):
+            spark.wait()
+
+
+def test_a_connect_server_is_refused_by_jobs_that_share_out_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is started."""
+    pytest.importorskip("pyspark")
+    monkeypatch.setattr("warren.pipeline.spark_run.require_spark", lambda: None)
+    with pytest.raises(JobError, match="cannot run on a Spark Connect server"), starting_spark("x", "sc://h"):
+        pass

@@ -20,7 +20,7 @@ from warren.admin.protocol import GroupList, ListGroups
 from warren.pipeline.archive_directory import ArchiveDirectory, Format
 from warren.pipeline.progress import Progress, Silent, Step
 from warren.pipeline.result import JobError, JobResult
-from warren.pipeline.spark_run import context_for
+from warren.pipeline.spark_run import StartingSpark, starting_spark
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from warren.spark.options import SourceOptions
 
 MERGE_BYTES: Final = 128 << 20
-BATCH_MESSAGES: Final = 500_000
-BATCH_BYTES: Final = 512 << 20
+BATCH_MESSAGES: Final = 1_000_000
+BATCH_BYTES: Final = 1 << 30
 INTERVAL_S: Final = 2.0
 _LOOK_S: Final = 0.2
 _ASK_S: Final = 2.0
@@ -53,6 +53,8 @@ class ArchiveResult(JobResult):
     # Small files that went into larger ones.
     merged_files: int
     seconds: float
+    # Of these, until Spark had started.
+    spark_seconds: float
     # Of all runs.
     total_messages: int
     total_bytes: int
@@ -132,7 +134,8 @@ def archive(
     )
     progress = progress or Silent()
     progress.show(Step("starting Spark"))
-    with context_for("archive", master, spark) as context, books.locked():
+    started_s = time.monotonic()
+    with starting_spark("archive", master, spark) as starting, books.locked():
         from warren.pipeline.archive_batch import BatchWriter, put_in_place
         from warren.pipeline.archive_delta import DeltaFiles, require_deltalake
         from warren.pipeline.archive_merge import ParquetFiles
@@ -144,12 +147,11 @@ def archive(
         before = books.committed()
         if before is not None:
             put_in_place(books, files, before)
-        started_s = time.monotonic()
         writer = BatchWriter(books, files, merge_bytes)
         watch = _Watch(books, stream, progress)
         try:
             with watch.looking():
-                _run(context, books, stream, writer, stopping or threading.Event())
+                _run(starting, books, stream, writer, stopping or threading.Event())
         finally:
             # Also after a failure: what is being merged is waited for.
             progress.show(Step("merging small files"))
@@ -167,6 +169,7 @@ def archive(
             batches=writer.batches,
             merged_files=writer.merged_files,
             seconds=seconds,
+            spark_seconds=starting.seconds,
             total_messages=rows,
             total_bytes=size,
             lag_messages=lag.messages if lag else None,
@@ -207,7 +210,7 @@ def _options(stream: _Stream) -> "SourceOptions":
 
 
 def _run(
-    context: "SparkContext",
+    spark: StartingSpark,
     books: ArchiveDirectory,
     stream: _Stream,
     writer: "BatchWriter",
@@ -219,7 +222,7 @@ def _run(
     from warren.spark.options import OptionError
 
     try:
-        reader = ArchiveReader(_options(stream), books.new_staging(), context.defaultParallelism)
+        reader = ArchiveReader(_options(stream), books.new_staging())
         if not stream.continuous:
             reader.prepareForTriggerAvailableNow()
         before = books.committed()
@@ -229,7 +232,7 @@ def _run(
             # Lets go of what is below `start`: that is committed.
             end = reader.latestOffset(start, reader.getDefaultReadLimit())
             if end != start:
-                writer.add(_written(context, reader, start, end), end)
+                writer.add(_written(spark.wait(), reader, start, end), end)
                 start = end
             elif not stream.continuous:
                 break
@@ -244,7 +247,7 @@ def _written(
     context: "SparkContext", reader: "ArchiveReader", start: "OffsetJson", end: "OffsetJson"
 ) -> list[Path]:
     """The files of a batch; Spark's tasks write them."""
-    partitions = reader.partitions(start, end)
+    partitions = reader.tasks(start, end, context.defaultParallelism)
     if not partitions:
         return []
     tasks = context.parallelize(partitions, len(partitions))

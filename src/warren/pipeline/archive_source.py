@@ -29,12 +29,11 @@ _ROW_BYTES: Final = 128
 class ArchiveReader(WarrenStreamReader):
     """Reads with all columns; what a task has read is in files when it ends."""
 
-    def __init__(self, options: SourceOptions, staging: Path, tasks_max: int) -> None:
+    def __init__(self, options: SourceOptions, staging: Path) -> None:
         super().__init__(options, default_schema(include_body=True, include_headers=True))
         self._staging = staging
-        self._tasks_max = tasks_max
 
-    def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
+    def tasks(self, start: OffsetJson, end: OffsetJson, tasks_max: int) -> list[GroupPartition]:
         """[start, end) as few tasks of about the same size: an archive's files should be large."""
         ranges = self.ranges(start, end)
         planned = self.planned(ranges, SLICE_MESSAGES)
@@ -44,7 +43,7 @@ class ArchiveReader(WarrenStreamReader):
         groups = share_out(
             [piece for piece, _ in planned],
             [part.bytes + _ROW_BYTES * part.message_count for _, part in planned],
-            min(count, self._tasks_max),
+            min(count, tasks_max),
         )
         return [GroupPartition(group) for group in groups]
 

@@ -2,11 +2,14 @@
 
 import contextlib
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from warren.pipeline.result import JobError
 from warren.spark import session
+from warren.spark.java import require_spark
 from warren.spark.local_session import CONNECT_SCHEME, light_context
 
 if TYPE_CHECKING:
@@ -63,32 +66,61 @@ def _without_logs() -> Iterator[None]:
             logger.disabled = is_disabled
 
 
+class StartingSpark:
+    """Spark that may not be there yet."""
+
+    def __init__(self) -> None:
+        self._context: Future[SparkContext] = Future()
+        self._begun_s = time.monotonic()
+        # How long it took to start; known when it has.
+        self.seconds = 0.0
+
+    def wait(self) -> "SparkContext":
+        """Spark, when it is there; what made it fail is raised."""
+        return self._context.result()
+
+    def fill(self, make: "Callable[[], SparkContext]") -> None:
+        """Start it."""
+        try:
+            context = make()
+        except BaseException as error:
+            self._context.set_exception(error)
+        else:
+            self.seconds = time.monotonic() - self._begun_s
+            self._context.set_result(context)
+
+
 @contextlib.contextmanager
-def context_for(
+def starting_spark(
     job: str, master: str | None, given: "SparkSession | None" = None
-) -> Iterator["SparkContext"]:
+) -> Iterator[StartingSpark]:
     """Spark for a job that needs no SQL: of `given`, or the active one, or a new one at `master`, which is stopped at the end.
 
-    What Spark raises inside the block, and this package's own errors, come out as JobError.
+    It starts beside what the block does. SparkUnavailableError when Spark or Java is missing; what Spark raises inside the
+    block comes out as JobError.
     """
+    if given is None:
+        require_spark()
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
     from pyspark.sql.utils import is_remote
 
     if is_remote() or (given is None and master is not None and master.startswith(CONNECT_SCHEME)):
         raise JobError(
             f"{job} cannot run on a Spark Connect server, which shares out no tasks: name a cluster as master"
         )
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
+    spark = StartingSpark()
+    # The executor leaves the stack before what its thread has put there.
     with contextlib.ExitStack() as stack:
         if given is not None:
-            context = given.sparkContext
+            session = given
+            spark.fill(lambda: session.sparkContext)
         else:
-            context = stack.enter_context(
-                light_context(f"warren {job}", master, _LOCAL_SETTINGS, not _ends_with_job)
-            )
+            made = light_context(f"warren {job}", master, _LOCAL_SETTINGS, not _ends_with_job)
+            thread = stack.enter_context(ThreadPoolExecutor(1, "warren-spark"))
+            thread.submit(spark.fill, lambda: stack.enter_context(made))
         try:
-            yield context
+            yield spark
         except (PySparkException, Py4JError) as error:
             raise JobError(one_line(str(error))) from error
 

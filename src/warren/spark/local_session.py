@@ -71,9 +71,8 @@ def light_context(
     """Spark without SQL, whose JVM does nothing but share out tasks in Python: the active context, which stays, or a new one.
 
     `master` as for `session`, but no Spark Connect server; `local_settings` are for a new one without a cluster,
-    which `stops` at the end; it takes a second.
+    which `stops` at the end; it takes a second. Needs what `require_spark` asks for.
     """
-    require_spark()
     from pyspark import SparkConf, SparkContext
 
     # Another context than the active one there cannot be in a process.

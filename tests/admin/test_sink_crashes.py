@@ -4,9 +4,10 @@ from random import Random
 
 import pytest
 
-from tests.support.memory_node import MemoryClient, MemoryDisk, MemoryNode
+from tests.support.memory_node import USER, MemoryClient, MemoryDisk, MemoryNode
 from tests.support.staged import PERSISTENT, stage, staged_message
 from warren.admin.sink_protocol import BatchCommitted, CommitBatch
+from warren.broker.metadata import PutUser
 from warren.testing.simulated_file_system import KILL, ORDERED, POWER, Crash
 from warren.wire.field_table import encode_table, fields_from_python
 from warren.wire.properties import Properties
@@ -20,7 +21,8 @@ BODIES = [b"%d:" % number + b"." * (5000 if number % 3 == 0 else 5) for number i
 def started(disk: MemoryDisk) -> MemoryNode:
     """The node on `disk`, with its queues."""
     node = MemoryNode(disk)
-    for name in (b"q", b"r"):
+    node.broker.users[b"guest"] = PutUser(USER.name, USER.password_hash, USER.hashing, ["administrator"])
+    for name in (b"q", b"r", b"t"):
         if name not in node.vhost.queues:
             node.declare(name)
     return node
@@ -33,7 +35,14 @@ def messages_of(batch: int) -> list[bytes]:
     ]
 
 
+def placed(batch: int) -> list[bytes]:
+    """For the queue t, wherever they are addressed to."""
+    return [staged_message(b"%d:" % batch + body, b"q", b"gone") for body in BODIES[2:4]]
+
+
 def expected(queue: bytes) -> list[bytes]:
+    if queue == b"t":
+        return [b"%d:" % batch + body for batch in range(BATCHES) for body in BODIES[2:4]]
     return [
         b"%d:" % batch + body
         for batch in range(BATCHES)
@@ -47,7 +56,8 @@ def write_all(node: MemoryNode) -> None:
     client = MemoryClient(node)
     for batch in range(BATCHES):
         messages = messages_of(batch)
-        logs = [stage(client, "s", batch, messages[:3]), stage(client, "s", batch, messages[3:])]
+        logs = [stage(client, "s", batch, messages[:3]), stage(client, "s", batch, placed(batch), b"t")]
+        logs.append(stage(client, "s", batch, messages[3:]))
         assert isinstance(client.must(CommitBatch("s", batch, logs)), BatchCommitted)
     for _ in range(10):
         node.work()
@@ -92,7 +102,7 @@ def test_each_message_once_whatever_call_is_the_last(rule: str, index_early: boo
                 queue.set_target(0)
         write_all(node)
         node = started(disk)
-        for name in (b"q", b"r"):
+        for name in (b"q", b"r", b"t"):
             found = bodies(node, name)
             assert len(set(found)) == len(found), (calls, "twice")
             assert set(found) == set(expected(name)), (calls, "missing, or not asked for")

@@ -11,10 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pika
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.support.broker_process import BrokerProcess
 from warren.pipeline import JobError, RouteCount, archive, backup, replay
+from warren.pipeline.progress import Silent
+from warren.pipeline.replay_directory import ReplayDirectory, ReplayIdentity
+from warren.pipeline.replay_job import _choose, _Replay
+from warren.pipeline.spark_run import spark_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -127,6 +133,28 @@ def test_a_delta_table_is_replayed(spark: "SparkSession", broker: BrokerProcess,
     assert result.published == 30
     assert ids(taken(broker, "eu")) == [n for n in range(30) if n % 3]
     assert ids(taken(broker, "us")) == [n for n in range(30) if n % 3 == 0]
+
+
+def test_large_bodies_do_not_fill_the_memory(
+    spark: "SparkSession", broker: BrokerProcess, tmp_path: Path
+) -> None:
+    """They are copied in row groups of bounded size, however few rows these have."""
+    source = tmp_path / "source"
+    source.mkdir()
+    bodies = [os.urandom(1 << 20) for _ in range(120)]
+    columns = {"body": bodies, "exchange": [""] * 120, "routing_key": ["eu"] * 120, "seq": range(120)}
+    pq.write_table(pa.table(columns), source / "a.parquet", row_group_size=20)
+    work = _Replay(broker.uri, ReplayIdentity([str(source)], None, None, None, "/"), "fail", None)
+    directory = ReplayDirectory(tmp_path / "state")
+    with directory.locked(), spark_for("replay", None, spark) as session:
+        state = _choose(session, work, directory, Silent())
+    assert state.messages == 120
+    sizes = [
+        footer.row_group(group).total_byte_size
+        for footer in [pq.read_metadata(path) for path in (tmp_path / "state" / "messages").glob("*.parquet")]
+        for group in range(footer.num_row_groups)
+    ]
+    assert max(sizes) < 40 << 20 < sum(sizes)
 
 
 def test_errors_are_one_line_and_leave_nothing(

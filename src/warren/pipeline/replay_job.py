@@ -33,6 +33,12 @@ if TYPE_CHECKING:
 Mandatory = Literal["fail", "ignore"]
 # Under a rate, what is published at once is what it allows for so long.
 _RATE_STEP_S: Final = 1.0
+# Parquet looks at sizes after a hundred rows for the first time: too late for the memory, when bodies are large.
+_ROW_GROUPS: Final = {
+    "parquet.block.size": 32 << 20,
+    "parquet.block.size.row.check.min": 1,
+    "parquet.page.size.row.check.min": 1,
+}
 # So many routes a dry run names.
 ROUTES_MAX: Final = 1000
 
@@ -211,7 +217,10 @@ def _choose(
         f.count_if(f.col(EXCHANGE_NAME).isNull()).alias("without_exchange"),
     )
     progress.show(Step("choosing messages"))
-    frame.select(*columns).write.mode("overwrite").parquet(str(directory.draft))
+    writer = frame.select(*columns).write.mode("overwrite")
+    for name, value in _ROW_GROUPS.items():
+        writer = writer.option(name, value)
+    writer.parquet(str(directory.draft))
     found = seen.get
     _must_be_messages(found["without_body"], found["without_exchange"])
     check_exchanges(work.uri, [bytes(name) for name in found["exchanges"]])

@@ -413,8 +413,10 @@ class VhostStore:
         self.rewriter.work()
         if self._checkpoint is not None or now_ms < self._checkpoint_at_ms:
             return
-        is_due = self.is_checkpoint_wanted or self._is_space_due()
-        for file in self.journal.files_to_retire(self.first_journal_file):
+        is_due = self._is_space_due() or self.is_checkpoint_wanted
+        # One that somebody waits for, as a start does, covers the journal as it is, however long that has become.
+        files = [] if self.is_checkpoint_wanted else self.journal.files_to_retire(self.first_journal_file)
+        for file in files:
             owner = self.owner
             if file.live_bytes > 0 and owner is not None and not owner.retire(file):
                 # More of it in the next turn.

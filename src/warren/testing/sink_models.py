@@ -44,12 +44,14 @@ class StagedMessage:
 class StageModel:
     """A staging log as its client knows it; `id` is the broker's."""
 
-    def __init__(self, sink: SinkModel, stage_id: int, batch: int, target: bytes) -> None:
+    def __init__(self, sink: SinkModel, stage_id: int, batch: int, target: bytes, life: object) -> None:
         self.sink = sink
         self.id = stage_id
         self.batch = batch
         # The queue that all of it goes to; empty: where its exchanges route it.
         self.target = target
+        # In which life of the node it was opened.
+        self.life = life
         self.messages: list[StagedMessage] = []
         # Of them those that no queue would have got.
         self.unroutable = 0

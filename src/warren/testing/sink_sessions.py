@@ -50,8 +50,6 @@ class SinkSessions:
         # By sink and task.
         self._clients: dict[tuple[int, int], AdminClient] = {}
         self._open: dict[tuple[int, int], StageModel] = {}
-        # Ids of all logs that were opened in this life of the node.
-        self._opened: set[int] = set()
 
     def look(self) -> None:
         """Take what has been answered in this turn."""
@@ -109,8 +107,7 @@ class SinkSessions:
         def opened(reply: Reply) -> None:
             if not isinstance(reply, StageOpened):
                 raise Violation("answer", f"a staging log is not opened: {reply}")
-            stage = StageModel(sink, reply.stage, batch, queue)
-            self._opened.add(stage.id)
+            stage = StageModel(sink, reply.stage, batch, queue, self.node)
             sink.stages[stage.id] = stage
             self._open[key] = stage
             self._fill(client, key, stage, operation)
@@ -209,7 +206,7 @@ class SinkSessions:
         # A driver that was started anew may know nothing of what was staged for the one before it.
         stages = [stage for stage in finished if stage.batch == batch]
         if is_fresh:
-            stages = [stage for stage in stages if stage.id in self._opened]
+            stages = [stage for stage in stages if stage.life is self.node]
         unroutable = sum(stage.unroutable for stage in stages)
 
         def committed(reply: Reply) -> None:

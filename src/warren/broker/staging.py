@@ -69,10 +69,7 @@ class Staging:
         # Nothing is moved any more: the node stops.
         self.is_stopped: bool = False
         self._moving: list[Sink] = []
-        # Moved in one turn, for each sink.
-        self.slice_messages: i64 = SLICE_MESSAGES
-        # On their way, oldest first.
-        self.slices: list[MoveSlice] = []
+        self._slices: list[MoveSlice] = []
         self._out_bytes: i64 = 0
         self._out_count: i64 = 0
         self._routes: dict[bytes, list[Queue]] = {}
@@ -343,7 +340,7 @@ class Staging:
         queue = stage.queue
         taken = MoveSlice(stage)
         state: i64 = READY
-        while len(taken.entries) < self.slice_messages and self._out_bytes + taken.size_bytes < OUT_BYTES:
+        while len(taken.entries) < SLICE_MESSAGES and self._out_bytes + taken.size_bytes < OUT_BYTES:
             state = queue.look_at_head(now_ms)
             if state != READY:
                 break
@@ -365,7 +362,7 @@ class Staging:
             return False
         self._out_bytes += taken.size_bytes
         self._out_count += len(taken.entries)
-        self.slices.append(taken)
+        self._slices.append(taken)
         self._watch(taken)
         return state == READY
 
@@ -400,8 +397,8 @@ class Staging:
         return message
 
     def _settle_durable(self, now_ms: i64) -> None:
-        while len(self.slices) > 0 and self.slices[0].is_durable:
-            taken = self.slices.pop(0)
+        while len(self._slices) > 0 and self._slices[0].is_durable:
+            taken = self._slices.pop(0)
             stage = taken.stage
             self._out_bytes -= taken.size_bytes
             self._out_count -= len(taken.entries)

@@ -17,7 +17,6 @@ from warren.broker.broker import Broker
 from warren.broker.metadata import Definitions, PutPermission, PutUser
 from warren.broker.passwords import SHA256, hash_password
 from warren.broker.settings import Settings
-from warren.broker.stage import SLICE_MESSAGES
 from warren.broker.vhost import Vhost
 from warren.routing.exchange_types import check_exchange_type
 from warren.store.disk.files import JOURNAL_DIRECTORY, keep_orphans, load_store_id
@@ -34,7 +33,7 @@ from warren.testing.simulated_metadata import SimulatedMetadata
 
 VHOST: Final = b"/"
 STORE_ID: Final = bytes(range(1, 17))
-USER: Final = PutUser(b"guest", hash_password(b"guest"), SHA256, ["administrator"])
+USER: Final = PutUser(b"guest", hash_password(b"guest"), SHA256, [])
 # As long as a real node waits after a failed commit.
 FAILURE_PAUSE_MS: Final = 250
 
@@ -57,8 +56,6 @@ class Limits:
     page_batch: int = 4
     rewrite_min_bytes: int = 2048
     dead_tail_bytes: int = 512
-    # Staged messages that are published in one turn.
-    move_slice: int = SLICE_MESSAGES
     # Less than the journal's window, so that stores are often in debt.
     garbage_allowance_bytes: int = 2048
 
@@ -69,13 +66,6 @@ class Commits(Protocol):
     def seal(self) -> CommitToken: ...
     def committed(self, token: CommitToken) -> None: ...
     def commit_failed(self, token: CommitToken) -> None: ...
-
-
-class Watch(Protocol):
-    """Who is told when the vhost works: it may publish staged messages then."""
-
-    def begin(self, node: SimulatedNode) -> None: ...
-    def end(self, node: SimulatedNode) -> None: ...
 
 
 class SimulatedDisk:
@@ -173,8 +163,6 @@ class SimulatedNode:
         self.failed_commits = 0
         # Has the store something to do that only time brings on?
         self.has_more = False
-        # Told of what the vhost does between clients, when there are sinks.
-        self.watch: Watch | None = None
         # Called in each turn before clients are given output.
         self.before_output: Callable[[], None] | None = None
 
@@ -206,7 +194,6 @@ class SimulatedNode:
         self._report = report
         self.journal = store.journal
         self.vhost = Vhost(self.broker, VHOST, 1, store)
-        self.vhost.staging.slice_messages = limits.move_slice
         self.broker.vhosts[VHOST] = self.vhost
         self._restore_definitions(definitions)
         self.broker.reserve_queue_ids(max(replay.queues, default=0))
@@ -342,12 +329,7 @@ class SimulatedNode:
 
     def _work(self) -> None:
         """Behind a commit, or where none was due: move messages between memory and disk, and hand out jobs."""
-        watch = self.watch if self.vhost.staging.sinks else None
-        if watch is not None:
-            watch.begin(self)
         self.has_more = self.vhost.advance(self.now_ms)
-        if watch is not None:
-            watch.end(self)
         for job in self.store.take_jobs(self.now_ms):
             self.lanes[_LANE_NAMES[job.lane]].waiting.append(self._store_job(job))
 

@@ -19,14 +19,7 @@ class Survivor(Simulation):
     node_is_empty = False
 
     def _finish(self) -> None:
-        files = self.disk.files
-        files.faults.clear()
-        files.capacity = 0
-        files.crash_after = -1
-        for _ in range(2):
-            self.node.drain()
-            self._move_clock(10_000)
-            self.node.tick()
+        self._lift_faults()
         self.sessions.close_all()
         take_back(self.node, self.oracle)
         drain_queues(self.node, self.oracle)

@@ -445,7 +445,8 @@ class Simulation:
         if not self.oracle.is_damaged:
             check_rest(node)
 
-    def _finish(self) -> None:
+    def _lift_faults(self) -> None:
+        """From now on the disk does what it is told, and does what it owes."""
         files = self.disk.files
         files.faults.clear()
         files.capacity = 0
@@ -455,6 +456,9 @@ class Simulation:
             self.node.drain()
             self._move_clock(10_000)
             self.node.tick()
+
+    def _finish(self) -> None:
+        self._lift_faults()
         self._idle()
         self._check_answers()
         rng = Random(self.history.seed)

@@ -196,6 +196,29 @@ def test_a_segment_is_rewritten_while_it_is_loaded(tmp_path: Path) -> None:
     driver.check()
 
 
+def test_a_segment_dies_while_it_is_loaded(driver: EngineDriver) -> None:
+    """Its file is deleted before it is read: the load goes on behind it, and nothing is lost."""
+    fill(driver, 20, 1)
+    driver.index(1)
+    queue = driver.queues[1]
+    positions = driver.load(1)
+    loaded = Loaded()
+    queue.load(8, 1 << 40, 100, 1 << 40, loaded)
+    (read,) = reads_of(driver)
+    for position in positions:
+        if position.seq < 16:
+            driver.settle_one(1, position)
+    for _ in range(4):
+        driver.checkpoint()
+    assert not (driver.path / "queues" / "1" / "1.idx").exists()
+    driver.runner.run(read)
+    read.finished()
+    driver.run_jobs()
+    assert [int(position.seq) for position in loaded.positions] == [*range(16, 21)]
+    assert driver.owner.damage == [] and driver.owner.lost == 0
+    driver.check()
+
+
 def test_contents_in_a_segment_that_was_rewritten_take_one_more_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

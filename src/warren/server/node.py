@@ -44,6 +44,8 @@ _CONNECTION_TICK_S = 0.5
 _YIELD_S = 0.001
 # How long a start and a stop wait for a checkpoint.
 _CHECKPOINT_WAIT_S = 60.0
+# One says so without the dead files, the next one deletes them.
+_STOP_CHECKPOINTS = 2
 # After a failed commit, the next one waits this long.
 _FAILURE_PAUSE_S = 0.25
 _LISTEN_BACKLOG = 4096
@@ -193,9 +195,13 @@ class Node:
             protocol.abort()
         await asyncio.sleep(0)
         await self._drain_journals(clean_stop=False)
-        for vhost in self.broker.vhosts.values():
-            vhost.store.is_checkpoint_wanted = True
-        await self._drain_journals(clean_stop=True)
+        stores = [vhost.store for vhost in self.broker.vhosts.values()]
+        for _ in range(_STOP_CHECKPOINTS):
+            for store in stores:
+                store.is_checkpoint_wanted = True
+            await self._drain_journals(clean_stop=True)
+            if not any(store.has_dead_files() for store in stores):
+                break
         self._flusher.stop()
         await self.loop.run_in_executor(None, self._workers.stop)
         for vhost in self.broker.vhosts.values():

@@ -144,7 +144,13 @@ class IndexLoad:
             # Not the file's fault: no descriptor, no memory.
             self.queue.store.retry_load(self, 0)
             return
+        index = self.queue.log.index
+        assert index is not None
         result = job.results[0]
+        if result is None and index.find(segment.number) is not segment:
+            # All of it was settled meanwhile, and its file deleted.
+            self._leave_segment()
+            return
         if result is None and self._failures < READ_TRIES and not job.is_missing:
             self.queue.store.retry_load(self, self._failures)
             self._failures += 1

@@ -414,14 +414,15 @@ class VhostStore:
         if self._checkpoint is not None or now_ms < self._checkpoint_at_ms:
             return
         is_due = self._is_space_due() or self.is_checkpoint_wanted
-        # One that somebody waits for, as a start does, covers the journal as it is, however long that has become.
-        files = [] if self.is_checkpoint_wanted else self.journal.files_to_retire(self.first_journal_file)
-        for file in files:
+        for file in self.journal.files_to_retire(self.first_journal_file):
             owner = self.owner
             if file.live_bytes > 0 and owner is not None and not owner.retire(file):
-                # More of it in the next turn.
+                # More of it in the next turn. A checkpoint that somebody waits for, as a start does, covers the journal
+                # as it is, however long that has become.
                 self.has_more = True
-                return
+                if not self.is_checkpoint_wanted:
+                    return
+                break
             if file.live_bytes == 0 and self.journal.first_needed_file() > self.first_journal_file:
                 is_due = True
         if not is_due:
@@ -433,10 +434,13 @@ class VhostStore:
             return
         self._take_checkpoint()
 
+    def has_dead_files(self) -> bool:
+        """Are there files that nobody needs any more, for checkpoints to delete? Those of the journal do not count."""
+        return len(self._dead_paths) + len(self._deletable_paths) > 0 or self.contents.dead_bytes > 0
+
     def _is_space_due(self) -> bool:
         dead = self._dead_bytes + self.contents.dead_bytes
-        paths = len(self._dead_paths) + len(self._deletable_paths)
-        if dead == 0 and paths == 0 and not self._has_stragglers:
+        if not self.has_dead_files() and not self._has_stragglers:
             self._dead_since_ms = 0
             return False
         if self._dead_since_ms == 0:

@@ -14,6 +14,8 @@ import sys
 import pytest
 
 from warren.build import build_name
+from warren.testing.operations import make_history
+from warren.testing.shrink import tell
 from warren.testing.simulate import run_seeds, shrunken_story
 
 # As many as two cores do in about a minute.
@@ -70,3 +72,9 @@ def test_a_seed_tells_the_same_story_in_every_process() -> None:
         assert "the end" in done.stdout, done.stderr
         stories.add(done.stdout)
     assert len(stories) == 1
+
+
+def test_a_seed_tells_the_same_story_whatever_ran_before_it() -> None:
+    seeds = range(20901, 20908)
+    stories = {seed: tell(make_history(seed)) for seed in seeds}
+    assert stories == {seed: tell(make_history(seed)) for seed in reversed(seeds)}

@@ -54,8 +54,8 @@ class Broker:
             settings.vm_memory_high_watermark_paging_ratio,
             settings.memory_monitor_interval_ms,
         )
-        # Queues whose messages or that themselves expire.
-        self.timed_queues: set[Queue] = set()
+        # Queues whose messages or that themselves expire; a dict, as the order of a set would be that of addresses.
+        self.timed_queues: dict[Queue, None] = {}
         self.wake: Callable[[], None] = wake
         self._random_bytes: Callable[[int], bytes] = random_bytes
         self._next_queue_id: i64 = 1
@@ -170,7 +170,7 @@ class Broker:
             expires_ms = queue.arguments.expires_ms
             if expires_ms == NO_LIMIT:
                 if queue.message_ttl_ms == NO_LIMIT and not queue.has_expiring:
-                    self.timed_queues.discard(queue)
+                    del self.timed_queues[queue]
             elif len(queue.consumers) == 0 and now_ms - queue.last_used_ms >= expires_ms:
                 self._vhost_of(queue).delete_queue(queue, now_ms)
         self.memory_monitor.tick(now_ms)

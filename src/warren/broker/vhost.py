@@ -111,7 +111,7 @@ class Vhost:
         self.queues_by_id.pop(queue.id, None)
         if queue.owner in self._exclusive:
             self._exclusive[queue.owner].pop(queue.id, None)
-        self.broker.timed_queues.discard(queue)
+        self.broker.timed_queues.pop(queue, None)
         changes = removal_changes(self.name, self.router.remove_queue(queue))
         if queue.durable:
             changes.append(DeleteQueue(self.name, queue.id))
@@ -224,7 +224,7 @@ class Vhost:
             self._exclusive.setdefault(owner, {})[queue_id] = queue
         self.router.add_queue(queue)
         if queue.has_timer():
-            self.broker.timed_queues.add(queue)
+            self.broker.timed_queues[queue] = None
         return queue
 
     # -- turns -----------------------------------------------------------------------------------------------------

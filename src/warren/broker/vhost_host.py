@@ -35,7 +35,7 @@ class VhostHost(QueueHost):
 
     def expect_timer(self, queue: Queue) -> None:
         """The broker's timer must look at `queue` from now on: messages in it expire."""
-        self.vhost.broker.timed_queues.add(queue)
+        self.vhost.broker.timed_queues[queue] = None
 
     def wake(self) -> None:
         """There will be something to do at the end of this turn."""

@@ -52,7 +52,7 @@ def test_list_show_and_delete(node: NodeThread) -> None:
     assert 0 < first["lag_seconds"] < 100
     lines = warren("group", "show", "orders", *at).stdout.splitlines()
     assert "epoch 1" in lines[0] and "(a test)" in lines[0] and len(lines) == 5
-    assert warren_json("group", "delete", "orders", *at)["is_deleted"]
+    assert warren_json("group", "delete", "orders", *at)["deleted"]
     assert [group["group"] for group in warren_json("group", "list", *at)["groups"]] == ["other"]
     queues = {queue["name"]: queue for queue in warren_json("queues", *at)["queues"]}
     assert (queues["orders.a"]["ready"], queues["orders.a"]["groups"]) == (3, [])

@@ -98,7 +98,9 @@ def delete_command(
                 fail(error, NO_GROUP_EXIT)
             raise
     if as_json:
-        print_json({"vhost": vhost, "group": name, "is_deleted": True})
+        print_json({"vhost": vhost, "group": name, "deleted": True})
+    else:
+        print(f"{name} is deleted")
 
 
 def _groups(host: str, port: int, user: str, password: str, vhost: str) -> list[GroupStatus]:

@@ -84,7 +84,7 @@ def delete_command(
     with node_client(host, port, user, password, vhost, "warren sink") as client:
         client.request(_request(DeleteSink, name), SinkDeleted)
     if as_json:
-        print_json({"sink": name, "deleted": True})
+        print_json({"vhost": vhost, "sink": name, "deleted": True})
     else:
         print(f"{name} is deleted")
 

@@ -33,7 +33,7 @@ from warren.offline.data_directory import (
     opened,
 )
 from warren.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME, decode_checkpoint
-from warren.store.disk.files import make_directories, read_whole, sync_directory
+from warren.store.disk.files import make_directories, read_whole, sync_directory, sync_file
 from warren.store.disk.index_rebuild import CONTENT_NAME, SEGMENT_NAME
 from warren.store.disk.snapshot import NoStore, find_store_id
 from warren.store.queue_index import SEGMENT_ENTRIES
@@ -199,12 +199,3 @@ def _copy_database(directory: Path, target: Path, definitions_error: str) -> Non
             whole.close()
             source.close()
     sync_file(target / DATABASE_NAME)
-
-
-def sync_file(path: Path) -> None:
-    """Make a file durable that others have written."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

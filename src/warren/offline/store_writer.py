@@ -18,7 +18,6 @@ import msgspec
 
 from warren.broker.metadata import Definitions
 from warren.broker.metadata_sqlite import SqliteMetadata
-from warren.offline.backup import sync_file
 from warren.offline.backup_files import begin_new, give_up, incomplete_path, put_in_place
 from warren.offline.data_directory import DATABASE_NAME, VHOSTS_PATH, ToolError
 from warren.offline.part_writer import (
@@ -54,6 +53,7 @@ from warren.store.disk.files import (
     read_whole,
     remove_if_there,
     sync_directory,
+    sync_file,
 )
 from warren.store.disk.local_file_system import LocalFileSystem
 from warren.store.message import QueueLog

@@ -22,11 +22,10 @@ which ascends by one.
 """
 
 import contextlib
-import fcntl
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import unquote
@@ -34,6 +33,8 @@ from urllib.parse import unquote
 import msgspec
 
 from warren.pipeline.result import JobError
+from warren.pipeline.state_files import locked, read_state, write_state
+from warren.store.disk.files import sync_directory
 
 ARCHIVE_VERSION: Final = 2
 Format = Literal["parquet", "delta"]
@@ -106,7 +107,7 @@ class ArchiveDirectory:
                     f"{self.target} is not empty and {self.checkpoint} does not know it: name a new directory, or its checkpoint"
                 )
             self.target.mkdir(parents=True, exist_ok=True)
-            write_durably(self.checkpoint / "archive.json", msgspec.json.encode(wanted))
+            write_state(self.checkpoint / "archive.json", wanted)
             known = wanted
         if known != wanted:
             raise JobError(
@@ -119,33 +120,18 @@ class ArchiveDirectory:
         self.id = known.id
 
     def _identity(self) -> ArchiveIdentity | None:
-        try:
-            found = msgspec.json.decode((self.checkpoint / "archive.json").read_bytes(), type=ArchiveIdentity)
-        except FileNotFoundError:
-            return None
-        except msgspec.DecodeError as error:
-            raise JobError(f"{self.checkpoint}/archive.json cannot be read: {error}") from None
-        if found.version != ARCHIVE_VERSION:
+        found = read_state(self.checkpoint / "archive.json", ArchiveIdentity)
+        if found is not None and found.version != ARCHIVE_VERSION:
             raise JobError(f"{self.target} was made by another version of warren ({found.version})")
         return found
 
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """While nobody else writes to this archive. JobError when somebody does."""
-        self.checkpoint.mkdir(parents=True, exist_ok=True)
-        with (self.checkpoint / "lock").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise JobError(f"another process writes to {self.target}") from None
-            yield
+        return locked(self.checkpoint, f"another process writes to {self.target}")
 
     def committed(self) -> Commit | None:
         """The last batch that counts; None before the first."""
-        try:
-            return msgspec.json.decode((self.checkpoint / "committed.json").read_bytes(), type=Commit)
-        except FileNotFoundError:
-            return None
+        return read_state(self.checkpoint / "committed.json", Commit)
 
     def new_staging(self) -> Path:
         """A directory for what the tasks of a run write. What a run before has left is deleted.
@@ -163,7 +149,7 @@ class ArchiveDirectory:
         batch = before.batch + 1 if before else 0
         files = self._staged_files(batch, staged)
         for directory in {self.checkpoint / Path(file.staged).parent for file in files}:
-            sync(directory)
+            sync_directory(directory)
         commit = Commit(
             batch=batch,
             files=files,
@@ -171,7 +157,7 @@ class ArchiveDirectory:
             total_rows=(before.total_rows if before else 0) + sum([file.rows for file in files]),
             total_bytes=(before.total_bytes if before else 0) + sum([file.bytes for file in files]),
         )
-        write_durably(self.checkpoint / "committed.json", msgspec.json.encode(commit))
+        write_state(self.checkpoint / "committed.json", commit)
         return commit
 
     def _staged_files(self, batch: int, staged: list[Path]) -> list[ArchivedFile]:
@@ -205,8 +191,8 @@ class ArchiveDirectory:
                 os.rename(self.checkpoint / file.staged, goal)
             parents |= {goal.parent, goal.parent.parent}
         for directory in parents:
-            sync(directory)
-        sync(self.target)
+            sync_directory(directory)
+        sync_directory(self.target)
 
 
 def partition_of(path: str) -> dict[str, str]:
@@ -228,23 +214,3 @@ def parquet_figures(path: Path) -> tuple[int, int, int]:
     lowest = [int(found.min) for found in statistics if found is not None and found.has_min_max]
     highest = [int(found.max) for found in statistics if found is not None and found.has_min_max]
     return footer.num_rows, min(lowest, default=0), max(highest, default=0)
-
-
-def write_durably(path: Path, data: bytes) -> None:
-    """Replace a file as a whole: after a crash it is the old one or the new one."""
-    draft = path.with_name(f".{path.name}.new")
-    with draft.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(draft, path)
-    sync(path.parent)
-
-
-def sync(path: Path) -> None:
-    """What is in a file, or the names in a directory, are on the disk afterwards."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from warren.pipeline.archive_directory import sync
+from warren.store.disk.files import sync_file
 
 ROW_GROUP_BYTES: Final = 32 << 20
 # So many files are written at once; then they are finished and others begun.
@@ -94,7 +94,7 @@ class _StagedFile:
         if self._waiting:
             self._flush()
         self._writer.close()
-        sync(self.path)
+        sync_file(self.path)
 
     def _flush(self) -> None:
         table = pa.Table.from_batches(self._waiting)

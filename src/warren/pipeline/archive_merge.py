@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from warren.pipeline.archive_directory import ArchiveDirectory, Commit, parquet_figures, sync
+from warren.pipeline.archive_directory import ArchiveDirectory, Commit, parquet_figures
 from warren.pipeline.result import JobError
+from warren.store.disk.files import sync_directory, sync_file
 
 # So many files of about one size are worth merging, ...
 FILES_MIN: Final = 8
@@ -98,7 +99,7 @@ def write_merged(sources: list[Path], goal: Path) -> None:
                         waiting = []
         if waiting:
             writer.write_table(pa.concat_tables(waiting))
-    sync(goal)
+    sync_file(goal)
     rows, _, _ = parquet_figures(goal)
     if rows != expected:
         raise JobError(f"{goal} has {rows} rows of {expected}: nothing was merged")
@@ -175,10 +176,10 @@ class ParquetFiles:
             for entry in os.scandir(target / partition):
                 if entry.name not in replaced:
                     os.link(entry.path, self._scratch / entry.name)
-            sync(self._scratch)
+            sync_directory(self._scratch)
             exchange(self._scratch, target / partition)
-            sync((target / partition).parent)
-            sync(self._scratch.parent)
+            sync_directory((target / partition).parent)
+            sync_directory(self._scratch.parent)
         shutil.rmtree(self._scratch)
         return size
 

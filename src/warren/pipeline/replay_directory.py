@@ -6,7 +6,6 @@ message is the same one in each run; how many of them are published is known by 
 """
 
 import contextlib
-import fcntl
 import os
 import shutil
 import zlib
@@ -16,8 +15,9 @@ from typing import Any, Final
 
 import msgspec
 
-from warren.pipeline.archive_directory import sync, write_durably
 from warren.pipeline.result import JobError
+from warren.pipeline.state_files import locked, read_state, write_state
+from warren.store.disk.files import sync_directory, sync_file
 
 REPLAY_VERSION: Final = 1
 _READ_BYTES: Final = 8 << 20
@@ -77,12 +77,7 @@ class ReplayDirectory:
             raise JobError(
                 f"{self.path} is no checkpoint of a replay: name a new directory with --checkpoint"
             )
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / "lock").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise JobError(f"another process works on the replay in {self.path}") from None
+        with locked(self.path, f"another process works on the replay in {self.path}"):
             yield
 
     def _is_strange(self) -> bool:
@@ -96,13 +91,8 @@ class ReplayDirectory:
 
     def known(self) -> ReplayState | None:
         """None when the messages are not chosen yet."""
-        try:
-            found = msgspec.json.decode((self.path / "replay.json").read_bytes(), type=ReplayState)
-        except FileNotFoundError:
-            return None
-        except msgspec.DecodeError as error:
-            raise JobError(f"{self.path}/replay.json cannot be read: {error}") from None
-        if found.version != REPLAY_VERSION:
+        found = read_state(self.path / "replay.json", ReplayState)
+        if found is not None and found.version != REPLAY_VERSION:
             raise JobError(f"{self.path} was made by another version of warren ({found.version})")
         return found
 
@@ -120,7 +110,7 @@ class ReplayDirectory:
 
     def keep(self, state: ReplayState) -> ReplayState:
         """Durably."""
-        write_durably(self.path / "replay.json", msgspec.json.encode(state))
+        write_state(self.path / "replay.json", state)
         return state
 
     def adopt_draft(self, identity: ReplayIdentity, sink: str) -> ReplayState:
@@ -129,9 +119,9 @@ class ReplayDirectory:
 
         files = []
         for path in sorted(self.draft.glob("part-*.parquet")):
-            sync(path)
+            sync_file(path)
             files.append(MessageFile(path.name, pq.read_metadata(path).num_rows))
-        sync(self.draft)
+        sync_directory(self.draft)
         shutil.rmtree(self._messages, ignore_errors=True)
         self.draft.rename(self._messages)
         return self.keep(ReplayState(REPLAY_VERSION, identity, sink, files))

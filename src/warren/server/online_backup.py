@@ -20,7 +20,7 @@ import warren
 from warren.admin.node import BackupRefused
 from warren.admin.protocol import BACKUP_DONE, BACKUP_FAILED, BackupStatus
 from warren.broker.vhost import Vhost
-from warren.offline.backup import must_be_outside, now_text, sync_file
+from warren.offline.backup import must_be_outside, now_text
 from warren.offline.backup_files import (
     ManifestBuilder,
     SourceFile,
@@ -32,7 +32,7 @@ from warren.offline.backup_files import (
 from warren.offline.data_directory import DATABASE_NAME, VHOSTS_PATH, ToolError
 from warren.store.backup_hold import BackupOwner
 from warren.store.checkpoint import CHECKPOINT_NAME
-from warren.store.disk.files import STORE_ID_NAME, make_directories
+from warren.store.disk.files import STORE_ID_NAME, make_directories, sync_file
 from warren.store.disk.flusher import FlusherCall
 from warren.store.jobs import COMPACT, StoreJob
 

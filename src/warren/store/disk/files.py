@@ -52,6 +52,15 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
+def sync_file(path: Path) -> None:
+    """Make a file durable that others have written."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def make_directories(path: Path) -> None:
     """Make `path` and what is missing above it, each name durable in its parent (W28)."""
     missing: list[Path] = []

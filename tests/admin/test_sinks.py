@@ -304,6 +304,37 @@ def test_moves_of_a_batch_that_fails_are_written_again(size: int, failures: int)
     assert bodies(after, b"r") == wanted
 
 
+@pytest.mark.parametrize("size", [10, 6000])
+@pytest.mark.parametrize("is_purged", [False, True])
+def test_what_was_settled_in_the_index_before_its_move_is_written_again_stays_settled(
+    size: int, is_purged: bool
+) -> None:
+    node, client = started()
+    wanted = [bytes([65 + number]) * size for number in range(5)]
+    log = stage(client, "s", 0, [staged_message(body) for body in wanted])
+    client.send(CommitBatch("s", 0, [log]))
+    one_batch(node, True)
+    node.vhost.advance(node.clock.now_ms())
+    one_batch(node, False)
+    queue = node.vhost.queues[b"q"]
+    queue.set_mode(True)
+    node.work()
+    assert queue.ready.delta.count == 5, "none of the entries that the journal knows is the queue's any more"
+    if is_purged:
+        queue.purge(node.clock.now_ms())
+        node.work()
+    while queue.ready_count:
+        entry = queue.get(False, node.clock.now_ms())
+        if entry is not None:
+            queue.settle(entry, node.clock.now_ms())
+        else:
+            queue.when_head(lambda _now_ms: None)
+            node.work()
+    settle(node)
+    assert node.disk.stages == {}
+    assert bodies(node.crash()) == []
+
+
 def administrator(node: MemoryNode) -> MemoryClient:
     """A session of one."""
     node.broker.users[b"guest"] = PutUser(USER.name, USER.password_hash, USER.hashing, ["administrator"])

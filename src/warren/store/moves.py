@@ -18,6 +18,7 @@ from mypy_extensions import i64
 
 from warren.store.message import ABSENT, INDEXED, WRITTEN, JournalFile, MovedMessage, Position
 from warren.store.record import RecordWriter
+from warren.store.runs import contains
 
 if TYPE_CHECKING:
     from warren.store.journal import Journal
@@ -84,6 +85,11 @@ class Moves:
             indexed: list[Position] = []
             for position in move.positions:
                 if position.journal_state == INDEXED:
+                    index = position.log.index
+                    if index is not None and contains(index.settled, position.seq):
+                        # What was loaded from the index, or purged there, is not settled by this position: its ack is in
+                        # this batch, or an earlier one, and a publish behind it would bring the message back.
+                        continue
                     indexed.append(position)
                 if position.journal_state == INDEXED or position.journal_state == WRITTEN:
                     live.append(position)

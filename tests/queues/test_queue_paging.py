@@ -8,7 +8,7 @@ import pytest
 from tests.support.model_store import NOW_MS, ModelHost
 from tests.support.paging_queues import ADDRESS, LARGE, SMALL, Taker, drain, fill, forms, lazy, shape
 from warren.queues.entry import ALPHA, BETA, GAMMA
-from warren.queues.paging import WRITE_STEPS
+from warren.queues.paging import MORE, WRITE_STEPS, page_slice
 from warren.queues.queue_host import STEPS_A_MESSAGE, TURN_STEPS, TURN_STEPS_MAX
 from warren.queues.variable_queue import EMPTY, INFINITE, LOADING, READY
 from warren.store.message import INDEXED, Message
@@ -436,6 +436,20 @@ def test_s75_lazy_keeps_nothing_without_consumers_and_a_little_with_one(host: Mo
     host.settle_down()
     assert queue.ready.entry_count == 0
     host.check()
+
+
+@pytest.mark.parametrize("moves", [0, 1, 2])
+def test_a_slice_may_end_where_a_lazy_queue_is_parted(host: ModelHost, moves: int) -> None:
+    """All became q1 with nothing in front of it: whoever wanted the head waited for ever."""
+    queue = host.declare(durable=False, is_lazy=True)
+    fill(queue, 5, SMALL, False)
+    # Enough to write one message, and for so many moves.
+    host.steps_left = WRITE_STEPS + moves
+    assert page_slice(queue) == MORE
+    queue.ready.check()
+    host.settle_down()
+    assert shape(queue) == (0, 0, 5, 0, 0)
+    assert drain(host, queue) == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("no_ack", [False, True])

@@ -293,6 +293,22 @@ def test_clean_stop_keeps_numbering_and_deliveries() -> None:
     assert replay.queues[2].log.next_seq == 2
 
 
+def test_a_clean_stop_that_is_not_whole_is_none() -> None:
+    """Of a batch that was being written when the power failed the end may be there, and what was delivered not."""
+    driver = JournalDriver(1 << 20)
+    driver.publish(3, [1])
+    driver.commit()
+    written = len(driver.files[1])
+    driver.logs[1].delivered_upto = 1
+    driver.journal.request_clean_stop()
+    driver.commit()
+    data = driver.files[1]
+    for start, end in ((written, written + 40), (written + 5, written + 6)):
+        replay = replayed({1: data[:start] + bytes(byte ^ 255 for byte in data[start:end]) + data[end:]})
+        assert len(replay.damage) == 1
+        assert not replay.is_clean
+
+
 def test_the_mark_of_a_clean_stop_ends_with_the_next_start() -> None:
     driver = JournalDriver(1 << 20)
     driver.publish(3, [1])

@@ -306,6 +306,8 @@ class PageStep:
             if ready.q4.at(keep).journal_state != INDEXED or not self._may_move():
                 return
             ready.part_q4(keep)
+            # With the step that was taken: the slice may end here, and nothing would be in front of q1.
+            ready.push_young()
         else:
             self._push_old(ready.old_count, keep)
             if ready.delta.count == 0:

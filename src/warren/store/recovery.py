@@ -90,7 +90,7 @@ class JournalReplay:
         self.torn: list[Damage] = []
         # Files that were there when the one behind them was begun, or the checkpoint was taken; and their sizes.
         self.missing: list[tuple[int, int]] = []
-        # Was the last record the mark of an orderly stop?
+        # Was the last record the mark of an orderly stop, in a file without damage?
         self.is_clean: bool = False
         self.release_serial: i64 = 0
         # References given up since the checkpoint, to contents that it knows.
@@ -133,6 +133,7 @@ class JournalReplay:
         """Replay one file whose header the caller has checked."""
         # A mark of an orderly stop in an earlier file is not the last word.
         self.is_clean = False
+        known_damage = len(self.damage)
         seed = crc_seed(self.store_id, number)
         file = JournalFile(number)
         self.files.append(file)
@@ -167,6 +168,9 @@ class JournalReplay:
         if bad_from >= 0:
             self.torn.append(Damage(number, bad_from, size, "unfinished write"))
             file.size_bytes = bad_from
+        if len(self.damage) > known_damage:
+            # The power may have failed while the mark was written: what was delivered stands before it, and may be gone.
+            self.is_clean = False
 
     def finish(self) -> None:
         """Count what each file still holds; afterwards positions and files are ready for the journal."""

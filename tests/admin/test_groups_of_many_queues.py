@@ -313,6 +313,26 @@ def test_a_queue_that_was_read_to_its_end_may_go(node: MemoryNode, client: Memor
     assert set(node.disk.members) == {(b"g", 2)}
 
 
+def test_a_range_of_which_nothing_is_left_is_acked_when_its_queue_has_ended(
+    node: MemoryNode, client: MemoryClient
+) -> None:
+    """A crash between the definition and the messages of a reserve, which nobody had an answer to, leaves an empty range."""
+    group = opened(client, pattern="[ab]")
+    fill(node, b"a", 1)
+    client.send(Reserve("g", group.epoch, positions(group), MANY, MANY))
+    node.commit(ok=False, is_torn=True)
+    node = node.crash()
+    client = MemoryClient(node)
+    group = opened(client, pattern="[ab]")
+    (of_a, _) = group.members
+    assert (of_a.acked, of_a.reserved) == (0, 2)
+    node.delete(b"a")
+    assert client.must(Ack("g", group.epoch, {1: 1})) == Acked({1: 1})
+    assert client.must(Ack("g", group.epoch, {1: 2})) == Acked({1: 2})
+    assert client.refused(Ack("g", group.epoch, {1: 3})) == DATA_LOSS
+    assert ranges(client.must(Reserve("g", group.epoch, {1: 2}, MANY, MANY))) == {b"b": (0, 0)}
+
+
 @pytest.mark.parametrize("is_held", [False, True])
 @pytest.mark.parametrize("pattern", ["", "[ab]"])
 def test_a_queue_that_goes_with_messages_is_a_loss_until_somebody_accepts_it(

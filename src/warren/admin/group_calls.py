@@ -218,7 +218,8 @@ class GroupCalls:
                 group.expect(request.epoch)
                 for member, end in members:
                     if end > member.acked:
-                        member.expect_queue(self._clock.now_ms())
+                        if not member.is_ended:
+                            member.expect_queue(self._clock.now_ms())
                         has_more = member.ack_slice(end, self._clock.now_ms())
                     if has_more:
                         break

@@ -160,7 +160,8 @@ class GroupMember:
         """GroupError unless everything below `end` may be acked, or is already."""
         if end > self.reserved:
             raise GroupError(DATA_LOSS, self._beyond_text(end))
-        if self.queue is None and end > self.acked:
+        # Of a queue that has ended nothing was left; that much may still be said to be done.
+        if end > self.acked and not self.is_ended and self.queue is None:
             self.expect_queue(0)
 
     def lag_since_ms(self) -> i64:

@@ -14,11 +14,14 @@ from warren.store.disk.files import (
     keep_orphans,
     load_store_id,
     make_directories,
+    read_whole,
 )
 from warren.store.disk.local_file_system import LocalFileSystem
 from warren.store.disk.store_reader import read_store
+from warren.store.record import FILE_MAGIC, RecordWriter
 from warren.store.recovery import JournalReplay
 from warren.store.store_settings import StoreSettings
+from warren.testing.simulated_file_system import POWER, SimulatedFileSystem
 
 
 class Directory:
@@ -147,6 +150,29 @@ def test_an_unfinished_write_is_copied_unless_it_is_zeros(directory: Directory) 
     replay, _ = directory.read()
     assert bodies_of(replay) == [b"three"]
     assert directory.kept() == [data[ends[1] : -1]]
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_what_a_killed_process_has_written_counts_from_the_start_on(is_stopped: bool) -> None:
+    """Also when it was killed while it synced the mark of its orderly stop: a power failure may follow the start."""
+    data, _ = record_file(b"one", b"two", number=1)
+    if is_stopped:
+        writer = RecordWriter(STORE_ID)
+        writer.start_file(FILE_MAGIC, 1)
+        writer.take()
+        writer.clean_stop()
+        data += b"".join(writer.take())
+    for seed in range(20):
+        disk = SimulatedFileSystem()
+        disk.make_directories("journal")
+        handle = disk.create("journal/1.wal")
+        handle.write(0, [data])
+        handle.close()
+        disk.sync_directory("journal")
+        _, replay, _ = read_store(disk, STORE_ID, StoreSettings(1 << 20))
+        assert replay.is_clean == is_stopped
+        disk.crash(random.Random(seed), POWER)
+        assert read_whole(disk, "journal/1.wal") == data
 
 
 def test_no_journal_at_all(directory: Directory) -> None:

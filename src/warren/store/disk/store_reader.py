@@ -196,8 +196,9 @@ def _read_journal(
         for damage in replay.damage[known:] + replay.torn[known_torn:]:
             name = f"{number}.wal.{damage.start}-{damage.end}.damaged"
             keep_damage(files, name, data[damage.start : damage.end])
-    if replay.files and not replay.is_clean:
-        # What a killed process has written counts from now on, also when the power fails before the kernel wrote it.
+    if replay.files:
+        # What a killed process has written counts from now on, also when the power fails before the kernel wrote it; the
+        # mark of an orderly stop may be among it.
         handle = files.open(journal_path(replay.files[-1].number))
         try:
             handle.sync()

@@ -252,6 +252,29 @@ def test_what_syncfs_says(
         assert local.sync_all() is bool(answer)
 
 
+def test_what_is_written_back_is_there_and_a_failure_is_said(
+    files: FileSystem, local: LocalFileSystem
+) -> None:
+    handle = files.create("a")
+    handle.write(0, [b"x" * 10_000])
+    handle.write_back(0, 10_000)
+    assert files.read("a", 0, 20_000) == b"x" * 10_000
+    handle.close()
+    handle = local.create("b")
+    handle.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        handle.write_back(0, 1)
+
+
+def test_without_a_call_for_it_nothing_is_written_back(
+    local: LocalFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_file_system, "_sync_file_range", None)
+    handle = local.create("a")
+    handle.write_back(0, 1)
+    handle.close()
+
+
 def test_without_a_trustworthy_syncfs_there_is_none(
     local: LocalFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -289,6 +289,17 @@ def test_compaction_takes_its_time(store: DiskStore, is_urgent: bool) -> None:
     assert sum(store.pauses) == pytest.approx(20_000_000 / rate, rel=0.2)
 
 
+def test_compaction_writes_back_as_it_goes(store: DiskStore) -> None:
+    """One sync of all of it would keep the journal's waiting."""
+    put(store.local, "store/1.rdq", content_file(1, range(10, 20), 500_000))
+    put(store.local, "store/2.rdq", content_file(2, range(20, 21)))
+    store.must(compaction(list(range(10, 20))))
+    calls = [call for call in store.faults.calls if call in ("write", "write_back", "sync")]
+    pieces = calls.index("sync") // 2
+    assert pieces >= 5
+    assert calls == ["write", "write_back"] * pieces + ["sync"]
+
+
 def test_a_compaction_that_is_stopped_leaves_nothing(store: DiskStore) -> None:
     def stop(_seconds: float) -> None:
         raise RuntimeError("no time")

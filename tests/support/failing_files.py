@@ -32,6 +32,9 @@ class FailingHandle:
     def sync(self) -> None:
         self._files.call("sync", self.inner.sync)
 
+    def write_back(self, offset: int, length: int) -> None:
+        self._files.call("write_back", lambda: self.inner.write_back(offset, length))
+
     def truncate(self, size: int) -> None:
         self._files.call("truncate", lambda: self.inner.truncate(size))
 

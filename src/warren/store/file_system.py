@@ -23,6 +23,9 @@ class FileHandle(Protocol):
     def sync(self) -> None:
         """Everything written to the file, by whichever handle, and its size are synced when it returns."""
 
+    def write_back(self, offset: int, length: int) -> None:
+        """Let the disk have these bytes now, and wait for it, so that the next sync has less to do; it promises nothing."""
+
     def truncate(self, size: int) -> None:
         """Cut off what lies behind `size`, or extend with zeros up to it; not synced."""
 

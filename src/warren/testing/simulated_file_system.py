@@ -215,6 +215,10 @@ class SimulatedFileHandle:
         """Make everything written durable."""
         self._system.sync(self._path, self.file)
 
+    def write_back(self, offset: int, length: int) -> None:
+        """It may fail, and promises nothing."""
+        self._system.step("write_back", self._path)
+
     def truncate(self, size: int) -> None:
         """Cut or extend the file."""
         self._system.step("truncate", self._path)

@@ -25,11 +25,13 @@ def syncfs_tells_errors(release: str) -> bool:
     return match is not None and (int(match.group(1)), int(match.group(2))) >= (5, 8)
 
 
-_syncfs = (
-    getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
-    if syncfs_tells_errors(os.uname().release)
-    else None
-)
+_libc = ctypes.CDLL(None, use_errno=True)
+_syncfs = getattr(_libc, "syncfs", None) if syncfs_tells_errors(os.uname().release) else None
+_sync_file_range = getattr(_libc, "sync_file_range", None)
+if _sync_file_range is not None:
+    _sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+# SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER
+_WRITE_AND_WAIT: Final = 7
 
 
 class LocalFileHandle:
@@ -60,6 +62,15 @@ class LocalFileHandle:
     def sync(self) -> None:
         """See FileHandle."""
         os.fdatasync(self._descriptor)
+
+    def write_back(self, offset: int, length: int) -> None:
+        """See FileHandle. Linux only; elsewhere all is left to the next sync."""
+        if _sync_file_range is None:
+            return
+        if _sync_file_range(self._descriptor, offset, length, _WRITE_AND_WAIT) != 0:
+            # The next sync would not say it again.
+            error = ctypes.get_errno()
+            raise OSError(error, os.strerror(error))
 
     def truncate(self, size: int) -> None:
         """See FileHandle."""

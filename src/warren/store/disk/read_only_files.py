@@ -18,6 +18,9 @@ class _NoHandle:
     def sync(self) -> None:
         """Nothing was written."""
 
+    def write_back(self, offset: int, length: int) -> None:
+        """Nothing was written."""
+
     def truncate(self, size: int) -> None:
         """Forget it."""
 

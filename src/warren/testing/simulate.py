@@ -71,6 +71,8 @@ def _run_many(first: int, count: int, processes: int) -> bool:
             progress.advance(task, done)
             crashes += crashed
             failures += failed
+            for seed, kind, _ in failed:
+                console.print(f"seed {seed}: {kind}", markup=False)
     seconds = time.monotonic() - started
     console.print(
         f"{count} histories with {crashes} crashes in {seconds:.0f} s ({count / seconds:.0f} a second, "

@@ -4,12 +4,13 @@ from collections.abc import Callable
 
 from crc32c import crc32c
 
+from warren.broker.metadata import PutGroupMember, PutReaderGroup, PutSink
 from warren.store.checkpoint import CHECKPOINT_QUEUE
 from warren.store.disk.flusher import BatchFlusher, FlushJob
 from warren.store.disk.job_runner import JobRunner
 from warren.store.file_system import FileSystem
 from warren.store.jobs import ReadRanges, StoreJob
-from warren.store.record import FILE_HEADER_BYTES, RECORD_HEADER_BYTES, RELEASE
+from warren.store.record import FILE_HEADER_BYTES, MOVE, MOVE_REF, RECORD_HEADER_BYTES, RELEASE
 from warren.testing.seams import Seams
 from warren.testing.simulated_file_system import SimulatedFileHandle, SimulatedFileSystem
 from warren.testing.simulated_node import STORE_ID
@@ -152,10 +153,76 @@ class _ShortSightedRunner(JobRunner):
                     job.results[place] = data[:-1]
 
 
+# -- definitions that are not stored -------------------------------------------------------------------------------
+
+
+class _ChangeFlusher(BatchFlusher):
+    """Leaves out what `is_lost` says of the metadata that ride along with a batch."""
+
+    def __init__(self, files: FileSystem, is_lost: Callable[[object], bool]) -> None:
+        super().__init__(files)
+        self._is_lost = is_lost
+
+    def flush(self, job: FlushJob) -> None:
+        changes = job.batch.changes
+        job.batch.changes = [change for change in changes if not self._is_lost(change)]
+        super().flush(job)
+
+
+class UnrecordedCommit(Seams):
+    """The commit of a sink is answered and never recorded."""
+
+    def flusher(self, files: FileSystem) -> BatchFlusher:
+        return _ChangeFlusher(files, lambda change: isinstance(change, PutSink))
+
+
+class ForgottenMember(Seams):
+    """Of a reader group's queues the first one is stored, and what it does in any other is not."""
+
+    def flusher(self, files: FileSystem) -> BatchFlusher:
+        return _ChangeFlusher(
+            files, lambda change: isinstance(change, PutGroupMember) and change.queue_id > 1
+        )
+
+
+class ForgottenEpoch(Seams):
+    """Only the first opening of a reader group is stored."""
+
+    def flusher(self, files: FileSystem) -> BatchFlusher:
+        return _ChangeFlusher(files, lambda change: isinstance(change, PutReaderGroup) and change.epoch > 1)
+
+
+# -- a move of something else ----------------------------------------------------------------------------------------
+
+
+class MisplacedMove(Seams):
+    """What is written of a staged message that was published names a place where no message was staged."""
+
+    def flusher(self, files: FileSystem) -> BatchFlusher:
+        return _MisplacingFlusher(files)
+
+
+class _MisplacingFlusher(BatchFlusher):
+    def flush(self, job: FlushJob) -> None:
+        batch = job.batch
+        start = FILE_HEADER_BYTES if batch.starts_file else 0
+        batch.parts = [rewritten(b"".join(batch.parts), start, seed_of(batch.file_number), _from_nowhere)]
+        super().flush(job)
+
+
+def _from_nowhere(kind: int, body: bytes) -> bytes:
+    # The id of the staging log, then the seq id.
+    return body[:4] + (1 << 40).to_bytes(8, "big") + body[12:] if kind in (MOVE, MOVE_REF) else body
+
+
 PLANTED: dict[str, type[Seams]] = {
     "a skipped sync": SkippedSync,
     "an early confirm": EarlyConfirm,
     "a forgotten checkpoint entry": ForgottenEntry,
     "a dropped reference count": ForgottenRelease,
     "a read that ends one byte before its segment": ShortRead,
+    "a commit of a sink that is not recorded": UnrecordedCommit,
+    "a move that names another place": MisplacedMove,
+    "a member of a group that is forgotten": ForgottenMember,
+    "an epoch that is forgotten": ForgottenEpoch,
 }

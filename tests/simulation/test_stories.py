@@ -14,10 +14,10 @@ STORIES = {
     "whoever waits for the head while another load ends": """536 600 3000 64 8 1
         declare 1 1 0 1 27058327
         idle 511787610
-        group_fetch 1 473226011
+        group_fetch 1 0 473226011
         publish 0 1 7 4 1 0 796529741
         idle 920841314
-        group_reserve 1 1 1 577184525
+        group_reserve 1 1 1 0 577184525
         consume 0 1 1 0 1038792827""",
     "the directory of a queue whose name was not synced": """727 4096 8192 64 16 4
         declare 0 1 0 1 659283287
@@ -55,21 +55,21 @@ STORIES = {
     "a reader group holds what a failed batch left": """1648 1500 3000 256 16 4
         declare 0 1 0 1 289087224
         idle 1055806642
-        group_fetch 0 758476172
+        group_fetch 0 0 758476172
         publish 0 0 1 489 1 0 283529973
         fault sync 0 24 1 862906920
         idle 59910237
-        group_reserve 0 1 1 674997173""",
+        group_reserve 0 1 1 0 674997173""",
     "messages journaled again are in the index of a checkpoint": """2000 1500 3000 0 2 4
         declare 0 1 0 1 574802002
         declare 1 1 0 1 6892870
         idle 163280915
-        group_reserve 0 1 0 1051630093
+        group_reserve 0 1 0 0 1051630093
         publish 0 -1 4 4 0 0 741897016
         run flush 1 796066622
         finish flush 1 99085700
-        group_reserve 1 1 0 535444772
-        group_reserve 0 1 1 463917264
+        group_reserve 1 1 0 0 535444772
+        group_reserve 0 1 1 0 463917264
         disk_full 0 662052892
         idle 604813555""",
     "an empty segment that a rebuilt index lists": """3193 4096 3000 256 2 4
@@ -127,7 +127,7 @@ STORIES = {
         declare 2 1 0 0 747859080
         idle 493424734
         publish 1 -1 3 32 1 0 503597509
-        group_fetch 0 849131388
+        group_fetch 0 0 849131388
         disk_full 0 893498250
         publish 1 -1 1 4 1 0 545393890
         idle 282610075
@@ -137,7 +137,7 @@ STORIES = {
         page 0 0 1054450797
         tx_commit 1 445565537
         overlap flush 0 compact 1 850721114
-        group_reserve 0 1 0 69609856""",
+        group_reserve 0 1 0 0 69609856""",
     "without checkpoints, a segment of an earlier life has the seq ids of this one": """4417997 4096 1000 64 8 4 2048 512 2048
         declare 0 1 0 1 39092711
         declare 1 0 0 1 995940917
@@ -189,16 +189,16 @@ STORIES = {
         idle 7
         tick 3000 8
         idle 9
-        group_fetch 0 10
+        group_fetch 0 0 10
         idle 11
-        group_reserve 0 10 1 12
+        group_reserve 0 10 1 0 12
         idle 13
         crash power 0 0 14""",
     "the check after a power failure: a new content file without its header": """464354984 600 1000 256 2 1 1048576 65536 2048
         declare 0 1 0 0 492959575
         idle 590183148
         publish 3 -1 1 261 1 0 121031089
-        group_reserve 0 1 0 541035461
+        group_reserve 0 1 0 0 541035461
         publish 0 0 6 259 1 0 837569123
         tick 300 286467496
         run flush 1 850988363
@@ -315,6 +315,28 @@ STORIES = {
         run read 1 177927710
         publish 2 2 1 4 1 0 725829571
         flip_now 1 250218268""",
+    "what is purged from the index does not come back with the move of a batch that failed": """89717 600 8192 256 8 4 1048576 0 2048 2
+        declare 0 1 0 1 130576652
+        declare 1 1 0 1 197469891
+        idle 346815379
+        sink_stage 1 1 -1 3 1024 1 0 1 619875574
+        sink_stage 0 1 2 6 844 1 0 1 952314771
+        sink_commit 1 0 0 1 0 785629222
+        fault sync 3 24 1 771242149
+        idle 588856852
+        purge 0 731759025""",
+    "a range that a crash has emptied is acked behind the end of its queue": """96379 600 1000 64 8 1 0 65536 2048 1024
+        declare 0 1 0 0 639334144
+        group_ack 5 1 109466533
+        idle 863215059
+        group_reserve 5 1 0 100 132268528
+        publish 0 -1 1 197 1 0 33099687
+        crash_within 2 power 242668817
+        run flush 1 115818060
+        group_ack 5 1 849053105
+        delete 0 580918921
+        idle 965250136
+        group_ack 5 1 118093934""",
 }
 
 

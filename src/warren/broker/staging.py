@@ -69,7 +69,10 @@ class Staging:
         # Nothing is moved any more: the node stops.
         self.is_stopped: bool = False
         self._moving: list[Sink] = []
-        self._slices: list[MoveSlice] = []
+        # Moved in one turn, for each sink.
+        self.slice_messages: i64 = SLICE_MESSAGES
+        # On their way, oldest first.
+        self.slices: list[MoveSlice] = []
         self._out_bytes: i64 = 0
         self._out_count: i64 = 0
         self._routes: dict[bytes, list[Queue]] = {}
@@ -340,7 +343,7 @@ class Staging:
         queue = stage.queue
         taken = MoveSlice(stage)
         state: i64 = READY
-        while len(taken.entries) < SLICE_MESSAGES and self._out_bytes + taken.size_bytes < OUT_BYTES:
+        while len(taken.entries) < self.slice_messages and self._out_bytes + taken.size_bytes < OUT_BYTES:
             state = queue.look_at_head(now_ms)
             if state != READY:
                 break
@@ -362,7 +365,7 @@ class Staging:
             return False
         self._out_bytes += taken.size_bytes
         self._out_count += len(taken.entries)
-        self._slices.append(taken)
+        self.slices.append(taken)
         self._watch(taken)
         return state == READY
 
@@ -397,8 +400,8 @@ class Staging:
         return message
 
     def _settle_durable(self, now_ms: i64) -> None:
-        while len(self._slices) > 0 and self._slices[0].is_durable:
-            taken = self._slices.pop(0)
+        while len(self.slices) > 0 and self.slices[0].is_durable:
+            taken = self.slices.pop(0)
             stage = taken.stage
             self._out_bytes -= taken.size_bytes
             self._out_count -= len(taken.entries)

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from warren.broker.stage import SLICE_MESSAGES
 from warren.store.queue_index import REWRITE_MIN_BYTES
 from warren.store.store_settings import DEAD_TAIL_BYTES
+from warren.testing.group_models import NAMED, PATTERN
 from warren.testing.simulated_file_system import KILL, ORDERED, POWER
-from warren.testing.simulated_node import LANES, Limits
+from warren.testing.simulated_node import FLUSH, LANES, Limits
 
 Value = int | str
 
@@ -35,10 +37,18 @@ FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "tx_rollback": ("channel",),
     "close_channel": ("channel",),
     "drop_connection": ("connection",),
-    "group_reserve": ("queue", "count", "goes_on"),
-    "group_fetch": ("queue",),
-    "group_ack": ("queue", "count"),
-    "group_delete": ("queue",),
+    "group_open": ("group", "rebinds", "is_another"),
+    "group_reserve": ("group", "count", "goes_on", "wait_ms"),
+    "group_fetch": ("group", "slice_size"),
+    "group_ack": ("group", "count"),
+    "group_late": ("group", "request"),
+    "group_delete": ("group",),
+    "sink_stage": ("sink", "task", "target", "count", "size", "persistent", "expiration_ms", "ends"),
+    "sink_finish": ("sink", "task"),
+    "sink_leave": ("sink", "task"),
+    "sink_commit": ("sink", "how", "fresh", "mandatory", "wait_ms"),
+    "sink_abort": ("sink",),
+    "sink_delete": ("sink",),
     "run": ("lane", "count"),
     "overlap": ("lane", "after", "other_lane", "count"),
     "finish": ("lane", "count"),
@@ -79,6 +89,13 @@ FANOUT: Final = -1
 # As many messages in memory as there are.
 NO_TARGET: Final = -1
 HOUR_MS: Final = 3_600_000
+
+# Tasks that stage parts of a sink's batch.
+TASKS: Final = 2
+# How a commit is made: of what is staged; the last one once more; with the last one's number, of what is staged.
+COMMIT: Final = 0
+AGAIN: Final = 1
+LATE: Final = 2
 
 
 @dataclass(frozen=True)
@@ -134,6 +151,7 @@ def _limits(rng: Random) -> Limits:
         page_batch=rng.choice((1, 4, 4)),
         rewrite_min_bytes=rng.choice((REWRITE_MIN_BYTES, 0, 200)),
         dead_tail_bytes=rng.choice((DEAD_TAIL_BYTES, 0, 200)),
+        move_slice=rng.choice((SLICE_MESSAGES, 1, 2, 5)),
     )
 
 
@@ -150,10 +168,15 @@ class _Maker:
         self.expiring_share = rng.choice((0.0, 0.0, 0.2))
         self.channels = rng.sample(range(CHANNELS), rng.choice((2, 3, CHANNELS)))
         self.rules = rng.choice((RULES, (KILL,), (POWER,)))
+        self.lanes: tuple[str, ...] = LANES
+        self.groups: tuple[int, ...] = tuple(range(self.queues))
         weights = {
             "declare": 1.0, "delete": 0.3, "purge": 0.4, "publish": 10, "consume": 2, "cancel": 0.7, "get": 2, "ack": 8,
             "nack": 2, "recover": 0.3, "tx_commit": 1.5, "tx_rollback": 0.5, "close_channel": 0.5, "drop_connection": 0.3,
-            "group_reserve": 0.0, "group_fetch": 0.0, "group_ack": 0.0, "group_delete": 0.0,
+            "group_open": 0.0, "group_reserve": 0.0, "group_fetch": 0.0, "group_ack": 0.0, "group_late": 0.0,
+            "group_delete": 0.0,
+            "sink_stage": 0.0, "sink_finish": 0.0, "sink_leave": 0.0, "sink_commit": 0.0, "sink_abort": 0.0,
+            "sink_delete": 0.0,
             "run": 8, "overlap": 3, "finish": 6, "idle": 2, "page": 1.5, "mode": 0.4, "tick": 4,
             "crash": 0.8, "crash_within": 0.8, "stop": 0.3,
             "fault": 0.7, "start_fault": 0.2, "disk_full": 0.2, "disk_free": 0.3, "flip": 0.0,
@@ -164,8 +187,16 @@ class _Maker:
         elif rng.random() < 0.15:
             weights["flip"] = 1.0
             weights["flip_now"] = rng.choice((0.0, 1.0, 3.0))
-        if rng.random() < 0.25:
+        if rng.random() < 0.3:
             weights.update(group_reserve=2.0, group_fetch=1.5, group_ack=1.5, group_delete=0.15)
+            if rng.random() < 0.6:
+                self.groups = rng.choice(((NAMED,), (PATTERN,), (PATTERN,), (0, NAMED, PATTERN)))
+                weights.update(group_open=0.4, group_late=0.2, group_reserve=3.5, delete=0.5, declare=1.5)
+        if not weights["flip"] and rng.random() < 0.3:
+            weights.update(sink_stage=8.0, sink_finish=1.0, sink_leave=0.2, sink_commit=6.0, sink_abort=0.15)
+            weights.update(sink_delete=0.1, publish=4, consume=1.5, ack=5, run=12, finish=10, crash=1.5)
+            # A batch is written several times before it is where it belongs.
+            self.lanes = (FLUSH, FLUSH, FLUSH, FLUSH, *LANES)
         for kind in weights:
             # A kind that is left out, or drowns the others, finds what an even mixture never reaches.
             weights[kind] *= rng.choice((0.3, 1.0, 1.0, 1.0, 3.0)) if rng.random() < 0.5 else 1.0
@@ -218,21 +249,49 @@ class _Maker:
                 return channel, rng.choice((0, 0, 1, 5)), int(rng.random() < 0.3), int(rng.random() < 0.8)
             case "cancel" | "recover" | "tx_commit" | "tx_rollback" | "close_channel":
                 return (channel,)
-            case "group_reserve":
-                return queue, rng.choice((1, 3, 10)), int(rng.random() < 0.5)
-            case "group_ack":
-                return queue, rng.choice((1, 2, 10))
-            case "group_fetch" | "group_delete":
-                return (queue,)
             case "drop_connection":
                 return (rng.randrange(CONNECTIONS),)
-        return self._disk_values(kind)
+        if kind.startswith("group_"):
+            return self._group_values(kind)
+        return self._sink_values(kind) if kind.startswith("sink_") else self._disk_values(kind)
+
+    def _group_values(self, kind: str) -> tuple[Value, ...]:
+        rng = self.rng
+        group = rng.choice(self.groups)
+        match kind:
+            case "group_open":
+                return group, int(rng.random() < 0.7), int(rng.random() < 0.5)
+            case "group_reserve":
+                return group, rng.choice((1, 3, 10)), int(rng.random() < 0.5), rng.choice((0, 0, 0, 100))
+            case "group_fetch":
+                return group, rng.choice((0, 0, 2, 8))
+            case "group_ack":
+                return group, rng.choice((1, 2, 10))
+            case "group_late":
+                return group, rng.randrange(3)
+        return (group,)
+
+    def _sink_values(self, kind: str) -> tuple[Value, ...]:
+        rng = self.rng
+        sink, task = rng.choice((0, 0, 1)), rng.randrange(TASKS)
+        match kind:
+            case "sink_stage":
+                target = FANOUT if rng.random() < 0.3 else rng.randrange(self.queues)
+                count = rng.randint(1, 2 * self.batch)
+                ends = int(rng.random() < 0.7)
+                return sink, task, target, count, self._size(), self._persistent(), self._expiry_ms(), ends
+            case "sink_commit":
+                how = rng.choice((COMMIT,) * 10 + (AGAIN, AGAIN, LATE))
+                return sink, how, int(rng.random() < 0.1), int(rng.random() < 0.7), rng.choice((0, 0, 200))
+            case "sink_finish" | "sink_leave":
+                return sink, task
+        return (sink,)
 
     def _disk_values(self, kind: str) -> tuple[Value, ...]:
         rng = self.rng
         match kind:
             case "run" | "finish":
-                return rng.choice(LANES), rng.choice((1, 1, 2, 5))
+                return rng.choice(self.lanes), rng.choice((1, 1, 2, 5))
             case "overlap":
                 return (
                     rng.choice(LANES),

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from warren.testing.damage import Damage
+    from warren.testing.group_models import GroupModel
+    from warren.testing.sink_models import StagedMessage
 
 READY: Final = 0
 OUT: Final = 1
@@ -55,7 +57,7 @@ class Copy:
     """A message in one queue. `order` is its place in it, `seq` what the broker calls that place."""
 
     __slots__ = (
-        "content", "expiry_ms", "is_early", "is_kept", "is_must", "order", "queue", "seq", "state", "was_delivered",
+        "content", "expiry_ms", "holder", "is_early", "is_kept", "is_must", "order", "queue", "seq", "state", "was_delivered",
     )  # fmt: skip
 
     def __init__(self, content: Content, queue: QueueModel, order: int, seq: int, expiry_ms: int) -> None:
@@ -72,6 +74,8 @@ class Copy:
         # such, and then a group that holds it cannot make it durable.
         self.is_early = not content.persistent and not queue.journals_all
         self.was_delivered = False
+        # When it is held, the number of the reader group.
+        self.holder = -1
 
     def is_expired(self, now_ms: int) -> bool:
         """May the broker drop it by now?"""
@@ -103,8 +107,13 @@ class QueueModel:
         self.has_group = False
         # One is open since the last start, for certain: what is published now is journaled.
         self.journals_all = False
-        # A reader group has asked for messages and has no answer yet: what is ready may be in it.
-        self.is_reserving = False
+        # Reader groups that have asked for messages and have no answer yet, or an error: what is ready may be theirs.
+        self.reservers: set[int] = set()
+        self.failed_by: set[int] = set()
+        # When it was deleted: had it messages at all, and some that nobody had; and which reader groups held some.
+        self.had_messages = False
+        self.had_waiting = False
+        self.held_by: set[int] = set()
         # Every copy that is not gone, by number; the numbers of those and the copies that must never be seen again.
         self.copies: dict[int, Copy] = {}
         self.gone: dict[int, Copy] = {}
@@ -118,9 +127,13 @@ class QueueModel:
 
     def add(self, copy: Copy) -> None:
         """A copy is ready."""
-        copy.state = RESERVING if self.is_reserving else READY
+        copy.state = RESERVING if self.is_doubtful() else READY
         self.copies[copy.content.number] = copy
         heapq.heappush(self._ready, (copy.order, copy.content.number))
+
+    def is_doubtful(self) -> bool:
+        """May reader groups have what is ready, for all that is known?"""
+        return bool(self.reservers or self.failed_by)
 
     def first_ready(self, now_ms: int) -> Copy | None:
         """The ready copy that must be next; expired ones step aside."""
@@ -139,28 +152,14 @@ class QueueModel:
         return sum(copy.state == state for copy in self.copies.values())
 
 
-class GroupRecord:
-    """What the client of a reader group was told, and asked for; positions are seq ids."""
-
-    def __init__(self, queue: QueueModel) -> None:
-        self.queue = queue
-        self.is_open = False
-        self.epoch = 0
-        # Where the client goes on, and what it has asked for. What the group says after a restart may be less: the acks
-        # are in the journal, its definition lags.
-        self.acked = 0
-        self.ack_asked = 0
-        self.reserved = 0
-        # A reserve has failed; what it had taken by then stays with the group.
-        self.has_failed = False
-
-
 class CommitToken:
     """What one group commit makes durable."""
 
-    def __init__(self, published: list[Copy], settled: list[Copy]) -> None:
+    def __init__(self, published: list[Copy], settled: list[Copy], moved: list[StagedMessage]) -> None:
         self.published = published
         self.settled = settled
+        # Staged messages that came to their queues.
+        self.moved = moved
 
 
 class Oracle:
@@ -170,9 +169,10 @@ class Oracle:
         self.queues: dict[int, QueueModel] = {}
         self.contents: dict[int, Content] = {}
         # By the number of the queue's name.
-        self.groups: dict[int, GroupRecord] = {}
+        self.groups: dict[int, GroupModel] = {}
         self._published: list[Copy] = []
         self._settled: list[Copy] = []
+        self.moved: list[StagedMessage] = []
         # Messages that damage has taken: the broker's report must know of some damage then.
         self.lost_count = 0
         self.is_damaged = False
@@ -250,6 +250,10 @@ class Oracle:
     def delete(self, queue: QueueModel) -> None:
         """A client deleted the queue."""
         queue.is_deleting = True
+        lasting = [copy for copy in queue.copies.values() if copy.expiry_ms == 0]
+        queue.had_messages = any(copy.state != SETTLED for copy in queue.copies.values())
+        queue.had_waiting = any(copy.state == READY for copy in lasting)
+        queue.held_by = {copy.holder for copy in lasting if copy.state == HELD}
         for copy in queue.copies.values():
             copy.state = SETTLED
 
@@ -257,25 +261,31 @@ class Oracle:
 
     def seal(self) -> CommitToken:
         """A group commit was sealed: everything up to now is in it."""
-        token = CommitToken(self._published, self._settled)
+        token = CommitToken(self._published, self._settled, self.moved)
         self._published = []
         self._settled = []
+        self.moved = []
         return token
 
     def committed(self, token: CommitToken) -> None:
         """It is on disk."""
         for copy in token.published:
             copy.is_must = True
+        for message in token.moved:
+            message.is_durable = True
         for copy in token.settled:
             if copy.state == SETTLED:
                 copy.queue.copies.pop(copy.content.number, None)
                 copy.queue.gone[copy.content.number] = copy
 
     def commit_failed(self, token: CommitToken) -> None:
-        """It is not; what it settled is tried again, and what it published is as good as transient."""
+        """It is not; what it settled or moved is tried again, and what clients published is as good as transient."""
         for copy in token.published:
             copy.is_early = copy.is_early or not copy.queue.journals_all
         self._settled = token.settled + self._settled
+        self.moved = token.moved + self.moved
+        for message in token.moved:
+            self._published.extend([copy for copy in message.copies if copy.survives()])
 
     def allow(self, damage: Damage, is_running: bool) -> None:
         """A bit was flipped: this may be missing, or may come back; from now on when the node is running."""
@@ -323,15 +333,15 @@ class Oracle:
                         copy.state = UNSURE
         for queue in self.queues.values():
             queue.journals_all = False
+            queue.reservers.clear()
+            queue.failed_by.clear()
         self._published = []
         self._settled = []
-        for group in self.groups.values():
-            group.is_open = False
-            group.queue.is_reserving = False
-            group.has_failed = False
+        self.moved = []
+        self.groups = {slot: group.restarted() for slot, group in self.groups.items()}
 
-    def found(self, queue: QueueModel, numbers: list[int], held: list[int], now_ms: int) -> None:
-        """Recovery of `queue` gave the messages `numbers`, in this order; `held` of them are with a reader group."""
+    def found(self, queue: QueueModel, numbers: list[int], held: dict[int, int], now_ms: int) -> None:
+        """Recovery of `queue` gave the messages `numbers`, in this order; `held` says which a reader group has, and which."""
         if len(set(numbers)) < len(numbers):
             raise Violation("twice", f"queue {queue.name} has messages twice after a restart: {numbers}")
         copies: list[Copy] = []
@@ -348,6 +358,12 @@ class Oracle:
                 if number not in queue.may_be_lost:
                     raise Violation("lost", f"queue {queue.name} has lost message {number} in a restart")
                 self.lost_count += 1
+        for number, copy in queue.copies.items():
+            if copy.state == HELD and copy.is_must and number in numbers and number not in held:
+                if copy.holder in self.groups and not self.is_damaged:
+                    raise Violation(
+                        "group", f"message {number} of queue {queue.name} is held no more after a restart"
+                    )
         old = queue.copies
         queue.copies = {}
         for copy in copies:
@@ -356,11 +372,13 @@ class Oracle:
             queue.add(copy)
             if copy.content.number in held:
                 copy.state = HELD
+                copy.holder = held[copy.content.number]
         for number, copy in old.items():
             if number in held and number not in queue.copies:
                 # Its time was over when the group had given it back; with the group it stays.
                 queue.add(copy)
                 copy.state = HELD
+                copy.holder = held[number]
             if number not in queue.copies:
                 self._forget(queue, copy)
         queue.is_deleting = False

@@ -1,7 +1,7 @@
 """Where the simulated node can be made to do wrong: a simulator that finds nothing must be shown to find something.
 
 A history runs with the parts that `Seams` makes, which are the real ones. A test plants a bug by making one of them
-otherwise; `PLANTED` names the five that are kept for it.
+otherwise; `tests/simulation/planted_bugs.py` has those that are kept for it.
 """
 
 from __future__ import annotations

@@ -29,6 +29,8 @@ from warren.testing.oracle import (
 from warren.testing.session_models import ChannelModel, ConsumerModel, Delivery
 from warren.testing.simulated_client import SimulatedClient, content_frames, method_frame
 from warren.testing.simulated_node import SimulatedNode
+from warren.testing.sink_models import StagedMessages
+from warren.testing.sink_sessions import EXCHANGE, SinkSessions
 from warren.wire.field_table import encode_table, fields_from_python
 from warren.wire.method import Method
 from warren.wire.methods import (
@@ -74,7 +76,6 @@ TRANSACTION: Final = "tx"
 PLAIN: Final = "plain"
 # (connection, mode) of each channel of a history.
 CHANNELS: Final = ((0, CONFIRM), (0, TRANSACTION), (1, CONFIRM), (1, PLAIN), (2, PLAIN))
-EXCHANGE: Final = b"amq.fanout"
 RESOURCE_ERROR: Final = 506
 
 
@@ -94,7 +95,9 @@ def _arguments(ttl_ms: int, is_lazy: bool) -> bytes:
 class Sessions:
     """The clients of one node, until it goes down."""
 
-    def __init__(self, node: SimulatedNode, oracle: Oracle, first_number: int) -> None:
+    def __init__(
+        self, node: SimulatedNode, oracle: Oracle, staged: StagedMessages, first_number: int
+    ) -> None:
         self.node = node
         self.oracle = oracle
         self.next_number = first_number
@@ -108,6 +111,7 @@ class Sessions:
         self._said_empty: list[QueueModel] = []
         self._is_mixed = False
         self.groups = GroupSessions(node, oracle)
+        self.sinks = SinkSessions(node, staged, self._take_number)
 
     # -- turns -----------------------------------------------------------------------------------------------------
 
@@ -115,6 +119,11 @@ class Sessions:
         """Let the node answer, and look at what it delivered."""
         self.node.turn()
         self.groups.look()
+        self.sinks.look()
+        if self.sinks.staged.has_published:
+            # Behind what clients were answered in this turn, before they heard it.
+            self._is_mixed = True
+            self.sinks.staged.has_published = False
         said_empty, self._said_empty = self._said_empty, []
         if not self._is_mixed:
             self.oracle.check_empty(said_empty, self.node.now_ms)
@@ -126,6 +135,10 @@ class Sessions:
                     self.oracle.check_order(self.oracle.queues[queue_id], copies, self.node.now_ms)
         self._is_mixed = False
 
+    def is_waiting(self) -> bool:
+        """Is an answer of the admin protocol outstanding?"""
+        return self.groups.is_waiting() or self.sinks.is_waiting()
+
     def run(self, operation: Operation) -> bool:
         """Do what a client does; False when it means nothing now."""
         if operation.kind == "drop_connection":
@@ -135,8 +148,9 @@ class Sessions:
         if operation.kind in ("delete", "purge"):
             return self._delete_or_purge(operation)
         if operation.kind.startswith("group_"):
-            queue = self.queue(operation.number(0))
-            return queue is not None and self.groups.run(operation, operation.number(0), queue)
+            return self.groups.run(operation)
+        if operation.kind.startswith("sink_"):
+            return self.sinks.run(operation)
         channel = self._channel(operation.number(0))
         if channel is None or channel.expected:
             return False
@@ -159,6 +173,7 @@ class Sessions:
     def close_all(self) -> None:
         """Every client goes; nothing is out any more."""
         self.groups.close_all()
+        self.sinks.close_all()
         for number in sorted(self._clients):
             self._drop(number)
             # What one held may go to the next, which reads it before it goes, too.
@@ -224,7 +239,8 @@ class Sessions:
             deliveries.extend(settled.values())
         for delivery in deliveries:
             self._requeue(delivery.copy)
-            if delivery.copy.state == READY and self._has_careless_consumer(
+            # RESERVING: the same, in a queue of which a reader group may have something.
+            if delivery.copy.state in (READY, RESERVING) and self._has_careless_consumer(
                 channel.client, delivery.copy.queue
             ):
                 delivery.copy.state = UNSURE
@@ -418,8 +434,7 @@ class Sessions:
         found = self.node.vhost.route(router.exchanges[exchange], [key], b"")
         queues = [self.oracle.queues[engine.id] for engine in found]
         for _ in range(count):
-            number = self.next_number
-            self.next_number += 1
+            number = self._take_number()
             body = body_of(number, size)
             content = Content(number, properties, body, bool(persistent))
             copies: list[Copy] = []
@@ -434,6 +449,10 @@ class Sessions:
                 channel.unconfirmed[channel.publish_count] = copies
             self._send(channel, frame + content_frames(channel.number, properties, body))
         return True
+
+    def _take_number(self) -> int:
+        self.next_number += 1
+        return self.next_number - 1
 
     def _enqueue(
         self,

@@ -17,6 +17,7 @@ from warren.broker.broker import Broker
 from warren.broker.metadata import Definitions, PutPermission, PutUser
 from warren.broker.passwords import SHA256, hash_password
 from warren.broker.settings import Settings
+from warren.broker.stage import SLICE_MESSAGES
 from warren.broker.vhost import Vhost
 from warren.routing.exchange_types import check_exchange_type
 from warren.store.disk.files import JOURNAL_DIRECTORY, keep_orphans, load_store_id
@@ -33,7 +34,7 @@ from warren.testing.simulated_metadata import SimulatedMetadata
 
 VHOST: Final = b"/"
 STORE_ID: Final = bytes(range(1, 17))
-USER: Final = PutUser(b"guest", hash_password(b"guest"), SHA256, [])
+USER: Final = PutUser(b"guest", hash_password(b"guest"), SHA256, ["administrator"])
 # As long as a real node waits after a failed commit.
 FAILURE_PAUSE_MS: Final = 250
 
@@ -58,6 +59,8 @@ class Limits:
     dead_tail_bytes: int = 512
     # Less than the journal's window, so that stores are often in debt.
     garbage_allowance_bytes: int = 2048
+    # Staged messages that are published in one turn.
+    move_slice: int = SLICE_MESSAGES
 
 
 class Commits(Protocol):
@@ -66,6 +69,13 @@ class Commits(Protocol):
     def seal(self) -> CommitToken: ...
     def committed(self, token: CommitToken) -> None: ...
     def commit_failed(self, token: CommitToken) -> None: ...
+
+
+class Watch(Protocol):
+    """Who is told when the vhost works: it may publish staged messages then."""
+
+    def begin(self, node: SimulatedNode) -> None: ...
+    def end(self, node: SimulatedNode) -> None: ...
 
 
 class SimulatedDisk:
@@ -161,8 +171,12 @@ class SimulatedNode:
         self._random_calls = 0
         self.clock = SimulatedClock(self)
         self.failed_commits = 0
+        # The broker has asked for another turn.
+        self._is_woken = False
         # Has the store something to do that only time brings on?
         self.has_more = False
+        # Told of what the vhost does between clients, when there are sinks.
+        self.watch: Watch | None = None
         # Called in each turn before clients are given output.
         self.before_output: Callable[[], None] | None = None
 
@@ -171,7 +185,7 @@ class SimulatedNode:
     def start(self) -> None:
         """Recover from the disk. Crash or OSError when the disk says so."""
         self.broker = Broker(
-            Settings(msg_store_io_batch_size=self.limits.page_batch), self._random_bytes, lambda: None
+            Settings(msg_store_io_batch_size=self.limits.page_batch), self._random_bytes, self._wake
         )
         definitions = self.disk.metadata.load()
         definitions.users = [USER]
@@ -194,6 +208,7 @@ class SimulatedNode:
         self._report = report
         self.journal = store.journal
         self.vhost = Vhost(self.broker, VHOST, 1, store)
+        self.vhost.staging.slice_messages = limits.move_slice
         self.broker.vhosts[VHOST] = self.vhost
         self._restore_definitions(definitions)
         self.broker.reserve_queue_ids(max(replay.queues, default=0))
@@ -263,6 +278,9 @@ class SimulatedNode:
             if source is not None and destination is not None:
                 router.bind(source, destination, binding.key, binding.arguments)
 
+    def _wake(self) -> None:
+        self._is_woken = True
+
     def _random_bytes(self, size: int) -> bytes:
         self._random_calls += 1
         return self._random_calls.to_bytes(size, "big")
@@ -272,6 +290,7 @@ class SimulatedNode:
     def turn(self) -> None:
         """What a node does when the events of a turn are handled: a commit that is due, then all output."""
         while True:
+            self._is_woken = False
             self.clock.run()
             if not self._is_flushing and self.now_ms >= self._flush_again_ms:
                 self._commit(is_forced=False)
@@ -329,7 +348,12 @@ class SimulatedNode:
 
     def _work(self) -> None:
         """Behind a commit, or where none was due: move messages between memory and disk, and hand out jobs."""
+        watch = self.watch if self.vhost.staging.sinks else None
+        if watch is not None:
+            watch.begin(self)
         self.has_more = self.vhost.advance(self.now_ms)
+        if watch is not None:
+            watch.end(self)
         for job in self.store.take_jobs(self.now_ms):
             self.lanes[_LANE_NAMES[job.lane]].waiting.append(self._store_job(job))
 
@@ -365,7 +389,8 @@ class SimulatedNode:
         """Run everything that the disk has to do, and what follows from it."""
         for _ in range(10_000):
             self.turn()
-            is_busy = False
+            # A queue whose load was answered at once, with nothing, goes on in the next turn without the disk's help.
+            is_busy = self._is_woken
             for name in LANES:
                 is_busy |= self.run(name)
                 is_busy |= self.finish(name)

@@ -17,12 +17,13 @@ from typing import Final
 from warren.broker.metadata import PutVhost
 from warren.offline.check import DAMAGED, NO_DEFINITION, CheckResult, check_store
 from warren.offline.data_directory import VhostDirectory
-from warren.queues.queue import Queue
 from warren.queues.variable_queue import INFINITE
 from warren.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
 from warren.store.disk.files import JOURNAL_DIRECTORY
 from warren.testing.damage import acks_in, damage_of, is_whole
-from warren.testing.group_sessions import take_back
+from warren.testing.draining import check_rest, drain_queues
+from warren.testing.held_messages import take_back
+from warren.testing.move_watch import AuditWatch, OracleWatch
 from warren.testing.operations import FAULTY_CALLS, NO_TARGET, History, Operation
 from warren.testing.oracle import (
     HELD,
@@ -34,20 +35,18 @@ from warren.testing.oracle import (
     Oracle,
     QueueModel,
     Violation,
-    number_of,
 )
 from warren.testing.seams import Seams
 from warren.testing.sessions import Sessions
-from warren.testing.simulated_client import SimulatedClient, method_frame
 from warren.testing.simulated_file_system import KILL, POWER, Crash, Fault, SimulatedFileSystem
 from warren.testing.simulated_metadata import SimulatedMetadata
 from warren.testing.simulated_node import VHOST, Commits, SimulatedDisk, SimulatedNode
-from warren.wire.method import Method
-from warren.wire.methods import BasicConsume, BasicDeliver
+from warren.testing.sink_models import StagedMessages
+from warren.testing.sink_sessions import clear_sinks
 
 START_MS: Final = 1_700_000_000_000
-# In an empty broker, every checkpoint lets go of what the one before it still needed.
-REST_ROUNDS: Final = 4
+# A group that reads what it holds asks for one range after the other.
+FETCH_ROUNDS: Final = 50
 # Files whose damage a start must notice and survive.
 CHECKED_FILES: Final = (".wal", ".idx", ".rdq", "checkpoint", "checkpoint.previous")
 FAULTS: Final = frozenset(("fault", "start_fault", "disk_full"))
@@ -58,7 +57,8 @@ STEP_MS: Final = 1
 CLIENT_OPERATIONS: Final = frozenset(
     (
         "declare", "delete", "purge", "publish", "consume", "cancel", "get", "ack", "nack", "recover", "tx_commit",
-        "tx_rollback", "close_channel", "drop_connection", "group_reserve", "group_fetch", "group_ack", "group_delete",
+        "tx_rollback", "close_channel", "drop_connection", "group_open", "group_reserve", "group_fetch", "group_ack",
+        "group_late", "group_delete",         "sink_stage", "sink_finish", "sink_leave", "sink_commit", "sink_abort", "sink_delete",
     )
 )  # fmt: skip
 
@@ -67,7 +67,7 @@ class Unwatched:
     """Nobody asks what the second node commits."""
 
     def seal(self) -> CommitToken:
-        return CommitToken([], [])
+        return CommitToken([], [], [])
 
     def committed(self, token: CommitToken) -> None:
         pass
@@ -111,6 +111,7 @@ class Simulation:
         self.history = history
         self._seams = seams or Seams()
         self.oracle = Oracle()
+        self.staged = StagedMessages(self.oracle)
         # What happened, line by line; None when nobody reads it.
         self.story = story
         self.now_ms = START_MS
@@ -266,6 +267,8 @@ class Simulation:
         self.sessions.end_operation()
         if self._is_disturbed():
             return
+        for sink in self.staged.sinks.values():
+            self.staged.check_all_published(sink)
         for channel in self.sessions.channels.values():
             for consumer in channel.consumers.values():
                 has_room = consumer.prefetch == 0 or consumer.no_ack or consumer.unacked < consumer.prefetch
@@ -336,6 +339,7 @@ class Simulation:
         for _ in range(recovery_crashes):
             files.crash_after = rng.randrange(12)
             node = self._new_node(self.disk, Unwatched())
+            node.watch = OracleWatch(self.staged, False)
             try:
                 node.start()
             except Crash:
@@ -357,6 +361,7 @@ class Simulation:
         files = self.disk.files
         files.faults = faults
         node = self._new_node(self.disk, Unwatched())
+        node.watch = OracleWatch(self.staged, False)
         try:
             node.start()
         except OSError as error:
@@ -413,37 +418,56 @@ class Simulation:
 
     def _start_node(self) -> None:
         self.node = self._new_node(self.disk, self.oracle)
+        self.node.watch = OracleWatch(self.staged, True)
         self.node.start()
-        self.sessions = Sessions(self.node, self.oracle, self._next_number)
+        self.sessions = Sessions(self.node, self.oracle, self.staged, self._next_number)
         self.node.before_output = self.sessions.before_output
 
     # -- what is there -----------------------------------------------------------------------------------------------
 
     def _audit(self, disk: SimulatedDisk, rng: Random) -> None:
         """Start a node from `disk`, drain it, and tell the oracle what it gave."""
+        watch = AuditWatch(self.staged)
         node = self._new_node(disk, Unwatched())
+        node.watch = watch
         node.start()
         if rng.random() < 0.3:
             self._damage_count += node.damage_count
             disk.files.crash(rng, POWER)
             self._check_offline(disk.fork(), rng)
             node = self._new_node(disk, Unwatched())
+            node.watch = watch
             node.start()
         held = take_back(node, self.oracle)
         found = drain_queues(node, self.oracle)
+        self._tell_sinks(node, watch)
         for queue in self.oracle.queues.values():
             numbers = found.get(queue.id)
             if numbers is None:
                 raise Violation("queue", f"queue {queue.name} is not there after a restart")
-            with_groups = held.get(queue.id, [])
+            with_groups = held.get(queue.id, {})
             self._tell(f"        found in {queue.name}: {numbers}, held of them: {with_groups}")
-            self.oracle.found(queue, numbers, with_groups, self.now_ms)
+            self.oracle.found(queue, watch.without_published(queue, numbers), with_groups, self.now_ms)
         self._damage_count += node.damage_count
         if self.oracle.lost_count and not self._damage_count:
             raise Violation("silent", "messages were lost to damage, and the report of the start counts none")
         self.oracle.lost_count = 0
         if not self.oracle.is_damaged:
             check_rest(node)
+
+    def _tell_sinks(self, node: SimulatedNode, watch: AuditWatch) -> None:
+        staging = node.vhost.staging
+        batches = {sink.name.decode(): int(sink.batch) for sink in staging.sinks.values()}
+        logs = {
+            stage_id: int(stage.queue.ready_count)
+            for stage_id, stage in staging.stages.items()
+            if not stage.is_committed
+        }
+        self._tell(
+            f"        sinks are at {batches}, staged are {logs}, published again {sorted(watch.numbers)}"
+        )
+        self.staged.restarted(batches, logs, watch.numbers)
+        clear_sinks(node)
 
     def _lift_faults(self) -> None:
         """From now on the disk does what it is told, and does what it owes."""
@@ -459,6 +483,10 @@ class Simulation:
 
     def _finish(self) -> None:
         self._lift_faults()
+        for _ in range(FETCH_ROUNDS):
+            if self.sessions.is_waiting():
+                self.node.drain()
+                self.sessions.end_operation()
         self._idle()
         self._check_answers()
         rng = Random(self.history.seed)
@@ -468,6 +496,7 @@ class Simulation:
             self._crash(rng, POWER, 0, 0)
         take_back(self.node, self.oracle)
         drained = drain_queues(self.node, self.oracle)
+        clear_sinks(self.node)
         for queue in self.oracle.queues.values():
             expected = sorted(queue.copies.values(), key=lambda copy: copy.order)
             numbers = [
@@ -486,8 +515,8 @@ class Simulation:
         self._check_broker()
 
     def _check_answers(self) -> None:
-        if self.sessions.groups.is_waiting():
-            raise Violation("answer", "a reader group waits for an answer")
+        if self.sessions.is_waiting():
+            raise Violation("answer", "a reader group or a client of a sink waits for an answer")
         for channel in self.sessions.channels.values():
             if channel.expected:
                 raise Violation(
@@ -500,82 +529,6 @@ class Simulation:
 def is_checked(path: str, endings: tuple[str, ...]) -> bool:
     """Is the file one of those whose damage must be noticed and survived? Not what a start has put aside."""
     return "/lost+found/" not in path and path.endswith(endings)
-
-
-def drain_queues(node: SimulatedNode, oracle: Oracle) -> dict[int, list[int]]:
-    """Everything in every queue, by its id: the numbers of the messages, in the order in which they come."""
-    found: dict[int, list[int]] = {}
-    queues: list[Queue] = list(node.vhost.queues.values())
-
-    def receive(_channel: int, method: Method, properties: bytes, body: bytes) -> None:
-        if not isinstance(method, BasicDeliver):
-            return
-        number = number_of(body)
-        content = oracle.contents.get(number)
-        if content is None or content.body != body or content.properties != properties:
-            raise Violation("corrupt", f"{body[:16]!r}... came after a restart, which nobody published")
-        if (
-            not method.redelivered
-            and not oracle.is_damaged
-            and any(
-                number in queue.copies and queue.copies[number].was_delivered
-                for queue in oracle.queues.values()
-                if str(queue.id).encode() == method.consumer_tag
-            )
-        ):
-            raise Violation(
-                "redelivered", f"message {number} came after a restart without the redelivered flag"
-            )
-        found[int(method.consumer_tag)].append(number)
-
-    client = SimulatedClient(node.broker, receive, node.now_ms)
-    client.open_channel(1, node.now_ms)
-    for queue in queues:
-        found[queue.id] = []
-        tag = str(queue.id).encode()
-        consume = BasicConsume(queue.name, tag, False, True, False, True, b"")
-        client.send(method_frame(1, consume), node.now_ms)
-    node.drain()
-    for queue in queues:
-        if queue.ready_count:
-            raise Violation("starved", f"queue {queue.name.decode()} keeps {queue.ready_count} messages")
-    client.engine.shell = None
-    node.broker.disconnect(client.engine, node.now_ms)
-    return found
-
-
-def check_rest(node: SimulatedNode) -> None:
-    """Nothing is left to do and nothing is in any queue: the store must be empty, and its accounts right (T34)."""
-    for _ in range(REST_ROUNDS):
-        node.now_ms += 3000
-        node.tick()
-        node.drain()
-    store = node.store
-    if node.journal.live_bytes() != 0:
-        raise Violation(
-            "leak", f"{node.journal.live_bytes()} bytes of the journal count as live in an empty broker"
-        )
-    for contents in (store.contents, store.transient_contents):
-        contents.check()
-        if contents.valid_bytes != 0:
-            raise Violation(
-                "leak",
-                f"{contents.valid_bytes} bytes of {contents.directory_name} count as live in an empty broker",
-            )
-        # Of a batch that failed there may be a reference on the disk and no content.
-        is_lacking = node.failed_commits > 0 or store.lost_count > 0
-        if contents.unknown_releases != 0 and not is_lacking:
-            raise Violation("accounts", f"a reference in {contents.directory_name} was given up twice")
-    known = node.file_sizes()
-    for path, file in node.disk.files.files():
-        name = path.removeprefix("/")
-        size = known.pop(name, -1)
-        if size < 0 and not name.startswith(("lost+found/", "checkpoint", "store_id")):
-            raise Violation("stale" if name.endswith(".idx") else "leak", f"{name} is nobody's")
-        if file.size < size:
-            raise Violation("accounts", f"{name} has {file.size} bytes and should have {size}")
-    if any(known.values()):
-        raise Violation("accounts", f"{sorted(known)} should be there")
 
 
 def _exception_violation(error: BaseException) -> Violation:

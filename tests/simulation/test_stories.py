@@ -337,6 +337,20 @@ STORIES = {
         delete 0 580918921
         idle 965250136
         group_ack 5 1 118093934""",
+    "a move whose content a power failure took leaves the message where it was staged": """78334 600 3000 256 2 1 1048576 200 2048 5
+        declare 0 1 0 1 1002371830
+        sink_stage 0 0 0 1 4 1 0 1 287967756
+        sink_stage 0 1 -1 17 271 1 0 0 455525535
+        sink_stage 0 1 0 15 259 1 0 0 91143399
+        sink_commit 0 0 0 1 200 696622308
+        crash power 0 0 907743124
+        sink_abort 0 366833829
+        fault sync_directory 3 28 1 694090240
+        sink_stage 0 1 0 17 252 1 0 1 386210880
+        idle 956131436
+        sink_commit 0 0 0 1 200 533837489
+        idle 995916968
+        crash power 0 0 744595018""",
 }
 
 

@@ -15,7 +15,8 @@ from tests.support.journal_driver import (
     replayed,
     state_of,
 )
-from warren.store.message import Message, Position, QueueLog
+from warren.store.content_records import write_publish_ref
+from warren.store.message import ContentRef, Message, MovedMessage, Position, QueueLog
 from warren.store.record import FILE_HEADER_BYTES, FILE_MAGIC, RecordWriter
 from warren.store.recovery import JournalReplay
 
@@ -307,6 +308,46 @@ def test_a_clean_stop_that_is_not_whole_is_none() -> None:
         replay = replayed({1: data[:start] + bytes(byte ^ 255 for byte in data[start:end]) + data[end:]})
         assert len(replay.damage) == 1
         assert not replay.is_clean
+
+
+def move_ref_file(*more: bytes) -> bytes:
+    """A message with content 7 in queue 1, moved there from place 5 of staging log 9, where it is with content 3."""
+    writer = RecordWriter(STORE_ID)
+    writer.start_file(FILE_MAGIC, NUMBER)
+    staged = Message(b"\x00\x01q", b"\x00\x00", bytes(9000), True, 1000)
+    first = ContentRef(3, 0, 0, 9033, 1, False)
+    write_publish_ref(writer, first, staged, [Position(staged, QueueLog(9), 5, 0)], 0, 1)
+    moved = MovedMessage(b"\x00\x01q", b"\x00\x00", bytes(9000), True, 1000, 9, 5)
+    second = ContentRef(7, 0, 9033, 9033, 1, False)
+    write_publish_ref(writer, second, moved, [Position(moved, QueueLog(1), 4, 0)], 0, 1, moved)
+    return b"".join([*writer.take(), *more])
+
+
+def test_a_move_whose_content_is_there_counts() -> None:
+    replay = replay_of(move_ref_file())
+    assert replay.return_moves(lambda _position: False) == []
+    assert list(replay.moved[9]) == [5]
+    assert list(replay.queues[1].positions) == [4]
+
+
+def test_a_message_whose_moved_content_is_gone_is_where_it_was_staged() -> None:
+    replay = replay_of(move_ref_file())
+    (position,) = replay.return_moves(
+        lambda position: position.content is not None and position.content.id == 7
+    )
+    assert (position.log.queue_id, position.seq) == (1, 4)
+    assert replay.moved[9] == {}
+    assert replay.queues[1].positions == {} and list(replay.queues[9].positions) == [5]
+
+
+def test_a_message_that_is_not_where_it_was_staged_any_more_stays_moved() -> None:
+    writer = RecordWriter(STORE_ID)
+    writer.start_file(FILE_MAGIC, NUMBER)
+    writer.take()
+    writer.ack(9, [(5, 5)])
+    replay = replay_of(move_ref_file(*writer.take()))
+    assert replay.return_moves(lambda position: True) == []
+    assert list(replay.queues[1].positions) == [4]
 
 
 def test_the_mark_of_a_clean_stop_ends_with_the_next_start() -> None:

@@ -10,12 +10,16 @@ What the checkpoint already knows is not taken again from the journal: positions
 the place that it names, contents below its next id.
 
 A MOVE is a publish of a message that was staged, which is not to be published again: `moved` says so. The message stays
-alive in its staging log until whoever moves messages settles it like any other, with its reference to a content.
+alive in its staging log until whoever moves messages settles it like any other, with its reference to a content. When the
+content of a MOVE is not there, the batch with both never came to an end: then the message is where it was staged, and
+nowhere else (`return_moves`).
 
 A RELEASE before that place which cannot be read any more is in the accounts while the positions that it settled are back.
 They will give up their references once more; so that this is not at the cost of others who share their contents, what
 may have been given up of those counts as not given up (`doubtful`). At worst a content is kept that nobody needs.
 """
+
+from collections.abc import Callable
 
 from mypy_extensions import i64
 
@@ -47,7 +51,7 @@ from warren.store.record import (
     read_u64,
     record_length,
 )
-from warren.store.runs import Runs, add_run, remove_seq
+from warren.store.runs import Runs, add_run, contains, remove_seq
 
 
 class Damage:
@@ -102,6 +106,8 @@ class JournalReplay:
         # Staged messages that were published, by the id of their staging log and their seq ids there: the file that says
         # so. Those that were settled since are not in here.
         self.moved: dict[int, dict[int, JournalFile]] = {}
+        # The content that the last MOVE of such a message refers to, by its id.
+        self._moved_contents: dict[tuple[int, int], int] = {}
         self._tail_contents: dict[int, ContentRef] = {}
         self._known_contents: i64 = 0
         # The oldest file that the checkpoint needs; 0: there is none.
@@ -202,6 +208,36 @@ class JournalReplay:
                     file.ends.append(ends[file.number])
         for content_id, ref in self._tail_contents.items():
             self.new_contents.append((ref, live.get(content_id, 0)))
+
+    def return_moves(self, is_lacking: Callable[[Position], bool]) -> list[Position]:
+        """After `finish`: take back the MOVEs of messages whose content is not there, but are where they were staged. Returns
+        their positions in the queues they went to, which are none of those queues any more."""
+        places: dict[int, tuple[int, int]] = {
+            content_id: place
+            for place, content_id in self._moved_contents.items()
+            if place[1] in self.moved[place[0]] and self._is_alive(place[0], place[1])
+        }
+        returned: list[Position] = []
+        if len(places) == 0:
+            return returned
+        for queue in self.queues.values():
+            for seq, position in list(queue.positions.items()):
+                content = position.content
+                if content is not None and content.id in places and is_lacking(position):
+                    stage_id, stage_seq = places[content.id]
+                    self.moved[stage_id].pop(stage_seq, None)
+                    del queue.positions[seq]
+                    returned.append(position)
+        return returned
+
+    def _is_alive(self, queue_id: i64, seq: i64) -> bool:
+        queue = self.queues.get(queue_id)
+        if queue is None:
+            return False
+        index = queue.log.index
+        if index is None or seq >= queue.log.indexed_upto:
+            return seq in queue.positions
+        return not contains(index.settled, seq) and not contains(queue.settled, seq)
 
     def settle_moved(self) -> None:
         """After `finish`: what was published is not where it was staged any more. For those who only read."""
@@ -335,7 +371,14 @@ class JournalReplay:
         else:
             is_good = self._apply_publish_ref(file, data, publish, end, length)
         if is_good:
-            self.moved.setdefault(read_u32(data, start), {})[read_u64(data, start + 4)] = file
+            stage_id: int = read_u32(data, start)
+            stage_seq: int = read_u64(data, start + 4)
+            self.moved.setdefault(stage_id, {})[stage_seq] = file
+            self._moved_contents.pop((stage_id, stage_seq), None)
+            if data[start - RECORD_HEADER_BYTES + 2] == MOVE_REF:
+                ref = decode_publish_ref(data, publish, end)
+                if ref is not None:
+                    self._moved_contents[stage_id, stage_seq] = ref.content.id
         return is_good
 
     def _add_position(self, message: Message, data: bytes, at: i64) -> Position | None:

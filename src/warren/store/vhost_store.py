@@ -217,6 +217,11 @@ class VhostStore:
             self.generation = checkpoint.head.generation
             self.first_journal_file = checkpoint.head.first_journal_file
         self._written_upto = self.contents.next_id
+        for position in replay.return_moves(self._is_lacking):
+            log = position.log
+            log.is_durable = True
+            position.message.content = None
+            journal.settle_forgotten(log, position, self.now_ms)
 
     def adopt(self, queue: QueueStore, recovered: RecoveredQueue) -> None:
         """Give a queue its numbering and its index back."""

@@ -12,7 +12,13 @@ import pytest
 from tests.support.blocks import read_block
 from tests.support.broker_process import BrokerProcess
 from tests.support.one_queue_group import end_of, one_queue
-from warren.admin.client import AdminClient, AdminRefusedError, NodeAddress, NodeUnreachableError
+from warren.admin.client import (
+    REPLY_TIMEOUT_S,
+    AdminClient,
+    AdminRefusedError,
+    NodeAddress,
+    NodeUnreachableError,
+)
 from warren.admin.protocol import (
     ACCESS_REFUSED,
     PROTOCOL_HEADER,
@@ -47,6 +53,30 @@ def test_address_is_read_as_other_clients_read_it(uri: str, expected: tuple[obje
     """Percent-encoding, defaults, IPv6."""
     address = NodeAddress(uri)
     assert (address.host, address.port, address.user, address.password, address.vhost) == expected
+    assert NodeAddress(f"amqp://{address.where}").port == address.port
+
+
+@pytest.mark.parametrize(
+    ("uri", "text"),
+    [
+        ("http://u:geheim@h", "begin with amqp://"),
+        ("amqp:u:geheim@h", "begin with amqp://"),
+        ("u:geheim@h", "begin with amqp://"),
+        ("amqp://u:geheim@[::1", "percent-encoded"),
+        ("amqp://u:gehe[im@h", "percent-encoded"),
+        ("amqp://u:geheim\u2100@h", "percent-encoded"),
+        ("amqp://u:geheim@[h]", "percent-encoded"),
+        ("amqp://u:ge/heim@h", "port is not a number"),
+        ("amqp://u:geheim@h:65536", "port is not a number"),
+        ("amqp://u:geheim@a..b", "host 'a..b'"),
+        ("amqp://u:geheim@" + "a" * 64, "host 'a"),
+        ("amqp://u:geheim@h/#v", "parameters"),
+    ],
+)
+def test_what_is_no_address_is_said_so_without_the_password(uri: str, text: str) -> None:
+    with pytest.raises(ValueError, match=text) as caught:
+        NodeAddress(uri)
+    assert "geh" not in str(caught.value) and not isinstance(caught.value, UnicodeError)
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +103,23 @@ def test_calls_on_a_real_node(broker: BrokerProcess) -> None:
             assert end_of(client.request(request, Reserved, 0.1)) == 0
             (status,) = client.request(ListGroups(), GroupList).groups
             assert "(a test)" in status.opener
+
+
+def test_no_reply_is_taken_for_that_to_another_request(
+    broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody has interrupted the wait for one that comes all the same."""
+
+    def interrupted(self: AdminClient) -> None:
+        raise KeyboardInterrupt
+
+    with AdminClient(NodeAddress(broker.uri)) as client:
+        with monkeypatch.context() as patch:
+            patch.setattr(AdminClient, "_read_reply", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                client.request(ListGroups(), GroupList)
+        with pytest.raises(NodeUnreachableError):
+            client.request(ListGroups(), GroupList)
 
 
 def test_large_reserve_is_committed_without_outside_help(broker: BrokerProcess) -> None:
@@ -198,6 +245,22 @@ def test_peer_that_is_no_node_is_unreachable(data: bytes, text: str) -> None:
     """One error of one kind, whatever it says."""
     with pytest.raises(NodeUnreachableError, match=text):
         AdminClient(answer_with(data))
+
+
+def test_who_does_not_answer_in_time_is_said_to() -> None:
+    """As a node that has no room for a long time."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        accepted: list[socket.socket] = []
+
+        def serve() -> None:
+            accepted.append(listener.accept()[0])
+            accepted[0].sendall(encode_frame(LoggedIn("1")))
+
+        threading.Thread(target=serve, daemon=True).start()
+        client = AdminClient(NodeAddress(f"amqp://127.0.0.1:{listener.getsockname()[1]}"))
+        with pytest.raises(NodeUnreachableError, match=r"127\.0\.0\.1:\d+ did not answer within 0\.1 s"):
+            client.request(ListGroups(), GroupList, 0.1 - REPLY_TIMEOUT_S)
+        accepted[0].close()
 
 
 def test_nobody_there_is_unreachable(tmp_path: Path) -> None:

@@ -272,6 +272,34 @@ def test_a_reserve_waits_for_so_many_messages_or_so_long(node: MemoryNode, clien
     assert sum(end - start for start, end in ranges(again).values()) == 1
 
 
+@pytest.mark.parametrize("is_lazy", [False, True])
+def test_what_lies_below_a_group_is_none_of_its_messages(
+    node: MemoryNode, client: MemoryClient, is_lazy: bool
+) -> None:
+    """It was left to others: it does not count for the minimum of a reserve, nor as lag."""
+    node.vhost.queues[b"a"].set_mode(is_lazy)
+    fill(node, b"a", 20)
+    node.commit()
+    node.work()
+    node.clock.advance(10_000)
+    group = client.must(OpenGroup("g", [b"a"], start="latest"))
+    assert isinstance(group, GroupOpened)
+    status = status_of(client)
+    assert (status.lag, status.lag_seconds) == (0, 0)
+    fill(node, b"a", 1)
+    node.commit()
+    node.work()
+    request = Reserve("g", group.epoch, {}, 100, MANY, 10, 5000, 2000)
+    assert ranges(client.must(request)) == {b"a": (21, 21)}
+    status = status_of(client)
+    assert status.lag == 1 and 2 <= status.lag_seconds < 3
+    fill(node, b"a", 9)
+    node.commit()
+    node.work()
+    assert ranges(client.must(request)) == {b"a": (21, 31)}
+    assert status_of(client).lag == 10
+
+
 def test_a_message_in_any_queue_ends_the_wait(node: MemoryNode, client: MemoryClient) -> None:
     group = opened(client, b"a", b"b")
     for queue in (b"a", b"b"):
@@ -445,6 +473,17 @@ def test_a_group_may_begin_at_a_time_at_the_end_or_at_a_place(node: MemoryNode, 
     assert isinstance(again, GroupOpened) and [member.acked for member in again.members] == [11, 2]
     beyond = client.must(OpenGroup("beyond", [b"a"], start_at={"a": 1000}))
     assert isinstance(beyond, GroupOpened) and beyond.members[0].acked == 11
+
+
+def test_a_group_of_a_thousand_queues_begins_at_a_time(client: MemoryClient, node: MemoryNode) -> None:
+    for number in range(MEMBERS_MAX):
+        name = b"many.%d" % number
+        node.declare(name)
+        node.publish(name, b"early")
+    node.clock.time_ms += 1000
+    group = client.must(OpenGroup("g", pattern=r"many\..*", start=node.clock.time_ms))
+    assert isinstance(group, GroupOpened)
+    assert [member.acked for member in group.members] == [2] * MEMBERS_MAX
 
 
 # -- figures ---------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from warren.admin.protocol import (
     STORAGE_FAILED,
     DeleteGroup,
     DescribeQueue,
+    ErrorReply,
     Fetch,
     Fetched,
     ListGroups,
@@ -18,7 +19,7 @@ from warren.admin.protocol import (
     QueueDescription,
 )
 from warren.queues.paging import drop_unacked
-from warren.queues.reader_group import EVERYTHING, HELD_BYTES_MAX
+from warren.queues.reader_group import DATA_LOSS, EVERYTHING, HELD_BYTES_MAX
 from warren.testing.simulated_file_system import POWER
 
 
@@ -188,6 +189,24 @@ def test_peek_reads_from_disk_and_leaves_everything_there(node: MemoryNode) -> N
         start = reply.next
     assert found == list(range(100, 4900))
     assert on_disk(node) == 5000 and node.vhost.queues[b"q"].peek(0, 1, EVERYTHING) == []
+
+
+def test_peek_at_a_queue_that_is_deleted_meanwhile_is_refused() -> None:
+    """Its rest must not be taken for empty."""
+    node = PausedNode(MemoryDisk())
+    node.declare(b"q").set_mode(True)
+    fill(node, 3000)
+    client = MemoryClient(node)
+    PausedNode.is_paused = True
+    try:
+        client.send(Peek(b"q", 1, 5, 2000, 1000, 1 << 20))
+        assert client.replies() == []
+        node.delete(b"q")
+    finally:
+        PausedNode.is_paused = False
+    node.work()
+    (reply,) = client.replies()
+    assert isinstance(reply, ErrorReply) and reply.code == DATA_LOSS
 
 
 def test_a_damaged_record_in_the_middle_costs_itself(node: MemoryNode) -> None:

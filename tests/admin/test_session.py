@@ -30,6 +30,7 @@ from warren.admin.protocol import (
     RangePlan,
     Reserve,
     Reserved,
+    SeekTime,
     encode_frame,
 )
 from warren.queues.reader_group import DATA_LOSS, FENCED, NOT_FOUND, PRECONDITION
@@ -213,23 +214,27 @@ def test_open_is_answered_when_the_epoch_is_durable(node: MemoryNode, client: Me
     assert client.replies() == []
     node.commit()
     (reply,) = client.replies()
-    assert isinstance(reply, GroupOpened) and reply.epoch == 1
-    assert node.disk.groups[b"g"].epoch == 1
-    assert open_one(client).epoch == 2
+    assert isinstance(reply, GroupOpened)
+    assert node.disk.groups[b"g"].epoch == reply.epoch
+    assert open_one(client).epoch == reply.epoch + 1
 
 
 def test_open_that_cannot_be_stored_is_refused(node: MemoryNode, client: MemoryClient) -> None:
     """No promise without a disk; later it works."""
     reply = client.ask(OpenGroup("g", [b"q"]), commit_ok=False)
     assert isinstance(reply, ErrorReply) and reply.code == STORAGE_FAILED
-    assert open_one(client).epoch == 2
+    assert open_one(client).epoch == node.disk.groups[b"g"].epoch
 
 
-def test_open_of_an_unknown_or_transient_queue_is_refused(node: MemoryNode, client: MemoryClient) -> None:
-    """Both say what is wrong."""
+def test_open_of_an_unknown_transient_or_exclusive_queue_is_refused(
+    node: MemoryNode, client: MemoryClient
+) -> None:
+    """All say what is wrong."""
     node.declare(b"transient", durable=False)
+    node.declare(b"exclusive").owner = object()
     assert client.refused(OpenGroup("g", [b"nope"])) == NOT_FOUND
     assert client.refused(OpenGroup("g", [b"transient"])) == PRECONDITION
+    assert client.refused(OpenGroup("g", [b"exclusive"])) == PRECONDITION
 
 
 def test_reserved_range_survives_a_crash_with_its_transient_messages(
@@ -403,6 +408,25 @@ def test_zombies_are_refused_every_call(node: MemoryNode) -> None:
     assert fetch_all(client, new, 0, 6) == [b"m%d" % number for number in range(5)]
 
 
+@pytest.mark.parametrize("crashes", [False, True])
+def test_readers_of_a_deleted_group_are_zombies_of_its_successor(node: MemoryNode, crashes: bool) -> None:
+    """A group of the same name is another one: what the reader of the old one asks for is not done to it."""
+    fill(node, 5)
+    old = open_one(MemoryClient(node))
+    again = open_one(MemoryClient(node))
+    MemoryClient(node).must(DeleteGroup("g"))
+    if crashes:
+        node.clock.advance(1000)
+        node = node.crash()
+    client = MemoryClient(node)
+    new = open_one(client)
+    end = reserved_end(client, reserve(new, 0))
+    for zombie in (old, again):
+        assert client.refused(zombie.ack(3)) == FENCED
+        assert client.refused(reserve(zombie, 3)) == FENCED
+    assert fetch_all(client, new, 0, end) == [b"m%d" % number for number in range(5)]
+
+
 def test_plan_and_fetch_together_give_each_message_once(node: MemoryNode, client: MemoryClient) -> None:
     """Slices, fetched in small blocks, add up to the range."""
     fill(node, 50)
@@ -425,7 +449,7 @@ def test_groups_are_listed_and_deleted_durably(node: MemoryNode, client: MemoryC
     listed = client.must(ListGroups())
     assert isinstance(listed, GroupList)
     (status,) = listed.groups
-    assert (status.group, status.pattern, status.epoch) == ("g", "", 1)
+    assert (status.group, status.pattern, status.epoch) == ("g", "", group.epoch)
     (member,) = status.members
     assert (member.queue, member.held, member.lag, member.reserved) == (b"q", 2, 5, 3)
     client.must(DeleteGroup("g"))
@@ -456,6 +480,17 @@ def test_peek_changes_nothing_and_skips_what_vanished(node: MemoryNode, client: 
     ]
     node.delete(b"q")
     assert client.refused(Peek(b"q", 1, 1, 5, 2, 1 << 20)) == DATA_LOSS
+
+
+def test_exclusive_queues_are_for_their_connection_to_look_at(node: MemoryNode, client: MemoryClient) -> None:
+    queue = node.declare(b"exclusive")
+    queue.owner = object()
+    for request in (
+        DescribeQueue(b"exclusive"),
+        SeekTime(b"exclusive", queue.id, 0),
+        Peek(b"exclusive", queue.id, 0, 5, 2, 1 << 20),
+    ):
+        assert client.refused(request) == PRECONDITION
 
 
 def test_describe_an_empty_queue(client: MemoryClient) -> None:

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from tests.support.memory_node import USER, MemoryClient, MemoryDisk, MemoryNode
-from tests.support.staged import PERSISTENT, stage, staged_message
+from tests.support.staged import PERSISTENT, bodies, stage, staged_message
 from warren.admin.sink_protocol import BatchCommitted, CommitBatch
 from warren.broker.metadata import PutUser
 from warren.testing.simulated_file_system import KILL, ORDERED, POWER, Crash
@@ -62,20 +62,6 @@ def write_all(node: MemoryNode) -> None:
     for _ in range(10):
         node.work()
         node.commit()
-
-
-def bodies(node: MemoryNode, name: bytes) -> list[bytes]:
-    """Everything in the queue."""
-    queue = node.vhost.queues[name]
-    found: list[bytes] = []
-    while queue.ready_count:
-        entry = queue.get(False, node.clock.now_ms())
-        if entry is not None:
-            found.append(entry.message.body)
-        else:
-            queue.when_head(lambda _now_ms: None)
-            node.work()
-    return found
 
 
 @pytest.mark.parametrize("rule", [KILL, POWER, ORDERED])

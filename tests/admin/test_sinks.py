@@ -1,10 +1,13 @@
 """Sinks: staging logs, commits, and what a crash leaves of them (broker/staging.py, admin/sink_calls.py)."""
 
+import gc
+
 import pytest
 
-from tests.support.memory_node import USER, MemoryClient, MemoryDisk, MemoryNode
-from tests.support.staged import PERSISTENT, TRANSIENT, stage, staged_message
+from tests.support.memory_node import USER, MemoryClient, MemoryNode
+from tests.support.staged import PERSISTENT, TRANSIENT, bodies, settle, stage, staged_message, started
 from warren.admin.protocol import (
+    REQUEST_BYTES_MAX,
     ErrorReply,
 )
 from warren.admin.sink_protocol import (
@@ -23,30 +26,9 @@ from warren.admin.sink_protocol import (
     StagesAborted,
 )
 from warren.broker.metadata import PutUser
+from warren.broker.settings import Settings
 from warren.broker.staging import STAGE_TTL_MS
 from warren.wire.properties import Properties
-
-
-def started() -> tuple[MemoryNode, MemoryClient]:
-    """A node with the durable queue q, and a client."""
-    node = MemoryNode(MemoryDisk())
-    node.declare(b"q")
-    return node, MemoryClient(node)
-
-
-def bodies(node: MemoryNode, queue: bytes = b"q") -> list[bytes]:
-    """Everything in the queue, which is emptied in memory only."""
-    target = node.vhost.queues[queue]
-    found = []
-    while True:
-        entry = target.get(False, node.clock.now_ms())
-        if entry is not None:
-            found.append(entry.message.body)
-        elif target.ready_count == 0:
-            return found
-        else:
-            target.when_head(lambda _now_ms: None)
-            node.work()
 
 
 def one_batch(node: MemoryNode, ok: bool) -> None:
@@ -56,13 +38,6 @@ def one_batch(node: MemoryNode, ok: bool) -> None:
         for change in batch.changes:
             node.disk.apply(change)
     node.memory_store.flush(batch, node.clock.now_ms(), ok)
-
-
-def settle(node: MemoryNode) -> None:
-    """Let everything come to rest that is under way."""
-    for _ in range(20):
-        node.work()
-        node.commit()
 
 
 def test_a_batch_appears_when_it_is_committed() -> None:
@@ -422,3 +397,141 @@ def test_it_is_compared_when_the_batch_before_is_through() -> None:
     assert [type(reply) for reply in client.replies()] == [BatchCommitted, BatchCommitted]
     assert [reply.code for reply in other.replies() if isinstance(reply, ErrorReply)] == ["precondition"]
     assert bodies(node) == [b"1", b"2"]
+
+
+def test_a_log_belongs_to_the_session_that_opened_it() -> None:
+    """Nobody else adds to it or ends it; what a commit has named is nobody's any more."""
+    node, client = started()
+    other = MemoryClient(node)
+    opened = client.must(OpenStage("s", 0))
+    assert isinstance(opened, StageOpened)
+    assert other.refused(StageMessages(opened.stage, memoryview(staged_message(b"no")))) == "precondition"
+    assert other.refused(FinishStage(opened.stage, 0)) == "precondition"
+    client.must(StageMessages(opened.stage, memoryview(staged_message(b"a"))))
+    client.must(FinishStage(opened.stage, 1))
+    assert client.refused(FinishStage(opened.stage, 99)) == "precondition"
+    client.send(CommitBatch("s", 0, [opened.stage]))
+    assert other.refused(FinishStage(opened.stage, 99)) == "precondition"
+    settle(node)
+    assert bodies(node) == [b"a"]
+    assert bodies(node.crash()) == [b"a"]
+
+
+def test_nothing_is_seen_before_its_commit_is_durable() -> None:
+    """Nor when the commit comes right behind that of a batch without messages."""
+    node, client = started()
+    log = stage(client, "s", 1, [staged_message(b"a")])
+    settle(node)
+    client.send(CommitBatch("s", 0, []))
+    client.send(CommitBatch("s", 1, [log]))
+    one_batch(node, True)
+    assert client.replies() == [BatchCommitted(is_repeated=False, is_moved=True)]
+    node.vhost.advance(node.clock.now_ms())
+    assert node.vhost.queues[b"q"].ready_count == 0
+    settle(node)
+    assert client.replies() == [BatchCommitted(is_repeated=False, is_moved=False)]
+    assert bodies(node) == [b"a"]
+    assert node.vhost.staging.stages == {}
+
+
+def test_properties_must_fit_into_a_frame() -> None:
+    """A header frame is never cut, so nobody could be given the message."""
+    _, client = started()
+    most = Settings().frame_max - 8 - 12
+    for size, code in ((most, None), (most + 1, "precondition")):
+        long = size - 2 - 4 - 7
+        table = b"\x01aS" + long.to_bytes(4, "big") + bytes(long)
+        block = Properties(headers=table).encode()
+        assert len(block) == size
+        opened = client.must(OpenStage("s", 0))
+        assert isinstance(opened, StageOpened)
+        request = StageMessages(opened.stage, memoryview(staged_message(b"a", properties=block)))
+        if code is None:
+            client.must(request)
+        else:
+            assert client.refused(request) == code
+
+
+def test_an_exchange_that_was_deleted_is_missed_at_once() -> None:
+    """Although messages have just been routed through it."""
+    node, client = started()
+    router = node.vhost.router
+    exchange = router.exchanges[b"amq.fanout"]
+    router.bind(exchange, node.vhost.queues[b"q"], b"", b"")
+    stage(client, "s", 0, [staged_message(b"a", b"", b"amq.fanout")])
+    opened = client.must(OpenStage("s", 0))
+    assert isinstance(opened, StageOpened)
+    router.delete_exchange(exchange)
+    block = memoryview(staged_message(b"b", b"", b"amq.fanout"))
+    assert client.refused(StageMessages(opened.stage, block)) == "not_found"
+
+
+def test_logs_of_a_batch_that_is_still_staged_stay() -> None:
+    """However long its other tasks take: an hour is counted from the last one."""
+    node, client = started()
+    first = stage(client, "s", 0, [staged_message(b"a")])
+    stage(client, "s", 1, [staged_message(b"another batch")])
+    stage(client, "t", 0, [staged_message(b"another sink")])
+    opened = client.must(OpenStage("s", 0))
+    assert isinstance(opened, StageOpened)
+    for _ in range(3):
+        node.clock.advance(STAGE_TTL_MS - 30_000)
+        client.must(StageMessages(opened.stage, memoryview(staged_message(b"b"))))
+        settle(node)
+    assert list(node.vhost.staging.stages) == [first, opened.stage]
+    client.must(FinishStage(opened.stage, 3))
+    node.clock.advance(STAGE_TTL_MS - 30_000)
+    settle(node)
+    client.must(CommitBatch("s", 0, [first, opened.stage], wait_ms=1000))
+    assert bodies(node) == [b"a", b"b", b"b", b"b"]
+
+
+def test_a_client_is_told_how_large_a_message_may_be() -> None:
+    """One that is larger ends the session, which may be all that its client sees of it."""
+    node, client = started()
+    opened = client.must(OpenStage("s", 0))
+    assert isinstance(opened, StageOpened)
+    node.broker.settings.max_message_size = 1 << 21
+    opened = client.must(OpenStage("s", 0))
+    assert isinstance(opened, StageOpened)
+    most = (1 << 21) + 3 * REQUEST_BYTES_MAX
+    assert opened.block_bytes_max == most
+    message = staged_message(b"")
+    assert client.refused(StageMessages(opened.stage, memoryview(bytes(most)))) == "bad_request"
+    assert not client.is_closed
+    opened = client.must(OpenStage("s", 0))
+    assert isinstance(opened, StageOpened)
+    large = staged_message(bytes(most - len(message)))
+    assert client.refused(StageMessages(opened.stage, memoryview(large))) == "precondition"
+    client.ask(StageMessages(opened.stage, memoryview(bytes(most + REQUEST_BYTES_MAX))))
+    assert client.is_closed
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_was_moved_is_freed_at_once(fails: bool) -> None:
+    """The cycle collector does not see messages: a cycle around a few thousand of them looks small, and stays for hours."""
+    node, client = started()
+    node.vhost.staging.slice_messages = 2
+    gc.collect()
+    gc.disable()
+    try:
+        for batch in range(3):
+            log = stage(client, "s", batch, [staged_message(b"%d" % number) for number in range(5)])
+            client.send(CommitBatch("s", batch, [log]))
+            if fails:
+                one_batch(node, False)
+                node.vhost.advance(node.clock.now_ms())
+                one_batch(node, True)
+                node.vhost.advance(node.clock.now_ms())
+                one_batch(node, False)
+            settle(node)
+            assert [type(reply) for reply in client.replies()] == [BatchCommitted]
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        left = {type(thing).__name__ for thing in gc.garbage}
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert len(bodies(node)) == 15
+    assert not left & {"MoveSlice", "Stage", "Sink", "Queue", "SinkCalls", "Staging", "MovedMessage", "Entry"}

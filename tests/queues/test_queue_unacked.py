@@ -6,8 +6,8 @@ The store is the model; its loads come back when the test says so.
 import pytest
 
 from tests.support.model_store import NOW_MS, ModelHost
-from tests.support.paging_queues import ADDRESS, LARGE, SMALL, Taker, drain, fill, lazy
-from warren.queues.entry import ALPHA, Entry
+from tests.support.paging_queues import ADDRESS, LARGE, SMALL, Taker, drain, fill, forms, lazy
+from warren.queues.entry import ALPHA, GAMMA, Entry
 from warren.queues.loading import EntryContents, RangeLoad, peek_anywhere
 from warren.queues.memory_account import INFINITE as ENDLESS
 from warren.queues.paging import WRITE_STEPS
@@ -347,6 +347,39 @@ def test_a_range_on_disk_can_be_looked_at_and_taken(host: ModelHost) -> None:
     assert [int(entry.seq) for entry in taken] == [10, 11, 12]
     host.check()
     assert drain(host, queue) == [*range(1, 10), *range(13, 41)]
+
+
+def test_contents_that_are_lost_are_looked_past(host: ModelHost) -> None:
+    """Also when all of a look are: what is behind them is the answer, as it is on disk."""
+    queue = host.declare()
+    fill(queue, 6, LARGE)
+    queue.set_target(0)
+    host.settle_down()
+    assert forms(queue) == [GAMMA] * 6
+    host.stores[0].damaged = {1, 2, 4}
+    seen: list[list[Entry]] = []
+    peek_anywhere(queue, 0, 1 << 60, 2, 1 << 30, seen.append)
+    host.settle_down()
+    assert [[int(entry.seq) for entry in entries] for entries in seen] == [[3]]
+    assert queue.ready.count == 3
+    host.stores[0].damaged = {5, 6}
+    peek_anywhere(queue, 4, 1 << 60, 1, 1 << 30, seen.append)
+    host.settle_down()
+    assert seen[1:] == [[]] and queue.ready.count == 1
+    host.check()
+
+
+def test_looking_at_a_queue_that_is_deleted_meanwhile_ends(host: ModelHost) -> None:
+    queue = host.declare()
+    fill(queue, 6, LARGE)
+    queue.set_target(0)
+    host.settle_down()
+    host.stores[0].damaged = {1, 2, 3, 4, 5, 6}
+    seen: list[list[Entry]] = []
+    peek_anywhere(queue, 0, 1 << 60, 2, 1 << 30, seen.append)
+    queue.delete(NOW_MS)
+    host.settle_down()
+    assert seen == [[]]
 
 
 def test_taking_a_range_ends_before_what_somebody_else_has(host: ModelHost) -> None:

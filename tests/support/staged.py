@@ -1,6 +1,6 @@
-"""Messages as clients of a sink stage them."""
+"""Messages as clients of a sink stage them, and what a node makes of them."""
 
-from tests.support.memory_node import MemoryClient
+from tests.support.memory_node import MemoryClient, MemoryDisk, MemoryNode
 from warren.admin.sink_protocol import (
     FinishStage,
     OpenStage,
@@ -32,3 +32,32 @@ def stage(client: MemoryClient, sink: str, batch: int, messages: list[bytes], qu
     finished = client.must(FinishStage(opened.stage, len(messages)))
     assert isinstance(finished, StageFinished)
     return opened.stage
+
+
+def started() -> tuple[MemoryNode, MemoryClient]:
+    """A node with the durable queue q, and a client."""
+    node = MemoryNode(MemoryDisk())
+    node.declare(b"q")
+    return node, MemoryClient(node)
+
+
+def bodies(node: MemoryNode, queue: bytes = b"q") -> list[bytes]:
+    """Everything in the queue, which is emptied in memory only."""
+    target = node.vhost.queues[queue]
+    found = []
+    while True:
+        entry = target.get(False, node.clock.now_ms())
+        if entry is not None:
+            found.append(entry.message.body)
+        elif target.ready_count == 0:
+            return found
+        else:
+            target.when_head(lambda _now_ms: None)
+            node.work()
+
+
+def settle(node: MemoryNode) -> None:
+    """Let everything come to rest that is under way."""
+    for _ in range(20):
+        node.work()
+        node.commit()

@@ -1,7 +1,7 @@
 """A blocking client of the admin protocol, for programs that are not the node: Spark, the command line.
 
 One socket, one request at a time. Errors come in three kinds, because callers treat them differently: AdminRefusedError is
-the node's answer and final; NodeUnreachableError may pass when the node is back; ValueError means a URI that cannot be one.
+the node's answer and final; NodeUnreachableError may pass when the node is back, but for OtherBrokerError; ValueError means a URI that cannot be one.
 No text of an error contains the password.
 """
 
@@ -49,12 +49,22 @@ class NodeUnreachableError(Exception):
     """No connection, or it broke: the request may or may not have been carried out."""
 
 
+class OtherBrokerError(NodeUnreachableError):
+    """What answered speaks AMQP and no admin protocol of this version; it will not when it is asked again."""
+
+
 class NodeAddress:
     """Where a node is and who asks: an AMQP URI, taken apart. Its repr leaves the password out."""
 
     def __init__(self, uri: str) -> None:
-        parts = urlsplit(uri)
-        if parts.scheme != "amqp":
+        try:
+            parts = urlsplit(uri)
+        except ValueError:
+            # Its text may have the password in it.
+            raise ValueError(
+                "the URI cannot be read: special characters in names and password must be percent-encoded"
+            ) from None
+        if parts.scheme != "amqp" or "://" not in uri:
             raise ValueError(
                 f"the URI must begin with amqp:// (it begins with {parts.scheme or 'no scheme'!r})"
             )
@@ -68,6 +78,10 @@ class NodeAddress:
         self.port: int = DEFAULT_PORT if port is None else port
         self.user: str = "guest" if parts.username is None else unquote(parts.username)
         self.password: str = "guest" if parts.password is None else unquote(parts.password)
+        try:
+            self.host.encode("idna")
+        except UnicodeError:
+            raise ValueError(f"the URI's host '{self.host}' is no name of a machine") from None
         # As other AMQP clients read it: no path is the vhost "/", an empty one ("amqp://host/") is too.
         self.vhost: str = unquote(parts.path[1:]) or "/"
 
@@ -77,7 +91,8 @@ class NodeAddress:
     @property
     def where(self) -> str:
         """host:port, for messages."""
-        return f"{self.host}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
 
 
 class AdminClient:
@@ -113,12 +128,19 @@ class AdminClient:
     def request(self, request: Request, expected: type[ReplyType], wait_s: float = 0.0) -> ReplyType:
         """Send `request` and wait for its reply, which the node may hold back for `wait_s`.
 
-        Raises AdminRefusedError when the node says no, NodeUnreachableError when the connection broke (it is closed then).
+        Raises AdminRefusedError when the node says no, NodeUnreachableError when the connection broke. It is closed then, and
+        whenever there was no whole reply.
         """
+        frame = encode_frame(request)
         try:
             self._socket.settimeout(wait_s + REPLY_TIMEOUT_S)
-            self._socket.sendall(encode_frame(request))
+            self._socket.sendall(frame)
             reply = self._read_reply()
+        except TimeoutError:
+            self.close()
+            raise NodeUnreachableError(
+                f"{self._address.where} did not answer within {wait_s + REPLY_TIMEOUT_S:g} s"
+            ) from None
         except OSError as error:
             self.close()
             raise NodeUnreachableError(f"the connection to {self._address.where} broke: {error}") from None
@@ -127,6 +149,10 @@ class AdminClient:
             raise NodeUnreachableError(
                 f"{self._address.where} does not speak warren's admin protocol: {error}"
             ) from None
+        except BaseException:
+            # Interrupted, for example: the reply that is still to come must not be taken for that to another request.
+            self.close()
+            raise
         if isinstance(reply, ErrorReply):
             raise AdminRefusedError(reply.code, reply.text)
         if not isinstance(reply, expected):
@@ -139,7 +165,7 @@ class AdminClient:
     def _read_reply(self) -> Reply:
         head = self._read(LENGTH_BYTES)
         if head == b"AMQP":
-            raise ValueError("it is an AMQP broker of another kind or version")
+            raise OtherBrokerError(f"{self._address.where} is an AMQP broker of another kind or version")
         length = int.from_bytes(head, "big")
         if length > REPLY_BYTES_MAX:
             raise ValueError(f"a reply of {length} bytes")

@@ -87,12 +87,16 @@ class GroupCalls:
             return
         queue = unsought.pop()
 
-        def on_found(seq: int) -> None:
-            starts[queue.id] = seq
+        def go_on() -> None:
             try:
                 self._seek_starts(request, starts, unsought)
             except GroupError as error:
                 self._reply(ErrorReply(error.code, error.text))
+
+        def on_found(seq: int) -> None:
+            starts[queue.id] = seq
+            # It may be called at once, for each of a thousand queues.
+            self._clock.call_soon(go_on)
 
         seek_time(queue, request.start, on_found)
 

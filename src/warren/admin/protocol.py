@@ -28,7 +28,8 @@ from warren.admin.sink_protocol import SinkReply, SinkRequest
 
 PROTOCOL_HEADER: Final = b"WRN\x00\x00\x00\x00\x01"
 LENGTH_BYTES: Final = 4
-# Requests are small, but those that stage messages, which hold a block of STAGE_BYTES or one larger message; replies hold a block, whose largest message may be as large as the broker takes.
+# Requests are small, but those that stage messages, which hold a block of STAGE_BYTES or one larger message; replies hold a
+# block, whose largest message may be as large as the broker takes.
 REQUEST_BYTES_MAX: Final = 64 * 1024
 # So much is staged with one request, unless one message is larger.
 STAGE_BYTES: Final = 1024 * 1024
@@ -449,9 +450,11 @@ class QueueGroupStatus(Struct, frozen=True):
 
 
 class QueueStatus(Struct, frozen=True):
-    """One queue. Counts are since the start of the node; `target_ram_count` is None when it need not page."""
+    """One queue. Counts are since the start of the node; `target_ram_count` is None when it need not page. `name_raw` is
+    its name where that is not UTF-8."""
 
     name: str
+    name_raw: bytes | None
     id: int
     mode: str
     durable: bool

@@ -19,7 +19,6 @@ from warren.admin.protocol import (
     BAD_REQUEST,
     LENGTH_BYTES,
     REQUEST_BYTES_MAX,
-    STAGE_BYTES,
     Ack,
     BackupStatus,
     DeleteGroup,
@@ -47,7 +46,7 @@ from warren.admin.protocol import (
     encode_frame,
 )
 from warren.admin.seek import seek_time
-from warren.admin.sink_calls import SinkCalls
+from warren.admin.sink_calls import SinkCalls, block_bytes_max
 from warren.admin.sink_protocol import (
     OpenStage,
     SinkRequest,
@@ -62,6 +61,7 @@ from warren.queues.reader_group import (
     GroupError,
     text,
 )
+from warren.queues.reader_groups import refuse_exclusive
 from warren.queues.record_block import encode_block
 
 # Time to say who one is.
@@ -197,8 +197,8 @@ class AdminSession:
             return
         if isinstance(request, SinkRequest):
             if isinstance(request, OpenStage):
-                # Messages come in large requests. Properties and names are on top of a body.
-                self._request_bytes_max = max(vhost.max_message_size, STAGE_BYTES) + 4 * REQUEST_BYTES_MAX
+                # Messages come in large requests.
+                self._request_bytes_max = block_bytes_max(vhost.max_message_size) + REQUEST_BYTES_MAX
             sinks.start(request)
             return
         if isinstance(request, StartBackup | GetBackup):
@@ -282,6 +282,7 @@ def _describe_queue(vhost: AdminVhost, request: DescribeQueue) -> QueueDescripti
     queue = vhost.queue(request.queue)
     if queue is None:
         raise GroupError(NOT_FOUND, f"no queue '{text(request.queue)}' in vhost '{text(vhost.name)}'")
+    refuse_exclusive(queue)
     return QueueDescription(
         incarnation=queue.id,
         durable=queue.durable,
@@ -295,8 +296,13 @@ def _queue_of(vhost: AdminVhost, name: bytes, incarnation: int) -> Queue:
     """The queue, if it is still the same one."""
     queue = vhost.queue(name)
     if queue is None or queue.id != incarnation:
-        raise GroupError(DATA_LOSS, f"queue '{text(name)}' (incarnation {incarnation}) is deleted")
+        raise GroupError(DATA_LOSS, _deleted_text(name, incarnation))
+    refuse_exclusive(queue)
     return queue
+
+
+def _deleted_text(name: bytes, incarnation: int) -> str:
+    return f"queue '{text(name)}' (incarnation {incarnation}) is deleted"
 
 
 def _peek(vhost: AdminVhost, request: Peek, reply: Callable[[Reply], None]) -> None:
@@ -305,6 +311,10 @@ def _peek(vhost: AdminVhost, request: Peek, reply: Callable[[Reply], None]) -> N
     queue = _queue_of(vhost, request.queue, request.incarnation)
 
     def on_entries(found: list[Entry]) -> None:
+        if queue.is_deleted:
+            # While they were on their way: what is missing must not look like the end.
+            reply(ErrorReply(DATA_LOSS, _deleted_text(request.queue, request.incarnation)))
+            return
         entries = [entry for entry in found if entry.seq < request.end]
         is_last = len(entries) < len(found) or not entries
         next_seq = request.end if is_last else entries[-1].seq + 1

@@ -9,11 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from warren.admin.node import AdminVhost, Clock, Timer
-from warren.admin.protocol import (
-    ACCESS_REFUSED,
-    ErrorReply,
-    Reply,
-)
+from warren.admin.protocol import ACCESS_REFUSED, REQUEST_BYTES_MAX, STAGE_BYTES, ErrorReply, Reply
 from warren.admin.sink_protocol import (
     AbortStages,
     BatchCommitted,
@@ -33,11 +29,18 @@ from warren.admin.sink_protocol import (
     StageOpened,
     StagesAborted,
 )
-from warren.broker.stage import StageError
-from warren.broker.staging import NOT_FOUND, PRECONDITION, STORAGE_FAILED, Staging
+from warren.broker.stage import NOT_FOUND, PRECONDITION, STORAGE_FAILED, StageError
+from warren.broker.staging import Staging
 
 # How often a client that has to wait for memory or disk is looked after.
 FULL_RETRY_S: Final = 0.01
+# What a message has besides its body: properties and names.
+_MESSAGE_HEAD_BYTES: Final = 3 * REQUEST_BYTES_MAX
+
+
+def block_bytes_max(max_message_size: int) -> int:
+    """How large a block of staged messages may be (bytes), when bodies may be so large."""
+    return max(max_message_size, STAGE_BYTES) + _MESSAGE_HEAD_BYTES
 
 
 class SinkCalls:
@@ -52,6 +55,7 @@ class SinkCalls:
         is_administrator: bool,
         reply: Callable[[Reply], None],
     ) -> None:
+        self._vhost = vhost
         self._staging: Staging = vhost.staging
         self._clock = clock
         self._user = user
@@ -94,20 +98,20 @@ class SinkCalls:
             return
         now_ms = self._clock.now_ms()
         stage = self._staging.open(request.sink.encode(), request.batch, self, now_ms, request.queue)
-        self._reply(StageOpened(stage.queue.id))
+        self._reply(StageOpened(stage.queue.id, block_bytes_max(self._vhost.max_message_size)))
 
     def _stage(self, request: StageMessages) -> None:
         count = self._staging.stage_block(
-            request.stage, bytes(request.block), self._user, self._clock.now_ms()
+            request.stage, self, bytes(request.block), self._user, self._clock.now_ms()
         )
+        self._answer_staged(count)
 
-        def answer() -> None:
-            if self._staging.is_full():
-                self._clock.call_later(FULL_RETRY_S, answer)
-            else:
-                self._reply(Staged(count))
-
-        answer()
+    def _answer_staged(self, count: int) -> None:
+        """When there is room."""
+        if self._staging.is_full():
+            self._clock.call_later(FULL_RETRY_S, lambda: self._answer_staged(count))
+        else:
+            self._reply(Staged(count))
 
     def _finish(self, request: FinishStage) -> None:
         stage = self._staging.stages.get(request.stage)
@@ -118,7 +122,7 @@ class SinkCalls:
             else:
                 self._reply(StageFinished(0 if stage is None else stage.unroutable_count))
 
-        self._staging.finish(request.stage, request.messages, on_durable, self._clock.now_ms())
+        self._staging.finish(request.stage, self, request.messages, on_durable, self._clock.now_ms())
 
     # -- sinks -----------------------------------------------------------------------------------------------
 

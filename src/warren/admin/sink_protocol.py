@@ -15,7 +15,7 @@ class OpenStage(Struct, tag="open_stage", forbid_unknown_fields=True, frozen=Tru
 
 
 class StageMessages(Struct, tag="stage_messages", forbid_unknown_fields=True, frozen=True):
-    """Append messages to a staging log of this session. `block`: of each message the size of what follows (u32,
+    """Append messages to a staging log that this session has opened. `block`: of each message the size of what follows (u32,
     big-endian), then the body of a PUBLISH record (docs/storage.md) without positions. Reply: Staged, when the node has
     room for more."""
 
@@ -67,9 +67,11 @@ class DeleteSink(Struct, tag="delete_sink", forbid_unknown_fields=True, frozen=T
 
 
 class StageOpened(Struct, tag="stage_opened", frozen=True):
-    """The staging log `stage` is the session's."""
+    """The staging log `stage` is the session's, until it is finished. A block may have so many bytes; a larger request ends
+    the session."""
 
     stage: int
+    block_bytes_max: int
 
 
 class Staged(Struct, tag="staged", frozen=True):

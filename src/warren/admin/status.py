@@ -78,8 +78,10 @@ def vhost_status(vhost: Vhost, groups: ReaderGroups) -> VhostStatus:
 def queue_status(queue: Queue, readers: list[GroupMember]) -> QueueStatus:
     """What a queue holds and does, and what `readers` have of it."""
     figures = QueueFigures(queue)
+    name = text(figures.name)
     return QueueStatus(
-        name=figures.name.decode("utf-8", "replace"),
+        name=name,
+        name_raw=None if name.encode() == figures.name else figures.name,
         id=figures.queue_id,
         mode="lazy" if figures.is_lazy else "default",
         durable=figures.durable,

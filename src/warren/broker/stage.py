@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
@@ -11,8 +11,18 @@ from warren.queues.entry import Entry
 from warren.queues.queue import Queue
 from warren.store.message import JournalFile, MovedMessage
 
+if TYPE_CHECKING:
+    from warren.store.journal import Journal
+
 # So many messages are moved in one turn, for each sink.
 SLICE_MESSAGES: Final = 1024
+
+# Codes of the admin protocol.
+BAD_REQUEST: Final = "bad_request"
+NOT_FOUND: Final = "not_found"
+PRECONDITION: Final = "precondition"
+STORAGE_FAILED: Final = "storage_failed"
+UNROUTABLE: Final = "unroutable"
 
 
 class StageError(Exception):
@@ -79,9 +89,13 @@ class Sink:
 
 
 class MoveSlice:
-    """Messages of a staging log that were published together; they are settled there when that is durable."""
+    """Messages of a staging log that were published together; they are settled there when that is durable.
 
-    def __init__(self, stage: Stage) -> None:
+    It waits for that with a method of its own, not with a function that would know itself: messages are hidden from the
+    cycle collector, so a cycle around them is not worth a look to it, and stays.
+    """
+
+    def __init__(self, stage: Stage, journal: Journal) -> None:
         self.stage: Stage = stage
         self.entries: list[Entry] = []
         self.messages: list[MovedMessage] = []
@@ -89,3 +103,17 @@ class MoveSlice:
         self.files: list[JournalFile] = []
         self.size_bytes: i64 = 0
         self.is_durable: bool = False
+        self._journal: Journal = journal
+
+    def watch(self) -> None:
+        """All of it is with the journal."""
+        self._journal.when_durable([], self.on_batch)
+        self.stage.queue.host.wake()
+
+    def on_batch(self, ok: bool, _now_ms: int) -> None:
+        """The batch with its moves is durable, or has failed: then the journal writes the moves again with the next one."""
+        if ok:
+            self.is_durable = True
+            self.stage.queue.host.wake()
+        else:
+            self.watch()

@@ -21,41 +21,42 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from warren.broker.metadata import Change, DeleteSink, DeleteStage, PutSink, PutStage
-from warren.broker.publish_properties import PublishProperties, inspect_properties
-from warren.broker.stage import SLICE_MESSAGES, MoveSlice, Sink, Stage, StageError
+from warren.broker.stage import (
+    BAD_REQUEST,
+    NOT_FOUND,
+    PRECONDITION,
+    SLICE_MESSAGES,
+    STORAGE_FAILED,
+    UNROUTABLE,
+    MoveSlice,
+    Sink,
+    Stage,
+    StageError,
+)
+from warren.broker.staged_routes import StagedRoutes, inspect
 from warren.queues.arguments import NO_LIMIT, parse_arguments
 from warren.queues.entry import Entry
 from warren.queues.queue import Queue
+from warren.queues.reader_group import text
 from warren.queues.variable_queue import LOADING, READY
-from warren.routing.exchange import Exchange
-from warren.store.message import JournalFile, Message, MovedMessage
+from warren.store.message import JournalFile, MovedMessage
 from warren.store.publish_body import decode_message
 from warren.store.record import read_u32
-from warren.wire.errors import AmqpError
 
 if TYPE_CHECKING:
     from warren.broker.metadata import Definitions
     from warren.broker.vhost import Vhost
 
-# A staging log that nobody writes to or commits is dropped after this time.
+# The staging logs of a batch are dropped when nobody has staged anything of it, or committed it, for this time.
 STAGE_TTL_MS: Final = 3_600_000
 # So many there may be in a vhost.
 STAGES_MAX: Final = 10_000
 # Moved and not settled yet, of all sinks together.
 OUT_BYTES: Final = 8 * 1024 * 1024
 OUT_MESSAGES: Final = 16_384
-# Ways that are remembered, by address.
-_ROUTES_MAX: Final = 4096
 _SWEEP_INTERVAL_MS: Final = 10_000
 # In a block, each message is preceded by the size of what follows.
 _LENGTH_BYTES: Final = 4
-_DIRECT_REPLY_TO: Final = b"amq.rabbitmq.reply-to"
-
-BAD_REQUEST: Final = "bad_request"
-NOT_FOUND: Final = "not_found"
-PRECONDITION: Final = "precondition"
-STORAGE_FAILED: Final = "storage_failed"
-UNROUTABLE: Final = "unroutable"
 
 
 class Staging:
@@ -75,8 +76,7 @@ class Staging:
         self.slices: list[MoveSlice] = []
         self._out_bytes: i64 = 0
         self._out_count: i64 = 0
-        self._routes: dict[bytes, list[Queue]] = {}
-        self._routes_version: i64 = -1
+        self._routes: StagedRoutes = StagedRoutes(vhost)
         self._sweep_at_ms: i64 = 0
         vhost.held_entries.append(self.held_of)
         vhost.loss_watchers.append(self.forget)
@@ -95,15 +95,14 @@ class Staging:
         self.vhost.add_changes([self._put_stage(stage)])
         return stage
 
-    def stage_block(self, stage_id: i64, block: bytes, user: bytes | None, now_ms: i64) -> i64:
-        """Append the messages of `block`: each the size of what follows (u32), then the body of a PUBLISH record without
-        positions. `user`: whose name a user-id may have (None: anybody's). Returns how many there were.
+    def stage_block(self, stage_id: i64, owner: object, block: bytes, user: bytes | None, now_ms: i64) -> i64:
+        """Append the messages of `block` to a log that `owner` has opened and not finished: each the size of what follows
+        (u32), then the body of a PUBLISH record without positions. `user`: whose name a user-id may have (None: anybody's).
+        Returns how many there were.
 
         A block that is not as it should be ends the staging log: StageError.
         """
-        stage = self._expect(stage_id)
-        if stage.is_finished:
-            raise StageError(PRECONDITION, f"staging log {stage_id} is finished")
+        stage = self._expect_own(stage_id, owner)
         stage.used_ms = now_ms
         before = stage.message_count
         try:
@@ -114,10 +113,15 @@ class Staging:
         return stage.message_count - before
 
     def finish(
-        self, stage_id: i64, count: i64, done: Callable[[StageError | None], None], now_ms: i64
+        self,
+        stage_id: i64,
+        owner: object,
+        count: i64,
+        done: Callable[[StageError | None], None],
+        now_ms: i64,
     ) -> None:
-        """The staging log has all of its `count` messages: `done` when they are durable, or with why they are not."""
-        stage = self._expect(stage_id)
+        """The staging log of `owner` has all of its `count` messages: `done` when they are durable, or with why they are not."""
+        stage = self._expect_own(stage_id, owner)
         if stage.message_count != count:
             self.drop([stage], now_ms)
             raise StageError(
@@ -207,40 +211,33 @@ class Staging:
         if sink is None:
             sink = Sink(name)
             self.sinks[name] = sink
-        committed = sink
         sink.is_committing = True
         sink.stages = stages
         for stage in stages:
             stage.is_committed = True
+        asked = _Commit(self, sink, batch, done)
+        self.vhost.commit([self._put_sink(sink, batch)], asked.on_batch)
 
-        def on_durable(ok: bool, done_ms: int) -> None:
-            if not ok:
-                # Definitions are tried again until they are on disk, so it will be committed and cannot be taken back.
-                self.vhost.journal.when_durable([], on_durable)
-                return
-            committed.is_committing = False
-            committed.batch = batch
-            superseded = [
-                stage
-                for stage in self.stages.values()
-                if stage.sink == name and stage.batch <= batch and not stage.is_committed
-            ]
-            self.drop(superseded, done_ms)
-            self._begin_move(committed)
-            done()
-
-        self.vhost.commit([self._put_sink(sink, batch)], on_durable)
+    def on_committed(self, sink: Sink, batch: i64, now_ms: i64) -> None:
+        """The commit of a batch is durable."""
+        sink.is_committing = False
+        sink.batch = batch
+        superseded = [
+            stage
+            for stage in self.stages.values()
+            if stage.sink == sink.name and stage.batch <= batch and not stage.is_committed
+        ]
+        self.drop(superseded, now_ms)
+        self._begin_move(sink)
 
     def delete_sink(self, name: bytes, done: Callable[[bool], None], now_ms: i64) -> None:
         """Forget a sink that is not busy, and its staging logs: `done(ok)` when that is durable."""
         sink = self.sinks.get(name)
         stages = [stage for stage in self.stages.values() if stage.sink == name]
         if sink is None and len(stages) == 0:
-            raise StageError(NOT_FOUND, f"no sink '{_text(name)}' in vhost '{_text(self.vhost.name)}'")
+            raise StageError(NOT_FOUND, f"no sink '{text(name)}' in vhost '{text(self.vhost.name)}'")
         if sink is not None and sink.is_busy():
-            raise StageError(
-                PRECONDITION, f"sink '{_text(name)}' is publishing batch {sink.batch}; try again"
-            )
+            raise StageError(PRECONDITION, f"sink '{text(name)}' is publishing batch {sink.batch}; try again")
         self.sinks.pop(name, None)
         self.drop(stages, now_ms)
         self.vhost.commit([DeleteSink(self.vhost.name, name)], lambda ok, _now_ms: done(ok))
@@ -306,6 +303,9 @@ class Staging:
         self._settle_durable(now_ms)
         has_more = False
         for sink in list(self._moving):
+            if sink.is_committing:
+                # Its batch before had nothing to move, and the next one is not durable yet.
+                continue
             while len(sink.stages) > 0 and self._is_moved(sink.stages[0]):
                 self._on_stage_moved(sink, now_ms)
             if len(sink.stages) == 0:
@@ -341,7 +341,7 @@ class Staging:
 
     def _move_slice(self, stage: Stage, now_ms: i64) -> bool:
         queue = stage.queue
-        taken = MoveSlice(stage)
+        taken = MoveSlice(stage, self.vhost.journal)
         state: i64 = READY
         while len(taken.entries) < self.slice_messages and self._out_bytes + taken.size_bytes < OUT_BYTES:
             state = queue.look_at_head(now_ms)
@@ -366,24 +366,12 @@ class Staging:
         self._out_bytes += taken.size_bytes
         self._out_count += len(taken.entries)
         self.slices.append(taken)
-        self._watch(taken)
+        taken.watch()
         return state == READY
-
-    def _watch(self, taken: MoveSlice) -> None:
-        def on_durable(ok: bool, _now_ms: int) -> None:
-            if ok:
-                taken.is_durable = True
-            else:
-                # The journal writes the moves again with the next batch.
-                self.vhost.journal.when_durable([], on_durable)
-            self.vhost.broker.wake()
-
-        self.vhost.journal.when_durable([], on_durable)
-        self.vhost.broker.wake()
 
     def _publish(self, stage: Stage, entry: Entry, now_ms: i64) -> MovedMessage:
         staged = entry.message
-        properties = _inspect(staged)
+        properties = inspect(staged)
         message = MovedMessage(
             staged.address,
             properties.raw,
@@ -393,7 +381,7 @@ class Staging:
             stage.queue.id,
             entry.seq,
         )
-        for queue in self._route(stage, staged.address, properties):
+        for queue in self._routes.queues_for(stage.target, staged.address, properties):
             # Before a crash it may have been published, and been given to somebody, without anything being on disk.
             queue.publish(message, properties.expiration_ms, now_ms, entry.redelivered)
         self.vhost.journal.moves.add(message)
@@ -457,71 +445,15 @@ class Staging:
             if message is None or read_u32(block, start) != 0:
                 raise StageError(BAD_REQUEST, "the block has something that is no message")
             at = next_at
-            if len(message.body) > self.vhost.broker.settings.max_message_size:
-                raise StageError(
-                    PRECONDITION,
-                    f"a message of {len(message.body)} bytes is above max_message_size "
-                    f"({self.vhost.broker.settings.max_message_size})",
-                )
             # It must outlive the client whatever it is to be in the end.
             message.persistent = True
-            self._check(stage, message, user)
+            properties = self._routes.check(message, stage.target, user)
+            if len(self._routes.queues_for(stage.target, message.address, properties)) == 0:
+                if stage.unroutable_count == 0:
+                    stage.unroutable = message.address
+                stage.unroutable_count += 1
             stage.message_count += 1
             stage.queue.publish(message, NO_LIMIT, now_ms)
-
-    def _check(self, stage: Stage, message: Message, user: bytes | None) -> None:
-        properties = _inspect(message)
-        if len(stage.target) == 0:
-            self._check_address(message, properties, user)
-        if len(self._route(stage, message.address, properties)) == 0:
-            if stage.unroutable_count == 0:
-                stage.unroutable = message.address
-            stage.unroutable_count += 1
-
-    def _check_address(self, message: Message, properties: PublishProperties, user: bytes | None) -> None:
-        if properties.user_id is not None and user is not None and properties.user_id != user:
-            raise StageError(
-                PRECONDITION,
-                f"user_id '{_text(properties.user_id)}' is not that of the session, '{_text(user)}'",
-            )
-        if properties.reply_to == _DIRECT_REPLY_TO:
-            raise StageError(
-                PRECONDITION, f"reply_to '{_text(_DIRECT_REPLY_TO)}' needs a channel that consumes"
-            )
-        if message.address not in self._routes:
-            self._expect_exchange(message.exchange())
-
-    def _expect_exchange(self, name: bytes) -> None:
-        exchange = self.vhost.router.exchanges.get(name)
-        if exchange is None:
-            raise StageError(NOT_FOUND, f"no {self.vhost.exchange_text(name)}")
-        if exchange.internal:
-            raise StageError(PRECONDITION, f"cannot publish to internal {self.vhost.exchange_text(name)}")
-
-    def _route(self, stage: Stage, address: bytes, properties: PublishProperties) -> list[Queue]:
-        if len(stage.target) > 0:
-            target = self.vhost.queues.get(stage.target)
-            return [] if target is None else [target]
-        router = self.vhost.router
-        if self._routes_version != router.version or len(self._routes) >= _ROUTES_MAX:
-            self._routes = {}
-            self._routes_version = router.version
-        if len(properties.extra_routing_keys) == 0:
-            known = self._routes.get(address)
-            if known is not None:
-                return known
-        name_end: i64 = 1 + i64(address[0])
-        exchange: Exchange | None = router.exchanges.get(address[1:name_end])
-        if exchange is None:
-            # Deleted since it was staged.
-            return []
-        keys = [address[name_end + 1 :]]
-        if len(properties.extra_routing_keys) > 0 or router.depends_on_headers(exchange):
-            keys.extend(properties.extra_routing_keys)
-            return self.vhost.route(exchange, keys, properties.headers)
-        queues = self.vhost.route(exchange, keys, b"")
-        self._routes[address] = queues
-        return queues
 
     def _expect(self, stage_id: i64) -> Stage:
         stage = self.stages.get(stage_id)
@@ -529,25 +461,37 @@ class Staging:
             raise StageError(NOT_FOUND, f"staging log {stage_id} is not there (any more)")
         return stage
 
+    def _expect_own(self, stage_id: i64, owner: object) -> Stage:
+        stage = self._expect(stage_id)
+        if stage.is_finished:
+            raise StageError(PRECONDITION, f"staging log {stage_id} is finished")
+        if stage.owner is not owner:
+            raise StageError(PRECONDITION, f"staging log {stage_id} was opened by another session")
+        return stage
+
     def _expect_finished(self, stage_id: i64, name: bytes, batch: i64) -> Stage:
         stage = self._expect(stage_id)
         if stage.sink != name or stage.batch != batch:
             raise StageError(
                 PRECONDITION,
-                f"staging log {stage_id} is for batch {stage.batch} of sink '{_text(stage.sink)}', "
-                f"not for batch {batch} of '{_text(name)}'",
+                f"staging log {stage_id} is for batch {stage.batch} of sink '{text(stage.sink)}', "
+                f"not for batch {batch} of '{text(name)}'",
             )
         if not stage.is_durable:
             raise StageError(PRECONDITION, f"staging log {stage_id} is not finished")
         return stage
 
     def _sweep(self, now_ms: i64) -> None:
-        """Drop what nobody has touched for STAGE_TTL_MS."""
+        """Drop the logs of batches that nobody has staged anything of for STAGE_TTL_MS."""
+        used: dict[tuple[bytes, int], int] = {}
+        for stage in self.stages.values():
+            batch = (stage.sink, int(stage.batch))
+            used[batch] = max(used.get(batch, 0), stage.used_ms)
         self.drop(
             [
                 stage
                 for stage in self.stages.values()
-                if not stage.is_committed and now_ms - stage.used_ms > STAGE_TTL_MS
+                if not stage.is_committed and now_ms - used[stage.sink, int(stage.batch)] > STAGE_TTL_MS
             ],
             now_ms,
         )
@@ -569,11 +513,23 @@ class Staging:
         return PutSink(self.vhost.name, sink.name, batch, [stage.queue.id for stage in sink.stages])
 
 
-def _inspect(message: Message) -> PublishProperties:
-    try:
-        return inspect_properties(message.properties)
-    except AmqpError as error:
-        raise StageError(BAD_REQUEST, error.text or "the properties of a message cannot be read") from None
+class _Commit:
+    """A commit on its way to the disk; a class for the reason that `MoveSlice` gives."""
+
+    def __init__(self, staging: Staging, sink: Sink, batch: i64, done: Callable[[], None]) -> None:
+        self._staging: Staging = staging
+        self._sink: Sink = sink
+        self._batch: i64 = batch
+        self._done: Callable[[], None] = done
+
+    def on_batch(self, ok: bool, now_ms: int) -> None:
+        """The batch of the journal with it is durable, or has failed."""
+        if not ok:
+            # Definitions are tried again until they are on disk, so it will be committed and cannot be taken back.
+            self._staging.vhost.journal.when_durable([], self.on_batch)
+            return
+        self._staging.on_committed(self._sink, self._batch, now_ms)
+        self._done()
 
 
 def _call_waiters(sink: Sink) -> None:
@@ -585,13 +541,9 @@ def _call_waiters(sink: Sink) -> None:
 
 def _unroutable_text(stages: list[Stage], count: i64) -> str:
     address = next(stage.unroutable for stage in stages if stage.unroutable_count > 0)
-    exchange = _text(address[1 : 1 + address[0]])
-    key = _text(address[2 + address[0] :])
+    exchange = text(address[1 : 1 + address[0]])
+    key = text(address[2 + address[0] :])
     return (
         f"{count} messages would get to no queue, the first one with routing key '{key}' to exchange '{exchange}'; "
         f"nothing of the batch was published"
     )
-
-
-def _text(name: bytes) -> str:
-    return name.decode("utf-8", "replace")

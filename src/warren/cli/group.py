@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from warren.admin.client import AdminRefusedError
-from warren.admin.protocol import DeleteGroup, GroupDeleted, GroupList, GroupStatus, ListGroups
+from warren.admin.protocol import BAD_REQUEST, DeleteGroup, GroupDeleted, GroupList, GroupStatus, ListGroups
 from warren.cli.connection import Host, Password, Port, User, VhostName, node_client
 from warren.cli.output import AsJson, fail, print_json, print_rows
 from warren.queues.reader_group import NOT_FOUND
@@ -94,8 +94,9 @@ def delete_command(
         try:
             client.request(DeleteGroup(name), GroupDeleted)
         except AdminRefusedError as error:
-            if error.code == NOT_FOUND:
-                fail(error, NO_GROUP_EXIT)
+            # What cannot be a name is none of a group either.
+            if error.code in (NOT_FOUND, BAD_REQUEST):
+                fail(f"no reader group '{name}'", NO_GROUP_EXIT)
             raise
     if as_json:
         print_json({"vhost": vhost, "group": name, "deleted": True})

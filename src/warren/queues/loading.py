@@ -376,7 +376,11 @@ def peek_anywhere(
         for entry in entries:
             if entry.has_content:
                 present.append(entry)
-        done(present)
+        if len(present) > 0:
+            done(present)
+        else:
+            # All of them are lost, or gone: what is behind them is the answer.
+            peek_anywhere(queue, entries[-1].seq + 1, end, max_messages, max_bytes, done)
 
     queue.loader.submit(EntryContents(queue, absent, queue.ready.holds, on_contents))
 

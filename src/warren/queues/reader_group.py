@@ -152,9 +152,13 @@ class GroupMember:
             raise GroupError(DATA_LOSS, self._beyond_text(start))
 
     def lag(self) -> i64:
-        """Messages that are not acked yet."""
+        """Messages from `acked` on: what lies below was left to others. Those on disk are counted as if none was missing."""
         queue = self.queue
-        return 0 if queue is None else i64(len(self.held)) + queue.ready.count
+        if queue is None:
+            return 0
+        ready = queue.ready
+        on_disk: i64 = min(ready.delta.count, max(i64(0), ready.delta.end - self.reserved))
+        return len(self.held) + ready.entry_count - ready.index_of_seq(self.reserved) + on_disk
 
     def check_end(self, end: i64) -> None:
         """GroupError unless everything below `end` may be acked, or is already."""
@@ -169,14 +173,15 @@ class GroupMember:
         queue = self.queue
         if queue is None:
             return -1
+        ready = queue.ready
         oldest: Entry | None = None
         if len(self.held) > 0:
             oldest = self.held[0]
-        elif queue.ready.has_head_entry():
-            oldest = queue.ready.head()
+        elif not ready.is_on_disk(self.reserved) and self.lag() > 0:
+            oldest = ready.at(ready.index_of_seq(self.reserved))
         if oldest is not None and oldest.has_content:
             return oldest.message.timestamp_ms
-        first: i64 = queue.first_ready_seq if oldest is None else oldest.seq
+        first: i64 = max(self.reserved, queue.first_ready_seq) if oldest is None else oldest.seq
         return self.oldest_ms if self.oldest_seq >= first else -1
 
     def find_oldest(self, done: Callable[[], None]) -> None:
@@ -191,7 +196,7 @@ class GroupMember:
             done()
 
         if len(self.held) == 0:
-            peek_anywhere(queue, 0, queue.log.next_seq, 1, 1, on_entries)
+            peek_anywhere(queue, self.reserved, queue.log.next_seq, 1, 1, on_entries)
         elif not self.load_contents(self.held[:1], done):
             done()
 
@@ -572,7 +577,8 @@ class GroupMember:
     def _beyond_text(self, position: i64) -> str:
         return (
             f"reader group '{text(self.group_name)}' has reserved up to position {self.reserved} of queue "
-            f"'{text(self.queue_name)}'; position {position} is above it (is the broker's data directory an old copy?)"
+            f"'{text(self.queue_name)}'; position {position} is above it (is the group a new one of that name, or the "
+            "broker's data directory an old copy?)"
         )
 
 

@@ -5,7 +5,8 @@ queues join as they are declared (`join`), and one that is deleted when nothing 
 other cases a deleted queue is a loss, which stays until the group is opened by somebody who accepts it.
 
 Fencing: every `open` raises the epoch and every other call names the epoch it was given. The newest opener wins, so a
-crashed program goes on at once, and what is left of an older one is refused instead of acking behind its back.
+crashed program goes on at once, and what is left of an older one is refused instead of acking behind its back. That goes
+for readers of a deleted group, too, when there is another one of its name: epochs begin with the time of creation.
 
 What a group has in one queue is a `GroupMember` (reader_group.py).
 """
@@ -159,6 +160,8 @@ class ReaderGroups:
 
     def __init__(self) -> None:
         self.by_name: dict[bytes, ReaderGroup] = {}
+        # The highest one of a deleted group in this life of the node.
+        self._deleted_epoch: i64 = 0
 
     def open(
         self,
@@ -184,6 +187,7 @@ class ReaderGroups:
                     f"queue '{text(queue.name)}' is not durable: a reader group needs durable queues, "
                     "because what it reserves must outlive a restart",
                 )
+            refuse_exclusive(queue)
             self.refuse_second_holder(name, queue)
         group = self.by_name.get(name)
         if group is not None and not may_rebind:
@@ -191,7 +195,7 @@ class ReaderGroups:
         if len(wanted) > MEMBERS_MAX:
             raise GroupError(PRECONDITION, f"a reader group has at most {MEMBERS_MAX} queues")
         if group is None:
-            group = ReaderGroup(name, 0, pattern)
+            group = ReaderGroup(name, max(now_ms, self._deleted_epoch), pattern)
             self.by_name[name] = group
         group.epoch += 1
         group.opener = opener
@@ -217,6 +221,7 @@ class ReaderGroups:
         """Forget the group; what it holds is ready again."""
         group = self.get(name)
         group.is_deleted = True
+        self._deleted_epoch = max(self._deleted_epoch, group.epoch)
         for member in group.members.values():
             member.release(now_ms)
         del self.by_name[name]
@@ -276,6 +281,12 @@ class ReaderGroups:
                     f"reader group '{text(member.group_name)}' holds {len(member.held)} messages of queue "
                     f"'{text(queue.name)}'; go on with that group or delete it",
                 )
+
+
+def refuse_exclusive(queue: Queue) -> None:
+    """GroupError when `queue` belongs to a connection, which alone may read it."""
+    if queue.owner is not None:
+        raise GroupError(PRECONDITION, f"queue '{text(queue.name)}' is exclusive to a connection")
 
 
 def compile_pattern(pattern: str) -> NamePattern:

@@ -35,6 +35,14 @@ def run_restore(source: Path, target: Path, **more: Any) -> RestoreResult:
     return restore(source, target, **more)
 
 
+def damage_one_message(data: Path) -> None:
+    """Flip a bit of a body in the largest segment of the first vhost of a data directory."""
+    segment = max((data / "msg_stores/vhosts/1/queues").rglob("*.idx"), key=lambda path: path.stat().st_size)
+    raw = bytearray(segment.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    segment.write_bytes(raw)
+
+
 def make_backups(directory: Path) -> Backups:
     """Below `directory`."""
     node = BrokerProcess(directory / "node", *SETTINGS)

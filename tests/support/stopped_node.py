@@ -24,8 +24,9 @@ from warren.store.record import (
 
 JOURNAL_FILE_BYTES = 1048576
 SETTINGS = (f"journal_file_size_limit={JOURNAL_FILE_BYTES}", "msg_store_file_size_limit=64KiB")
-# So many small ones, in three segments; so many large ones, shared by two queues. Some of the first are acked.
-SMALL_COUNT = 55_000
+# So many small ones that three segments at least are on the disk, whenever the last checkpoint was: the journal's window
+# has room for 25,000 of them. So many large ones, shared by two queues. Some of the first are acked.
+SMALL_COUNT = 60_000
 LARGE_COUNT = 120
 ACKED_COUNT = 500
 # What is alive in each queue at the end.

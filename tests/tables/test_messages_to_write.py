@@ -160,3 +160,6 @@ def test_what_is_needed_must_be_there() -> None:
     for made in (batch(body=None), batch(exchange=pa.array([None], pa.string()))):
         with pytest.raises(ValueError, match="missing or has nulls"):
             columns_of(made)
+    for name in ("exchange", "routing_key"):
+        with pytest.raises(ValueError, match=f"column '{name}': 256 bytes are more than 255"):
+            columns_of(batch(**{name: pa.array(["ü" * 128])}))

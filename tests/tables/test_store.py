@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -327,7 +329,8 @@ def test_no_damage_where_there_is_none(original: Path) -> None:
 
 def test_damage_costs_what_it_hits_and_is_listed(data: Path, store: Path) -> None:
     segments = sorted((store / "queues/1").iterdir(), key=lambda path: int(path.stem))
-    journal = sorted((store / "journal").iterdir(), key=lambda path: int(path.stem))[-1]
+    # The last may be short.
+    journal = sorted((store / "journal").iterdir(), key=lambda path: int(path.stem))[-2]
     content = sorted((store / "msg_store_persistent").iterdir(), key=lambda path: int(path.stem))
     change(segments[0], lambda raw: raw.__setitem__(len(raw) // 2, raw[len(raw) // 2] ^ 4))
     change(journal, lambda raw: raw.__setitem__(5000, raw[5000] ^ 4))
@@ -356,3 +359,31 @@ def test_nothing_but_segments_and_contents(data: Path, store: Path) -> None:
     rows = rows_of(data, POSITIONS)
     assert {row["queue"] for row in rows} == {None} and len(rows) > 30_000
     assert set(COLUMNS[POSITIONS]) == set(rows[0])
+
+
+def test_names_that_are_not_utf8(data: Path, store: Path) -> None:
+    """Of files that are no part of a store: they are listed, with what cannot be said replaced."""
+    for directory in (data, data / "msg_stores/vhosts", store, store / "journal", store / "queues/1"):
+        Path(os.fsdecode(os.fsencode(directory) + b"/\xff")).touch()
+    paths = [row["path"] for row in rows_of(data, FILES)]
+    assert sum("\ufffd" in path for path in paths) == 5
+    assert sum("\ufffd" in row["file"] for row in rows_of(data, DAMAGE)) == 2
+
+
+def test_directories_that_are_lost(data: Path, store: Path) -> None:
+    """Of the journal: the rest is there. Of a vhost: nothing is, and others do not suffer."""
+    in_index = [(row["queue"], row["seq"]) for row in rows_of(data, POSITIONS) if row["location"] == "index"]
+    shutil.rmtree(store / "journal")
+    assert sorted((row["queue"], row["seq"]) for row in rows_of(data)) == sorted(in_index)
+    assert any(row["file"].startswith("journal/") for row in rows_of(data, DAMAGE))
+    (store / "store_id").write_text("nothing")
+    assert "store_id" in {row["file"] for row in rows_of(data, DAMAGE)}
+    for path in store.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    (store / "readme").touch()
+    assert [rows_of(data, table) for table in ("messages", POSITIONS, JOURNAL)] == [[], [], []]
+    lost = {"vhost": "/", "file": None, "offset": None, "length": None}
+    reason = "there is no store_id and no file that names one"
+    assert rows_of(data, DAMAGE) == [lost | {"reason": reason}]
+    shutil.rmtree(store)
+    assert rows_of(data, DAMAGE) == [lost | {"reason": "the vhost has no directory 1"}]

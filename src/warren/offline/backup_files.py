@@ -220,12 +220,19 @@ def incomplete_path(target: Path) -> Path:
     return target.with_name(f".{target.name}.incomplete")
 
 
-def begin_new(target: Path) -> Path:
-    """Make the directory that will become `target`. Raises ToolError when either is in the way."""
+def must_be_new(target: Path) -> None:
+    """Raises ToolError when there is anything at `target` but an empty directory that another one can take the place of."""
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         raise ToolError(f"{target} is there and is no directory")
     if target.is_dir() and any(target.iterdir()):
         raise ToolError(f"{target} is not empty")
+    if target.is_dir() and os.path.ismount(target):
+        raise ToolError(f"{target} is where a file system is mounted; name a new directory in it")
+
+
+def begin_new(target: Path) -> Path:
+    """Make the directory that will become `target`. Raises ToolError when either is in the way."""
+    must_be_new(target)
     path = incomplete_path(target)
     try:
         make_directories(target.parent)

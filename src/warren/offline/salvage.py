@@ -15,6 +15,7 @@ from typing import Any, Final
 from warren.broker.metadata import Change, Definitions, PutPermission, PutQueue, PutUser, PutVhost
 from warren.broker.metadata_sqlite import SqliteMetadata
 from warren.broker.passwords import SHA256, hash_password
+from warren.offline.backup_files import must_be_new
 from warren.offline.check import is_deleted_queue
 from warren.offline.data_directory import (
     DATABASE_NAME,
@@ -120,14 +121,6 @@ def salvage(path: Path, target: Path, on_bytes: Callable[[int], None] = lambda s
         metadata.close()
         sync_directory(target)
     return result
-
-
-def must_be_new(target: Path) -> None:
-    """Raises ToolError when there is anything at `target` but an empty directory."""
-    if target.is_symlink() or (target.exists() and not target.is_dir()):
-        raise ToolError(f"{target} is there and is no directory")
-    if target.is_dir() and any(target.iterdir()):
-        raise ToolError(f"{target} is not empty")
 
 
 def _taken_over(directory: DataDirectory, result: SalvageResult) -> list[Change]:

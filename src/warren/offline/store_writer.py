@@ -170,6 +170,10 @@ class StoreWriter:
                     self._finish_vhost(vhost, [m for m in chosen if str(m.part.vhost_id) == vhost.name])
                 look(data)
                 put_in_place(data, self.directory)
+            elif not self.directory.is_dir():
+                raise ToolError(
+                    f"{data} is missing: something has removed it; remove {self.work} to begin anew"
+                )
         except OSError as error:
             raise ToolError(f"{self.directory} cannot be finished: {error}") from error
         give_up(self.work)

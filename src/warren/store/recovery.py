@@ -308,7 +308,7 @@ class JournalReplay:
         if kind == PUBLISH:
             return self._apply_publish(file, data, body, end, length)
         if kind == PUBLISH_REF:
-            return self._apply_publish_ref(file, data, body, end, length)
+            return self._apply_publish_ref(file, data, body, end, length) is not None
         if kind in (MOVE, MOVE_REF):
             return self._apply_move(file, data, body, end, length)
         if kind == ACK:
@@ -341,10 +341,13 @@ class JournalReplay:
             at += POSITION_BYTES
         return True
 
-    def _apply_publish_ref(self, file: JournalFile, data: bytes, start: i64, end: i64, length: i64) -> bool:
+    def _apply_publish_ref(
+        self, file: JournalFile, data: bytes, start: i64, end: i64, length: i64
+    ) -> ContentRef | None:
+        """The content that it refers to; None when it is malformed."""
         ref = decode_publish_ref(data, start, end)
         if ref is None:
-            return False
+            return None
         message = Message(b"\x00\x00", b"\x00\x00", b"", ref.persistent, ref.timestamp_ms)
         message.file = file
         message.stored_bytes = length
@@ -360,26 +363,26 @@ class JournalReplay:
                 position.body_bytes = ref.body_bytes
                 position.content_bytes = content_bytes_of(ref.content)
             at += POSITION_BYTES
-        return True
+        return ref.content
 
     def _apply_move(self, file: JournalFile, data: bytes, start: i64, end: i64, length: i64) -> bool:
         publish = start + MOVE_HEAD_BYTES
         if publish > end:
             return False
-        if data[start - RECORD_HEADER_BYTES + 2] == MOVE:
-            is_good = self._apply_publish(file, data, publish, end, length)
-        else:
-            is_good = self._apply_publish_ref(file, data, publish, end, length)
-        if is_good:
-            stage_id: int = read_u32(data, start)
-            stage_seq: int = read_u64(data, start + 4)
-            self.moved.setdefault(stage_id, {})[stage_seq] = file
-            self._moved_contents.pop((stage_id, stage_seq), None)
-            if data[start - RECORD_HEADER_BYTES + 2] == MOVE_REF:
-                ref = decode_publish_ref(data, publish, end)
-                if ref is not None:
-                    self._moved_contents[stage_id, stage_seq] = ref.content.id
-        return is_good
+        content: ContentRef | None = None
+        if data[start - RECORD_HEADER_BYTES + 2] == MOVE_REF:
+            content = self._apply_publish_ref(file, data, publish, end, length)
+            if content is None:
+                return False
+        elif not self._apply_publish(file, data, publish, end, length):
+            return False
+        stage_id: int = read_u32(data, start)
+        stage_seq: int = read_u64(data, start + 4)
+        self.moved.setdefault(stage_id, {})[stage_seq] = file
+        self._moved_contents.pop((stage_id, stage_seq), None)
+        if content is not None:
+            self._moved_contents[stage_id, stage_seq] = content.id
+        return True
 
     def _add_position(self, message: Message, data: bytes, at: i64) -> Position | None:
         queue = self._queue(read_u32(data, at))

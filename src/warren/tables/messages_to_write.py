@@ -15,6 +15,9 @@ from crc32c import crc32c
 from warren.offline.part_writer import MessageColumns, address_of
 from warren.wire.properties import DELIVERY_MODE_PERSISTENT, Properties
 
+# Of a name in AMQP.
+_SHORT_BYTES_MAX: Final = 255
+
 _TEXTS: Final = (
     "content_type",
     "content_encoding",
@@ -135,6 +138,9 @@ def _addresses(batch: Any) -> list[bytes]:
     for names in zip(_names(batch, "exchange"), _names(batch, "routing_key"), strict=True):
         address = known.get(names)
         if address is None:
+            for column, name in zip(("exchange", "routing_key"), names, strict=True):
+                if len(name) > _SHORT_BYTES_MAX:
+                    raise ValueError(f"column '{column}': {len(name)} bytes are more than {_SHORT_BYTES_MAX}")
             address = known[names] = address_of(*names)
         found.append(address)
     return found

@@ -14,7 +14,13 @@ import numpy as np
 
 from warren.offline.data_directory import DataDirectory, ToolError, VhostDirectory, files_of, opened
 from warren.store.content_file import GONE, ContentFile
-from warren.store.disk.files import LOST_AND_FOUND, journal_numbers, journal_path
+from warren.store.disk.files import (
+    LOST_AND_FOUND,
+    STORE_ID_NAME,
+    journal_numbers,
+    journal_path,
+    known_store_id,
+)
 from warren.store.disk.snapshot import NoStore, VhostSnapshot
 from warren.store.queue_index import Segment
 from warren.store.recovery import RecoveredQueue
@@ -59,7 +65,10 @@ def plan(directory: Path, table: str, options: ReadOptions) -> list[Partition]:
                     with files_of(vhost) as files:
                         try:
                             snapshot = VhostSnapshot(files)
-                        except NoStore:
+                        except NoStore as error:
+                            if table == DAMAGE and any(vhost.path.iterdir()):
+                                rows = [_damage(vhost.name, None, str(error))]
+                                partitions.append(_rows_only(data, table, options, rows))
                             continue
                         partitions += _VhostPlan(data, vhost, snapshot, table, options).partitions()
     except ToolError as error:
@@ -91,7 +100,9 @@ def _rows_only(
 def _node_rows(data: DataDirectory, table: str) -> list[dict[str, Any]]:
     """Of the directory itself, outside of the vhosts."""
     if table == DAMAGE:
-        rows = [_damage("", name, f"{name} is no part of a data directory") for name in data.strange]
+        rows = [_damage("", name, f"{_shown(name)} is no part of a data directory") for name in data.strange]
+        for definition in data.missing:
+            rows.append(_damage(_text(definition.name), None, f"the vhost has no directory {definition.id}"))
         if data.definitions_error:
             rows.append(_damage("", "node.sqlite", data.definitions_error))
         return rows
@@ -104,11 +115,17 @@ def _node_rows(data: DataDirectory, table: str) -> list[dict[str, Any]]:
 
 
 def _file(path: str, size: int, vhost: str | None = None) -> dict[str, Any]:
-    return {"vhost": vhost, "path": path, "kind": "other", "bytes": size}
+    return {"vhost": vhost, "path": _shown(path), "kind": "other", "bytes": size}
 
 
-def _damage(vhost: str, file: str, reason: str) -> dict[str, Any]:
-    return {"vhost": vhost or None, "file": file, "offset": None, "length": None, "reason": reason}
+def _damage(vhost: str, file: str | None, reason: str) -> dict[str, Any]:
+    shown = None if file is None else _shown(file)
+    return {"vhost": vhost or None, "file": shown, "offset": None, "length": None, "reason": reason}
+
+
+def _shown(path: str) -> str:
+    """Names of files may be any bytes, which Arrow does not take."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _text(name: bytes) -> str:
@@ -325,6 +342,8 @@ class _VhostPlan:
         report = self._snapshot.report
         vhost = self._vhost.name
         rows = [_damage(vhost, path, "damaged header") for path in report.damaged_headers]
+        if not known_store_id(self._snapshot.files)[1]:
+            rows.append(_damage(vhost, STORE_ID_NAME, "lost or damaged; the other files say what it was"))
         rows += [_damage(vhost, text, "missing") for text in report.missing]
         for line in report.quarantined:
             rows.append(_damage(vhost, line.partition(" -> ")[0], "not a usable file of this vhost"))

@@ -5,7 +5,9 @@ from pathlib import Path
 
 from warren.broker.metadata import PutQueue
 from warren.offline.data_directory import files_of, opened
+from warren.store.disk.files import journal_path
 from warren.store.disk.snapshot import NoStore, VhostSnapshot
+from warren.store.disk.store_reader import StoreReport
 from warren.tables.planning import PlanError
 
 
@@ -24,11 +26,17 @@ class QueueState:
 
 @dataclass(frozen=True)
 class VhostState:
-    """A vhost's queues, those that a definition names, by id; and which store it is."""
+    """A vhost's queues, those that a definition names, by id; and which store it is.
+
+    `waiting` are messages that sinks have committed and that are in no queue yet, by the names of sinks. `damage` says what
+    is lost of the store without anybody knowing how many messages that concerns.
+    """
 
     id: int
     store_id: bytes
     queues: dict[int, QueueState]
+    waiting: dict[bytes, int]
+    damage: list[str]
 
 
 def vhost_state(directory: Path, vhost: str) -> VhostState:
@@ -44,10 +52,17 @@ def vhost_state(directory: Path, vhost: str) -> VhostState:
                     snapshot = VhostSnapshot(files)
                 except NoStore as error:
                     raise PlanError(f"{directory}: vhost '{vhost}': {error}") from None
+                waiting = {}
+                for sink in data.definitions.sinks:
+                    count = sum(_alive(snapshot, stage) for stage in sink.stages)
+                    if sink.vhost == definition.name and count:
+                        waiting[sink.name] = count
                 return VhostState(
                     int(found.id),
                     snapshot.store_id,
-                    {int(id): _queue_state(definition, snapshot) for id, definition in queues.items()},
+                    {int(id): _queue_state(queue, snapshot) for id, queue in queues.items()},
+                    waiting,
+                    _damage(snapshot.report),
                 )
     raise PlanError(f"{directory} has no vhost '{vhost}'")
 
@@ -56,6 +71,31 @@ def _queue_state(definition: PutQueue, snapshot: VhostSnapshot) -> QueueState:
     queue = snapshot.queue(definition.id)
     if queue is None:
         return QueueState(definition, 1, 0, 0)
-    indexed = sum(int(segment.live_persistent) for segment in snapshot.segments(queue))
     log = queue.log
-    return QueueState(definition, int(log.next_seq), int(log.delivered_upto), indexed + len(queue.positions))
+    return QueueState(
+        definition, int(log.next_seq), int(log.delivered_upto), _alive(snapshot, int(definition.id))
+    )
+
+
+def _damage(report: StoreReport) -> list[str]:
+    found = [f"{line} is missing" for line in report.missing_journal]
+    found += [
+        f"{journal_path(row.file_number)}, bytes {row.start} to {row.end}: {row.reason}"
+        for row in report.damage
+    ]
+    if report.is_rebuilt:
+        found.append("there is no usable checkpoint: messages that were acked may be there again")
+    if report.index_damage:
+        found.append(f"{report.index_damage} stretches of index segments are damaged")
+    if report.missing_contents:
+        found.append(f"{report.missing_contents} messages in the journal have no content any more")
+    return found
+
+
+def _alive(snapshot: VhostSnapshot, queue_id: int) -> int:
+    """How many messages a queue, or a staging log, has in its index and in the journal."""
+    queue = snapshot.queue(queue_id)
+    if queue is None:
+        return 0
+    indexed = sum(int(segment.live_persistent) for segment in snapshot.segments(queue))
+    return indexed + len(queue.positions)

@@ -114,7 +114,7 @@ class VhostSnapshot:
         self, files: FileSystem, segment_entries: int = SEGMENT_ENTRIES, has_moved: bool = False
     ) -> None:
         self.files = ReadOnlyFiles(files)
-        self.store_id = find_store_id(files)
+        self.store_id = find_store_id(self.files)
         self.store: VhostStore
         self.replay: JournalReplay
         self.report: StoreReport

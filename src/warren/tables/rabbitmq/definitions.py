@@ -78,7 +78,7 @@ def parse_definitions(data: bytes) -> Definitions:
     """The export in `data`. Raises DefinitionsError."""
     try:
         sections = msgspec.json.decode(data, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DefinitionsError(f"no JSON object: {error}") from None
     return Definitions(
         vhosts=_section(sections, "vhosts", VhostDefinition),

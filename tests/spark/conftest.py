@@ -1,5 +1,6 @@
-"""A node in memory, and readers that talk to it."""
+"""A node in memory, and readers that talk to it; brokers that are spoken to through AMQP alone."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -7,7 +8,9 @@ import pytest
 if TYPE_CHECKING:
     from tests.spark.driving import Make
     from tests.spark.links import MemoryLink
+    from tests.support.broker_process import BrokerProcess
     from tests.support.memory_node import MemoryNode
+    from tests.support.other_brokers import OtherBroker
     from warren.spark.stream_reader import WarrenStreamReader as StreamReader
 
 
@@ -46,3 +49,31 @@ def make(link: "MemoryLink") -> "Make":
         return reader
 
     return make_reader
+
+
+@pytest.fixture(scope="module")
+def warren_node(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[BrokerProcess]":
+    """Not started."""
+    from tests.support.broker_process import BrokerProcess
+
+    node = BrokerProcess(tmp_path_factory.mktemp("broker"))
+    yield node
+    node.kill()
+
+
+@pytest.fixture(params=["warren_node", "rabbitmq"])
+def broker(request: pytest.FixtureRequest) -> "OtherBroker":
+    """A node, or the real RabbitMQ; running."""
+    from tests.support.other_brokers import running
+
+    other: OtherBroker = request.getfixturevalue(request.param)
+    return running(other)
+
+
+@pytest.fixture
+def queue(broker: "OtherBroker") -> Iterator[str]:
+    """The name of a durable queue of `broker`."""
+    from tests.support.other_brokers import queue_on
+
+    with queue_on(broker) as name:
+        yield name

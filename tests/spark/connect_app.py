@@ -1,7 +1,7 @@
 """A program on Spark Connect: `python -m tests.spark.connect_app URI QUEUE DIRECTORY`.
 
-Starts a Connect server of its own, looks at the queue, drains it into Parquet, and writes what it saw to
-DIRECTORY/seen.json. A process has either a Connect session or one of the other kind, so it is not part of the tests' own.
+Starts a Connect server of its own, looks at the queue, drains it into Parquet, archives what is in the queue QUEUE-archived, and
+writes what it saw to DIRECTORY/seen.json. A process has either a Connect session or one of the other kind, so it is not part of the tests' own.
 """
 
 import json
@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from tests.support.spark_settings import FAST_SETTINGS
+from warren.pipeline import archive
 
 TIMEOUT_S = 150
 
@@ -37,11 +38,15 @@ def main() -> None:
         is_done = query.awaitTermination(TIMEOUT_S)
         left = spark.read.format("warren").options(**source).load().count()
         rows = spark.read.parquet(str(Path(directory, "out"))).select("seq", "body").orderBy("seq").collect()
+        result = archive(Path(directory, "archive"), uri=uri, queues=[f"{queue}-archived"])
+        archived = spark.read.parquet(str(Path(directory, "archive"))).orderBy("seq").collect()
         seen = {
             "kind": type(spark).__module__,
             "waiting": waiting,
             "done": is_done,
             "left": left,
+            "archived": result.messages,
+            "archived_bodies": [bytes(row["body"]).decode() for row in archived],
             "bodies": [bytes(row["body"]).decode() for row in rows],
         }
         Path(directory, "seen.json").write_text(json.dumps(seen))

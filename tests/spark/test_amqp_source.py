@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,42 +17,23 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from tests.support.broker_process import BrokerProcess
 from tests.support.other_brokers import (
     OtherBroker,
     channel_to,
     fill,
     message_count,
-    queue_on,
-    running,
 )
+from warren.admin.client import NodeAddress
+from warren.spark.amqp_connection import AmqpConnection
 from warren.spark.amqp_options import parse_amqp_source
 from warren.spark.amqp_stream_reader import AmqpStreamReader
 from warren.spark.broker_link import SourceError
 from warren.spark.columns import default_schema
+from warren.wire.methods import BasicQos, BasicQosOk
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).parent.parent.parent
-
-
-@pytest.fixture(scope="module")
-def warren_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    broker = BrokerProcess(tmp_path_factory.mktemp("broker"))
-    yield broker
-    broker.kill()
-
-
-@pytest.fixture(params=["warren_node", "rabbitmq"])
-def broker(request: pytest.FixtureRequest) -> OtherBroker:
-    broker: OtherBroker = request.getfixturevalue(request.param)
-    return running(broker)
-
-
-@pytest.fixture
-def queue(broker: OtherBroker) -> Iterator[str]:
-    with queue_on(broker) as name:
-        yield name
 
 
 class Stream:
@@ -288,6 +268,45 @@ def test_redelivered_messages_are_dropped_when_asked(broker: OtherBroker, queue:
     acked(broker, queue)
 
 
+def test_ids_that_come_twice_are_dropped_when_asked(broker: OtherBroker, queue: str, tmp_path: Path) -> None:
+    """Whether the first one is in the spool, or on its way there; messages without an id are all different."""
+    with channel_to(broker) as channel:
+        for message_id in ("a", "a", "b", None, None, "a"):
+            channel.basic_publish("", queue, b"x", pika.BasicProperties(message_id=message_id))
+    stream = Stream(broker, queue, tmp_path, drains=True, deduplicate="message-id")
+    while stream.batch():
+        pass
+    assert [row["message_id"] for row in stream.rows] == ["a", "b", None, None]
+    stream.reader.stop()
+    acked(broker, queue)
+    with channel_to(broker) as channel:
+        for message_id in ("b", "c"):
+            channel.basic_publish("", queue, b"x", pika.BasicProperties(message_id=message_id))
+    again = Stream(broker, queue, tmp_path, drains=True, deduplicate="message-id")
+    again.start = stream.start
+    while again.batch():
+        pass
+    assert [row["message_id"] for row in again.rows] == ["c"]
+    again.reader.stop()
+
+
+def test_heartbeats_are_sent_while_nothing_comes(broker: OtherBroker) -> None:
+    """A broker that hears nothing for two of them hangs up."""
+    connection = AmqpConnection(NodeAddress(broker.uri), "a test", 1)
+    assert wait_for_s(connection, 4.0) >= 4.0
+    connection.call(BasicQos(prefetch_count=1), BasicQosOk)
+    connection.close()
+
+
+def wait_for_s(connection: AmqpConnection, seconds: float) -> float:
+    """Look at what comes, heartbeats of the broker for example, for so long; how long it was."""
+    begin = time.monotonic()
+    while time.monotonic() < begin + seconds:
+        connection.wait(begin + seconds - time.monotonic())
+        assert connection.next_event() is None
+    return time.monotonic() - begin
+
+
 def test_nobody_answers(tmp_path: Path) -> None:
     given = {"uri": "amqp://127.0.0.1:1", "queue": "q", "spoolDir": str(tmp_path), "retryTimeoutMs": "300"}
     reader = AmqpStreamReader(parse_amqp_source(given | {"longPollMs": "20000"}), default_schema(True, True))
@@ -331,6 +350,31 @@ def test_an_old_checkpoint_is_data_loss(broker: OtherBroker, queue: str, tmp_pat
     stream.reader.stop()
     lenient = Stream(broker, queue, tmp_path, spoolMaxBytes=1024 * 1024, failOnDataLoss="false")
     assert 0 < len(lenient.read(old, stream.start)) < 100
+    lenient.reader.stop()
+
+
+def test_a_spool_that_is_an_old_copy_is_data_loss(broker: OtherBroker, queue: str, tmp_path: Path) -> None:
+    """Accepted, the stream goes back to what is there, and leaves nothing out that has come since."""
+    fill(broker, queue, 20)
+    stream = Stream(broker, queue, tmp_path)
+    stream.until(20)
+    stream.reader.commit(stream.start)
+    stream.reader.stop()
+    beyond = stream.start | {"pos": 1000}
+    fill(broker, queue, 5, 20)
+    strict = Stream(broker, queue, tmp_path)
+    with pytest.raises(SourceError, match=r"data loss: messages from [0-9]+ to 1000 are not in the spool"):
+        strict.reader.latestOffset(beyond, ReadMaxRows(10))
+    strict.reader.stop()
+    lenient = Stream(broker, queue, tmp_path, failOnDataLoss="false")
+    lenient.spooled(25)
+    lenient.start = beyond
+    assert lenient.batch() == 0
+    assert lenient.start == stream.start
+    assert lenient.read(beyond, lenient.start) == []
+    lenient.reader.commit(beyond)
+    lenient.until(5)
+    assert lenient.bodies == expected(25)[20:]
     lenient.reader.stop()
 
 

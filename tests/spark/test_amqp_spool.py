@@ -1,5 +1,6 @@
 """The spool of messages from other brokers, on real files: what is stored is there again, whatever happens in between."""
 
+import errno
 import os
 import random
 from pathlib import Path
@@ -166,6 +167,24 @@ def test_committed_files_are_deleted(tmp_path: Path) -> None:
     assert opened(tmp_path).tail == 5000
 
 
+def test_a_commit_makes_room_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And does not fail for want of it: what it notes is a hint."""
+    spool = opened(tmp_path, 8 * MIB)
+    spool.store(deliveries(0, 5000, 1000))
+
+    def full(path: Path, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full)
+        spool.commit(5000, 0)
+    assert len(list((tmp_path / "spool").glob("*.wal"))) == 1
+    spool.close()
+    spool = opened(tmp_path, 8 * MIB)
+    assert 0 < spool.start < 5000 == spool.tail
+    spool.close()
+
+
 def test_the_last_messages_stay_when_they_are_wanted(tmp_path: Path) -> None:
     spool = opened(tmp_path, 8 * MIB)
     spool.store(deliveries(0, 5000, 1000))
@@ -191,6 +210,24 @@ def test_numbers_are_not_used_twice(tmp_path: Path) -> None:
     assert (spool.start, spool.tail) == (10, 10)
     spool.store(deliveries(10, 12))
     assert numbers(spool, 10, 12) == [10, 11]
+    spool.close()
+
+
+@pytest.mark.parametrize("size", [0, 36, 60])
+def test_a_file_that_was_just_begun_says_where_numbers_go_on(tmp_path: Path, size: int) -> None:
+    """A power failure may leave nothing else: the note of what is committed is not synced."""
+    spool = opened(tmp_path)
+    spool.store(deliveries(0, 10))
+    spool.close()
+    spool = opened(tmp_path)
+    spool.store(deliveries(10, 11))
+    spool.commit(10, 0)
+    spool.close()
+    os.truncate(tmp_path / "spool" / "10.wal", size)
+    (tmp_path / "spool" / "committed").write_bytes(b"")
+    assert sorted(path.name for path in (tmp_path / "spool").glob("*.wal")) == ["10.wal"]
+    spool = opened(tmp_path)
+    assert (spool.start, spool.tail) == (10, 10)
     spool.close()
 
 

@@ -129,6 +129,33 @@ def test_several_queues_are_one_table(node: MemoryNode) -> None:
     assert bodies(many) == numbered(0, 40)
 
 
+def test_exclusive_queues_are_not_for_tables(node: MemoryNode) -> None:
+    """Named, they are refused; no pattern finds them."""
+    node.declare(b"q2").owner = object()
+    for queue in (b"q", b"q2"):
+        node.publish(queue, b"in " + queue)
+    assert bodies(make(queuesPattern="q.*")) == [b"in q"]
+    with pytest.raises(SourceError, match="queue 'q2' is exclusive"):
+        bodies(make(queues="q2"))
+
+
+def test_names_of_queues_are_any_bytes(node: MemoryNode) -> None:
+    """A pattern finds those, too, that no option could name; the column has a replacement."""
+    names = [b"n a,b", b"n 'x' \"y\"", "n é#/%".encode(), b"n \xff", b"n \xfe"]
+    for name in names:
+        node.declare(name)
+        node.publish(name, b"in " + name)
+    reader = make(queuesPattern="n .*")
+    assert sorted(bodies(reader)) == sorted(b"in " + name for name in names)
+    shown = [
+        name
+        for part in reader.partitions()
+        for batch in reader.read(part)
+        for name in batch["queue"].to_pylist()
+    ]
+    assert sorted(shown) == sorted(name.decode("utf-8", "replace") for name in names)
+
+
 def test_ranges_by_position(node: MemoryNode) -> None:
     """Of all queues alike, or of each; the first is in it, the last is not."""
     node.declare(b"r")
@@ -161,3 +188,9 @@ def test_min_partitions_cuts_finer(node: MemoryNode) -> None:
     reader = make(minPartitions="4")
     assert len(reader.partitions()) == 4
     assert bodies(reader) == numbered(0, 10)
+    node.declare(b"r")
+    fill(node, b"r", 10, 3)
+    for count in range(1, 20):
+        reader = make(queues="q,r", minPartitions=str(count))
+        assert len(reader.partitions()) >= min(count, 13)
+        assert bodies(reader) == numbered(0, 13)

@@ -224,9 +224,31 @@ def test_default_schema_leaves_out_what_the_options_say() -> None:
 
 
 def test_schema_with_unknown_or_mistyped_columns_is_refused() -> None:
-    """Before anything is read."""
+    """Before anything is read. Without columns Spark would count no rows."""
+    with pytest.raises(OptionError, match="no columns"):
+        check_schema(StructType(), True, True)
     with pytest.raises(OptionError, match="unknown column 'offset'"):
-        check_schema(StructType().add("offset", "long"))
+        check_schema(StructType().add("offset", "long"), True, True)
     with pytest.raises(OptionError, match="column 'seq' is bigint, not string"):
-        check_schema(StructType().add("seq", "string"))
-    check_schema(StructType().add("seq", "long", False))
+        check_schema(StructType().add("seq", "string"), True, True)
+    check_schema(StructType().add("seq", "long", False), True, True)
+    with pytest.raises(OptionError, match="'message_id' may be null"):
+        check_schema(StructType().add("message_id", "string", False), True, True)
+    with pytest.raises(OptionError, match="column 'body', and option 'includeBody' leaves it out"):
+        check_schema(default_schema(True, True), False, True)
+    with pytest.raises(OptionError, match="column 'headers', and option 'includeHeaders'"):
+        check_schema(default_schema(True, True), True, False)
+    check_schema(default_schema(False, False), False, False)
+
+
+def test_what_is_never_null_is_never_null() -> None:
+    """So a schema may say it."""
+    batch = build([entry(3, b"abc"), entry(4, b"", redelivered=True)])
+    schema = default_schema(True, True)
+    for name in schema.names:
+        never = StructType().add(name, schema[name].dataType, False)
+        if batch.column(name).null_count == 0:
+            check_schema(never, True, True)
+        else:
+            with pytest.raises(OptionError, match="may be null"):
+                check_schema(never, True, True)

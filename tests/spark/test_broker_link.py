@@ -1,5 +1,7 @@
 """A broker that is away for a moment is waited for, and not for ever."""
 
+import contextlib
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -8,8 +10,15 @@ from pathlib import Path
 import pytest
 
 from tests.support.broker_process import BrokerProcess
-from warren.admin.client import AdminRefusedError, NodeAddress
-from warren.admin.protocol import DescribeQueue, GroupList, ListGroups, QueueDescription
+from warren.admin.client import AdminClient, AdminRefusedError, NodeAddress, ReplyType
+from warren.admin.protocol import (
+    STORAGE_FAILED,
+    DescribeQueue,
+    GroupList,
+    ListGroups,
+    QueueDescription,
+    Request,
+)
 from warren.spark.broker_link import BrokerLink, SourceError, link_to
 
 
@@ -52,6 +61,59 @@ def test_refusals_are_not_retried(broker: BrokerProcess) -> None:
     with pytest.raises(AdminRefusedError):
         link.request(DescribeQueue(b"nope"), QueueDescription)
     assert time.monotonic() - begin < 5
+
+
+def test_a_broker_that_cannot_store_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk may be emptied; the connection is kept."""
+    made: list[AdminClient] = []
+    refusals = 2
+
+    class Client(AdminClient):
+        def __init__(self, address: NodeAddress, purpose: str = "") -> None:
+            made.append(self)
+
+        def request(self, request: Request, expected: type[ReplyType], wait_s: float = 0.0) -> ReplyType:
+            nonlocal refusals
+            refusals -= 1
+            if refusals >= 0:
+                raise AdminRefusedError(STORAGE_FAILED, "the broker could not store it")
+            reply = GroupList([])
+            assert isinstance(reply, expected)
+            return reply
+
+    monkeypatch.setattr("warren.spark.broker_link.AdminClient", Client)
+    link = BrokerLink(NodeAddress("amqp://h"), "a test", 10_000)
+    assert link.request(ListGroups(), GroupList).groups == []
+    assert len(made) == 1
+    refusals = 1 << 62
+    link = BrokerLink(NodeAddress("amqp://h"), "a test", 200)
+    with pytest.raises(
+        SourceError, match=r"given up after 0.2 s \(retryTimeoutMs\): the broker could not store"
+    ):
+        link.request(ListGroups(), GroupList)
+
+
+def test_a_broker_of_another_kind_is_not_waited_for() -> None:
+    """It will not be a node after two minutes either."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        accepted, _ = listener.accept()
+        # The client hangs up at once.
+        with accepted, contextlib.suppress(OSError):
+            accepted.recv(8)
+            accepted.sendall(b"AMQP\x00\x00\x09\x01")
+            accepted.shutdown(socket.SHUT_WR)
+            while accepted.recv(65536):
+                pass
+
+    server = threading.Thread(target=serve)
+    server.start()
+    link = BrokerLink(NodeAddress(f"amqp://127.0.0.1:{listener.getsockname()[1]}"), "a test", 120_000)
+    with pytest.raises(SourceError, match=r"broker of another kind or version; .* broker=amqp"):
+        link.request(ListGroups(), GroupList)
+    server.join()
+    listener.close()
 
 
 def test_links_are_shared_within_a_process() -> None:

@@ -37,7 +37,10 @@ def test_names_that_are_not_utf_8_come_back() -> None:
     ("offset", "text"),
     [
         ({"group": "g", "pos": {KEY: 1}, "v": 2}, "version 2"),
-        ({}, "version None"),
+        ({}, "not one of this source"),
+        ({"pos": 5, "spool": "00", "v": 1}, "not one of this source"),
+        ({"group": "g", "pos": {KEY: 1 << 63}, "v": 1}, "not one of this source"),
+        ({"group": "g", "pos": {"%2F/q#" + "9" * 5000: 1}, "v": 1}, "not one of this source"),
         ({"group": "h", "pos": {KEY: 1}, "v": 1}, "reader group 'h'"),
         ({"group": "g", "pos": {"other/q#17": 1}, "v": 1}, "vhost 'other'"),
         ({"group": "g", "pos": {KEY.removesuffix("#17"): 1}, "v": 1}, "not one of this source"),

@@ -39,6 +39,8 @@ def test_defaults_and_names_in_any_case() -> None:
         ({"queues": "a,,b"}, "'queues': names"),
         ({"queues": "[1]"}, "'queues': names"),
         ({"queues": "a,b,a"}, "a queue twice"),
+        ({"queues": "[" * 100_000}, "'queues': names"),
+        ({"queues": '["\\ud800"]'}, "'queues': names"),
         ({"queues": "é" * 128}, "255 bytes"),
         ({"queuesPattern": "q.*"}, "'queues' and 'queuesPattern' exclude each other"),
         ({"uri": "http://h"}, "must begin with amqp://"),
@@ -52,6 +54,8 @@ def test_defaults_and_names_in_any_case() -> None:
         ({"startingOffsets": "middle"}, "earliest, latest, or positions"),
         ({"startingOffsets": '{"q": -1}'}, "positions by queue"),
         ({"startingOffsets": "{}"}, "positions by queue"),
+        ({"startingOffsets": '{"q":' * 100_000}, "positions by queue"),
+        ({"startingOffsets": '{"\\ud800": 1}'}, "none of the queues"),
         ({"startingOffsets": '{"r": 1}'}, "'r', which is none of the queues"),
         ({"endingOffsets": "earliest"}, "'endingOffsets' is latest, or positions"),
         ({"startingOffsets": "latest", "seqFrom": "3"}, "exclude each other"),
@@ -83,10 +87,20 @@ def test_what_cannot_be_honoured_is_an_error_in_one_line(extra: dict[str, str], 
 def test_queues_are_named_by_a_list_or_by_a_pattern() -> None:
     """With commas between them, or as JSON for names that have some; in one order, whatever was written."""
     assert parse_options(GIVEN | {"queues": "b, a"}).queues == ("a", "b")
-    assert parse_options(GIVEN | {"queues": '["b,c", "a"]'}).queues == ("a", "b,c")
+    assert parse_options(GIVEN | {"queues": ' ["b,c", "a"]'}).queues == ("a", "b,c")
+    quoted = """["it's", "\\"é\\"", "[x"]"""
+    assert parse_options(GIVEN | {"queues": quoted}).queues == ('"é"', "[x", "it's")
     uri = {"uri": GIVEN["uri"]}
     by_pattern = parse_options(uri | {"queuesPattern": r"orders\..*"})
     assert (by_pattern.queues, by_pattern.pattern) == ((), r"orders\..*")
+    # Syntax that RE2 has and Python has not, and the other way round.
+    letters = {"queuesPattern": r"\pL+"}
+    assert parse_options(uri | letters | {"startingOffsets": '{"é": 1}'}).start == Bound(seqs={"é": 1})
+    for wrong in ('{"1": 1}', '{"\\udcff": 1}'):
+        with pytest.raises(OptionError, match="none of the queues"):
+            parse_options(uri | letters | {"startingOffsets": wrong})
+    with pytest.raises(OptionError, match="no regular expression"):
+        parse_options(uri | {"queuesPattern": "(?=a)a"})
     with pytest.raises(OptionError, match="'queues' is missing"):
         parse_options(uri)
     with pytest.raises(OptionError, match="no regular expression"):
@@ -103,6 +117,14 @@ def test_where_to_begin_and_to_end() -> None:
     at_noon = parse_options(GIVEN | {"startingTimestamp": "2026-01-31T12:00:00+01:00"}).start
     assert at_noon == Bound(timestamp_ms=1769857200000)
     assert parse_options(GIVEN | {"endingTimestamp": "2026-01-31T11:00:00"}).end == at_noon
+    for text, ms in (
+        ("12:00:00.001", 1),
+        ("12:00:00.0010004", 1),
+        ("12:00:00.001001Z", 2),
+        ("14:00:00.0001+02:00", 1),
+    ):
+        found = parse_options(GIVEN | {"startingTimestamp": f"2026-01-31T{text}"}).start
+        assert found == Bound(timestamp_ms=1769860800000 + ms)
     delayed = parse_options(GIVEN | {"minMessagesPerTrigger": "100", "maxTriggerDelay": "90 s"})
     assert (delayed.min_messages, delayed.max_delay_ms) == (100, 90_000)
 

@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from warren.spark.fetching import pack, share_out
@@ -14,7 +14,7 @@ from warren.spark.fetching import pack, share_out
 def test_all_pieces_are_there_in_order_and_no_group_is_much_too_heavy(weights: list[int], count: int) -> None:
     """One piece each when there are few."""
     pieces = list(range(len(weights)))
-    groups = pack(pieces, weights, count)
+    groups = pack(pieces, weights, count, 1)
     assert [piece for group in groups for piece in group] == pieces
     assert len(groups) <= max(2 * count, 1)
     if len(pieces) <= count:
@@ -23,7 +23,17 @@ def test_all_pieces_are_there_in_order_and_no_group_is_much_too_heavy(weights: l
     assert all(len(group) == 1 or sum(weights[piece] for piece in group) <= share for group in groups)
 
 
+@given(st.lists(st.integers(1, 50), max_size=60), st.integers(1, 20), st.integers(1, 20))
+def test_there_are_as_many_groups_as_must_be(weights: list[int], count: int, count_min: int) -> None:
+    """However uneven the pieces are."""
+    pieces = list(range(len(weights)))
+    groups = pack(pieces, weights, max(count, count_min), count_min)
+    assert [piece for group in groups for piece in group] == pieces
+    assert len(groups) >= min(len(pieces), count_min) and all(groups)
+
+
 @given(st.lists(st.integers(0, 50), max_size=60), st.integers(1, 20))
+@example([1, 0], 1)
 def test_shares_are_few_and_about_alike(weights: list[int], count: int) -> None:
     """None is heavier than its part of the whole and one piece more."""
     pieces = list(range(len(weights)))

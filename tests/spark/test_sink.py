@@ -1,6 +1,8 @@
 """Writing with the data source "warren", driven by hand against a broker: no JVM."""
 
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pika
@@ -12,18 +14,22 @@ pytest.importorskip("pyspark")
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from tests.support.broker_process import BrokerProcess
-from warren.admin.client import AdminClient, NodeAddress
+from warren.admin.client import AdminClient, AdminRefusedError, NodeAddress, NodeUnreachableError
 from warren.admin.protocol import (
     STAGE_BYTES,
 )
 from warren.admin.sink_protocol import (
+    DeleteSink,
+    DescribeSink,
     ListSinks,
+    SinkDeleted,
     SinkList,
     SinkStatus,
 )
-from warren.spark.broker_link import SourceError
+from warren.spark import sink
+from warren.spark.broker_link import BrokerAwayError, SourceError
 from warren.spark.options import OptionError
-from warren.spark.sink import StagedRows, commit, stage_rows
+from warren.spark.sink import StagedRows, WarrenBatchWriter, WarrenStreamWriter, commit, stage_rows
 from warren.spark.sink_blocks import BlockMaker
 from warren.spark.sink_options import SinkOptions, parse_sink_options
 from warren.spark.source import WarrenDataSource
@@ -113,7 +119,7 @@ def test_options_that_cannot_be_honoured(options: dict[str, str], text: str) -> 
 
 
 def test_what_cannot_be_written_is_refused_before_anything_runs() -> None:
-    source = WarrenDataSource({"uri": "amqp://h", "checkpointLocation": "/c"})
+    source = WarrenDataSource({"uri": "amqp://h"})
     with pytest.raises(OptionError, match="where to"):
         source.writer(SCHEMA, False)
     source = WarrenDataSource({"uri": "amqp://h", "exchange": "x"})
@@ -148,9 +154,9 @@ def options_of(broker: BrokerProcess, **given: str) -> SinkOptions:
     return parse_sink_options({"uri": broker.uri, "exchange": "", **given})
 
 
-def staged(options: SinkOptions, sink: str, number: int, partition: int, names: list[str]) -> StagedRows:
+def staged(options: SinkOptions, name: str, number: int, partition: int, names: list[str]) -> StagedRows:
     rows = iter([batch(body=names[:1]), batch(body=names[1:])])
-    return stage_rows(options, sink, number, partition, rows)
+    return stage_rows(options, name, number, partition, rows)
 
 
 def test_partitions_are_published_in_order_and_once(broker: BrokerProcess) -> None:
@@ -180,3 +186,154 @@ def test_refusals_are_told(broker: BrokerProcess) -> None:
         staged(options_of(broker, exchange="missing"), "t", 0, 0, ["a"])
     with pytest.raises(SourceError, match="nothing of the batch is published"):
         staged(parse_sink_options({"uri": "amqp://localhost:1", "exchange": ""}), "t", 0, 0, ["a"])
+
+
+def test_a_message_that_is_too_large_is_told(tmp_path: Path) -> None:
+    """It is not sent: the broker would end the connection, and the task would be tried again and again."""
+    small = BrokerProcess(tmp_path, "max_message_size=2000000")
+    small.start()
+    try:
+        options = options_of(small, routingKey="q")
+        for size in (2_000_001, 10_000_000):
+            rows = batch(body=[bytes(size)])
+            with pytest.raises(SourceError, match="bytes is above max_message_size") as caught:
+                stage_rows(options, "s", 0, 0, iter([rows]))
+            assert not isinstance(caught.value, BrokerAwayError)
+    finally:
+        small.kill()
+
+
+def test_an_error_names_the_option_that_the_user_can_set() -> None:
+    options = parse_sink_options({"uri": "amqp://localhost:1", "exchange": "", "confirmTimeoutMs": "10"})
+    with pytest.raises(SourceError, match=r"given up after 0.01 s \(confirmTimeoutMs\): no connection"):
+        commit(options, "s", 0, [], True)
+
+
+def test_save_is_done_when_its_messages_are_published(
+    broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever becomes of its sink, which nobody needs any more: whoever is told of an error would write all once more."""
+    assert drained(broker, "saved") == []
+    writer = WarrenBatchWriter(options_of(broker, routingKey="saved"))
+    part = writer.write(iter([batch(body=["a"])]))
+
+    class Away(AdminClient):
+        def __init__(self, *_: object) -> None:
+            raise NodeUnreachableError("no connection")
+
+    monkeypatch.setattr(sink, "AdminClient", Away)
+    writer.commit([part])
+    monkeypatch.undo()
+    with AdminClient(NodeAddress(broker.uri)) as client:
+        client.request(DeleteSink(part.sink), SinkDeleted)
+    # Somebody else has deleted it.
+    writer = WarrenBatchWriter(options_of(broker, routingKey="saved"))
+    part = writer.write(iter([batch(body=["b"])]))
+
+    class Deletes(AdminClient):
+        def __init__(self, address: NodeAddress, purpose: str) -> None:
+            super().__init__(address, purpose)
+            self.request(DeleteSink(part.sink), SinkDeleted)
+
+    monkeypatch.setattr(sink, "AdminClient", Deletes)
+    writer.commit([part])
+    assert drained(broker, "saved") == [b"a", b"b"]
+
+
+def task_of(monkeypatch: pytest.MonkeyPatch, query: str, number: int, partition: int = 0) -> None:
+    """What a worker of a streaming query sees of its task."""
+    context = SimpleNamespace(
+        partitionId=lambda: partition,
+        getLocalProperty={"sql.streaming.queryId": query, "streaming.sql.batchId": str(number)}.get,
+    )
+    monkeypatch.setattr(sink, "TaskContext", SimpleNamespace(get=lambda: context))
+
+
+def test_a_stream_whose_batches_begin_anew_is_stopped(
+    broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its checkpoint is new, or an old copy: what has the number of an old batch would be left out without a word."""
+    assert drained(broker, "anew") == []
+    writer = WarrenStreamWriter(options_of(broker, routingKey="anew", sinkId="anew"))
+    for number in range(3):
+        task_of(monkeypatch, "first", number)
+        part = writer.write(iter([batch(body=[f"first {number}"])]))
+        writer.commit([part], number)
+    assert not caplog.records
+    # After a crash the last one is repeated.
+    task_of(monkeypatch, "first", 2)
+    part = writer.write(iter([batch(body=["first 2"])]))
+    writer.commit([part], 2)
+    assert "batch 2 of sink 'anew' had been published already" in caplog.text
+    task_of(monkeypatch, "second", 0)
+    part = writer.write(iter([batch(body=["second 0"])]))
+    with pytest.raises(SourceError, match=r"batch 0 of sink 'anew' .* batch 2 .* checkpoint"):
+        writer.commit([part], 0)
+    commit(writer._options, "anew", 2, [], True)
+    assert drained(broker, "anew") == [b"first 0", b"first 1", b"first 2"]
+
+
+def test_attempts_of_a_task_that_do_not_count_are_not_published(
+    broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Speculation, and zombies that come when everything is over."""
+    assert drained(broker, "attempts") == []
+    options = options_of(broker, routingKey="attempts")
+    writer = WarrenStreamWriter(options)
+    task_of(monkeypatch, "attempts", 0)
+    speculative = writer.write(iter([batch(body=["a"])]))
+    counted = writer.write(iter([batch(body=["a"])]))
+    assert speculative.stage != counted.stage
+    task_of(monkeypatch, "attempts", 0, partition=1)
+    other = writer.write(iter([batch(body=["b"])]))
+    writer.commit([other, counted], 0)
+    task_of(monkeypatch, "attempts", 0)
+    zombie = writer.write(iter([batch(body=["a"])]))
+    # Of a driver that does not know that another one has taken over.
+    writer.commit([zombie, other], 0)
+    writer.abort([speculative, None], 0)
+    task_of(monkeypatch, "attempts", 1)
+    late = writer.write(iter([batch(body=["c"])]))
+    writer.commit([late], 1)
+    commit(options, "attempts", 1, [], True)
+    assert drained(broker, "attempts") == [b"a", b"b", b"c"]
+    with AdminClient(NodeAddress(broker.uri)) as client:
+        found = client.request(ListSinks(), SinkList).sinks
+    assert SinkStatus("attempts", 1, False, 0, 0, 0) in found
+
+
+def test_rows_that_cannot_be_computed_leave_nothing(broker: BrokerProcess) -> None:
+    """Nor does a job that fails when some of its tasks have ended."""
+    options = options_of(broker, routingKey="q")
+    writer = WarrenBatchWriter(options)
+    part = writer.write(iter([batch(body=["a"])]))
+
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield batch(body=["b"])
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        writer.write(failing())
+    writer.abort([part, None])
+    with (
+        AdminClient(NodeAddress(broker.uri)) as client,
+        pytest.raises(AdminRefusedError, match="no sink"),
+    ):
+        client.request(DescribeSink(part.sink), SinkStatus)
+
+
+def test_options_that_spark_adds(tmp_path: Path) -> None:
+    """Of a stream; a path leads nowhere, and with asynchronous progress a number is given to other rows after a crash."""
+    columns = StructType([StructField("body", BinaryType())])
+    given = {"uri": "amqp://h", "exchange": "x"}
+    of_spark = {"checkpointLocation": str(tmp_path), "queryName": "name"}
+    for source in (
+        WarrenDataSource(given | of_spark),
+        WarrenDataSource({"broker": "amqp"} | given | of_spark),
+    ):
+        assert source.streamWriter(columns, False) is not None
+        with pytest.raises(OptionError, match="unknown option"):
+            source.writer(columns, False)
+    for name in ("path", "asyncProgressTrackingEnabled"):
+        with pytest.raises(OptionError, match=f"unknown option '{name.lower()}'"):
+            WarrenDataSource(given | {name: "true"}).streamWriter(columns, False)

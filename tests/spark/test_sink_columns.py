@@ -8,7 +8,15 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from pyspark.sql.types import BinaryType, LongType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    BinaryType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+)
 
 from warren.offline.part_writer import address_of
 from warren.spark.broker_link import SourceError
@@ -43,6 +51,8 @@ def test_everything_that_is_read_can_be_written() -> None:
         ({"routing_key": StringType()}, "column 'body' is missing"),
         ({"body": LongType()}, "column 'body' is binary, not bigint"),
         ({"body": BinaryType(), "headers": MapType(StringType(), LongType())}, "'headers' is map<string,string>"),
+        ({"body": BinaryType(), "type": BinaryType()}, "column 'type' is string, not binary"),
+        ({"body": BinaryType(), "timestamp": TimestampNTZType()}, "'timestamp' is timestamp, not timestamp_ntz"),
     ],
 )  # fmt: skip
 def test_what_is_no_message_is_refused(columns: dict[str, Any], text: str) -> None:
@@ -54,6 +64,13 @@ def test_an_exchange_must_be_named() -> None:
     check_sink_columns(schema(body=StringType()), True)
     with pytest.raises(OptionError, match="where to"):
         check_sink_columns(schema(body=StringType()), False)
+
+
+def test_a_column_is_there_once() -> None:
+    """A join gives two of them easily."""
+    twice = StructType([StructField(name, StringType()) for name in ("body", "seq", "type", "seq", "type")])
+    with pytest.raises(OptionError, match="column 'type' is there twice"):
+        check_sink_columns(twice, True)
 
 
 def test_maps_may_say_that_no_value_is_null() -> None:
@@ -150,12 +167,25 @@ def test_derived_ids_fill_the_gaps() -> None:
 @pytest.mark.parametrize(
     "columns, text",
     [
-        ({"routing_key": pa.array(["k" * 256])}, "a row cannot be written"),
+        ({"routing_key": pa.array(["k" * 256])}, "column 'routing_key' .* 256 bytes, and 255 are the most"),
+        ({"exchange": pa.array(["é" * 128])}, "column 'exchange' .* 256 bytes, and 255 are the most"),
+        ({"routing_key_raw": pa.array([b"k" * 256])}, "column 'routing_key_raw' .* 256 bytes"),
+        ({"message_id": pa.array(["m" * 300], pa.large_string())}, "column 'message_id' .* 300 bytes"),
+        ({"priority": pa.array([256])}, "column 'priority' .* 256, and it is 0 to 255"),
+        ({"priority": pa.array([-1], pa.int8())}, "column 'priority' .* -1, and it is 0 to 255"),
+        (
+            {"timestamp": pa.array([-1_000_000], pa.timestamp("us", tz="UTC"))},
+            "column 'timestamp' .* before 1970",
+        ),
         ({"exchange": pa.array([None], pa.string())}, "'exchange' is missing or has nulls"),
         ({"body": pa.array([None], pa.binary())}, "'body' is missing or has nulls"),
         ({"headers_raw": pa.array([b"\x05"], pa.binary())}, "column 'headers_raw'"),
         ({"properties_raw": pa.array([b"\xff\xff"], pa.binary())}, "column 'properties_raw'"),
         ({"headers": pa.array([[("n", str(1 << 70))]], pa.map_(pa.string(), pa.string()))}, "a row cannot"),
+        (
+            {"headers": pa.array([[("n", "[" * 9999 + "]" * 9999)]], pa.map_(pa.string(), pa.string()))},
+            "column 'headers': JSON that is nested too deep",
+        ),
     ],
 )
 def test_a_row_that_is_no_message_says_why(columns: dict[str, Any], text: str) -> None:

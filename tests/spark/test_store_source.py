@@ -49,6 +49,8 @@ def test_options() -> None:
     assert (read.enqueued_from_ms, read.enqueued_to_ms) == (noon, noon + 3_600_000)
     assert (read.seq_from, read.seq_to) == (5, None)
     assert parse_store_options({"path": "d", "queues": '["a,b"]'}).queues == ("a,b",)
+    for path, meant in (("file:/a%20b/ü", "/a b/ü"), ("/a%20b", "/a%20b"), ("file:" + "///a", "/a")):
+        assert parse_store_options({"path": path}).path == meant
 
 
 @pytest.mark.parametrize(
@@ -78,6 +80,8 @@ def test_a_column_that_is_not_there() -> None:
         source.reader(StructType([StructField("body", StringType())]))
     with pytest.raises(OptionError, match="column 'bytes' is bigint, not string"):
         source.reader(StructType([StructField("bytes", StringType())]))
+    with pytest.raises(OptionError, match="column 'bytes' is named twice"):
+        source.reader(StructType([StructField("bytes", LongType())] * 2))
     without = WarrenStoreDataSource({"path": "d", "includeBody": "false"}).schema()
     assert "body" not in without.names and "crc_ok" in without.names
 

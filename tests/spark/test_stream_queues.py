@@ -92,6 +92,31 @@ def test_a_queue_of_a_pattern_deleted_with_messages_is_data_loss(node: MemoryNod
     assert rows(lenient, end, latest(lenient, end)) == numbered(2, 4)
 
 
+def test_a_named_queue_that_is_deleted_is_waited_for_when_loss_is_accepted(
+    node: MemoryNode, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to `retryTimeoutMs`, and then read from its beginning."""
+    fill(node, 4)
+    reader = make(failOnDataLoss="false", retryTimeoutMs="60000")
+    end = latest(reader, reader.initialOffset(), 2)
+    node.delete(b"q")
+    naps = []
+
+    def nap(seconds: float) -> None:
+        naps.append(seconds)
+        if len(naps) == 3:
+            node.declare(b"q")
+            fill(node, 2, 100)
+
+    monkeypatch.setattr("time.sleep", nap)
+    new_end = latest(reader, end)
+    assert len(naps) == 3
+    assert rows(reader, end, new_end) == numbered(100, 102)
+    node.delete(b"q")
+    with pytest.raises(SourceError, match="no queue 'q'"):
+        latest(make(failOnDataLoss="false"), new_end)
+
+
 def test_queues_may_be_added_and_taken_away(node: MemoryNode, make: Make) -> None:
     """Between two runs: the one that left gets back what was held, the one that came begins where the options say."""
     node.declare(b"r")

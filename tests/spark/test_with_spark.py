@@ -216,13 +216,14 @@ def test_exactly_once_while_driver_workers_and_broker_are_killed(tmp_path: Path,
 def test_the_source_works_over_spark_connect(
     broker: BrokerProcess, channel: BlockingChannel, tmp_path: Path
 ) -> None:
-    """A batch read and an availableNow stream, with a server in a process of its own."""
+    """A batch read, an availableNow stream and an archive, with a server in a process of its own."""
     pytest.importorskip("grpc_status")
     try:
         require_spark()
     except SparkUnavailableError as error:
         pytest.skip(str(error))
     fill(channel, "connect", 100)
+    fill(channel, "connect-archived", 70)
     subprocess.run(
         [sys.executable, "-m", "tests.spark.connect_app", broker.uri, "connect", str(tmp_path)],
         cwd=ROOT,
@@ -233,6 +234,8 @@ def test_the_source_works_over_spark_connect(
     assert "connect" in seen["kind"]
     assert (seen["waiting"], seen["done"], seen["left"]) == (100, True, 0)
     assert seen["bodies"] == [f"m{number}" for number in range(100)]
+    assert seen["archived"] == 70
+    assert seen["archived_bodies"] == [f"m{number}" for number in range(70)]
 
 
 def test_a_store_as_tables(spark: "SparkSession", tmp_path: Path) -> None:

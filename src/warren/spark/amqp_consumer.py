@@ -103,6 +103,8 @@ class SpoolConsumer(threading.Thread):
                     _log.warning("queue '%s': %s", self._options.queue, error)
                     lost_s = time.monotonic()
                     pause_s = _PAUSE_FIRST_S
+                    # A broker may let everybody in, and out at once.
+                    self._is_stopping.wait(pause_s)
                 finally:
                     connection.drop()
         except AmqpRefusedError as error:
@@ -128,6 +130,7 @@ class SpoolConsumer(threading.Thread):
             self._set_target(self._spool.tail + ready)
         self._batch = []
         self._batch_bytes = 0
+        self._known.forget_coming()
         self._last_tag = self._acked_tag = 0
         self._is_consuming = False
         return connection
@@ -177,7 +180,7 @@ class SpoolConsumer(threading.Thread):
     def _take(self, delivery: Delivery) -> None:
         """Into the batch, unless it was there before."""
         self._last_tag = delivery.method.delivery_tag
-        if self._known.is_new(delivery):
+        if self._known.takes(delivery):
             self._batch.append(delivery)
             self._batch_bytes += len(delivery.body) + len(delivery.properties)
 
@@ -235,6 +238,8 @@ class _KnownIds:
         self._only_redelivered = only_redelivered
         self._order: deque[bytes] = deque()
         self._ids: dict[bytes, int] = {}
+        # Of messages that are on their way into the spool.
+        self._coming: set[bytes] = set()
 
     def load(self, spool: Spool) -> None:
         """Those that are in the spool already."""
@@ -249,15 +254,24 @@ class _KnownIds:
                     if message_id is not None:
                         self._remember(message_id.encode())
 
-    def is_new(self, delivery: Delivery) -> bool:
-        """False for a message that is in the spool, by its id."""
-        if self._count == 0 or (self._only_redelivered and not delivery.method.redelivered):
+    def takes(self, delivery: Delivery) -> bool:
+        """Is the message to go into the spool? Not if it is there, or on its way, by its id."""
+        message_id = _message_id(delivery.properties) if self._count else None
+        if message_id is None:
             return True
-        message_id = _message_id(delivery.properties)
-        return message_id is None or message_id not in self._ids
+        if delivery.method.redelivered or not self._only_redelivered:
+            if message_id in self._ids or message_id in self._coming:
+                return False
+        self._coming.add(message_id)
+        return True
+
+    def forget_coming(self) -> None:
+        """What was on its way did not arrive."""
+        self._coming.clear()
 
     def add(self, deliveries: list[Delivery]) -> None:
-        """These are in the spool now."""
+        """These are in the spool now; nothing else is on its way."""
+        self._coming.clear()
         if self._count:
             for delivery in deliveries:
                 message_id = _message_id(delivery.properties)

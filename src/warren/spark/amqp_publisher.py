@@ -91,6 +91,7 @@ class ConfirmedPublisher:
                     self._connection = None
                 # In front, in their order: at worst they arrive twice.
                 self._waiting.extendleft(reversed(self._unconfirmed.values()))
+                self._send_refused_again()
                 self._forget_numbers()
                 self._pause(str(error))
             except AmqpRefusedError as error:
@@ -127,8 +128,7 @@ class ConfirmedPublisher:
                     f"'{_text(method.routing_key)}' ({_text(method.reply_text)}); with mandatory=ignore it is dropped"
                 )
         if self._refused:
-            self._waiting.extendleft(reversed(self._refused))
-            self._refused.clear()
+            self._send_refused_again()
             self._pause("the broker refuses messages with basic.nack: a queue is full, or failed")
 
     def _send(self, connection: AmqpConnection) -> None:
@@ -173,12 +173,17 @@ class ConfirmedPublisher:
             self._trouble_since_s = None
             self._pause_s = _PAUSE_FIRST_S
 
+    def _send_refused_again(self) -> None:
+        self._waiting.extendleft(reversed(self._refused))
+        self._refused.clear()
+
     def _check_progress(self, connection: AmqpConnection) -> None:
         """Nothing came for a while: may the broker be silent?"""
         now = time.monotonic()
-        if connection.is_blocked:
+        if connection.is_blocked or self._was_blocked:
             if not self._was_blocked:
                 _log.warning("%s has blocked publishers: waiting", self._address.where)
+            # When it no longer blocks, it has all the time again from now on.
             self._progress_s = now
         elif self._unconfirmed and now - self._progress_s > self._options.confirm_timeout_ms / 1000:
             raise SourceError(

@@ -9,7 +9,12 @@ from warren.spark.amqp_options import is_amqp, parse_amqp_sink, parse_amqp_sourc
 from warren.spark.amqp_writer import AmqpBatchWriter, AmqpStreamWriter
 from warren.spark.columns import check_schema, default_schema
 from warren.spark.options import OptionError, parse_boolean
-from warren.spark.sink_columns import OPTIONS_OF_SPARK, check_sink_columns
+from warren.spark.sink_columns import check_sink_columns
+from warren.spark.sink_options import (
+    ASYNC_OPTIONS_OF_SPARK,
+    STREAM_OPTIONS_OF_SPARK,
+    without_options_of_spark,
+)
 
 if TYPE_CHECKING:
     from warren.spark.amqp_stream_reader import AmqpStreamReader
@@ -39,8 +44,9 @@ class AmqpSource:
         # It needs numpy, which must not be imported by who only looks a format up.
         from warren.spark.amqp_stream_reader import AmqpStreamReader
 
-        check_schema(schema)
-        return AmqpStreamReader(parse_amqp_source(self._options), schema)
+        options = parse_amqp_source(self._options)
+        check_schema(schema, options.include_body, options.include_headers)
+        return AmqpStreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> AmqpBatchWriter:
         """Rows to an exchange."""
@@ -51,9 +57,8 @@ class AmqpSource:
 
     def stream_writer(self, schema: StructType, overwrite: bool) -> AmqpStreamWriter:
         """Rows to an exchange, batch after batch."""
-        options = parse_amqp_sink(
-            {name: value for name, value in self._options.items() if name not in OPTIONS_OF_SPARK}
-        )
+        of_spark = STREAM_OPTIONS_OF_SPARK + ASYNC_OPTIONS_OF_SPARK
+        options = parse_amqp_sink(without_options_of_spark(self._options, of_spark))
         _check_mode(overwrite)
         check_sink_columns(schema, options.exchange is not None)
         return AmqpStreamWriter(options)

@@ -160,11 +160,9 @@ class Spool:
 
     def commit(self, seq: int, keep: int) -> None:
         """Everything below `seq` is committed; files of which nothing is wanted are deleted, but not the last `keep` messages."""
-        if seq > self.committed:
-            with self.changed:
-                self.committed = seq
-            self._note_committed(seq)
+        is_news = seq > self.committed
         with self.changed:
+            self.committed = max(seq, self.committed)
             below = min(seq, self.tail - keep)
             count = 0
             # The last one is being filled.
@@ -172,8 +170,11 @@ class Spool:
                 count += 1
             gone, self._files = self._files[:count], self._files[count:]
             self._used_bytes -= sum(file.size for file in gone)
+        # First of all the room: on a full disk the note needs some.
         for file in gone:
             file.path.unlink(missing_ok=True)
+        if is_news:
+            self._note_committed(seq)
 
     @property
     def first(self) -> int:
@@ -185,7 +186,7 @@ class Spool:
     def start(self) -> int:
         """The first seq that is not committed, as far as is known."""
         with self.changed:
-            return max(self.committed, self._files[0].first_seq if self._files else 0)
+            return max(self.committed, self._files[0].first_seq if self._files else self.tail)
 
     def wait_beyond(self, seq: int, timeout_s: float) -> None:
         """Until there is a message beyond `seq`, or somebody has news for those who wait."""
@@ -258,8 +259,9 @@ class Spool:
             path = self._directory / f"{number}.wal"
             is_last = number == max(numbers)
             if is_last and path.stat().st_size <= FILE_HEADER_BYTES:
-                # Made in the moment of a crash.
+                # Made in the moment of a crash, for the next message.
                 path.unlink()
+                self.tail = max(self.tail, number)
                 break
             file, has_rest = look_through(path, self._store_id)
             if has_rest:
@@ -275,6 +277,7 @@ class Spool:
                 raise SpoolError(f"{path} begins before the end of the file before it")
             if file.next_seq == file.first_seq and is_last:
                 path.unlink()
+                self.tail = number
                 break
             self._files.append(file)
             self.tail = file.next_seq
@@ -347,8 +350,12 @@ class Spool:
 
     def _note_committed(self, seq: int) -> None:
         path = self._directory / (_COMMITTED + ".new")
-        path.write_bytes(b"%d" % seq)
-        path.rename(self._directory / _COMMITTED)
+        try:
+            path.write_bytes(b"%d" % seq)
+            path.rename(self._directory / _COMMITTED)
+        except OSError as error:
+            # It is a hint, and the next one may find room.
+            _log.warning("%s: %s", path, error)
 
 
 def _mark_before(file: SpoolFile, seq: int) -> int:

@@ -81,6 +81,9 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Below `start` everything is committed; `start` itself when nothing came within the long poll."""
         spool = self._open()
         position = self._resume(spool, start)
+        if start.get("spool") == spool.id and start != _encode(spool, position):
+            # The spool ends before the checkpoint: a batch from there on would leave out what lies between.
+            return _encode(spool, position)
         spool.commit(position, known_ids(self._options))
         messages_max = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_messages
         bytes_max = self._options.max_bytes
@@ -108,7 +111,9 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         last = self._resume(spool, end)
         first = spool.start if start.get("spool") != end.get("spool") else self._resume(spool, start)
         if first > last:
-            raise SourceError(f"the range [{first}, {last}) runs backwards: the checkpoint is damaged")
+            # Back to where the spool is (see `latestOffset`): no messages.
+            self._lose(f"the range [{first}, {last}) of the checkpoint runs backwards")
+            return []
         if first < spool.first:
             self._lose(f"messages from {first} to {min(last, spool.first)} are not in the spool any more")
             first = min(last, spool.first)
@@ -195,7 +200,7 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return spool.start
         if position > spool.tail:
             self._lose(f"messages from {spool.tail} to {position} are not in the spool any more")
-            return spool.tail
+            return spool.start
         return position
 
     def _lose(self, what: str) -> None:

@@ -24,7 +24,7 @@ from warren.admin.protocol import (
     TimeSought,
 )
 from warren.queues.name_pattern import NamePattern
-from warren.queues.reader_group import NOT_FOUND
+from warren.queues.reader_group import NOT_FOUND, PRECONDITION, text
 from warren.spark.broker_link import BrokerLink, SourceError, link_to
 from warren.spark.fetching import FETCH_BYTES, FETCH_MESSAGES, TASKS_WANTED, RangeReader, pack
 from warren.spark.options import EVERYTHING, LATEST, Bound, OptionError, SourceOptions
@@ -39,7 +39,7 @@ MESSAGES_PER_PARTITION: Final = 32768
 class PeekRange:
     """Seq ids [start, end) of one incarnation of a queue."""
 
-    queue: str
+    queue: bytes
     incarnation: int
     start: int
     end: int
@@ -47,7 +47,7 @@ class PeekRange:
     def peek(self, start: int, with_bodies: bool) -> Request:
         """The request for its first messages from `start` on."""
         return Peek(
-            queue=self.queue.encode(),
+            queue=self.queue,
             incarnation=self.incarnation,
             start=start,
             end=self.end,
@@ -83,16 +83,13 @@ class WarrenBatchReader(DataSourceReader):
         """Ranges of what is ready now."""
         ranges = [self._range(queue) for queue in self._queues()]
         total = sum(part.end - part.start for part in ranges)
-        count = max(self._options.min_partitions, min(TASKS_WANTED, -(-total // MESSAGES_PER_PARTITION)))
-        width = max(1, -(-total // count))
-        pieces = [
-            PeekRange(part.queue, part.incarnation, start, min(start + width, part.end))
-            for part in ranges
-            for start in range(part.start, part.end, width)
-        ]
-        return [
-            PeekPartition(group) for group in pack(pieces, [part.end - part.start for part in pieces], count)
-        ]
+        count_min = self._options.min_partitions
+        count = max(count_min, min(TASKS_WANTED, -(-total // MESSAGES_PER_PARTITION)))
+        pieces = _cut(ranges, max(1, -(-total // count)))
+        if len(pieces) < count_min:
+            pieces = _cut(ranges, max(1, total // count))
+        weights = [part.end - part.start for part in pieces]
+        return [PeekPartition(group) for group in pack(pieces, weights, count, count_min)]
 
     def read(self, partition: InputPartition) -> Iterator["RecordBatch"]:
         """In a worker: what is still ready of some ranges."""
@@ -101,45 +98,59 @@ class WarrenBatchReader(DataSourceReader):
             return
         reader = RangeReader(self._options, self._schema, self._link())
         for part in partition.ranges:
-            yield from reader.read(part.queue, part, part.peek, _refused)
+            yield from reader.read(text(part.queue), part, part.peek, _refused)
 
-    def _queues(self) -> list[str]:
+    def _queues(self) -> list[bytes]:
         """Names of the queues to read: those that are named, or all that match."""
         if not self._options.pattern:
-            return list(self._options.queues)
+            return [name.encode() for name in self._options.queues]
         pattern = NamePattern(self._options.pattern)
-        names = []
+        names: list[bytes] = []
         after = 0
         while True:
-            found = self._link().request(ListQueues(after), QueueList)
-            names += [queue.name for queue in found.queues if pattern.matches(queue.name)]
+            try:
+                found = self._link().request(ListQueues(after), QueueList)
+            except AdminRefusedError as error:
+                raise _refused(error) from None
+            names += [
+                queue.name_raw or queue.name.encode() for queue in found.queues if pattern.matches(queue.name)
+            ]
             if found.is_last:
                 return sorted(names)
             after = found.queues[-1].id
 
-    def _range(self, name: str) -> PeekRange:
+    def _range(self, name: bytes) -> PeekRange:
         """What of a queue is wanted, as far as it is there."""
         options = self._options
         try:
-            queue = self._link().request(DescribeQueue(name.encode()), QueueDescription)
+            queue = self._link().request(DescribeQueue(name), QueueDescription)
             starts = self._seq(options.start, name, queue, 0)
             ends = self._seq(options.end, name, queue, EVERYTHING)
         except AdminRefusedError as error:
-            # One that matched a pattern may have gone since.
-            if error.code == NOT_FOUND and options.pattern:
+            # One that matched a pattern may have gone since, or be for one connection only.
+            if error.code in (NOT_FOUND, PRECONDITION) and options.pattern:
                 return PeekRange(name, 0, 0, 0)
-            raise SourceError(error.text) from None
+            raise _refused(error) from None
         start = max(queue.first_ready, options.seq_from, starts)
         return PeekRange(name, queue.incarnation, start, max(start, min(queue.tail, options.seq_to, ends)))
 
-    def _seq(self, bound: Bound, name: str, queue: QueueDescription, default: int) -> int:
+    def _seq(self, bound: Bound, name: bytes, queue: QueueDescription, default: int) -> int:
         if bound.timestamp_ms is None:
-            return bound.seqs.get(name, default)
-        request = SeekTime(name.encode(), queue.incarnation, bound.timestamp_ms)
+            return bound.seqs.get(text(name), default)
+        request = SeekTime(name, queue.incarnation, bound.timestamp_ms)
         return self._link().request(request, TimeSought).seq
 
     def _link(self) -> BrokerLink:
         return link_to(self._options.uri, "Spark batch read", self._options.retry_timeout_ms)
+
+
+def _cut(ranges: list[PeekRange], width: int) -> list[PeekRange]:
+    """Pieces of at most `width` positions."""
+    return [
+        PeekRange(part.queue, part.incarnation, start, min(start + width, part.end))
+        for part in ranges
+        for start in range(part.start, part.end, width)
+    ]
 
 
 def _refused(error: AdminRefusedError) -> SourceError:

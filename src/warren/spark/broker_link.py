@@ -1,7 +1,7 @@
 """The connection of a Spark process to the broker, kept over calls and retried while the broker is away.
 
 Any exception out of a data source ends the query, and Spark does not restart it. So a broker that restarts, or cannot
-store for a moment, is waited for here, up to the option `retryTimeoutMs`. Every request of this source may be repeated:
+store for a moment, is waited for here, up to the option `retryTimeoutMs`, or another one of the user's. Every request of this source may be repeated:
 reserving, fetching and acking the same range again gives the same result.
 """
 
@@ -9,7 +9,14 @@ import os
 import time
 from typing import Final
 
-from warren.admin.client import AdminClient, AdminRefusedError, NodeAddress, NodeUnreachableError, ReplyType
+from warren.admin.client import (
+    AdminClient,
+    AdminRefusedError,
+    NodeAddress,
+    NodeUnreachableError,
+    OtherBrokerError,
+    ReplyType,
+)
 from warren.admin.protocol import STORAGE_FAILED, Request
 
 _PAUSE_FIRST_S: Final = 0.1
@@ -25,9 +32,12 @@ class BrokerAwayError(SourceError):
 
 
 class BrokerLink:
-    """One connection at a time, made when it is needed."""
+    """One connection at a time, made when it is needed. `option` is that with the timeout, to be named in errors."""
 
-    def __init__(self, address: NodeAddress, purpose: str, retry_timeout_ms: int) -> None:
+    def __init__(
+        self, address: NodeAddress, purpose: str, retry_timeout_ms: int, option: str = "retryTimeoutMs"
+    ) -> None:
+        self._option = option
         self._address = address
         self._purpose = purpose
         self._retry_timeout_s = retry_timeout_ms / 1000
@@ -42,6 +52,10 @@ class BrokerLink:
                 if self._client is None:
                     self._client = AdminClient(self._address, self._purpose)
                 return self._client.request(request, expected, wait_s)
+            except OtherBrokerError as error:
+                raise SourceError(
+                    f"{error}; for those of another kind there is the option broker=amqp"
+                ) from None
             except NodeUnreachableError as error:
                 self._client = None
                 reason = str(error)
@@ -53,7 +67,7 @@ class BrokerLink:
             if deadline is None:
                 deadline = now + self._retry_timeout_s
             if now + pause_s > deadline:
-                raise SourceError(f"given up after {self._retry_timeout_s:g} s (retryTimeoutMs): {reason}")
+                raise SourceError(f"given up after {self._retry_timeout_s:g} s ({self._option}): {reason}")
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, _PAUSE_MAX_S)
 
@@ -62,11 +76,11 @@ class BrokerLink:
 _links: dict[tuple[int, str, str, int], BrokerLink] = {}
 
 
-def link_to(uri: str, purpose: str, retry_timeout_ms: int) -> BrokerLink:
-    """This process's link to the broker at `uri`."""
+def link_to(uri: str, purpose: str, retry_timeout_ms: int, option: str = "retryTimeoutMs") -> BrokerLink:
+    """This process's link to the broker at `uri`; those for one purpose have the same `option`."""
     key = (os.getpid(), uri, purpose, retry_timeout_ms)
     link = _links.get(key)
     if link is None:
-        link = BrokerLink(NodeAddress(uri), purpose, retry_timeout_ms)
+        link = BrokerLink(NodeAddress(uri), purpose, retry_timeout_ms, option)
         _links[key] = link
     return link

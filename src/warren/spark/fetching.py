@@ -1,6 +1,7 @@
 """What both readers do: put ranges together to tasks, and in a task fetch blocks of bounded size and make record batches."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -37,10 +38,13 @@ class Range(Protocol):
         """Behind the last one."""
 
 
-def pack(pieces: Sequence[Piece], weights: Sequence[int], count: int) -> list[tuple[Piece, ...]]:
+def pack(
+    pieces: Sequence[Piece], weights: Sequence[int], count: int, count_min: int
+) -> list[tuple[Piece, ...]]:
     """`pieces` in order as about `count` groups of neighbours, none heavier than its share but for single ones.
 
-    The same pieces have the same groups. There are as many groups as pieces when these are not more than `count`.
+    The same pieces have the same groups. There are as many groups as pieces when these are not more than `count`, and
+    never fewer than `count_min` when there are so many pieces.
     """
     if len(pieces) <= count:
         return [(piece,) for piece in pieces]
@@ -54,6 +58,10 @@ def pack(pieces: Sequence[Piece], weights: Sequence[int], count: int) -> list[tu
         else:
             groups[-1] += (piece,)
             weight += size
+    if len(groups) < count_min:
+        # Some are much heavier than others: about as many in each, then.
+        bounds = [len(pieces) * place // count_min for place in range(count_min + 1)]
+        return [tuple(pieces[first:end]) for first, end in pairwise(bounds) if first < end]
     return groups
 
 
@@ -63,8 +71,8 @@ def share_out(pieces: Sequence[Piece], weights: Sequence[int], count: int) -> li
     groups: dict[int, tuple[Piece, ...]] = {}
     before = 0
     for piece, weight in zip(pieces, weights, strict=True):
-        # Where its middle lies.
-        place = (2 * before + weight) * count // (2 * total) if total else 0
+        # Where its middle lies; that of nothing at the end lies behind the last group.
+        place = min((2 * before + weight) * count // (2 * total), count - 1) if total else 0
         groups[place] = (*groups.get(place, ()), piece)
         before += weight
     return list(groups.values())

@@ -95,13 +95,17 @@ class GroupSession:
     def reserve(
         self, stored: Positions, limits: Limits, wait_ms: int, until: Positions | None
     ) -> dict[QueueKey, int]:
-        """Ack below `stored` (unless `ackOn` says otherwise), hold more from there on, and say up to where, not past `until`."""
+        """Ack below `stored` (unless `ackOn` says otherwise), hold more from there on, and say up to where, not past `until`.
+
+        When the group does not stand where `stored` says but before it, and that loss is accepted, it is only said where it
+        stands: a batch from `stored` on would leave out what lies between.
+        """
         try:
-            return self._reserve(self.resume(stored), limits, wait_ms, until)
+            return self._reserve_from(self.resume(stored), stored, limits, wait_ms, until)
         except AdminRefusedError as error:
             self._reopen_after(error)
         try:
-            return self._reserve(self.resume(stored), limits, wait_ms, until)
+            return self._reserve_from(self.resume(stored), stored, limits, wait_ms, until)
         except AdminRefusedError as error:
             raise final(error) from None
 
@@ -174,9 +178,16 @@ class GroupSession:
             self._reserved[key] = member.reserved
             self.tails[key] = member.tail
 
-    def _reserve(
-        self, positions: Positions, limits: Limits, wait_ms: int, until: Positions | None
+    def _reserve_from(
+        self,
+        positions: dict[QueueKey, int],
+        stored: Positions,
+        limits: Limits,
+        wait_ms: int,
+        until: Positions | None,
     ) -> dict[QueueKey, int]:
+        if any(seq < stored.get(key, 0) for key, seq in positions.items()):
+            return positions
         request = Reserve(
             group=self._group,
             epoch=self.epoch,

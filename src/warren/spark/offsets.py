@@ -8,6 +8,7 @@ and spin empty batches for ever, so an offset is always built with its keys sort
 outlive versions.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -15,6 +16,8 @@ from urllib.parse import quote, unquote
 
 OFFSET_VERSION: Final = 1
 _ERRORS: Final = "surrogateescape"
+_INCARNATION: Final = re.compile(r"[0-9]{1,18}")
+_POSITION_MAX: Final = 1 << 62
 OffsetJson: TypeAlias = dict[str, object]
 
 
@@ -55,14 +58,14 @@ class OffsetFormat:
         return {"group": self.group, "pos": dict(sorted(keys.items())), "v": OFFSET_VERSION}
 
     def decode(self, offset: OffsetJson) -> dict[QueueKey, int]:
-        """OffsetError when the offset is another group's or vhost's, or of another version."""
-        if offset.get("v") != OFFSET_VERSION:
+        """OffsetError when the offset is another source's, group's or vhost's, or of another version."""
+        if not {"group", "v"} <= offset.keys():
+            raise OffsetError(f"the checkpoint's offset {offset!r} is not one of this source")
+        if offset["v"] != OFFSET_VERSION:
+            raise OffsetError(f"the checkpoint's offset has version {offset['v']!r}, not {OFFSET_VERSION}")
+        if offset["group"] != self.group:
             raise OffsetError(
-                f"the checkpoint's offset has version {offset.get('v')!r}, not {OFFSET_VERSION}"
-            )
-        if offset.get("group") != self.group:
-            raise OffsetError(
-                f"the checkpoint belongs to reader group '{offset.get('group')}', the query names '{self.group}'"
+                f"the checkpoint belongs to reader group '{offset['group']}', the query names '{self.group}'"
             )
         positions = offset.get("pos")
         if not isinstance(positions, dict):
@@ -71,8 +74,8 @@ class OffsetFormat:
         for text, seq in positions.items():
             queue, _, incarnation = str(text).rpartition("#")
             vhost, slash, name = queue.partition("/")
-            is_number = incarnation.isascii() and incarnation.isdigit()
-            if not (slash and is_number and type(seq) is int and seq >= 0):
+            is_valid = slash and _INCARNATION.fullmatch(incarnation) and type(seq) is int
+            if not is_valid or not 0 <= seq <= _POSITION_MAX:
                 raise OffsetError(f"the checkpoint's offset {offset!r} is not one of this source")
             if unquote(vhost) != self.vhost:
                 raise OffsetError(

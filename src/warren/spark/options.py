@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import quote, urlsplit, urlunsplit
 
@@ -22,6 +22,7 @@ _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _DURATION: Final = re.compile(r"([0-9]{1,9}) *(ms|s|m|h)")
 _DURATION_MAX_MS: Final = 86_400_000
 _DURATION_UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # Of a short string of AMQP, which every name is.
 SHORT_BYTES_MAX: Final = 255
 _PATTERN_LENGTH_MAX: Final = 1000
@@ -140,7 +141,8 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     start = _bound(given, "starting", (EARLIEST, LATEST))
     end = _bound(given, "ending", (LATEST,))
     for name in (*start.seqs, *end.seqs):
-        if name not in queues and not (pattern and re.fullmatch(pattern, name)):
+        is_read = NamePattern(pattern).matches(name) if pattern and _is_name(name) else name in queues
+        if not is_read:
             raise OptionError(f"options name positions in '{name}', which is none of the queues to read")
     return SourceOptions(
         uri=parse_uri(given),
@@ -212,11 +214,11 @@ def parse_names(given: Mapping[str, str], name: str) -> tuple[str, ...] | None:
     if value is None:
         return None
     names: Any
-    if value.startswith("["):
+    if value.lstrip().startswith("["):
         names = _json(value)
     else:
         names = [part.strip() for part in value.split(",")]
-    if not isinstance(names, list) or not names or not all(isinstance(part, str) and part for part in names):
+    if not isinstance(names, list) or not names or not all(_is_name(part) for part in names):
         raise OptionError(f"option '{name}': names separated by commas, or a JSON list of names")
     return tuple(names)
 
@@ -238,7 +240,7 @@ def parse_short_text(given: Mapping[str, str], name: str) -> str | None:
 
 
 def parse_time_ms(given: Mapping[str, str], name: str) -> int | None:
-    """A time as milliseconds since 1970. None: not given. Raises OptionError."""
+    """A time as milliseconds since 1970, the next whole one. None: not given. Raises OptionError."""
     value = given.get(name.lower())
     if value is None:
         return None
@@ -250,7 +252,8 @@ def parse_time_ms(given: Mapping[str, str], name: str) -> int | None:
         ) from None
     if time.tzinfo is None:
         time = time.replace(tzinfo=UTC)
-    ms = round(time.timestamp() * 1000)
+    # Messages have whole milliseconds: what came at a time or later is what came at the next whole one or later.
+    ms = -((_EPOCH - time) // timedelta(milliseconds=1))
     if ms < 0:
         raise OptionError(f"option '{name}' is a time since 1970, not '{value}'")
     return ms
@@ -334,12 +337,17 @@ def _bound(given: Mapping[str, str], prefix: str, names: tuple[NamedEnd, ...]) -
         return Bound(seqs=seqs)
     raise OptionError(
         f"option '{offsets_name}' is {', '.join(names)}, or positions by queue such as "
-        f"""{{"orders": 1234}}, not '{value}'"""
+        f"""{{"orders": 1234}}, not '{value[:200]}'"""
     )
+
+
+def _is_name(value: object) -> bool:
+    # JSON may have halves of surrogate pairs, which are no text.
+    return isinstance(value, str) and value != "" and value == value.encode("utf-8", "replace").decode()
 
 
 def _json(value: str) -> object:
     try:
         return json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None

@@ -6,6 +6,7 @@ A run that fails, or is killed, before that has published nothing; behind it, Sp
 broker answers that it is done. Logs that are left over go after an hour.
 """
 
+import logging
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -26,16 +27,18 @@ from warren.admin.sink_protocol import (
     BatchCommitted,
     CommitBatch,
     DeleteSink,
+    DescribeSink,
     FinishStage,
     OpenStage,
     SinkDeleted,
+    SinkStatus,
     Staged,
     StageFinished,
     StageMessages,
     StageOpened,
     StagesAborted,
 )
-from warren.spark.broker_link import BrokerAwayError, SourceError, link_to
+from warren.spark.broker_link import BrokerAwayError, BrokerLink, SourceError, link_to
 from warren.spark.sink_blocks import BlockMaker
 from warren.spark.sink_options import SinkOptions
 
@@ -49,6 +52,9 @@ _PURPOSE: Final = "spark sink"
 _WAIT_MS: Final = 10_000
 # The one batch of a batch write.
 _ONLY_BATCH: Final = 0
+_NOT_STAGED: Final = "the rows could not be staged, and nothing of the batch is published"
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -70,33 +76,36 @@ def stage_rows(
     iterator: "Iterator[RecordBatch]",
     queue: bytes = b"",
 ) -> StagedRows:
-    """Stage the rows of `iterator`; all go to `queue` if that is not empty. SourceError when that fails, BrokerAwayError when it may go well another time; nothing
-    of it will be published then."""
+    """Stage the rows of `iterator`; all go to `queue` if that is not empty. SourceError when that fails, BrokerAwayError when
+    it may go well another time; nothing of it will be published then."""
     maker = BlockMaker(options.exchange, options.routing_key, options.is_persistent)
     wait_s = options.confirm_timeout_ms / 1000
     client: AdminClient | None = None
-    stage: int | None = None
+    opened: StageOpened | None = None
     count = 0
     unroutable = 0
     try:
         for rows in iterator:
             for messages, block in maker.blocks(rows):
-                if client is None or stage is None:
+                if client is None or opened is None:
                     client = AdminClient(NodeAddress(options.uri), f"{_PURPOSE} {sink}")
-                    stage = client.request(OpenStage(sink, batch, queue), StageOpened, wait_s).stage
-                client.request(StageMessages(stage, block), Staged, wait_s)
+                    opened = client.request(OpenStage(sink, batch, queue), StageOpened, wait_s)
+                if len(block) > opened.block_bytes_max:
+                    # Sent, it would end the connection, as if the broker were away.
+                    text = f"a message of {len(block)} bytes is above max_message_size of the broker"
+                    raise SourceError(f"{_NOT_STAGED}: {text}")
+                client.request(StageMessages(opened.stage, block), Staged, wait_s)
                 count += messages
-        if client is not None and stage is not None:
-            unroutable = client.request(FinishStage(stage, count), StageFinished, wait_s).unroutable
+        if client is not None and opened is not None:
+            unroutable = client.request(FinishStage(opened.stage, count), StageFinished, wait_s).unroutable
     except (AdminRefusedError, NodeUnreachableError) as error:
         is_final = isinstance(error, AdminRefusedError) and error.code != STORAGE_FAILED
-        text = f"the rows could not be staged, and nothing of the batch is published: {error}"
-        raise (SourceError if is_final else BrokerAwayError)(text) from None
+        raise (SourceError if is_final else BrokerAwayError)(f"{_NOT_STAGED}: {error}") from None
     finally:
         # Ends what was not finished.
         if client is not None:
             client.close()
-    return StagedRows(sink, partition, stage, unroutable)
+    return StagedRows(sink, partition, None if opened is None else opened.stage, unroutable)
 
 
 def commit(
@@ -106,18 +115,22 @@ def commit(
     parts: Sequence[object],
     is_awaited: bool,
     after: int | None = None,
-) -> None:
+) -> bool:
     """Publish what was staged, once, however often this is called; `is_awaited`: return when it is in its queues. With
-    `after`, only behind this batch, -1 for none."""
-    link = link_to(options.uri, _PURPOSE, options.confirm_timeout_ms)
+    `after`, only behind this batch, -1 for none. Was it published before?"""
+    link = _link(options)
     wait_ms = _WAIT_MS if is_awaited else 0
     request = CommitBatch(sink, batch, _stages(parts), options.is_mandatory, wait_ms, after)
     deadline = time.monotonic() + options.confirm_timeout_ms / 1000
+    is_repeated: bool | None = None
     try:
         while True:
             reply = link.request(request, BatchCommitted, options.confirm_timeout_ms / 1000)
+            if is_repeated is None:
+                # To ask again whether it is in its queues is a repetition, too.
+                is_repeated = reply.is_repeated
             if reply.is_moved or not is_awaited:
-                return
+                return is_repeated
             if time.monotonic() > deadline:
                 raise SourceError(
                     f"batch {batch} of sink '{sink}' is committed, and not yet in its queues after "
@@ -136,6 +149,10 @@ def abort(options: SinkOptions, parts: Sequence[object]) -> None:
                 client.request(AbortStages(stages), StagesAborted)
         except (AdminRefusedError, NodeUnreachableError):
             return
+
+
+def _link(options: SinkOptions) -> BrokerLink:
+    return link_to(options.uri, _PURPOSE, options.confirm_timeout_ms, "confirmTimeoutMs")
 
 
 def _stages(parts: Sequence[object]) -> list[int]:
@@ -159,15 +176,22 @@ class WarrenBatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish all of it."""
-        commit(self._options, self._sink, _ONLY_BATCH, messages, True)
+        if commit(self._options, self._sink, _ONLY_BATCH, messages, True):
+            _log.warning("sink '%s' had been written already; nothing is written twice", self._sink)
         if self._options.sink_id is None:
-            # Nobody can ask for the same batch again.
-            link = link_to(self._options.uri, _PURPOSE, self._options.confirm_timeout_ms)
-            link.request(DeleteSink(self._sink), SinkDeleted)
+            self._forget()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Some task has failed."""
         abort(self._options, messages)
+
+    def _forget(self) -> None:
+        """Nobody can ask for the same batch again. It is published: that must not fail because of this."""
+        try:
+            with AdminClient(NodeAddress(self._options.uri), _PURPOSE) as client:
+                client.request(DeleteSink(self._sink), SinkDeleted)
+        except (AdminRefusedError, NodeUnreachableError) as error:
+            _log.warning("sink '%s' stays in the list of sinks: %s", self._sink, error)
 
 
 class WarrenStreamWriter(DataSourceStreamArrowWriter):
@@ -192,8 +216,26 @@ class WarrenStreamWriter(DataSourceStreamArrowWriter):
         """Publish the batch, if it was not published before."""
         sinks = {part.sink for part in messages if isinstance(part, StagedRows)}
         for sink in sinks:
-            commit(self._options, sink, batchId, messages, False)
+            if commit(self._options, sink, batchId, messages, False):
+                self._check_repeated(sink, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Some task has failed."""
         abort(self._options, messages)
+
+    def _check_repeated(self, sink: str, batch: int) -> None:
+        """Only the last batch is ever repeated. What has the number of an older one may be anything, and is lost."""
+        try:
+            last = _link(self._options).request(DescribeSink(sink), SinkStatus).batch
+        except AdminRefusedError:
+            # Somebody has deleted the sink.
+            last = None
+        if last is not None and last > batch:
+            raise SourceError(
+                f"batch {batch} of sink '{sink}' is not published, because its batch {last} was before: the query's "
+                f"checkpoint is a new one or an old copy. With a new checkpoint use another sinkId, or delete the sink "
+                f"(warren sink delete {sink})"
+            )
+        _log.warning(
+            "batch %d of sink '%s' had been published already; nothing is published twice", batch, sink
+        )

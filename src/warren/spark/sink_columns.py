@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 
 from warren.spark.broker_link import SourceError
 from warren.spark.columns import COLUMNS
-from warren.spark.options import OptionError
+from warren.spark.options import SHORT_BYTES_MAX, OptionError
 from warren.wire.errors import AmqpError
 from warren.wire.field_table import encode_table, fields_from_python, validate_table
 from warren.wire.properties import DELIVERY_MODE_PERSISTENT, decode_properties, delivery_mode
@@ -58,23 +58,25 @@ SINK_COLUMNS: Final[dict[str, tuple[DataType, ...]]] = {
     "headers_raw": (BinaryType(),),
     "properties_raw": (BinaryType(),),
 }
+# In a message their texts are short strings.
+_SHORT: Final = frozenset(name for name, kinds in SINK_COLUMNS.items() if kinds is _TEXT) | {
+    "exchange_raw",
+    "routing_key_raw",
+}
+_PRIORITY_MAX: Final = 255
 # Where a message was read from, and what became of it there.
 NOT_WRITTEN: Final = tuple(name for name in COLUMNS if name not in SINK_COLUMNS)
-
-# What a streaming query is told for itself, in lower case; Spark hands it on to the sink.
-OPTIONS_OF_SPARK: Final = (
-    "checkpointlocation",
-    "queryname",
-    "asyncprogresstrackingenabled",
-    "asyncprogresstrackingcheckpointintervalms",
-)
 
 
 def check_sink_columns(schema: StructType, has_exchange: bool) -> None:
     """OptionError when `schema` cannot be written; `has_exchange`: the option `exchange` is given."""
+    names: list[str] = []
     for column in schema.fields:
         if column.name in NOT_WRITTEN:
             continue
+        if column.name in names:
+            raise OptionError(f"column '{column.name}' is there twice")
+        names.append(column.name)
         kinds = SINK_COLUMNS.get(column.name)
         if kinds is None:
             raise OptionError(
@@ -88,7 +90,6 @@ def check_sink_columns(schema: StructType, has_exchange: bool) -> None:
             raise OptionError(
                 f"column '{column.name}' is {kinds[0].simpleString()}, not {column.dataType.simpleString()}"
             )
-    names = schema.fieldNames()
     if "body" not in names:
         raise OptionError("column 'body' is missing: the bytes of each message")
     if not has_exchange and "exchange" not in names:
@@ -151,6 +152,7 @@ class MessageMaker:
             ids = pa.array([f"{id_prefix}/{row}" for row in range(first_row, first_row + count)], pa.string())
             given = columns.get("message_id")
             columns["message_id"] = ids if given is None else _either(given, ids)
+        _check_values(columns)
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
@@ -159,6 +161,27 @@ def _either(first: Any, second: Any) -> Any:
     import pyarrow.compute as pc
 
     return pc.coalesce(first, second)
+
+
+def _check_values(columns: dict[str, Any]) -> None:
+    """Better the column is named here than what AMQP makes of it."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for name in columns.keys() & _SHORT:
+        most = pc.max(pc.binary_length(columns[name])).as_py() or 0
+        if most > SHORT_BYTES_MAX:
+            raise ValueError(
+                f"column '{name}' has a value of {most} bytes, and {SHORT_BYTES_MAX} are the most"
+            )
+    if "priority" in columns:
+        for value in pc.min_max(columns["priority"]).as_py().values():
+            if value is not None and not 0 <= value <= _PRIORITY_MAX:
+                raise ValueError(f"column 'priority' has the value {value}, and it is 0 to {_PRIORITY_MAX}")
+    if "timestamp" in columns:
+        first = pc.min(columns["timestamp"].cast(pa.int64())).as_py() or 0
+        if first < 0:
+            raise ValueError("column 'timestamp' has a time before 1970")
 
 
 def _check_tables(raw: Any) -> None:
@@ -195,6 +218,8 @@ def _header(text: str) -> object:
         value: object = msgspec.json.decode(text)
     except msgspec.DecodeError:
         return text
+    except RecursionError:
+        raise ValueError("column 'headers': JSON that is nested too deep") from None
     return value
 
 

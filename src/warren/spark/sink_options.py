@@ -1,6 +1,6 @@
 """Options of writing with the data source "warren": parsed and checked once, into a typed value."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,8 +24,14 @@ SINK_OPTIONS: Final = (
     "deliveryMode",
     "confirmTimeoutMs",
 )
-# Options that Spark adds to those of a stream.
-_SPARK_OPTIONS: Final = ("checkpointlocation", "path", "queryname")
+# What a streaming query is told for itself, in lower case; Spark hands it on to the sink.
+STREAM_OPTIONS_OF_SPARK: Final = ("checkpointlocation", "queryname")
+# The same, for queries that write their progress asynchronously. After a crash these give the number of a batch to other
+# rows, so nothing can be written exactly once.
+ASYNC_OPTIONS_OF_SPARK: Final = (
+    "asyncprogresstrackingenabled",
+    "asyncprogresstrackingcheckpointintervalms",
+)
 
 
 @dataclass(frozen=True)
@@ -45,10 +51,14 @@ class SinkOptions:
     confirm_timeout_ms: int
 
 
+def without_options_of_spark(options: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    """The options of a stream's sink without those that Spark has added: `names`, in lower case."""
+    return {name: value for name, value in options.items() if name.lower() not in names}
+
+
 def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     """OptionError, in one line, for anything that cannot be honoured."""
     given = {name.lower(): value for name, value in options.items()}
-    given = {name: value for name, value in given.items() if name not in _SPARK_OPTIONS}
     check_names(given, SINK_OPTIONS, 'writing with format "warren" has')
     return SinkOptions(
         uri=parse_uri(given),

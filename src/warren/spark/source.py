@@ -5,6 +5,7 @@ options.py, columns in columns.py; both are tables in docs/spark.md. There is no
 that takes filters returns wrong rows when a DataFrame is used twice.
 """
 
+from collections.abc import Mapping
 from functools import cached_property
 
 from pyspark.sql.datasource import (
@@ -21,7 +22,12 @@ from warren.spark.columns import check_schema, default_schema
 from warren.spark.options import OptionError, SourceOptions, parse_options
 from warren.spark.sink import WarrenBatchWriter, WarrenStreamWriter
 from warren.spark.sink_columns import check_sink_columns
-from warren.spark.sink_options import SinkOptions, parse_sink_options
+from warren.spark.sink_options import (
+    STREAM_OPTIONS_OF_SPARK,
+    SinkOptions,
+    parse_sink_options,
+    without_options_of_spark,
+)
 from warren.spark.stream_reader import WarrenStreamReader
 
 
@@ -54,31 +60,36 @@ class WarrenDataSource(DataSource):
         """The ready messages of the queues, which stay there."""
         if self._other is not None:
             self._other.reader()
-        check_schema(schema)
+        self._check(schema)
         return WarrenBatchReader(self._options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """The messages of the queues, acked when Spark has committed them."""
         if self._other is not None:
             return self._other.stream_reader(schema)
-        check_schema(schema)
+        self._check(schema)
         return WarrenStreamReader(self._options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Rows as messages; all or none into a warren broker."""
         if self._other is not None:
             return self._other.writer(schema, overwrite)
-        return WarrenBatchWriter(self._sink_options(schema, overwrite))
+        return WarrenBatchWriter(_sink_options(self._given, schema, overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
         """Rows as messages, batch after batch; each once into a warren broker."""
         if self._other is not None:
             return self._other.stream_writer(schema, overwrite)
-        return WarrenStreamWriter(self._sink_options(schema, overwrite))
+        given = without_options_of_spark(self._given, STREAM_OPTIONS_OF_SPARK)
+        return WarrenStreamWriter(_sink_options(given, schema, overwrite))
 
-    def _sink_options(self, schema: StructType, overwrite: bool) -> SinkOptions:
-        options = parse_sink_options(self._given)
-        if overwrite:
-            raise OptionError("mode overwrite: what is in queues cannot be replaced; use mode append")
-        check_sink_columns(schema, options.exchange is not None)
-        return options
+    def _check(self, schema: StructType) -> None:
+        check_schema(schema, self._options.include_body, self._options.include_headers)
+
+
+def _sink_options(given: Mapping[str, str], schema: StructType, overwrite: bool) -> SinkOptions:
+    options = parse_sink_options(given)
+    if overwrite:
+        raise OptionError("mode overwrite: what is in queues cannot be replaced; use mode append")
+    check_sink_columns(schema, options.exchange is not None)
+    return options

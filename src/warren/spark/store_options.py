@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote, urlsplit
 
 from warren.spark.options import (
     OptionError,
@@ -73,7 +74,7 @@ def parse_store_options(options: Mapping[str, str]) -> StoreOptions:
     if not path:
         raise OptionError("option 'path' is missing: the data directory of a stopped node, or a backup")
     return StoreOptions(
-        path=path.removeprefix("file://"),
+        path=_local_path(path),
         table=table,
         vhost=given.get("vhost"),
         queues=parse_names(given, "queues"),
@@ -84,6 +85,13 @@ def parse_store_options(options: Mapping[str, str]) -> StoreOptions:
         verify=parse_choice(given, "verify", ("crc", "none")),
         include_body=parse_boolean(given, "includeBody", True),
     )
+
+
+def _local_path(path: str) -> str:
+    """A path may come as a URI: `file:/with%20space`."""
+    if not path.startswith("file:"):
+        return path
+    return unquote(urlsplit(path).path)
 
 
 def _seq(given: Mapping[str, str], name: str) -> int | None:

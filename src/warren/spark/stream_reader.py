@@ -140,9 +140,10 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The slices of [start, end) that have messages. Needs no memory of the reserve."""
         ranges = self.ranges(start, end)
         planned = self.planned(ranges, _slice_size(ranges, self._options.min_partitions))
-        count = max(TASKS_WANTED, self._options.min_partitions)
+        count_min = self._options.min_partitions
         weights = [part.message_count for _, part in planned]
-        return [GroupPartition(group) for group in pack([piece for piece, _ in planned], weights, count)]
+        groups = pack([piece for piece, _ in planned], weights, max(TASKS_WANTED, count_min), count_min)
+        return [GroupPartition(group) for group in groups]
 
     def commit(self, end: OffsetJson) -> None:
         """Ack below `end`; usually done already by `latestOffset`."""
@@ -177,9 +178,9 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             begin = first.get(key, self._group.members[key])
             if begin > stop:
-                raise SourceError(
-                    f"the range [{begin}, {stop}) of queue {key} runs backwards: the checkpoint is damaged"
-                )
+                # Back to where the group stands, which is behind the checkpoint (`GroupSession.reserve`): no messages.
+                self._group.lose(f"the range [{begin}, {stop}) of queue {key} runs backwards")
+                continue
             ranges[key] = begin, stop
         return ranges
 

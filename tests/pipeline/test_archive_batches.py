@@ -1,10 +1,11 @@
 """An archive batch by batch, on a node in memory and without a JVM: what is read, what a crash leaves, merges beside it."""
 
+import errno
+import os
 import pickle
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,49 +19,51 @@ import pyarrow.parquet as pq
 from tests.spark.driving import fill
 from tests.spark.links import URI, MemoryLink, install
 from tests.support.memory_node import MemoryDisk, MemoryNode
-from warren.pipeline import archive_batch, archive_job, archive_merge, archive_source
+from warren.pipeline import archive_batch, archive_files, archive_job, archive_merge, archive_source
 from warren.pipeline.archive_batch import BatchWriter, put_in_place
-from warren.pipeline.archive_directory import ArchiveDirectory
+from warren.pipeline.archive_directory import ArchiveDirectory, partition_of
 from warren.pipeline.archive_merge import ParquetFiles, SmallFile
 from warren.pipeline.result import JobError
+from warren.pipeline.sharing import Task
 from warren.pipeline.spark_run import StartingSpark
 
 
-class InlineContext:
+class InlineSharing:
     """Does tasks at once, with copies, as workers have them."""
 
-    defaultParallelism = 2  # noqa: N815 - Spark's name
-
     def __init__(self) -> None:
-        # Of each job.
+        # Of each batch.
         self.tasks: list[int] = []
 
-    def parallelize(self, partitions: list[Any], count: int) -> "InlineContext":
-        assert len(partitions) == count
-        self.tasks.append(count)
-        self._partitions = partitions
-        return self
+    def at_once(self) -> int:
+        return 2
 
-    def mapPartitions(self, do: Callable[[Iterable[Any]], Iterator[str]]) -> "InlineContext":
-        self._do = do
-        return self
-
-    def collect(self) -> list[str]:
-        copy = pickle.loads(pickle.dumps(self._do))
-        return [name for each in self._partitions for name in copy(iter([pickle.loads(pickle.dumps(each))]))]
+    def run(self, task: Task, parts: list[Any]) -> list[str]:
+        self.tasks.append(len(parts))
+        copy = pickle.loads(pickle.dumps(task))
+        return [name for part in parts for name in copy(iter([pickle.loads(pickle.dumps(part))]))]
 
 
 class Archive:
     """One archive of queue `q`, run after run."""
 
     def __init__(self, place: Path) -> None:
-        self.context = InlineContext()
+        self.sharing = InlineSharing()
         self.spark = StartingSpark()
-        self.spark.fill(lambda: self.context)  # type: ignore[arg-type, return-value]  # a double
+        self.spark.fill(lambda: self.sharing)
         self.books = ArchiveDirectory(place / "target", place / "target.checkpoint")
 
-    def run(self, max_messages: int = 10, merge_bytes: int | None = None) -> BatchWriter:
-        stream = archive_job._Stream(URI, ("q",), None, "g", max_messages, 1 << 30, False, 0.0)
+    def run(
+        self,
+        max_messages: int = 10,
+        merge_bytes: int | None = None,
+        pattern: str | None = None,
+        fails_on_data_loss: bool = True,
+    ) -> BatchWriter:
+        queues = ("q",) if pattern is None else ()
+        stream = archive_job._Stream(
+            URI, queues, pattern, "g", max_messages, 1 << 30, False, 0.0, fails_on_data_loss
+        )
         with self.books.locked():
             self.books.open("parquet", "/", "g")
             files = ParquetFiles(self.books)
@@ -109,7 +112,7 @@ def test_run_after_run_archives_what_came(node: MemoryNode, link: MemoryLink, tm
     assert archive.bodies() == numbered(0, 30)
     assert archive.run().batches == 0
     # A task each: they are small.
-    assert archive.context.tasks == [1, 1, 1, 1]
+    assert archive.sharing.tasks == [1, 1, 1, 1]
 
 
 def test_a_large_batch_is_shared_out(
@@ -121,7 +124,7 @@ def test_a_large_batch_is_shared_out(
     archive = Archive(tmp_path)
     fill(node, 100)
     archive.run(1000)
-    assert archive.context.tasks == [2]
+    assert archive.sharing.tasks == [2]
     assert archive.bodies() == numbered(0, 100)
     committed = archive.books.committed()
     assert committed is not None
@@ -187,6 +190,61 @@ def test_an_error_of_the_source_is_a_line(node: MemoryNode, link: MemoryLink, tm
     node.declare(b"q")
     with pytest.raises(JobError, match=r"^data loss: "):
         archive.run()
+
+
+def test_lost_data_may_be_accepted(node: MemoryNode, link: MemoryLink, tmp_path: Path) -> None:
+    """The error says how; a queue that was deleted and is there again goes on as a new one."""
+    archive = Archive(tmp_path)
+    fill(node, 5)
+    archive.run()
+    fill(node, 5, 5)
+    node.delete(b"q")
+    node.declare(b"q")
+    fill(node, 5, 10)
+    with pytest.raises(JobError, match=r"set fail_on_data_loss=False \(--ignore-data-loss\)$"):
+        archive.run()
+    archive.run(fails_on_data_loss=False)
+    assert archive.bodies() == numbered(0, 5) + numbered(10, 15)
+    assert archive.run().batches == 0
+
+
+def test_names_of_all_kinds_are_names_of_directories(
+    node: MemoryNode, link: MemoryLink, tmp_path: Path
+) -> None:
+    """They come back as they were; one that is too long is said so."""
+    names = [b".", b"..", b"/", b"a=b", b"%2F", b" x ", b"*?[]{}:\\\"'^#", "ü☃".encode(), b"\x01", b"x" * 249]
+    names.append(b"__HIVE_DEFAULT_PARTITION__")
+    for name in names:
+        node.declare(name)
+        fill(node, 1, queue=name)
+    archive = Archive(tmp_path)
+    archive.run(pattern=".*")
+    paths = [path.relative_to(archive.books.target) for path in archive.books.target.rglob("*.parquet")]
+    found = {partition_of(path.as_posix())["queue"] for path in paths}
+    assert found == {name.decode() for name in names}
+    assert all(len(path.parts) == 3 and "__HIVE" not in str(path) for path in paths)
+    node.declare(b"/" * 84)
+    fill(node, 1, queue=b"/" * 84)
+    with pytest.raises(JobError, match=r"^the name of queue '/{84}' is too long for that of a directory"):
+        archive.run(pattern=".*")
+
+
+def test_what_fails_in_a_task_is_a_line(
+    node: MemoryNode, link: MemoryLink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of ours, which a job finds in the traceback of a worker. The next run does it."""
+    fill(node, 5)
+    archive = Archive(tmp_path)
+    with monkeypatch.context() as patch:
+
+        def full(*_: object) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        patch.setattr(archive_files, "sync_file", full)
+        with pytest.raises(JobError, match="No space left on device"):
+            archive.run()
+    assert archive.run().batches == 1
+    assert archive.bodies() == numbered(0, 5)
 
 
 def test_a_merge_is_done_beside_the_stream(

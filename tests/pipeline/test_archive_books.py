@@ -1,6 +1,8 @@
 """An archive's books and files, without Spark: batches that are repeated, crashes between any two steps, merges."""
 
+import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ pytest.importorskip("pyarrow")
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from warren.pipeline import archive_merge
 from warren.pipeline.archive_delta import DeltaFiles
 from warren.pipeline.archive_directory import (
     ArchiveDirectory,
@@ -96,10 +99,10 @@ def test_a_crash_after_the_commit_is_gone_on_with(books: ArchiveDirectory, moved
 
 def test_an_archive_is_refused_when_it_is_another(books: ArchiveDirectory, tmp_path: Path) -> None:
     """Another format, group or vhost; a target that is not empty; books of another version. One keeps its id."""
+    run_batch(books, 0)
     wanted = "is an archive in format parquet of vhost '/' with the reader group g"
     with pytest.raises(JobError, match=wanted):
         books.open("parquet", "/", "h")
-    run_batch(books, 0)
     with pytest.raises(JobError, match="is not empty and"):
         ArchiveDirectory(books.target, tmp_path / "another").open("parquet", "/", "g")
     ids = []
@@ -113,6 +116,33 @@ def test_an_archive_is_refused_when_it_is_another(books: ArchiveDirectory, tmp_p
     )
     with pytest.raises(JobError, match=r"another version of warren \(1\)"):
         books.open("parquet", "/", "g")
+
+
+def test_an_archive_that_has_nothing_yet_may_become_another(books: ArchiveDirectory) -> None:
+    """A first run that has named a vhost that is not there leaves nothing to be sorry for."""
+    books.open("delta", "/other", "h")
+    books.open("parquet", "/", "h")
+    run_batch(books, 0)
+    with pytest.raises(JobError, match="this run asks for delta"):
+        books.open("delta", "/", "h")
+
+
+@pytest.mark.parametrize("copy", ["older", "none"])
+def test_an_older_copy_of_the_checkpoint_is_refused(books: ArchiveDirectory, copy: str) -> None:
+    """It would give names out again that files of the archive have."""
+    books.id = json.loads((books.checkpoint / "archive.json").read_text())["id"]
+    run_batch(books, 0)
+    state = books.checkpoint / "committed.json"
+    old = state.read_bytes()
+    run_batch(books, 1)
+    books.open("parquet", "/", "g")
+    if copy == "older":
+        state.write_bytes(old)
+    else:
+        state.unlink()
+    with pytest.raises(JobError, match=r"has batch 1, .* it is an older copy, or damaged"):
+        books.open("parquet", "/", "g")
+    assert seqs(books) == list(range(40))
 
 
 def test_one_process_writes(books: ArchiveDirectory) -> None:
@@ -271,3 +301,75 @@ def test_a_delta_table_is_merged_by_its_log(books: ArchiveDirectory) -> None:
     history = deltalake.DeltaTable(str(books.target))
     history.load_as_version(5)
     assert len(history.file_uris()) == 10
+
+
+@pytest.mark.parametrize("do", ["delete", "compact"])
+def test_what_others_do_to_a_delta_table_stays_done(books: ArchiveDirectory, do: str) -> None:
+    """Files that others have merged, or taken rows out of, are not merged any more, now or in a later run."""
+    deltalake = pytest.importorskip("deltalake")
+    files = DeltaFiles(books)
+    for batch in range(5):
+        files.publish(run_batch(books, batch))
+    merger = Merger(files.files(), 1 << 30, files.replace)
+    table = deltalake.DeltaTable(str(books.target))
+    rows = list(range(100))
+    if do == "delete":
+        table.delete("seq < 15")
+        rows = rows[15:]
+    else:
+        table.optimize.compact()
+    present = set(books.target.rglob("part-*.parquet"))
+    assert merger.work(1) == 0
+    assert [row["seq"] for row in table_rows(books)] == rows
+    assert set(books.target.rglob("part-*.parquet")) == present
+    # What comes afterwards is merged as ever.
+    for batch in range(5, 10):
+        commit = run_batch(books, batch)
+        files.publish(commit)
+        merger.add([SmallFile(file.path, file.bytes) for file in commit.files])
+    assert merger.work(1) == 9
+    Merger(files.files(), 1 << 30, files.replace).work(9)
+    assert [row["seq"] for row in table_rows(books)] == [*rows, *range(100, 200)]
+
+
+def test_a_damaged_delta_log_is_one_line(books: ArchiveDirectory) -> None:
+    pytest.importorskip("deltalake")
+    files = DeltaFiles(books)
+    commit = run_batch(books, 0)
+    files.publish(commit)
+    for path in (books.target / "_delta_log").glob("*.json"):
+        path.write_text("{")
+    for use in (lambda: files.publish(commit), files.files, files.finish):
+        with pytest.raises(JobError, match=r"^the Delta table cannot be used: [^\n]+$"):
+            use()
+
+
+@pytest.mark.parametrize("gone", ["before", "meanwhile", "partition"])
+def test_files_that_somebody_takes_away_are_not_merged(
+    books: ArchiveDirectory, gone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Old days of an archive may be moved elsewhere while it grows."""
+    for batch in range(5):
+        run_batch(books, batch)
+    files = ParquetFiles(books)
+    merger = Merger(files.files(), 1 << 30, files.replace)
+    lost = min(books.target.rglob("*.parquet"))
+
+    def take_away(*_: object) -> None:
+        if gone == "partition":
+            shutil.rmtree(lost.parent)
+        else:
+            lost.unlink()
+
+    if gone == "before":
+        take_away()
+    else:
+        write_merged = archive_merge.write_merged
+        monkeypatch.setattr(
+            archive_merge, "write_merged", lambda *arguments: take_away(write_merged(*arguments))
+        )
+    assert merger.work(9) == 0
+    assert seqs(books) == ([] if gone == "partition" else list(range(10, 100)))
+    monkeypatch.undo()
+    run_batch(books, 5)
+    assert Merger(files.files(), 1 << 30, files.replace).work(9) == (0 if gone == "partition" else 10)

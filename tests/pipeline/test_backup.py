@@ -15,7 +15,7 @@ from crc32c import crc32c
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.inline_spark import InlineSpark
-from tests.support.made_backups import Backups, run_backup, run_restore
+from tests.support.made_backups import Backups, damage_one_message, run_backup, run_restore
 from tests.support.mixed_vhost import Expected, contents_of, shown
 from warren.broker.metadata import (
     Definitions,
@@ -235,7 +235,7 @@ def test_a_restore_goes_on_wherever_it_was_killed(
 def test_another_restore_is_not_gone_on_with(backups: Backups, tmp_path: Path) -> None:
     with pytest.raises(Killed):
         run_restore(backups.stopped, tmp_path / "data", spark=DyingSpark(3))
-    with pytest.raises(ToolError, match="unfinished restore of another backup"):
+    with pytest.raises(ToolError, match="unfinished restore of something else"):
         run_restore(backups.live, tmp_path / "data")
 
 
@@ -353,16 +353,15 @@ def test_targets_that_are_in_the_way(backups: Backups, tmp_path: Path) -> None:
         run_backup(backups.data, tmp_path / "moon", vhost="moon")
     with pytest.raises(ToolError, match="not a data directory"):
         run_backup(tmp_path, tmp_path.parent / "nothing")
+    with pytest.raises(ToolError, match="file is not a directory"):
+        run_backup(tmp_path / "data/file", tmp_path / "nothing")
 
 
 def test_what_cannot_be_read_is_told(backups: Backups, tmp_path: Path) -> None:
     """It is not in the backup; the rest is."""
     data = tmp_path / "damaged"
     shutil.copytree(backups.data, data)
-    segment = max((data / "msg_stores/vhosts/1/queues").rglob("*.idx"), key=lambda path: path.stat().st_size)
-    raw = bytearray(segment.read_bytes())
-    raw[len(raw) // 2] ^= 1
-    segment.write_bytes(raw)
+    damage_one_message(data)
     result = run_backup(data, tmp_path / "backup")
     assert result.exit_code == 1 and result.lost == 1 == sum(result.losses.values())
     run_restore(tmp_path / "backup", tmp_path / "data")

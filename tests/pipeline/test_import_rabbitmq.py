@@ -1,5 +1,6 @@
 """`import-rabbitmq` on what the real RabbitMQ wrote: a node that is started on the result delivers every message, in order."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from tests.support.amqp_peer import Message, Peer
 from tests.support.broker_process import BrokerProcess
 from tests.support.inline_spark import InlineSpark
 from tests.support.rabbitmq_directories import OTHER_VHOST, Expected, RealDirectories
+from tests.support.rabbitmq_files import make_node, make_queue, message_term, segment_publish
 from warren.offline.check import check_directory
-from warren.offline.data_directory import ToolError
+from warren.offline.data_directory import ToolError, opened
 from warren.pipeline import import_rabbitmq_job
 from warren.pipeline.import_rabbitmq_job import ImportResult, import_rabbitmq
 from warren.pipeline.imported_definitions import ImportedDefinitions
@@ -153,3 +155,40 @@ def test_definitions_that_have_no_place(tmp_path: Path) -> None:
     assert (user.name, user.tags) == (b"ann", ["administrator", "other"])
     assert len(found.left_out) == 7, found.left_out
     assert "2 policies" in found.left_out
+
+
+def test_queues_that_a_restart_would_not_have(tmp_path: Path) -> None:
+    """What is left of queues that were not durable makes none; queues of the export are there, with messages or without."""
+    vhost = make_node(tmp_path / "rabbit")
+    publishes = [segment_publish(n, n, message_term(n, b"%d" % n), is_persistent=False) for n in range(3)]
+    make_queue(vhost, b"amq.gen-x", {"0.idx": b"".join(publishes)})
+    make_queue(vhost, b"durable", {"0.idx": b"".join(publishes)})
+    make_queue(vhost, b"full", {"0.idx": segment_publish(0, 7, message_term(7, b"7"))})
+    export = {
+        "vhosts": [{"name": "/"}],
+        "queues": [
+            {"name": "durable", "vhost": "/", "durable": True},
+            {"name": "amq.gen-x", "vhost": "/", "durable": False},
+        ],
+        # As tools that edit exports leave them.
+        "users": [{"name": "ann", "tags": None, "password_hash": None}, {"name": None}],
+        "permissions": [{"vhost": "/", "user": "bob", "configure": ".*", "write": ".*", "read": ".*"}],
+    }
+    (tmp_path / "export.json").write_text(json.dumps(export))
+    result = run_import(tmp_path / "rabbit", tmp_path / "data", tmp_path / "export.json")
+    assert (result.queues, result.messages, result.transient) == (2, 1, 6)
+    assert check_directory(tmp_path / "data").problems == []
+    with opened(tmp_path / "data") as data:
+        assert {queue.name for queue in data.definitions.queues} == {b"durable", b"full"}
+        assert [(user.name, user.tags) for user in data.definitions.users] == [(b"ann", [])]
+        assert data.definitions.permissions == []
+    bare = run_import(tmp_path / "rabbit", tmp_path / "bare", None)
+    assert (bare.queues, bare.messages) == (3, 1)
+
+
+def test_an_export_without_an_end(tmp_path: Path) -> None:
+    make_node(tmp_path / "rabbit")
+    for text in ("[" * 200_000, '{"queues": ' * 200_000, '{"queues": [7]}', '{"queues": [{"name": 7}]}', ""):
+        (tmp_path / "export.json").write_text(text)
+        with pytest.raises(ToolError, match=r"export\.json: "):
+            run_import(tmp_path / "rabbit", tmp_path / "data", tmp_path / "export.json")

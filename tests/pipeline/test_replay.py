@@ -87,14 +87,15 @@ class Chosen:
     def run(self, broker: BrokerProcess, **how: Any) -> ReplayResult:
         return replay([self.source], uri=broker.uri, checkpoint=self.directory.path, **how)
 
-    def publish_part(self, broker: BrokerProcess, count: int, is_noted: bool) -> None:
-        """What a run does until it is killed."""
+    def publish_part(self, broker: BrokerProcess, count: int, is_noted: bool) -> StagedPublisher:
+        """What a run does until it is killed: the broker may still be on its way to the queues."""
         work = _Replay(broker.uri, self.state.identity, "fail", None)
         publisher = StagedPublisher(_sink_options(work, self.state), SINK)
         rows = next(iter(pieces(self.directory.messages(self.state, 0), count, 1 << 30)))
         publisher.publish(rows, count)
         if is_noted:
             self.directory.keep(type(self.state)(1, self.state.identity, SINK, self.state.files, True))
+        return publisher
 
 
 def numbers(found: list[tuple[str, str, int]]) -> list[int]:
@@ -116,6 +117,15 @@ def test_all_is_published_once_in_order(broker: BrokerProcess, tmp_path: Path) -
     assert sorted(path.name for path in chosen.directory.path.iterdir()) == ["lock", "replay.json"]
 
 
+def test_nothing_that_is_chosen_is_an_end_as_well(broker: BrokerProcess, tmp_path: Path) -> None:
+    """And it is said how to choose once more: there may be something by then."""
+    chosen = Chosen(tmp_path, 0)
+    for _ in range(2):
+        result = chosen.run(broker)
+        assert (result.messages, result.exit_code) == (0, 0)
+        assert "to do it once more, remove" in result.lines()[-1]
+
+
 @pytest.mark.parametrize("is_noted", [False, True])
 @pytest.mark.parametrize("done", [1, 15, 40, 57, 100])
 def test_a_run_goes_on_where_the_broker_says(
@@ -124,6 +134,8 @@ def test_a_run_goes_on_where_the_broker_says(
     """Whether or not the checkpoint knew that it had begun; batches may be cut in another way."""
     chosen = Chosen(tmp_path, 100, key="eu")
     chosen.publish_part(broker, done, is_noted)
+    # What was chosen is in the checkpoint.
+    chosen.source.rmdir()
     result = chosen.run(broker, rate=30 if done > 90 else None)
     assert (result.published, result.published_before) == (100 - done, done)
     assert numbers(taken(broker, "eu")) == list(range(100))
@@ -192,7 +204,7 @@ def test_two_runs_at_once_publish_nothing_twice(broker: BrokerProcess, tmp_path:
 def test_a_sink_that_is_forgotten_is_not_begun_anew(broker: BrokerProcess, tmp_path: Path) -> None:
     """Nobody knows then what was published."""
     chosen = Chosen(tmp_path, 10)
-    chosen.publish_part(broker, 5, True)
+    chosen.publish_part(broker, 5, True).await_queues(5)
     with AdminClient(NodeAddress(broker.uri)) as client:
         client.request(DeleteSink(SINK), SinkDeleted)
     with pytest.raises(JobError, match="the broker does not know how far this replay was"):
@@ -217,6 +229,7 @@ def test_a_checkpoint_belongs_to_one_replay(broker: BrokerProcess, tmp_path: Pat
     [
         ({"sources": []}, "name what to replay"),
         ({"sources": ["/not/there"]}, "/not/there is not there"),
+        ({"sources": ["/tmp", "/tmp"]}, "/tmp is named twice"),
         ({"rate": 0}, "a positive number of messages a second"),
         ({"rate": float("nan")}, "a positive number of messages a second"),
         ({"exchange": "x" * 256}, "at most 255 bytes"),

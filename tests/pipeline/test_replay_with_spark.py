@@ -124,8 +124,8 @@ def test_archives_tables_and_backups_are_replayed(
 
 
 def test_a_delta_table_is_replayed(spark: "SparkSession", broker: BrokerProcess, tmp_path: Path) -> None:
-    """The files that its log names."""
-    pytest.importorskip("deltalake")
+    """The files that its log names, and the values that it has for names of directories, whoever has written them."""
+    deltalake = pytest.importorskip("deltalake")
     publish(broker, range(30))
     archive(tmp_path / "table", uri=broker.uri, queues=["eu", "us"], format="delta", spark=spark)
     (tmp_path / "table" / "left.parquet").write_bytes(b"of a writer that was killed")
@@ -133,6 +133,11 @@ def test_a_delta_table_is_replayed(spark: "SparkSession", broker: BrokerProcess,
     assert result.published == 30
     assert ids(taken(broker, "eu")) == [n for n in range(30) if n % 3]
     assert ids(taken(broker, "us")) == [n for n in range(30) if n % 3 == 0]
+    keys = ["ü/ %", "%C3", "a=b", " b ", "plain"]
+    rows = {"body": [b"x"] * 5, "exchange": [""] * 5, "routing_key": keys}
+    deltalake.write_deltalake(str(tmp_path / "other"), pa.table(rows), partition_by=["routing_key"])
+    dry = replay([tmp_path / "other"], uri=broker.uri, dry_run=True, spark=spark)
+    assert sorted(route.routing_key for route in dry.routes) == sorted(keys)
 
 
 def test_large_bodies_do_not_fill_the_memory(

@@ -1,8 +1,10 @@
 """The job `report`: what it refuses, and, with Spark, a running node, the same one stopped, and damage."""
 
+import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pika
 import pytest
@@ -12,6 +14,7 @@ from warren.pipeline import JobError, report
 from warren.pipeline.report_figures import DeathFigures
 
 if TYPE_CHECKING:
+    from pika.adapters.blocking_connection import BlockingChannel
     from pyspark.sql import SparkSession
 
 
@@ -21,14 +24,33 @@ def test_what_cannot_be_is_refused_before_spark_starts(tmp_path: Path) -> None:
     for arguments, text in (
         ({}, "name a data directory, or the URI"),
         ({"directory": tmp_path, "uri": "amqp://x/"}, "name a data directory, or the URI"),
+        ({"uri": "http://x/"}, "uri: "),
+        ({"uri": "amqp://x/", "snapshots": tmp_path / "no"}, "there is no directory .*no"),
     ):
         with pytest.raises(JobError, match=text):
-            report(page, **arguments)  # type: ignore[arg-type]  # a mixed bag
+            report(page, **arguments)
     with pytest.raises(JobError, match=r"must end in \.html"):
         report(tmp_path / "x.txt", directory=tmp_path)
     with pytest.raises(JobError, match="there is no directory"):
         report(tmp_path / "no" / "x.html", directory=tmp_path)
     assert list(tmp_path.iterdir()) == []
+    page.mkdir()
+    with pytest.raises(JobError, match="is a directory"):
+        report(page, directory=tmp_path)
+
+
+@contextlib.contextmanager
+def publishing(directory: Path) -> Iterator[tuple[BrokerProcess, "BlockingChannel"]]:
+    """A node, and a channel to it with confirms, whose connection may be closed."""
+    node = BrokerProcess(directory)
+    node.start()
+    try:
+        with pika.BlockingConnection(pika.URLParameters(node.uri)) as connection:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            yield node, channel
+    finally:
+        node.kill()
 
 
 @pytest.mark.spark
@@ -36,32 +58,26 @@ def test_what_cannot_be_is_refused_before_spark_starts(tmp_path: Path) -> None:
 @pytest.mark.timeout(400)
 def test_a_running_node_and_the_same_one_stopped(spark: "SparkSession", tmp_path: Path) -> None:
     """The same messages; the states of queues while it runs; dead letters from the header that tells of them."""
-    node = BrokerProcess(tmp_path / "node")
-    node.start()
-    try:
-        with pika.BlockingConnection(pika.URLParameters(node.uri)) as connection:
-            channel = connection.channel()
-            channel.confirm_delivery()
-            for queue, count in (("orders", 40), ("dead", 10)):
-                channel.queue_declare(queue, durable=True)
-                for number in range(count):
-                    deaths = [
-                        {
-                            "reason": "expired",
-                            "queue": "orders",
-                            "exchange": "",
-                            "count": 2,
-                            "routing-keys": ["a"],
-                        },
-                        {"reason": "rejected", "queue": "other", "exchange": "", "count": 1},
-                    ]
-                    headers = {"n": number} | ({"x-death": deaths} if queue == "dead" else {})
-                    properties = pika.BasicProperties(delivery_mode=2, headers=headers)
-                    channel.basic_publish("", queue, b"x" * number, properties)
+    with publishing(tmp_path / "node") as (node, channel):
+        for queue, count in (("orders", 40), ("dead", 10)):
+            channel.queue_declare(queue, durable=True)
+            for number in range(count):
+                deaths = [
+                    {
+                        "reason": "expired",
+                        "queue": "orders",
+                        "exchange": "",
+                        "count": 2,
+                        "routing-keys": ["a"],
+                    },
+                    {"reason": "rejected", "queue": "other", "exchange": "", "count": 1},
+                ]
+                headers = {"n": number} | ({"x-death": deaths} if queue == "dead" else {})
+                properties = pika.BasicProperties(delivery_mode=2, headers=headers)
+                channel.basic_publish("", queue, b"x" * number, properties)
+        channel.connection.close()
         live = report(tmp_path / "live.html", uri=node.uri, snapshots=tmp_path, spark=spark).figures
         assert node.stop() == 0
-    finally:
-        node.kill()
     result = report(tmp_path / "dead.html", directory=tmp_path / "node" / "data", spark=spark)
     dead = result.figures
     assert result.exit_code == 0
@@ -84,3 +100,50 @@ def test_a_running_node_and_the_same_one_stopped(spark: "SparkSession", tmp_path
     assert json.loads((tmp_path / "dead.json").read_text())["messages"] == 50
     assert "<svg" in (tmp_path / "live.html").read_text()
     assert not list(tmp_path.glob("warren-snapshot-*"))
+
+
+# What a publisher may write into the header x-death, and whether it is an entry at all.
+_COUNT_MAX = (1 << 63) - 1
+_FORMS: list[tuple[Any, bool]] = [
+    ([{"reason": "<script>", "queue": "</svg><b>", "count": 1}], True),
+    ([{"reason": "max", "queue": "q", "count": _COUNT_MAX}] * 2, True),
+    ([{"reason": "minus", "queue": "q", "count": -5}], True),
+    ([{"reason": {"a": 1}, "queue": ["x"]}], True),
+    ([{}], True),
+    ({"reason": "table", "queue": "q", "count": 1}, True),
+    ([], False),
+    ("text", False),
+    (5, False),
+    (True, False),
+    (None, False),
+]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_what_strangers_have_written(spark: "SparkSession", tmp_path: Path) -> None:
+    """Names, headers of all forms and damage: every message counts, and nothing is markup."""
+    with publishing(tmp_path / "node") as (node, channel):
+        for queue in ("<script>alert(1)</script>", "\u202eqp", "a\x00b"):
+            channel.queue_declare(queue, durable=True)
+            for deaths, _ in _FORMS:
+                properties = pika.BasicProperties(delivery_mode=2, headers={"x-death": deaths})
+                channel.basic_publish("", queue, b"<i>", properties)
+        channel.connection.close()
+        with pytest.raises(JobError, match="login of user 'guest' was refused"):
+            report(tmp_path / "no.html", uri=node.uri.replace("guest:guest", "guest:no"), spark=spark)
+        assert node.stop() == 0
+    data = tmp_path / "node" / "data"
+    (data / "msg_stores/vhosts/<stray>").touch()
+    result = report(tmp_path / "page.html", directory=data, spark=spark)
+    assert report(tmp_path / "no.html", directory=data, headers=False, spark=spark).figures.dead_letters == []
+    figures = result.figures
+    assert (result.exit_code, figures.messages, figures.queue_count) == (1, 3 * len(_FORMS), 3)
+    assert sum(row.messages for row in figures.dead_letters) == 3 * sum(counts for _, counts in _FORMS)
+    assert {row.reason: row.deaths for row in figures.dead_letters}["max"] > 0
+    assert figures.damage[0].vhost == ""
+    html = result.html.read_text()
+    assert "<script" not in html and "</svg><b>" not in html and "<stray>" not in html
+    assert "\u202e" not in html and "None" not in html
+    assert json.loads(result.json.read_text())["messages"] == figures.messages

@@ -20,7 +20,7 @@ import pika
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.inline_spark import InlineSpark
-from tests.support.made_backups import Backups
+from tests.support.made_backups import Backups, run_backup
 from tests.support.mixed_vhost import SETTINGS, contents_of, shown
 from warren.admin.client import AdminClient, NodeAddress
 from warren.admin.protocol import ListQueues, QueueList
@@ -107,6 +107,37 @@ def test_a_conflict_is_told_before_anything_is_done(backups: Backups, node: Brok
         channel.queue_delete("small")
     with AdminClient(NodeAddress(node.uri)) as client:
         assert client.request(ListQueues(), QueueList).queues == []
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[BrokerProcess]:
+    other = BrokerProcess(tmp_path / "other")
+    other.start()
+    yield other
+    other.kill()
+
+
+def test_a_queue_that_no_client_can_declare(
+    node: BrokerProcess, other: BrokerProcess, tmp_path: Path
+) -> None:
+    """A durable one whose name the other node has made: told before anything is done; where it is there, it is filled."""
+    with pika.BlockingConnection(pika.URLParameters(other.uri)) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.exchange_declare("x", durable=True)
+        name = channel.queue_declare("", durable=True).method.queue
+        persistent = pika.BasicProperties(delivery_mode=2)
+        channel.basic_publish("", name, b"1", persistent)
+        run_backup(other.uri, tmp_path / "backup")
+        with pytest.raises(JobError, match=rf"queue '{name}', which is not there.*into a new data directory"):
+            run(tmp_path / "backup", node)
+        with (
+            pika.BlockingConnection(pika.URLParameters(node.uri)) as fresh,
+            pytest.raises(pika.exceptions.ChannelClosedByBroker, match="no exchange 'x'"),
+        ):
+            fresh.channel().exchange_declare("x", passive=True)
+        channel.queue_purge(name)
+    assert run(tmp_path / "backup", other).restored == 1
 
 
 def test_damage_is_told_before_anything_is_done(

@@ -3,18 +3,19 @@
 import dataclasses
 import datetime
 import json
+import os
+import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.inline_spark import InlineSpark
+from warren.pipeline import spark_run
 from warren.pipeline.progress import JsonProgress, Step
 from warren.pipeline.result import JobError, JobResult
-from warren.pipeline.spark_run import StartingSpark, one_line, starting_spark
+from warren.pipeline.sharing import Sharing
+from warren.pipeline.spark_run import StartingSpark, one_line
 from warren.spark import SparkUnavailableError
-
-if TYPE_CHECKING:
-    from pyspark import SparkContext
 
 
 @dataclasses.dataclass
@@ -72,7 +73,7 @@ def test_a_spark_that_does_not_start_is_told_to_who_asks_for_it() -> None:
     """Not before: others may have failed meanwhile, with more to say."""
     spark = StartingSpark()
 
-    def fail() -> "SparkContext":
+    def fail() -> Sharing:
         raise SparkUnavailableError("no java")
 
     spark.fill(fail)
@@ -81,9 +82,31 @@ def test_a_spark_that_does_not_start_is_told_to_who_asks_for_it() -> None:
             spark.wait()
 
 
-def test_a_connect_server_is_refused_by_jobs_that_share_out_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anything is started."""
+def test_ctrl_c_waits_while_spark_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PySpark would leave the JVM behind."""
     pytest.importorskip("pyspark")
-    monkeypatch.setattr("warren.pipeline.spark_run.require_spark", lambda: None)
-    with pytest.raises(JobError, match="cannot run on a Spark Connect server"), starting_spark("x", "sc://h"):
-        pass
+    came_to_its_end = False
+
+    def start(*_: object) -> object:
+        nonlocal came_to_its_end
+        os.kill(os.getpid(), signal.SIGINT)
+        came_to_its_end = True
+        return InlineSpark()
+
+    monkeypatch.setattr(spark_run, "session", start)
+    with pytest.raises(KeyboardInterrupt), spark_run.spark_for("test", None):
+        pytest.fail("it goes on")
+    assert came_to_its_end
+
+
+def test_a_spark_that_cannot_be_had_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    protocol = pytest.importorskip("py4j.protocol")
+
+    def fail(*_: object) -> object:
+        raise protocol.Py4JError(
+            "An error occurred while calling None.Context.\n: x.SparkException: Could not parse Master URL\n\tat x"
+        )
+
+    monkeypatch.setattr(spark_run, "session", fail)
+    with pytest.raises(JobError, match=r"^Could not parse Master URL$"), spark_run.spark_for("test", "moon"):
+        pytest.fail("it goes on")

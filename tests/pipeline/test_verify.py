@@ -124,3 +124,13 @@ def test_an_interrupted_one_is_gone_on_with(data: Path, tmp_path: Path) -> None:
     (data / "new").touch()
     with pytest.raises(ToolError, match="of another state"):
         run_verify(data, work=work)
+
+
+def test_a_place_for_the_damage_that_is_not_there(data: Path, tmp_path: Path) -> None:
+    """Told before anything is read, and with `work` nothing of it is lost."""
+    with pytest.raises(ToolError, match=r"there is no directory .*nothing"):
+        verify(data, damage_to=tmp_path / "nothing/damage.parquet")
+    (tmp_path / "a directory").mkdir()
+    with pytest.raises(ToolError, match=r"a directory cannot be written"):
+        run_verify(data, damage_to=tmp_path / "a directory", work=tmp_path / "work")
+    assert (tmp_path / "work").is_dir()

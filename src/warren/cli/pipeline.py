@@ -10,6 +10,7 @@ import json
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -19,6 +20,7 @@ import typer
 
 from warren import pipeline as jobs
 from warren.admin.client import AdminRefusedError, NodeUnreachableError
+from warren.broker.metadata import MetadataError
 from warren.offline.data_directory import ToolError
 from warren.pipeline.archive_job import INTERVAL_S, MERGE_BYTES
 from warren.pipeline.progress import JsonProgress, Progress, Silent, Step
@@ -75,6 +77,30 @@ Uri = Annotated[
     ),
 ]
 
+# Of jobs that read a store, or a running node instead.
+StoreDirectory = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir", metavar="DIR", help="Of a stopped node: its data directory, or a backup of files."
+    ),
+]
+NodeUri = Annotated[
+    str | None,
+    typer.Option(
+        "--uri",
+        metavar="URI",
+        envvar="WARREN_URI",
+        help="Instead: a running node, for one of its administrators: amqp://user:password@host:port/vhost",
+    ),
+]
+Snapshots = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Where a running node makes its snapshot: on its machine, best on the file system of its data.",
+    ),
+]
+
 # The node of this machine, and the user that every new node has.
 DEFAULT_URI: Final = "amqp://guest:guest@localhost:5672/"
 
@@ -85,6 +111,7 @@ _FAILURES: Final = (
     ToolError,
     AdminRefusedError,
     NodeUnreachableError,
+    MetadataError,
     OSError,
 )
 
@@ -103,12 +130,28 @@ def run_job(work: Callable[[Progress], JobResult], as_json: bool, shown: Progres
     except _FAILURES as error:
         print(f"warren: {error}", file=sys.stderr)
         raise typer.Exit(FAILED_EXIT) from None
+    except KeyboardInterrupt:
+        print("warren: interrupted", file=sys.stderr)
+        raise typer.Exit(FAILED_EXIT) from None
+    except Exception:  # A mistake of ours: python's own exit status for it, 1, says that something was found.
+        traceback.print_exc()
+        raise typer.Exit(FAILED_EXIT) from None
     if as_json:
         print(json.dumps(result.as_json(), indent=2))
     else:
         for line in result.lines():
             print(line)
     raise typer.Exit(result.exit_code)
+
+
+def node_uri(context: typer.Context, data_dir: Path | None, uri: str | None) -> str | None:
+    """Of a job that is about a directory or a node: the URI, or None for the directory. JobError when both were named, or
+    neither; what only the environment says is not named beside a directory."""
+    source = context.get_parameter_source("uri")
+    is_named = uri is not None and source is not None and source.name == "COMMANDLINE"
+    if (data_dir is not None and is_named) or (data_dir is None and uri is None):
+        raise JobError("name a directory with --data-dir, or a node with --uri: one of them")
+    return uri if data_dir is None else None
 
 
 @pipeline.command()
@@ -145,6 +188,13 @@ def archive(
     merge_mib: Annotated[
         int, typer.Option("--merge", metavar="MIB", help="Merge small files up to this size; 0: never.")
     ] = MERGE_BYTES >> 20,
+    ignore_data_loss: Annotated[
+        bool,
+        typer.Option(
+            "--ignore-data-loss",
+            help="Go on although a queue or the group was deleted before everything was read.",
+        ),
+    ] = False,
     as_json: AsJson = False,
     master: Master = None,
     shown: Shown = ProgressKind.AUTO,
@@ -166,6 +216,7 @@ def archive(
             continuous=follow,
             interval_s=interval_s,
             merge_bytes=merge_mib << 20 if merge_mib else None,
+            fail_on_data_loss=not ignore_data_loss,
             master=master,
             progress=progress,
             stopping=stopping,
@@ -177,27 +228,13 @@ def archive(
 
 @pipeline.command()
 def report(
+    context: typer.Context,
     html: Annotated[
         Path, typer.Argument(metavar="FILE.html", help="The page; the same as JSON comes beside it.")
     ],
-    data_dir: Annotated[
-        Path | None,
-        typer.Option("--data-dir", metavar="DIR", help="Of a node that is stopped, or a backup."),
-    ] = None,
-    uri: Annotated[
-        str | None,
-        typer.Option(
-            "--uri", metavar="URI", help="Instead: a running node on this machine; an administrator."
-        ),
-    ] = None,
-    snapshots: Annotated[
-        Path | None,
-        typer.Option(
-            "--snapshots",
-            metavar="DIR",
-            help="Where the snapshot of a running node is made: on the file system of its data directory.",
-        ),
-    ] = None,
+    data_dir: StoreDirectory = None,
+    uri: NodeUri = None,
+    snapshots: Snapshots = None,
     headers: Annotated[
         bool, typer.Option("--headers/--no-headers", help="Look into headers, for dead letters.")
     ] = True,
@@ -210,7 +247,7 @@ def report(
         lambda progress: jobs.report(
             html,
             directory=data_dir,
-            uri=uri,
+            uri=node_uri(context, data_dir, uri),
             snapshots=snapshots,
             headers=headers,
             master=master,

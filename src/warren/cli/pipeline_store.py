@@ -5,26 +5,33 @@ from typing import Annotated
 
 import typer
 
-from warren.cli.pipeline import AsJson, Master, ProgressKind, Shown, Uri, pipeline, run_job
+from warren.cli.pipeline import (
+    AsJson,
+    Master,
+    NodeUri,
+    ProgressKind,
+    Shown,
+    Snapshots,
+    StoreDirectory,
+    node_uri,
+    pipeline,
+    run_job,
+)
 from warren.pipeline.progress import Progress
-from warren.pipeline.result import JobError, JobResult
+from warren.pipeline.result import JobResult
 
 NewDirectory = Annotated[
     Path, typer.Argument(metavar="NEW_DIR", help="A new directory; must not exist, or be empty.")
-]
-DataDirectory = Annotated[
-    Path | None,
-    typer.Option(
-        "--data-dir", metavar="DIR", help="Of a stopped node: its data directory, or a backup of files."
-    ),
 ]
 
 
 @pipeline.command("backup")
 def backup_command(
+    context: typer.Context,
     target: NewDirectory,
-    data_dir: DataDirectory = None,
-    uri: Uri = None,
+    data_dir: StoreDirectory = None,
+    uri: NodeUri = None,
+    snapshots: Snapshots = None,
     vhost: Annotated[
         str | None, typer.Option(metavar="NAME", help="The vhost. (default: the one of --uri, or /)")
     ] = None,
@@ -34,14 +41,6 @@ def backup_command(
             metavar="BACKUP", help="Write only what came after this earlier backup of the same vhost."
         ),
     ] = None,
-    snapshots: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Of a running node: where its snapshot is made, on its machine and best on the disk of its data. "
-            "(default: beside NEW_DIR)",
-        ),
-    ] = None,
     master: Master = None,
     as_json: AsJson = False,
     shown: Shown = ProgressKind.AUTO,
@@ -49,10 +48,9 @@ def backup_command(
     """A vhost as Parquet with a manifest: of a running node, a stopped one, or a backup of files."""
     from warren.pipeline.backup_job import backup
 
-    source = str(data_dir) if data_dir is not None else uri
     run_job(
         lambda progress: backup(
-            _given(source, "--data-dir or --uri"),
+            node_uri(context, data_dir, uri) or str(data_dir),
             target,
             vhost=vhost,
             base=base,
@@ -67,6 +65,7 @@ def backup_command(
 
 @pipeline.command("restore")
 def restore_command(
+    context: typer.Context,
     backup: Annotated[Path, typer.Argument(metavar="BACKUP", help="What warren pipeline backup has made.")],
     data_dir: Annotated[
         Path | None,
@@ -74,10 +73,7 @@ def restore_command(
             "--data-dir", metavar="NEW_DIR", help="A new data directory; must not exist, or be empty."
         ),
     ] = None,
-    uri: Annotated[
-        str | None,
-        typer.Option("--uri", metavar="URI", help="Instead: the vhost of a running node; an administrator."),
-    ] = None,
+    uri: NodeUri = None,
     base: Annotated[
         list[Path] | None,
         typer.Option(
@@ -95,11 +91,11 @@ def restore_command(
 
     def work(progress: Progress) -> JobResult:
         bases = base or ()
-        if data_dir is not None and uri is None:
-            return restore(backup, data_dir, bases=bases, master=master, progress=progress)
-        if uri is not None and data_dir is None:
-            return restore_live(backup, uri, bases=bases, master=master, progress=progress)
-        raise JobError("say where to restore to: --data-dir or --uri, one of them")
+        node = node_uri(context, data_dir, uri)
+        if node is not None:
+            return restore_live(backup, node, bases=bases, master=master, progress=progress)
+        assert data_dir is not None
+        return restore(backup, data_dir, bases=bases, master=master, progress=progress)
 
     run_job(work, as_json, shown)
 
@@ -183,9 +179,3 @@ def rebuild_index_command(
     from warren.pipeline.rebuild_index_job import rebuild_index
 
     run_job(lambda progress: rebuild_index(source, target, progress=progress), as_json, shown)
-
-
-def _given(value: str | None, options: str) -> str:
-    if value is None:
-        raise JobError(f"nothing says what to read: give {options}")
-    return value

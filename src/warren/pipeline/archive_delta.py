@@ -5,9 +5,11 @@ it the log. Each entry carries the archive's id and the batch's number as the ap
 them but does not enforce them, so they are compared before an entry is made.
 """
 
+import contextlib
 import json
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -18,7 +20,7 @@ from warren.pipeline.archive_directory import (
     parquet_figures,
     partition_of,
 )
-from warren.pipeline.archive_merge import SmallFile, write_merged
+from warren.pipeline.archive_merge import FilesGoneError, SmallFile, merge_those_there
 from warren.pipeline.result import JobError
 
 PARTITION_COLUMNS: Final = ["queue", "date"]
@@ -51,35 +53,33 @@ class DeltaFiles:
         if last is not None and last >= commit.batch:
             return
         now_ms = round(time.time() * 1000)
-        table.create_write_transaction(
-            [
-                AddAction(
-                    path=file.path,
-                    size=file.bytes,
-                    partition_values=file.partition,
-                    modification_time=now_ms,
-                    data_change=True,
-                    stats=_statistics(file.rows, file.seq_first, file.seq_last),
-                )
-                for file in commit.files
-            ],
-            mode="append",
-            schema=table.schema(),
-            partition_by=PARTITION_COLUMNS,
-            commit_properties=CommitProperties(app_transactions=[Transaction(application, commit.batch)]),
-        )
+        actions = [
+            AddAction(
+                path=file.path,
+                size=file.bytes,
+                partition_values=file.partition,
+                modification_time=now_ms,
+                data_change=True,
+                stats=_statistics(file.rows, file.seq_first, file.seq_last),
+            )
+            for file in commit.files
+        ]
+        with _refusing():
+            table.create_write_transaction(
+                actions,
+                mode="append",
+                schema=table.schema(),
+                partition_by=PARTITION_COLUMNS,
+                commit_properties=CommitProperties(app_transactions=[Transaction(application, commit.batch)]),
+            )
 
     def files(self) -> list[SmallFile]:
-        """All that count."""
-        from deltalake import DeltaTable
-
-        target = str(self._directory.target)
-        if not DeltaTable.is_deltatable(target):
+        """Those that count and that an archive has written."""
+        if not self._is_there():
             return []
-        actions = DeltaTable(target).get_add_actions(flatten=True)
-        paths, sizes = actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist()
-        # It encodes names that it is given, and gives them back as they are in the log.
-        return [SmallFile(unquote(path), size) for path, size in zip(paths, sizes, strict=True)]
+        ours = f"part-{self._directory.id[:8]}-"
+        found = _files_of(self._opened())
+        return [file for file in found if file.path.rpartition("/")[2].startswith(ours)]
 
     def replace(self, partition: str, chosen: list[SmallFile], name: str) -> int:
         """One file in the place of several, by one entry of the log. The files stay until `finish` finds them old."""
@@ -87,7 +87,7 @@ class DeltaFiles:
 
         target = self._directory.target
         goal = target / name
-        write_merged([target / file.path for file in chosen], goal)
+        merge_those_there(target, chosen, goal)
         size = goal.stat().st_size
         now_ms = round(time.time() * 1000)
         values: dict[str, str | None] = dict(partition_of(name))
@@ -98,22 +98,33 @@ class DeltaFiles:
         actions.append(AddAction(name, size, values, now_ms, False, statistics))
         with self.changing:
             table = self._opened()
-            table.create_write_transaction(
-                actions, mode="append", schema=table.schema(), partition_by=PARTITION_COLUMNS
-            )
+            # Other programs may write to a table: what they have merged or deleted would be in it again. deltalake looks
+            # only for what comes between here and the entry.
+            if not {file.path for file in chosen} <= {file.path for file in _files_of(table)}:
+                goal.unlink()
+                raise FilesGoneError
+            with _refusing():
+                table.create_write_transaction(
+                    actions, mode="append", schema=table.schema(), partition_by=PARTITION_COLUMNS
+                )
         return size
 
     def finish(self) -> None:
         """Delete files that are out of the log for longer than readers may need them (Delta's default: a week)."""
+        if self._is_there():
+            with _refusing():
+                self._opened().vacuum(dry_run=False)
+
+    def _is_there(self) -> bool:
         from deltalake import DeltaTable
 
-        if DeltaTable.is_deltatable(str(self._directory.target)):
-            self._opened().vacuum(dry_run=False)
+        return bool(DeltaTable.is_deltatable(str(self._directory.target)))
 
     def _opened(self) -> Any:
         from deltalake import DeltaTable
 
-        return DeltaTable(str(self._directory.target))
+        with _refusing():
+            return DeltaTable(str(self._directory.target))
 
     def _table(self, sample: ArchivedFile) -> Any:
         """The table; created, empty, with the columns of `sample` when it is not there."""
@@ -121,12 +132,31 @@ class DeltaFiles:
         import pyarrow.parquet as pq
         from deltalake import DeltaTable
 
-        target = str(self._directory.target)
-        if not DeltaTable.is_deltatable(target):
+        if not self._is_there():
             schema = pq.read_schema(self._directory.target / sample.path).remove_metadata()
             schema = schema.append(pa.field("queue", pa.string())).append(pa.field("date", pa.date32()))
-            DeltaTable.create(target, schema, mode="ignore", partition_by=PARTITION_COLUMNS)
+            target = str(self._directory.target)
+            with _refusing():
+                DeltaTable.create(target, schema, mode="ignore", partition_by=PARTITION_COLUMNS)
         return self._opened()
+
+
+def _files_of(table: Any) -> list[SmallFile]:
+    actions = table.get_add_actions(flatten=True)
+    paths, sizes = actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist()
+    # It encodes names that it is given, and gives them back as they are in the log.
+    return [SmallFile(unquote(path), size) for path, size in zip(paths, sizes, strict=True)]
+
+
+@contextlib.contextmanager
+def _refusing() -> Iterator[None]:
+    """What is wrong with a table comes out as JobError."""
+    from deltalake.exceptions import DeltaError
+
+    try:
+        yield
+    except DeltaError as error:
+        raise JobError(f"the Delta table cannot be used: {' '.join(str(error).split())}") from error
 
 
 def _statistics(rows: int, seq_first: int, seq_last: int) -> str:

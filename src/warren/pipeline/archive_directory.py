@@ -23,6 +23,7 @@ which ascends by one.
 
 import contextlib
 import os
+import re
 import shutil
 import uuid
 from contextlib import AbstractContextManager
@@ -92,6 +93,14 @@ class ArchiveDirectory:
         """What is being written."""
         return self.checkpoint / "staging"
 
+    def check_places(self) -> None:
+        """JobError when there cannot be an archive. Creates nothing."""
+        for place in (self.target, self.checkpoint):
+            if place.exists() and not place.is_dir():
+                raise JobError(f"{place} is no directory")
+        if self.target in (self.checkpoint, *self.checkpoint.parents):
+            raise JobError(f"the checkpoint {self.checkpoint} must be outside of {self.target}")
+
     def open(self, format: Format, vhost: str, group: str) -> None:
         """Create the archive, or find it as it was left. JobError when there is something else in its place.
 
@@ -101,12 +110,16 @@ class ArchiveDirectory:
         wanted = ArchiveIdentity(
             ARCHIVE_VERSION, format, vhost, group, uuid.uuid4().hex if known is None else known.id
         )
-        if known is None:
-            if self.target.exists() and any(self.target.iterdir()):
-                raise JobError(
-                    f"{self.target} is not empty and {self.checkpoint} does not know it: name a new directory, or its checkpoint"
-                )
-            self.target.mkdir(parents=True, exist_ok=True)
+        if known is None and self.target.exists() and any(self.target.iterdir()):
+            raise JobError(
+                f"{self.target} is not empty and {self.checkpoint} does not know it: name a new directory, or its checkpoint"
+            )
+        committed = self.committed()
+        if known is not None:
+            self._must_be_newest(known.id, -1 if committed is None else committed.batch)
+        self.target.mkdir(parents=True, exist_ok=True)
+        if known is None or committed is None:
+            # One that has nothing yet is still what it is asked to be: the first run may have named what is not there.
             write_state(self.checkpoint / "archive.json", wanted)
             known = wanted
         if known != wanted:
@@ -114,10 +127,20 @@ class ArchiveDirectory:
                 f"{self.target} is an archive in format {known.format} of vhost '{known.vhost}' with the reader group "
                 f"{known.group}; this run asks for {wanted.format}, '{wanted.vhost}' and {wanted.group}"
             )
-        self.target.mkdir(parents=True, exist_ok=True)
         if os.stat(self.target).st_dev != os.stat(self.checkpoint).st_dev:
             raise JobError(f"{self.target} and {self.checkpoint} must be on one file system")
         self.id = known.id
+
+    def _must_be_newest(self, archive_id: str, batch: int) -> None:
+        """JobError when there are files of batches after this one: their names would be given out again."""
+        name = re.compile(rf"part-{archive_id[:8]}-(\d+)-.*\.parquet")
+        found = [name.fullmatch(path.name) for path in self.target.rglob("part-*.parquet")]
+        newest = max([int(each[1]) for each in found if each is not None], default=-1)
+        if newest > batch:
+            raise JobError(
+                f"{self.target} has batch {newest}, and the last one that {self.checkpoint} knows of is "
+                f"{'none' if batch < 0 else batch}: it is an older copy, or damaged"
+            )
 
     def _identity(self) -> ArchiveIdentity | None:
         found = read_state(self.checkpoint / "archive.json", ArchiveIdentity)

@@ -22,9 +22,20 @@ _DAY_US: Final = 86_400_000_000
 _ESCAPED: Final = frozenset("\"#%'*/:=?\\{}[]^\x7f" + "".join([chr(code) for code in range(32)]))
 
 
+# What they call a value that is null.
+_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+
+
 def escaped(value: str) -> str:
     """A partition's value as a part of a directory's name."""
+    if value == _NULL:
+        return f"%{ord(value[0]):02X}{value[1:]}"
     return "".join([f"%{ord(each):02X}" if each in _ESCAPED else each for each in value])
+
+
+def queue_directory(queue: str) -> str:
+    """The name of the directory that a queue's messages are in."""
+    return f"queue={escaped(queue)}"
 
 
 class StagedFiles:
@@ -69,7 +80,7 @@ class StagedFiles:
         if file is None:
             if len(self._open) == OPEN_FILES_MAX:
                 self.close()
-            directory = self._staging / f"queue={escaped(queue)}" / f"date={date}"
+            directory = self._staging / queue_directory(queue) / f"date={date}"
             directory.mkdir(parents=True, exist_ok=True)
             file = self._open[queue, date] = _StagedFile(directory / f"{uuid.uuid4().hex}.parquet")
         return file

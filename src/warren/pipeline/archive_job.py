@@ -20,10 +20,11 @@ from warren.admin.protocol import GroupList, ListGroups
 from warren.pipeline.archive_directory import ArchiveDirectory, Format
 from warren.pipeline.progress import Progress, Silent, Step
 from warren.pipeline.result import JobError, JobResult
+from warren.pipeline.sharing import Sharing
 from warren.pipeline.spark_run import StartingSpark, starting_spark
+from warren.spark.options import OptionError, parse_options
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     from warren.pipeline.archive_batch import BatchWriter
@@ -89,6 +90,7 @@ class _Stream:
     max_bytes: int
     continuous: bool
     interval_s: float
+    fails_on_data_loss: bool = True
 
 
 def archive(
@@ -105,6 +107,7 @@ def archive(
     merge_bytes: int | None = MERGE_BYTES,
     max_messages: int = BATCH_MESSAGES,
     max_bytes: int = BATCH_BYTES,
+    fail_on_data_loss: bool = True,
     master: str | None = None,
     spark: "SparkSession | None" = None,
     progress: Progress | None = None,
@@ -115,7 +118,8 @@ def archive(
     Ends when what was there at the beginning is archived, or, `continuous`, when `stopping` is set, with a batch every
     `interval_s` seconds. A run that is killed is gone on with by the next one: same target, same checkpoint (a directory
     beside the target, on the same file system). Files smaller than half of `merge_bytes` are merged; None: never. `group` is the reader
-    group in the broker, by default one for this target. JobError when it cannot be done; what was archived stays so.
+    group in the broker, by default one for this target. Without `fail_on_data_loss` a queue or a group that was deleted behind
+    its back does not end it. JobError when it cannot be done; what was archived stays so.
     """
     stream = _Stream(
         uri=uri,
@@ -126,12 +130,14 @@ def archive(
         max_bytes=max_bytes,
         continuous=continuous,
         interval_s=interval_s,
+        fails_on_data_loss=fail_on_data_loss,
     )
-    vhost = _check(stream)
+    vhost = _check(stream, merge_bytes)
     target = Path(target).absolute()
     books = ArchiveDirectory(
         target, Path(checkpoint).absolute() if checkpoint else target.with_name(f"{target.name}.checkpoint")
     )
+    books.check_places()
     progress = progress or Silent()
     progress.show(Step("starting Spark"))
     started_s = time.monotonic()
@@ -184,21 +190,25 @@ def default_group(target: Path) -> str:
     return f"archive-{name}-{zlib.crc32(place.encode('utf-8', 'surrogateescape')):08x}"
 
 
-def _check(stream: _Stream) -> str:
+def _check(stream: _Stream, merge_bytes: int | None) -> str:
     """The vhost. JobError for what cannot be."""
     if bool(stream.queues) == bool(stream.pattern):
         raise JobError("name the queues, or a pattern for their names")
-    if stream.interval_s < 0 or stream.max_messages < 1 or stream.max_bytes < 1:
-        raise JobError("interval and batch sizes are positive numbers")
+    if stream.max_messages < 1 or stream.max_bytes < 1 or (merge_bytes is not None and merge_bytes < 1):
+        raise JobError("sizes of batches and of merged files are positive numbers")
+    if not 0 <= stream.interval_s <= threading.TIMEOUT_MAX:
+        raise JobError("the interval is a number of seconds")
     try:
-        return NodeAddress(stream.uri).vhost
+        vhost = NodeAddress(stream.uri).vhost
+        _options(stream)
+    except OptionError as error:
+        raise JobError(str(error)) from None
     except ValueError as error:
         raise JobError(f"uri: {error}") from None
+    return vhost
 
 
 def _options(stream: _Stream) -> "SourceOptions":
-    from warren.spark.options import parse_options
-
     given = {"uri": stream.uri, "group": stream.group}
     if stream.pattern is not None:
         given["queuesPattern"] = stream.pattern
@@ -206,6 +216,7 @@ def _options(stream: _Stream) -> "SourceOptions":
         given["queues"] = json.dumps(stream.queues)
     given["maxMessagesPerTrigger"] = str(stream.max_messages)
     given["maxBytesPerTrigger"] = str(stream.max_bytes)
+    given["failOnDataLoss"] = "true" if stream.fails_on_data_loss else "false"
     return parse_options(given)
 
 
@@ -219,7 +230,6 @@ def _run(
     """Batch after batch, until everything is archived that was there at the beginning, or until it is told to stop."""
     from warren.pipeline.archive_source import ArchiveReader
     from warren.spark.broker_link import SourceError
-    from warren.spark.options import OptionError
 
     try:
         reader = ArchiveReader(_options(stream), books.new_staging())
@@ -239,19 +249,16 @@ def _run(
             if stream.continuous:
                 stopping.wait(begun_s + stream.interval_s - time.monotonic())
         reader.commit(start)
-    except (SourceError, OptionError) as error:
-        raise JobError(str(error)) from error
+    except SourceError as error:
+        # What an option is to a stream is a parameter here.
+        text = str(error).replace("failOnDataLoss=false", "fail_on_data_loss=False (--ignore-data-loss)")
+        raise JobError(text) from error
 
 
-def _written(
-    context: "SparkContext", reader: "ArchiveReader", start: "OffsetJson", end: "OffsetJson"
-) -> list[Path]:
+def _written(sharing: Sharing, reader: "ArchiveReader", start: "OffsetJson", end: "OffsetJson") -> list[Path]:
     """The files of a batch; Spark's tasks write them."""
-    partitions = reader.tasks(start, end, context.defaultParallelism)
-    if not partitions:
-        return []
-    tasks = context.parallelize(partitions, len(partitions))
-    return [Path(name) for name in tasks.mapPartitions(reader.write).collect()]
+    parts = reader.tasks(start, end, sharing.at_once())
+    return [Path(name) for name in sharing.run(reader.write, parts)] if parts else []
 
 
 @dataclasses.dataclass(frozen=True)

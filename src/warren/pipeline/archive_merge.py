@@ -105,7 +105,23 @@ def write_merged(sources: list[Path], goal: Path) -> None:
         raise JobError(f"{goal} has {rows} rows of {expected}: nothing was merged")
 
 
-# Puts the file named last in the place of some of one partition; returns its size in bytes.
+class FilesGoneError(Exception):
+    """Somebody else has taken files out of a partition, or put others in their place: they are not ours to merge."""
+
+
+def merge_those_there(target: Path, chosen: list[SmallFile], goal: Path) -> None:
+    """`write_merged`. Raises FilesGoneError when one of `chosen` is not there."""
+    sources = [target / file.path for file in chosen]
+    try:
+        write_merged(sources, goal)
+    except FileNotFoundError:
+        if all([source.exists() for source in sources]):
+            raise
+        raise FilesGoneError from None
+
+
+# Puts the file named last in the place of some of one partition; returns its size in bytes. Raises FilesGoneError when one
+# of these does not count any more, and has changed nothing then.
 Replace: TypeAlias = Callable[[str, list[SmallFile], str], int]
 
 
@@ -132,9 +148,14 @@ class Merger:
                 if not chosen:
                     break
                 merges_max -= 1
-                gone += len(chosen) - 1
                 name = merged_name(chosen[0].path)
-                size = self._replace(partition, chosen, name)
+                try:
+                    size = self._replace(partition, chosen, name)
+                except FilesGoneError:
+                    # What is left of it is looked at by the next run.
+                    del self._partitions[partition]
+                    break
+                gone += len(chosen) - 1
                 left = [file for file in self._partitions[partition] if file not in chosen]
                 self._partitions[partition] = [*left, SmallFile(name, size)]
         return gone
@@ -168,14 +189,16 @@ class ParquetFiles:
         shutil.rmtree(self._scratch, ignore_errors=True)
         self._scratch.mkdir()
         goal = self._scratch / name.rpartition("/")[2]
-        write_merged([target / file.path for file in chosen], goal)
+        merge_those_there(target, chosen, goal)
         size = goal.stat().st_size
         replaced = {file.path.rpartition("/")[2] for file in chosen}
         # A file that came in between would stay behind.
         with self.changing:
-            for entry in os.scandir(target / partition):
-                if entry.name not in replaced:
-                    os.link(entry.path, self._scratch / entry.name)
+            names = set(os.listdir(target / partition)) if (target / partition).is_dir() else set()
+            if not replaced <= names:
+                raise FilesGoneError
+            for file_name in names - replaced:
+                os.link(target / partition / file_name, self._scratch / file_name)
             sync_directory(self._scratch)
             exchange(self._scratch, target / partition)
             sync_directory((target / partition).parent)

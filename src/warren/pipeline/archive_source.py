@@ -5,12 +5,14 @@ repeats those that fail. Its streams and tables are left out: their offsets, pla
 and messages would become rows in the JVM and columns again.
 """
 
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 from pyspark.sql.datasource import InputPartition
 
+from warren.spark.broker_link import SourceError
 from warren.spark.columns import default_schema
 from warren.spark.fetching import share_out
 from warren.spark.offsets import OffsetJson
@@ -22,6 +24,8 @@ SLICE_MESSAGES: Final = 16384
 # A task for less than this costs more than it saves, and leaves a smaller file.
 TASK_MESSAGES_MIN: Final = 32768
 TASK_BYTES_MIN: Final = 32 << 20
+# Of a directory.
+NAME_BYTES_MAX: Final = 255
 # What a message takes in its file beside its content, about.
 _ROW_BYTES: Final = 128
 
@@ -36,6 +40,8 @@ class ArchiveReader(WarrenStreamReader):
     def tasks(self, start: OffsetJson, end: OffsetJson, tasks_max: int) -> list[GroupPartition]:
         """[start, end) as few tasks of about the same size: an archive's files should be large."""
         ranges = self.ranges(start, end)
+        for key in ranges:
+            _must_fit(key.shown)
         planned = self.planned(ranges, SLICE_MESSAGES)
         messages = sum([part.message_count for _, part in planned])
         size = sum([part.bytes for _, part in planned])
@@ -51,8 +57,21 @@ class ArchiveReader(WarrenStreamReader):
         """In a worker: the names of the files, durable, with the messages of its partitions."""
         from warren.pipeline.archive_files import StagedFiles
 
-        with StagedFiles(self._staging) as files:
-            for partition in partitions:
-                for batch in self.read(partition):
-                    files.write(batch)
+        try:
+            with StagedFiles(self._staging) as files:
+                for partition in partitions:
+                    for batch in self.read(partition):
+                        files.write(batch)
+        except OSError as error:
+            # Else it would arrive as the traceback of a worker.
+            raise SourceError(str(error)) from None
         yield from files.paths
+
+
+def _must_fit(queue: str) -> None:
+    from warren.pipeline.archive_files import queue_directory
+
+    if len(os.fsencode(queue_directory(queue))) > NAME_BYTES_MAX:
+        raise SourceError(
+            f"the name of queue '{queue}' is too long for that of a directory: archive the others without it"
+        )

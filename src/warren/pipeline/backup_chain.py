@@ -81,7 +81,12 @@ def open_chain(backup: Path, bases: Iterable[Path] = ()) -> Chain:
         directory = given.get((base.id, base.crc32c)) or (directories[0] / base.path).resolve()
         if directory in directories:
             raise ToolError(f"{directory} is based on itself")
-        manifest, crc = read_manifest(directory)
+        try:
+            manifest, crc = read_manifest(directory)
+        except ToolError as error:
+            raise ToolError(
+                f"{directories[0]} is based on backup {base.id}; name it with --base, since {error}"
+            ) from None
         if (manifest.id, crc) != (base.id, base.crc32c) or manifest.store_id != manifests[0].store_id:
             raise ToolError(
                 f"{directory} is not the backup that {directories[0]} is based on ({base.id}); name it with --base"

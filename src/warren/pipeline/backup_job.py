@@ -7,10 +7,9 @@ which of the older messages are still there.
 
 import contextlib
 import dataclasses
-import hashlib
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,9 +19,8 @@ import msgspec
 
 import warren
 from warren.offline.backup import must_be_outside, now_text
-from warren.offline.backup_files import incomplete_path, put_in_place
+from warren.offline.backup_files import put_in_place
 from warren.offline.data_directory import VHOSTS_PATH, ToolError, locked, opened
-from warren.offline.salvage import must_be_new
 from warren.pipeline.backup_manifest import (
     ALIVE_PATH,
     DATA_PATH,
@@ -38,8 +36,10 @@ from warren.pipeline.backup_manifest import (
 from warren.pipeline.progress import Progress, Silent, Step
 from warren.pipeline.result import FOUND_EXIT, OK_EXIT, JobResult
 from warren.pipeline.spark_run import spark_for
+from warren.pipeline.state_files import fingerprint
 from warren.pipeline.tasks import run_tasks
 from warren.pipeline.topology import topology_of
+from warren.pipeline.unfinished import Unfinished, absolute, unfinished
 from warren.store.disk.files import make_directories, sync_directory
 from warren.tables.file_figures import DataFile
 
@@ -49,14 +49,14 @@ if TYPE_CHECKING:
     from warren.tables.parts import FilePart, Partition
     from warren.tables.queue_states import VhostState
 
-_JOB_NAME: Final = "job.json"
 _RESULTS: Final = "results"
-_SNAPSHOT: Final = "snapshot"
+_SNAPSHOT: Final = "files"
 
 
 @dataclass
 class BackupResult(JobResult):
-    """What is in the new backup. `messages` of them are alive; `lost` ones could not be read, by queue in `losses`."""
+    """What is in the new backup. `messages` of them are alive; `lost` ones could not be read, by queue in `losses`;
+    `waiting` ones, by sink, are committed and in no queue yet. `damage` is what is lost without being counted."""
 
     backup: Path
     id: str
@@ -68,11 +68,13 @@ class BackupResult(JobResult):
     bytes: int = 0
     lost: int = 0
     losses: dict[str, int] = field(default_factory=dict)
+    waiting: dict[str, int] = field(default_factory=dict)
+    damage: list[str] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
-        """1: something could not be read, and is not in it."""
-        return FOUND_EXIT if self.lost else OK_EXIT
+        """1: something is not in it, since it could not be read or was on its way."""
+        return FOUND_EXIT if self.lost or self.waiting or self.damage else OK_EXIT
 
 
 def backup(
@@ -95,25 +97,24 @@ def backup(
     again with the same arguments. Raises ToolError, JobError, and what a node refuses.
     """
     progress = progress or Silent()
-    must_be_new(target)
-    work = incomplete_path(target)
+    target = absolute(target)
     name = vhost if vhost is not None else _vhost_of(str(source))
-    job = _Job(str(source), target, work, name, base, snapshot_directory, progress)
-    with job.directory() as directory, locked(directory):
-        # Before a JVM is started for nothing.
-        look = job.look(directory)
-        with spark_for("backup", master, spark) as session:
-            return job.run(session, directory, look)
-
-
-class _JobFile(msgspec.Struct, frozen=True, kw_only=True):
-    """What an unfinished backup is of; it is gone on with when that is still so."""
-
-    source: str
-    vhost: str
-    base: str
-    snapshot: str = ""
-    fingerprint: str = ""
+    of = {
+        "source": _without_password(str(source)),
+        "vhost": name,
+        "base": str(base.resolve()) if base is not None else "",
+    }
+    with unfinished(target, "backup", of) as begun:
+        if begun.result is not None:
+            if snapshot := begun.fact("snapshot"):
+                shutil.rmtree(snapshot, ignore_errors=True)
+            return BackupResult(**(begun.result | {"backup": target}))
+        job = _Job(str(source), begun, name, base, snapshot_directory, progress)
+        with job.directory() as directory, locked(directory):
+            # Before a JVM is started for nothing.
+            look = job.look(directory)
+            with spark_for("backup", master, spark) as session:
+                return job.run(session, directory, look)
 
 
 @dataclass(frozen=True)
@@ -147,78 +148,73 @@ class _Look:
 @dataclass
 class _Job:
     source: str
-    target: Path
-    work: Path
+    begun: Unfinished
     vhost: str
     base: Path | None
     snapshot_directory: Path | None
     progress: Progress
+
+    def __post_init__(self) -> None:
+        self.work = self.begun.work
+        self.results = self.begun.path / _RESULTS
 
     # -- the source --------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def directory(self) -> Iterator[Path]:
         """What is read. The snapshot of a node stays until the backup is finished, for those who begin again."""
-        base = str(self.base.resolve()) if self.base is not None else ""
-        wanted = _JobFile(source=_without_password(self.source), vhost=self.vhost, base=base)
-        known = self._known(wanted)
         if "://" not in self.source:
             directory = Path(self.source)
-            must_be_outside(directory, self.target)
-            self.job = known or wanted
+            if not directory.is_dir():
+                raise ToolError(f"{directory} is not a directory")
+            must_be_outside(directory, self.begun.target)
             yield directory
             return
-        snapshot = Path(known.snapshot) if known is not None else None
+        known = self.begun.fact("snapshot")
+        snapshot = Path(known) / _SNAPSHOT if known else None
         if snapshot is None or not (snapshot / "manifest.json").exists():
+            if known:
+                shutil.rmtree(known, ignore_errors=True)
             snapshot = self._make_snapshot()
-        self.job = msgspec.structs.replace(known or wanted, snapshot=str(snapshot))
-        self._save()
-        yield snapshot
-        shutil.rmtree(
-            snapshot.parent if self.snapshot_directory is not None else snapshot, ignore_errors=True
-        )
-
-    def _known(self, wanted: _JobFile) -> _JobFile | None:
-        """What an earlier call has begun."""
-        path = self.work / _JOB_NAME
         try:
-            known = msgspec.json.decode(path.read_bytes(), type=_JobFile)
-        except FileNotFoundError:
-            if self.work.exists() and any(self.work.iterdir()):
-                raise ToolError(f"{self.work} is in the way, and not of an unfinished backup") from None
-            return None
-        except (OSError, msgspec.MsgspecError) as error:
-            raise ToolError(f"{path} cannot be read ({error}); remove {self.work} to begin anew") from None
-        if (known.source, known.vhost, known.base) != (wanted.source, wanted.vhost, wanted.base):
-            raise ToolError(f"{self.work} is an unfinished backup of something else; remove it to begin anew")
-        return known
+            yield snapshot
+        except BaseException:
+            if not self.results.exists():
+                # Nothing was done with it: it is of no use to another call.
+                self._forget(snapshot)
+            raise
+        shutil.rmtree(snapshot.parent, ignore_errors=True)
 
     def _make_snapshot(self) -> Path:
         from warren.admin.backup_client import BackupFailedError, back_up_node
         from warren.admin.client import AdminClient, NodeAddress
 
-        make_directories(self.work)
-        if self.snapshot_directory is None:
-            snapshot = self.work / _SNAPSHOT
-            shutil.rmtree(snapshot, ignore_errors=True)
-        else:
-            snapshot = (
-                Path(tempfile.mkdtemp(prefix="warren-snapshot-", dir=self.snapshot_directory)) / _SNAPSHOT
-            )
+        place = self.snapshot_directory if self.snapshot_directory is not None else self.begun.path
+        snapshot = absolute(place) / f"warren-snapshot-{secrets.token_hex(4)}" / _SNAPSHOT
+        # First of all: whoever begins again knows what is to be removed.
+        self.begun.keep(snapshot=str(snapshot.parent))
         self.progress.show(Step("snapshot", 0, None, "bytes"))
         try:
+            snapshot.parent.mkdir(0o700)
             address = NodeAddress(self.source)
             with AdminClient(address, "warren pipeline backup") as client:
                 back_up_node(
                     client,
-                    str(snapshot.absolute()),
+                    str(snapshot),
                     lambda status: self.progress.show(
                         Step(f"snapshot: {status.step}", status.done_bytes, status.total_bytes, "bytes")
                     ),
                 )
-        except (BackupFailedError, ValueError) as error:
-            raise ToolError(str(error)) from None
+        except BaseException as error:
+            self._forget(snapshot)
+            if isinstance(error, BackupFailedError | ValueError):
+                raise ToolError(str(error)) from None
+            raise
         return snapshot
+
+    def _forget(self, snapshot: Path) -> None:
+        shutil.rmtree(snapshot.parent, ignore_errors=True)
+        self.begun.drop()
 
     # -- the work ----------------------------------------------------------------------------------------------------
 
@@ -232,9 +228,21 @@ class _Job:
             older, crc = read_manifest(self.base) if self.base is not None else (None, "")
             if older is not None and older.store_id != state.store_id.hex():
                 raise ToolError(f"{self.base} is a backup of another store: it cannot be gone on with")
+            if older is not None:
+                self._must_not_be_newer(older, state)
             return _Look(state, older, crc, self._tasks(directory, older))
         except PlanError as error:
             raise ToolError(str(error)) from None
+
+    def _must_not_be_newer(self, older: Manifest, state: "VhostState") -> None:
+        """ToolError when the source was put back to what it was before the earlier backup: new messages have old seq ids."""
+        for queue in older.queues:
+            now = state.queues.get(queue.id)
+            if now is not None and now.next_seq < queue.end_seq:
+                raise ToolError(
+                    f"{self.base} is newer than {self.source}: it knows messages of queue '{queue.name}' up to "
+                    f"seq id {queue.end_seq - 1}, and the next one there is {now.next_seq}; make a backup without --base"
+                )
 
     def run(self, spark: "SparkSession", directory: Path, look: "_Look") -> BackupResult:
         """All of it, once the source is there and stays as it is."""
@@ -245,12 +253,14 @@ class _Job:
             assert definition is not None
             topology = topology_of(data.definitions, definition)
         parts = run_tasks(
-            spark, self.work / _RESULTS, look.tasks, write_backup_part, BackupPart, self.progress, "backup"
+            spark, self.results, look.tasks, write_backup_part, BackupPart, self.progress, "backup"
         )
         base = None
         if older is not None and self.base is not None:
             base = BaseBackup(
-                id=older.id, crc32c=look.base_crc32c, path=os.path.relpath(self.base, self.target)
+                id=older.id,
+                crc32c=look.base_crc32c,
+                path=os.path.relpath(self.base.resolve(), self.begun.target.resolve()),
             )
         manifest = Manifest(
             format=FORMAT,
@@ -258,7 +268,7 @@ class _Job:
             id=os.urandom(16).hex(),
             warren=warren.__version__,
             created=now_text(),
-            source=self.job.source,
+            source=_without_password(self.source),
             vhost=self.vhost,
             store_id=state.store_id.hex(),
             base=base,
@@ -270,19 +280,18 @@ class _Job:
         _remove_all_but(self.work / DATA_PATH, manifest.data)
         _remove_all_but(self.work / ALIVE_PATH, manifest.alive)
         write_manifest(self.work, manifest)
-        shutil.rmtree(self.work / _RESULTS)
-        if self.snapshot_directory is None:
-            shutil.rmtree(self.work / _SNAPSHOT, ignore_errors=True)
-        (self.work / _JOB_NAME).unlink()
-        put_in_place(self.work, self.target)
-        return _result(self.target, manifest)
+        result = _result(self.begun.target, manifest, state)
+        self.begun.keep_result(result)
+        put_in_place(self.work, self.begun.target)
+        return result
 
     def _tasks(self, directory: Path, older: Manifest | None) -> dict[str, BackupTask]:
         from warren.tables.parts import ReadOptions
         from warren.tables.planning import plan
         from warren.tables.schemas import MESSAGES
 
-        floors = {queue.id: queue.end_seq for queue in older.queues} if older is not None else {}
+        # Of a queue that lost messages the earlier backup has not all that is alive: it is written whole once more.
+        floors = {queue.id: queue.end_seq for queue in older.queues if not queue.lost} if older else {}
         tasks = {}
         for number, partition in enumerate(plan(directory, MESSAGES, ReadOptions(vhost=self.vhost))):
             new = _part_of(partition, floors, is_older=False)
@@ -292,20 +301,14 @@ class _Job:
 
     def _begin(self, directory: Path, state: "VhostState") -> None:
         """Make the work directory, and forget what was done on another state of the source."""
-        fingerprint = _fingerprint(directory / VHOSTS_PATH / str(state.id))
-        if self.job.fingerprint != fingerprint:
-            for name in (DATA_PATH, ALIVE_PATH, _RESULTS):
-                shutil.rmtree(self.work / name, ignore_errors=True)
-        self.job = msgspec.structs.replace(self.job, fingerprint=fingerprint)
-        for name in (DATA_PATH, ALIVE_PATH, _RESULTS):
-            make_directories(self.work / name)
-        self._save()
-
-    def _save(self) -> None:
-        path = self.work / _JOB_NAME
-        new = self.work / f"{_JOB_NAME}.new"
-        new.write_bytes(msgspec.json.encode(self.job))
-        new.rename(path)
+        found = fingerprint(directory / VHOSTS_PATH / str(state.id))
+        places = (self.work / DATA_PATH, self.work / ALIVE_PATH, self.results)
+        if self.begun.fact("fingerprint") != found:
+            for path in places:
+                shutil.rmtree(path, ignore_errors=True)
+        self.begun.keep(fingerprint=found)
+        for path in places:
+            make_directories(path)
 
 
 def _vhost_of(source: str) -> str:
@@ -324,15 +327,6 @@ def _without_password(source: str) -> str:
         return str(Path(source).resolve())
     scheme, _, rest = source.partition("://")
     return f"{scheme}://{rest.rpartition('@')[2]}"
-
-
-def _fingerprint(vhost: Path) -> str:
-    """Names, sizes and times of a vhost's files."""
-    found = hashlib.sha256()
-    for path in sorted(vhost.rglob("*")):
-        status = path.stat()
-        found.update(f"{path.relative_to(vhost)}\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
-    return found.hexdigest()
 
 
 def _part_of(partition: "Partition", floors: dict[int, int], is_older: bool) -> "Partition | None":
@@ -458,7 +452,7 @@ def _remove_all_but(directory: Path, files: list[DataFile]) -> None:
     sync_directory(directory)
 
 
-def _result(target: Path, manifest: Manifest) -> BackupResult:
+def _result(target: Path, manifest: Manifest, state: "VhostState") -> BackupResult:
     return BackupResult(
         backup=target,
         id=manifest.id,
@@ -470,4 +464,6 @@ def _result(target: Path, manifest: Manifest) -> BackupResult:
         bytes=sum(file.bytes for file in [*manifest.data, *manifest.alive]),
         lost=sum(queue.lost for queue in manifest.queues),
         losses={queue.name: queue.lost for queue in manifest.queues if queue.lost},
+        waiting={name.decode("utf-8", "replace"): count for name, count in state.waiting.items()},
+        damage=state.damage,
     )

@@ -17,10 +17,9 @@ import msgspec
 import warren
 from warren.broker.metadata import PutVhost
 from warren.offline.backup import must_be_outside, now_text
-from warren.offline.backup_files import give_up, incomplete_path, put_in_place
+from warren.offline.backup_files import give_up, put_in_place
 from warren.offline.data_directory import ToolError
 from warren.offline.part_writer import PLAN_NAME, PartWriter
-from warren.offline.salvage import must_be_new
 from warren.offline.store_plan import Part, PartManifest, QueueExtent
 from warren.offline.store_writer import StoreWriter
 from warren.pipeline.backup_manifest import (
@@ -37,8 +36,10 @@ from warren.pipeline.imported_definitions import ImportedDefinitions
 from warren.pipeline.progress import Progress, Silent, Step
 from warren.pipeline.result import FOUND_EXIT, OK_EXIT, JobError, JobResult
 from warren.pipeline.spark_run import spark_for
+from warren.pipeline.state_files import fingerprint
 from warren.pipeline.tasks import run_tasks
 from warren.pipeline.topology import topology_of
+from warren.pipeline.unfinished import Unfinished, absolute, unfinished
 from warren.store.disk.files import make_directories, sync_directory
 from warren.store.queue_index import SEGMENT_ENTRIES
 from warren.tables.file_figures import DataFile, QueueRows
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
 # Of a queue, what one task reads; a whole number of segments.
 PART_MESSAGES: Final = 4 * SEGMENT_ENTRIES
 DAMAGE_LISTED_MAX: Final = 1000
-_JOB_NAME: Final = "import.json"
 
 
 @dataclass
@@ -103,12 +103,6 @@ class ImportTask:
     target: Path | None = None
 
 
-class _JobFile(msgspec.Struct, frozen=True):
-    source: str
-    fingerprint: str
-    enqueued_ms: int
-
-
 def import_rabbitmq(
     source: Path,
     directory: Path,
@@ -125,10 +119,10 @@ def import_rabbitmq(
     guest. What was interrupted goes on when it is called again. Raises ToolError and JobError.
     """
     from warren.tables.rabbitmq.definitions import DefinitionsError, read_definitions
-    from warren.tables.rabbitmq.import_plan import NotADataDirectory, plan
+    from warren.tables.rabbitmq.import_plan import VHOSTS_PATH, NotADataDirectory, plan
 
     progress = progress or Silent()
-    must_be_new(directory)
+    directory = absolute(directory)
     must_be_outside(source, directory)
     progress.show(Step("look at the directory", 0, None))
     try:
@@ -138,11 +132,23 @@ def import_rabbitmq(
         raise ToolError(f"{definitions}: {error}") from None
     except NotADataDirectory as error:
         raise ToolError(str(error)) from None
-    names = [(queue.vhost, queue.name) for queue in found.queues]
+    # RabbitMQ leaves directories of queues that are not durable, with nothing that a restart would keep.
+    names = [(queue.vhost, queue.name) for queue in found.queues if queue.messages or export is None]
     ours = ImportedDefinitions(export, names, found.vhosts)
-    with spark_for("import-rabbitmq", master, spark) as session:
-        job = _Import(found, ours, directory, session, progress)
-        return job.to_parquet() if to_parquet else job.to_store()
+    of = {
+        "source": str(found.path.resolve()),
+        "state": fingerprint(found.path / VHOSTS_PATH),
+        "definitions": hashlib.sha256(definitions.read_bytes()).hexdigest()
+        if definitions is not None
+        else "",
+        "format": "parquet" if to_parquet else "store",
+    }
+    with unfinished(directory, "import", of) as begun:
+        if begun.result is not None:
+            return ImportResult(**(begun.result | {"directory": directory, "source": found.path}))
+        with spark_for("import-rabbitmq", master, spark) as session:
+            job = _Import(found, ours, begun, session, progress)
+            return job.to_parquet() if to_parquet else job.to_store()
 
 
 class _Import:
@@ -150,43 +156,25 @@ class _Import:
         self,
         found: "ImportPlan",
         ours: ImportedDefinitions,
-        directory: Path,
+        begun: Unfinished,
         spark: "SparkSession",
         progress: Progress,
     ) -> None:
         self.found = found
         self.ours = ours
-        self.directory = directory
+        self.begun = begun
+        self.directory = begun.target
         self.spark = spark
         self.progress = progress
         # Levels of a priority queue are one queue, the highest first.
         self.queues: dict[int, list[PlannedQueue]] = {}
         for queue in found.queues:
-            self.queues.setdefault(ours.queue_ids[queue.vhost, queue.name], []).append(queue)
-        self.scratch = directory.with_name(f".{directory.name}.import")
-        self.enqueued_ms = self._begin()
-
-    def _begin(self) -> int:
-        """The directory with the results of tasks; returns when the messages count as published (ms since 1970)."""
-        path = self.scratch / _JOB_NAME
-        fingerprint = _fingerprint(self.found)
-        source = str(self.found.path.resolve())
-        if path.exists():
-            known = msgspec.json.decode(path.read_bytes(), type=_JobFile)
-            if (known.source, known.fingerprint) != (source, fingerprint):
-                raise ToolError(
-                    f"{self.scratch} is of an unfinished import of something else; remove it and "
-                    f"{incomplete_path(self.directory)} to begin anew"
-                )
-            return known.enqueued_ms
-        if incomplete_path(self.directory).exists():
-            raise ToolError(
-                f"{incomplete_path(self.directory)} is in the way: another job makes {self.directory}"
-            )
-        make_directories(self.scratch)
-        now_ms = int(time.time() * 1000)
-        path.write_bytes(msgspec.json.encode(_JobFile(source, fingerprint, now_ms)))
-        return now_ms
+            if (queue.vhost, queue.name) in ours.queue_ids:
+                self.queues.setdefault(ours.queue_ids[queue.vhost, queue.name], []).append(queue)
+        self.scratch = begun.path
+        # When the messages count as published, ms since 1970.
+        self.enqueued_ms = int(begun.fact("enqueued_ms") or time.time() * 1000)
+        begun.keep(enqueued_ms=str(self.enqueued_ms))
 
     # -- a data directory --------------------------------------------------------------------------------------------
 
@@ -197,9 +185,11 @@ class _Import:
             QueueExtent(vhost_id=ids[levels[0].vhost], queue_id=queue_id, end_seq=_count(levels) + 1)
             for queue_id, levels in self.queues.items()
         ]
-        if (incomplete_path(self.directory) / PLAN_NAME).exists():
+        if (self.begun.work / PLAN_NAME).exists():
             writer = StoreWriter.resume(self.directory)
         else:
+            # Of an attempt that was killed before it had a plan.
+            give_up(self.begun.work)
             writer = StoreWriter.create(
                 self.directory, self.ours.definitions, extents, part_messages=PART_MESSAGES
             )
@@ -209,9 +199,14 @@ class _Import:
         }
         parts = self._run(tasks)
         manifests = [part.manifest for part in parts.values() if part.manifest is not None]
-        written = writer.finish(manifests, lambda data: self._compare(data, parts))
-        give_up(self.scratch)
-        return self._result(parts, written.message_bytes)
+        result = self._result(parts, sum(manifest.message_bytes for manifest in manifests))
+
+        def look(data: Path) -> None:
+            self._compare(data, parts)
+            self.begun.keep_result(result)
+
+        writer.finish(manifests, look)
+        return result
 
     def _compare(self, data: Path, parts: dict[str, ImportedPart]) -> None:
         """Read the new store back, before it gets its name."""
@@ -240,7 +235,7 @@ class _Import:
 
     def to_parquet(self) -> ImportResult:
         """Write a backup for each vhost, `vhost-N`."""
-        work = incomplete_path(self.directory)
+        work = self.begun.work
         for vhost in self.ours.definitions.vhosts:
             for name in (DATA_PATH, ALIVE_PATH):
                 make_directories(work / f"vhost-{vhost.id}" / name)
@@ -259,9 +254,10 @@ class _Import:
             mine = [part for name, part in parts.items() if name.startswith(f"{vhost.id}-")]
             self._finish_vhost(work / f"vhost-{vhost.id}", vhost, mine)
         sync_directory(work)
+        result = self._result(parts, sum(part.data.bytes for part in parts.values() if part.data is not None))
+        self.begun.keep_result(result)
         put_in_place(work, self.directory)
-        give_up(self.scratch)
-        return self._result(parts, sum(part.data.bytes for part in parts.values() if part.data is not None))
+        return result
 
     def _finish_vhost(self, path: Path, vhost: PutVhost, parts: list[ImportedPart]) -> None:
         from warren.tables.data_files import QueueSums
@@ -357,14 +353,6 @@ class _Import:
 
 def _count(levels: "list[PlannedQueue]") -> int:
     return sum(level.messages for level in levels)
-
-
-def _fingerprint(found: "ImportPlan") -> str:
-    """What is there to import."""
-    rows = [
-        (queue.vhost, queue.name, queue.priority or 0, queue.messages, queue.bytes) for queue in found.queues
-    ]
-    return hashlib.sha256(repr(rows).encode()).hexdigest()
 
 
 def _pieces(levels: "list[PlannedQueue]", first: int, end: int) -> "Iterator[Partition]":

@@ -61,25 +61,25 @@ class ImportedDefinitions:
 
     def _add_users(self) -> None:
         for row in _objects(self._export.other.get("users")):
-            name, hashing = str(row.get("name", "")), str(row.get("hashing_algorithm", SHA256))
+            name, hashing = _text(row, "name"), _text(row, "hashing_algorithm", SHA256)
             try:
-                password_hash = base64.b64decode(str(row.get("password_hash", "")), validate=True)
+                password_hash = base64.b64decode(_text(row, "password_hash"), validate=True)
             except binascii.Error:
                 password_hash = b""
             if not name or hashing not in HASHING_ALGORITHMS:
                 self.left_out.append(f"user '{name}'")
                 continue
-            tags = row.get("tags", [])
+            tags = row.get("tags")
             # Before 3.9 they were one text.
-            tags = tags.split(",") if isinstance(tags, str) else tags
+            tags = tags.split(",") if isinstance(tags, str) else tags if isinstance(tags, list) else []
             self.definitions.users.append(
                 PutUser(name.encode(), password_hash, hashing, [str(tag) for tag in tags if tag])
             )
+        users = {user.name for user in self.definitions.users}
         for row in _objects(self._export.other.get("permissions")):
-            vhost = str(row.get("vhost", self._only))
-            if vhost in self.vhost_ids:
-                patterns = [str(row.get(kind, "")) for kind in ("configure", "write", "read")]
-                user = str(row.get("user", "")).encode()
+            vhost, user = _text(row, "vhost", self._only), _text(row, "user").encode()
+            if vhost in self.vhost_ids and user in users:
+                patterns = [_text(row, kind) for kind in ("configure", "write", "read")]
                 self.definitions.permissions.append(PutPermission(vhost.encode(), user, *patterns))
         if not self.definitions.users:
             self.definitions.users.append(
@@ -184,6 +184,11 @@ class ImportedDefinitions:
 
 def _objects(rows: Any) -> list[dict[str, Any]]:
     return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+
+
+def _text(row: dict[str, Any], key: str, default: str = "") -> str:
+    value = row.get(key, default)
+    return value if isinstance(value, str) else default
 
 
 def _is_too_long(name: str) -> bool:

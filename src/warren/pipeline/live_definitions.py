@@ -55,10 +55,17 @@ class LiveDefinitions:
                     self._declare_exchange(exchange)
         queues = []
         for queue in self._definitions.queues:
-            if not self._is_there(QueueDeclare(queue.name, True), QueueDeclareOk):
-                queues.append(queue)
-            else:
-                self._declare_queue(queue)
+            is_reserved = queue.name.startswith(_RESERVED)
+            if self._is_there(QueueDeclare(queue.name, True), QueueDeclareOk):
+                if not is_reserved:
+                    self._declare_queue(queue)
+                continue
+            if is_reserved:
+                raise JobError(
+                    f"the backup has queue '{queue.name.decode('utf-8', 'replace')}', which is not there, and only a node "
+                    "itself gives such names: restore into a new data directory"
+                )
+            queues.append(queue)
         return Missing(exchanges, queues)
 
     def declare(self, missing: Missing) -> None:

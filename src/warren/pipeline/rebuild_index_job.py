@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from warren.offline.backup import must_be_outside
-from warren.offline.backup_files import begin_new, incomplete_path, put_in_place
-from warren.offline.salvage import SalvagedQueue, must_be_new, salvage
+from warren.offline.backup_files import begin_new, put_in_place
+from warren.offline.salvage import SalvagedQueue, SalvageResult, salvage
 from warren.pipeline.progress import Progress, Silent, Step
 from warren.pipeline.result import FOUND_EXIT, OK_EXIT, JobResult
+from warren.pipeline.unfinished import absolute, unfinished
 
 
 @dataclass
@@ -60,12 +61,8 @@ def rebuild_index(source: Path, directory: Path, *, progress: Progress | None = 
     ToolError; nothing is at `directory` then.
     """
     progress = progress or Silent()
-    must_be_new(directory)
+    directory = absolute(directory)
     must_be_outside(source, directory)
-    work = incomplete_path(directory)
-    shutil.rmtree(work / "data", ignore_errors=True)
-    if work.exists() and not any(work.iterdir()):
-        work.rmdir()
     done = 0
 
     def on_bytes(size: int) -> None:
@@ -73,12 +70,27 @@ def rebuild_index(source: Path, directory: Path, *, progress: Progress | None = 
         done += size
         progress.show(Step("rebuild", done, None, "bytes"))
 
-    begin_new(directory)
-    try:
-        found = salvage(source, work / "data", on_bytes)
-        put_in_place(work / "data", directory)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+    with unfinished(directory, "rebuild", {"source": str(source.resolve())}) as begun:
+        if begun.result is not None:
+            queues = [SalvagedQueue(**queue) for queue in begun.result["queues"]]
+            places = {"directory": directory, "source": source, "queues": queues}
+            return RebuildIndexResult(**(begun.result | places))
+        begun.keep()
+        shutil.rmtree(begun.work, ignore_errors=True)
+        try:
+            found = salvage(source, begin_new(directory) / "data", on_bytes)
+            result = _result(directory, source, found)
+            begun.keep_result(result)
+            put_in_place(begun.work / "data", directory)
+        except BaseException:
+            begun.drop()
+            raise
+        finally:
+            shutil.rmtree(begun.work, ignore_errors=True)
+        return result
+
+
+def _result(directory: Path, source: Path, found: SalvageResult) -> RebuildIndexResult:
     return RebuildIndexResult(
         directory=directory,
         source=source,

@@ -70,6 +70,11 @@ class ReplayDirectory:
         """Where the messages are written to at first."""
         return self.path / "messages.new"
 
+    @property
+    def has_chosen(self) -> bool:
+        """The messages are here: the sources are not needed any more."""
+        return (self.path / "replay.json").is_file()
+
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """While nobody else works on this replay. JobError when somebody does, or something else is in its place."""

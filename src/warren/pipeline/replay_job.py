@@ -95,7 +95,7 @@ class ReplayResult(JobResult):
             found.append(f"{self.published_before:,} were published by runs before")
         if self.unroutable:
             found.append(f"{self.unroutable:,} of them were left out: no queue gets them")
-        if self.messages and not self.published:
+        if not self.published:
             found.append(f"this replay ended at {self.ended}; to do it once more, remove {self.checkpoint}")
         return found
 
@@ -143,7 +143,7 @@ def replay(
     (a directory; by default one beside the first source); a replay that has ended is not done again while that is there.
     JobError when it cannot be done; what was published stays so.
     """
-    from warren.pipeline.replay_source import check_sources
+    from warren.pipeline.replay_source import check_sources, must_be_there
 
     places = [Path(source).absolute() for source in sources]
     check_sources(places)
@@ -157,13 +157,15 @@ def replay(
         rate=rate,
     )
     progress = progress or Silent()
+    directory = ReplayDirectory(
+        Path(checkpoint).absolute() if checkpoint else default_checkpoint(work.identity, address.where)
+    )
+    if dry_run or not directory.has_chosen:
+        must_be_there(places)
     if dry_run:
         progress.show(Step("starting Spark"))
         with spark_for("replay", master, spark) as session:
             return _count(session, work, progress)
-    directory = ReplayDirectory(
-        Path(checkpoint).absolute() if checkpoint else default_checkpoint(work.identity, address.where)
-    )
     with directory.locked():
         state = directory.expect(work.identity)
         if state is None:

@@ -1,5 +1,6 @@
 """What is replayed: Parquet files, Delta tables and backups in Parquet, as one DataFrame of messages in their order."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,14 +18,23 @@ EXCHANGE_NAME: Final = "exchange_name"
 # What Spark would take for a pattern in a path.
 _PATTERN: Final = "\\*?[]{}"
 _DELTA_LOG: Final = "_delta_log"
+# In a name of a directory.
+_ESCAPE: Final = re.compile("%([0-9A-Fa-f]{2})")
 # What changes the meaning of a table's files; with anything else they are what they seem.
 _DELTA_NOT_READ: Final = {"deletionVectors", "columnMapping"}
 
 
 def check_sources(sources: Sequence[Path]) -> None:
-    """JobError when something is not there."""
+    """JobError when there is nothing, or something twice."""
     if not sources:
         raise JobError("name what to replay: Parquet files, a Delta table, or a backup in Parquet")
+    for number, source in enumerate(sources):
+        if source in sources[:number]:
+            raise JobError(f"{source} is named twice")
+
+
+def must_be_there(sources: Sequence[Path]) -> None:
+    """JobError when something is not."""
     for source in sources:
         if not source.exists():
             raise JobError(f"{source} is not there")
@@ -120,16 +130,46 @@ def _read_delta(spark: "SparkSession", source: Path) -> "DataFrame":
     try:
         table = DeltaTable(str(source))
         not_read = _DELTA_NOT_READ & set(table.protocol().reader_features or ())
-        paths = table.get_add_actions(flatten=True).column("path").to_pylist()
+        partitioned_by = table.metadata().partition_columns
+        actions = table.get_add_actions(flatten=True)
     except DeltaError as error:
         raise JobError(f"{source} is no Delta table that can be read: {_first_line(error)}") from None
     if not_read:
         raise JobError(
             f"{source} is a Delta table with {', '.join(sorted(not_read))}, which is not read here"
         )
+    paths = [unquote(path) for path in actions.column("path").to_pylist()]
     if not paths:
         raise JobError(f"{source} is a Delta table without data")
-    return _read_files(spark, [source / unquote(path) for path in paths], source)
+    frame = _read_files(spark, [source / path for path in paths], source)
+    for name in partitioned_by:
+        if name in frame.columns:
+            values: list[Any] = list(actions.column(f"partition.{name}").to_pylist())
+            frame = _with_values(frame, name, paths, values)
+    return frame
+
+
+def _with_values(
+    frame: "DataFrame", name: str, paths: Sequence[str], values: Sequence[object]
+) -> "DataFrame":
+    """A column of a Delta table's partitions with the values of its log.
+
+    Spark makes them of the names of directories. Other writers escape each byte of a text there, and Spark takes each for a
+    character.
+    """
+    from pyspark.sql import functions as f
+
+    wrong = {}
+    for path, value in zip(paths, values, strict=True):
+        for part in path.split("/")[:-1]:
+            column, _, text = part.partition("=")
+            read = _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text)
+            if column == name and isinstance(value, str) and read != value:
+                wrong[read] = value
+    if not wrong:
+        return frame
+    known = f.create_map(*[f.lit(text) for pair in wrong.items() for text in pair])
+    return frame.withColumn(name, f.coalesce(known[f.col(name)], f.col(name)))
 
 
 def _read_backup(spark: "SparkSession", source: Path) -> "DataFrame":

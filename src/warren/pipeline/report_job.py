@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from warren.admin.backup_client import BackupFailedError
-from warren.admin.client import AdminClient, AdminRefusedError, NodeAddress
+from warren.admin.client import AdminClient, AdminRefusedError, NodeAddress, NodeUnreachableError
 from warren.admin.protocol import DescribeNode, ListQueues, NodeStatus, QueueList, QueueStatus
 from warren.pipeline.progress import Progress, Silent, Step
 from warren.pipeline.result import FOUND_EXIT, JobError, JobResult, json_value
@@ -75,10 +75,18 @@ def report(
     progress = progress or Silent()
     if (directory is None) == (uri is None):
         raise JobError("name a data directory, or the URI of a running node")
+    if uri is not None:
+        try:
+            NodeAddress(uri)
+        except ValueError as error:
+            raise JobError(f"uri: {error}") from None
     if page_path.suffix.lower() not in (".html", ".htm"):
         raise JobError(f"{page_path} must end in .html")
-    if not page_path.parent.is_dir():
-        raise JobError(f"there is no directory {page_path.parent}")
+    if page_path.is_dir():
+        raise JobError(f"{page_path} is a directory")
+    for place in (page_path.parent, *([Path(snapshots)] if snapshots is not None else [])):
+        if not place.is_dir():
+            raise JobError(f"there is no directory {place}")
     progress.show(Step("starting Spark"))
     with (
         spark_for("report", master, spark) as session,
@@ -106,20 +114,20 @@ def _store(
         assert directory is not None
         yield Path(directory).absolute(), str(directory), []
         return
-    try:
-        name, forms = _forms(uri)
-        progress.show(Step("making a snapshot"))
-        with node_snapshot(uri, snapshots) as path:
-            yield path, name, forms
-    except (BackupFailedError, ValueError) as error:
-        raise JobError(str(error)) from error
+    with contextlib.ExitStack() as stack:
+        try:
+            name, forms = _forms(NodeAddress(uri))
+            progress.show(Step("making a snapshot"))
+            path = stack.enter_context(node_snapshot(uri, snapshots))
+        except (AdminRefusedError, BackupFailedError, NodeUnreachableError) as error:
+            raise JobError(str(error)) from error
+        yield path, name, forms
 
 
-def _forms(uri: str) -> tuple[str, "list[QueueForms]"]:
+def _forms(address: NodeAddress) -> tuple[str, "list[QueueForms]"]:
     """The node's name, and the queues of all its vhosts that this user may enter."""
     from warren.pipeline.report_figures import QueueForms
 
-    address = NodeAddress(uri)
     with AdminClient(address, "warren report") as client:
         status = client.request(DescribeNode(), NodeStatus)
     forms = []

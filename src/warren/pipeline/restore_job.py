@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from warren.broker.metadata import Definitions
-from warren.offline.backup_files import incomplete_path
+from warren.offline.backup_files import give_up
 from warren.offline.data_directory import ToolError
 from warren.offline.part_writer import PLAN_NAME, PartWriter, Sharer
-from warren.offline.salvage import must_be_new
 from warren.offline.store_plan import Part, PartManifest, QueueExtent, WriterSettings
 from warren.offline.store_writer import StoreWriter
 from warren.pipeline.backup_manifest import Manifest, read_topology
@@ -25,6 +24,7 @@ from warren.pipeline.result import JobError, JobResult
 from warren.pipeline.spark_run import spark_for
 from warren.pipeline.tasks import run_tasks
 from warren.pipeline.topology import definitions_of
+from warren.pipeline.unfinished import Unfinished, absolute, unfinished
 from warren.store.disk.files import make_directories
 from warren.tables.file_figures import QueueRows
 
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 PART_BYTES: Final = 128 * 1024 * 1024
 _RESULTS: Final = "results"
 _SHARED: Final = "shared"
-_JOB_NAME: Final = "restore.json"
 
 
 @dataclass
@@ -74,32 +73,46 @@ def restore(
     from warren.pipeline.backup_chain import open_chain
 
     progress = progress or Silent()
-    must_be_new(directory)
+    directory = absolute(directory)
     for place in (backup, *bases):
         if directory.resolve().is_relative_to(place.resolve()):
             raise ToolError(f"{directory} lies in the backup {place}")
     chain = open_chain(backup, bases)
     definitions = definitions_of(read_topology(backup, chain.last))
-    extents = _extents(chain.last, definitions)
-    with spark_for("restore", master, spark) as session:
-        return _Restore(chain, directory, definitions, extents, session, progress).run()
+    _must_be_defined(chain.last, definitions)
+    of = {"chain": " ".join(manifest.id for manifest in chain.manifests)}
+    with unfinished(directory, "restore", of) as begun:
+        if begun.result is not None:
+            return RestoreResult(**(begun.result | {"directory": directory, "backup": backup}))
+        with spark_for("restore", master, spark) as session:
+            return _Restore(chain, begun, definitions, session, progress).run()
 
 
-def _extents(manifest: Manifest, definitions: Definitions) -> list[QueueExtent]:
-    """Where the messages of each queue will be. ToolError when backup and definitions contradict each other."""
+def _must_be_defined(manifest: Manifest, definitions: Definitions) -> None:
+    """ToolError when backup and definitions contradict each other."""
     defined = {int(queue.id) for queue in definitions.queues}
-    vhost_id = int(definitions.vhosts[0].id)
     for queue in manifest.queues:
         if queue.id not in defined:
             raise ToolError(f"queue id {queue.id} ('{queue.name}') of the backup is not in its definitions")
+
+
+def _extents(chain: "Chain", vhost_id: int) -> list[QueueExtent]:
+    """Where the messages of each queue will be: from its first one on, since much may have gone through it before."""
+    from warren.pipeline.backup_chain import alive_runs
+
+    firsts = {queue_id: int(runs.firsts[0]) for queue_id, runs in alive_runs(chain).items()}
+    for file in chain.last.data:
+        for rows in file.queues:
+            firsts[rows.queue_id] = min(rows.first_seq, firsts.get(rows.queue_id, rows.first_seq))
     return [
         QueueExtent(
             vhost_id=vhost_id,
             queue_id=queue.id,
+            first_seq=firsts.get(queue.id, 1) if queue.messages else 1,
             end_seq=queue.end_seq if queue.messages else 1,
             next_seq=max(queue.next_seq, queue.end_seq),
         )
-        for queue in manifest.queues
+        for queue in chain.last.queues
     ]
 
 
@@ -129,9 +142,8 @@ class QueuePartTask:
 @dataclass
 class _Restore:
     chain: "Chain"
-    directory: Path
+    begun: Unfinished
     definitions: Definitions
-    extents: list[QueueExtent]
     spark: "SparkSession"
     progress: Progress
 
@@ -141,71 +153,55 @@ class _Restore:
         from warren.pipeline.shared_contents import list_shared
 
         last = self.chain.last
-        scratch = self._begin()
+        scratch = self.begun.path
+        self.begun.keep()
+        make_directories(scratch / _SHARED)
         checks = {f"{number:06d}": file for number, file in enumerate(self.chain.all_files())}
         problems = run_tasks(
             self.spark, scratch / "check", checks, check_file, str, self.progress, "check the backup"
         )
         found = [text for text in problems.values() if text]
         if found:
-            self._forget(scratch)
+            self.begun.drop()
             more = f", and {len(found) - 1} more" if len(found) > 1 else ""
             raise ToolError(f"the backup is damaged: {found[0]}{more}")
         self._find_shared(scratch)
-        queue_ids = {extent.queue_id for extent in self.extents}
+        queue_ids = {queue.id for queue in last.queues}
         shared = list_shared(scratch / _SHARED, len(self.chain.files()), queue_ids)
         writer = self._writer(shared)
         manifests = self._write_shared(scratch, shared, writer)
         manifests += self._write_queues(scratch, shared, writer)
-        written = writer.finish(manifests, lambda data: self._compare(scratch, data))
-        self._forget(scratch)
-        return RestoreResult(
-            directory=self.directory,
+        result = RestoreResult(
+            directory=self.begun.target,
             backup=self.chain.directories[-1],
             id=last.id,
             vhost=last.vhost,
             chain=len(self.chain.manifests),
             queues=len(last.queues),
-            messages=written.messages,
-            message_bytes=written.message_bytes,
+            messages=sum(manifest.messages for manifest in manifests),
+            message_bytes=sum(manifest.message_bytes for manifest in manifests),
             shared_contents=shared.count,
         )
 
-    # -- where the work is -------------------------------------------------------------------------------------------
+        def look(data: Path) -> None:
+            self._compare(scratch, data)
+            self.begun.keep_result(result)
 
-    def _begin(self) -> Path:
-        """The directory with the results of tasks, beside the unfinished store; of an earlier call for the same backup."""
-        scratch = self.directory.with_name(f".{self.directory.name}.restore")
-        path = scratch / _JOB_NAME
-        wanted = [manifest.id for manifest in self.chain.manifests]
-        work = incomplete_path(self.directory)
-        if path.exists():
-            if msgspec.json.decode(path.read_bytes(), type=list[str]) != wanted:
-                raise ToolError(
-                    f"{scratch} is of the unfinished restore of another backup; remove it and {work} to begin anew"
-                )
-        elif work.exists():
-            raise ToolError(f"{work} is in the way: another job has begun to make {self.directory}")
-        else:
-            make_directories(scratch / _SHARED)
-            path.write_bytes(msgspec.json.encode(wanted))
-        return scratch
-
-    def _forget(self, scratch: Path) -> None:
-        from warren.offline.backup_files import give_up
-
-        give_up(scratch)
+        writer.finish(manifests, look)
+        return result
 
     def _writer(self, shared: "SharedList") -> StoreWriter:
-        if (incomplete_path(self.directory) / PLAN_NAME).exists():
-            return StoreWriter.resume(self.directory)
+        if (self.begun.work / PLAN_NAME).exists():
+            return StoreWriter.resume(self.begun.target)
         messages = max(self.chain.last.messages, 1)
         size = sum(file.bytes for _, file in self.chain.all_files())
         vhost_id = int(self.definitions.vhosts[0].id)
+        # Of an attempt that was killed before it had a plan.
+        give_up(self.begun.work)
         return StoreWriter.create(
-            self.directory,
+            self.begun.target,
             self.definitions,
-            self.extents,
+            _extents(self.chain, vhost_id),
             {vhost_id: shared.count} if shared.count else {},
             max(PART_BYTES * messages // max(size, 1), 1),
             WriterSettings(keep_transient=True),
@@ -281,7 +277,6 @@ class _Restore:
 
     def _compare(self, scratch: Path, data: Path) -> None:
         """Read the new store back, before it gets its name. Raises JobError when it is not as it should be."""
-        from warren.offline.backup_files import give_up
         from warren.tables.data_files import QueueSums
         from warren.tables.parts import ReadOptions
         from warren.tables.planning import plan
@@ -298,7 +293,7 @@ class _Restore:
             sums.add_rows(part.rows)
         if {rows.queue_id: rows for rows in sums.by_queue()} != self.expected:
             raise JobError(
-                f"what was written for {self.directory} is not what the backup has; it is not put in place"
+                f"what was written for {self.begun.target} is not what the backup has; it is not put in place"
             )
 
 

@@ -2,18 +2,20 @@
 
 import contextlib
 import re
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from warren.pipeline.result import JobError
+from warren.pipeline.sharing import ContextSharing, ServerSharing, Sharing
 from warren.spark import session
-from warren.spark.java import require_spark
+from warren.spark.java import require_packages, require_spark
 from warren.spark.local_session import CONNECT_SCHEME, light_context
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 _CALL: Final = re.compile(r"An error occurred while calling \S+\.\n: (?:[\w.$]+: )?")
@@ -33,20 +35,47 @@ def spark_for(job: str, master: str | None, given: "SparkSession | None" = None)
     What a job sets on it does not touch the caller's: it is a session of its own in the same Spark. SparkUnavailableError
     when Spark or Java is missing; what Spark raises inside the block comes out as JobError.
     """
-    spark = given if given is not None else session(f"warren {job}", master)
+    if given is None:
+        require_packages()
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    own = spark.newSession()
-    # Times are told apart from dates and partition values in one time zone, whatever the machine's is; and names of
-    # partitions are names also when they look like numbers.
-    own.conf.set("spark.sql.session.timeZone", "UTC")
-    own.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
     try:
+        with _without_interrupts():
+            spark = given if given is not None else session(f"warren {job}", master)
+        own = spark.newSession()
+        # Times are told apart from dates and partition values in one time zone, whatever the machine's is; and names of
+        # partitions are names also when they look like numbers.
+        own.conf.set("spark.sql.session.timeZone", "UTC")
+        own.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
         with _without_logs():
             yield own
     except (PySparkException, Py4JError) as error:
         raise JobError(one_line(str(error))) from error
+
+
+@contextlib.contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Ctrl-C waits: PySpark that is interrupted while it starts a JVM leaves that behind, and it never ends."""
+    if threading.current_thread() is not threading.main_thread():
+        # It does not come here.
+        yield
+        return
+    has_come = False
+
+    def note(_number: int, _frame: object) -> None:
+        nonlocal has_come
+        has_come = True
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        # PySpark may have put its own one there, which ends what Spark does.
+        if signal.getsignal(signal.SIGINT) is note:
+            signal.signal(signal.SIGINT, before)
+    if has_come:
+        raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
@@ -67,27 +96,27 @@ def _without_logs() -> Iterator[None]:
 
 
 class StartingSpark:
-    """Spark that may not be there yet."""
+    """Spark that may not be there yet, and that shares out tasks."""
 
     def __init__(self) -> None:
-        self._context: Future[SparkContext] = Future()
+        self._sharing: Future[Sharing] = Future()
         self._begun_s = time.monotonic()
         # How long it took to start; known when it has.
         self.seconds = 0.0
 
-    def wait(self) -> "SparkContext":
+    def wait(self) -> Sharing:
         """Spark, when it is there; what made it fail is raised."""
-        return self._context.result()
+        return self._sharing.result()
 
-    def fill(self, make: "Callable[[], SparkContext]") -> None:
+    def fill(self, make: Callable[[], Sharing]) -> None:
         """Start it."""
         try:
-            context = make()
+            sharing = make()
         except BaseException as error:
-            self._context.set_exception(error)
+            self._sharing.set_exception(error)
         else:
             self.seconds = time.monotonic() - self._begun_s
-            self._context.set_result(context)
+            self._sharing.set_result(sharing)
 
 
 @contextlib.contextmanager
@@ -96,29 +125,32 @@ def starting_spark(
 ) -> Iterator[StartingSpark]:
     """Spark for a job that needs no SQL: of `given`, or the active one, or a new one at `master`, which is stopped at the end.
 
-    It starts beside what the block does. SparkUnavailableError when Spark or Java is missing; what Spark raises inside the
-    block comes out as JobError.
+    It starts beside what the block does; a Spark Connect server is asked for its session before. SparkUnavailableError when
+    Spark or Java is missing; what Spark raises inside the block comes out as JobError.
     """
-    if given is None:
+    is_for_server = given is None and master is not None and master.startswith(CONNECT_SCHEME)
+    if given is None and not is_for_server:
         require_spark()
+    require_packages()
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
     from pyspark.sql.utils import is_remote
 
-    if is_remote() or (given is None and master is not None and master.startswith(CONNECT_SCHEME)):
-        raise JobError(
-            f"{job} cannot run on a Spark Connect server, which shares out no tasks: name a cluster as master"
-        )
     spark = StartingSpark()
+    if is_for_server or is_remote():
+        with spark_for(job, master, given) as session:
+            spark.fill(lambda: ServerSharing(session))
+            yield spark
+        return
     # The executor leaves the stack before what its thread has put there.
     with contextlib.ExitStack() as stack:
         if given is not None:
-            session = given
-            spark.fill(lambda: session.sparkContext)
+            context = given.sparkContext
+            spark.fill(lambda: ContextSharing(context))
         else:
             made = light_context(f"warren {job}", master, _LOCAL_SETTINGS, not _ends_with_job)
             thread = stack.enter_context(ThreadPoolExecutor(1, "warren-spark"))
-            thread.submit(spark.fill, lambda: stack.enter_context(made))
+            thread.submit(spark.fill, lambda: ContextSharing(stack.enter_context(made)))
         try:
             yield spark
         except (PySparkException, Py4JError) as error:

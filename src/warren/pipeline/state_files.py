@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,3 +47,12 @@ def locked(directory: Path, refusal: str) -> Iterator[None]:
         except BlockingIOError:
             raise JobError(refusal) from None
         yield
+
+
+def fingerprint(directory: Path) -> str:
+    """Of the names, sizes and times of all that is below `directory`."""
+    found = hashlib.sha256()
+    for path in sorted(directory.rglob("*")):
+        status = path.lstat()
+        found.update(f"{path.relative_to(directory)}\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
+    return found.hexdigest()

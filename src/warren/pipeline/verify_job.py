@@ -6,7 +6,6 @@ row of a table, which can be written as Parquet.
 """
 
 import contextlib
-import hashlib
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -33,6 +32,7 @@ from warren.offline.data_directory import ToolError, VhostDirectory, files_of, o
 from warren.pipeline.progress import Progress, Silent, Step
 from warren.pipeline.result import FOUND_EXIT, OK_EXIT, JobResult
 from warren.pipeline.spark_run import spark_for
+from warren.pipeline.state_files import fingerprint
 from warren.pipeline.tasks import run_tasks
 from warren.store.content_file import ContentFile
 from warren.store.disk.files import make_directories
@@ -127,6 +127,9 @@ def verify(
     it is removed at the end. Raises ToolError and JobError.
     """
     progress = progress or Silent()
+    if damage_to is not None and not damage_to.absolute().parent.is_dir():
+        # Before hours of work.
+        raise ToolError(f"{damage_to} cannot be written: there is no directory {damage_to.absolute().parent}")
     with opened(source) as directory, _scratch(source, work) as scratch:
         result = CheckResult(listed_max=DAMAGE_LISTED_MAX)
         if directory.definitions_error:
@@ -144,7 +147,7 @@ def verify(
                 with files_of(vhost) as files:
                     progress.show(Step("read checkpoint and journal", 0, None))
                     try:
-                        snapshot = VhostSnapshot(files)
+                        snapshot = VhostSnapshot(files, has_moved=True)
                     except NoStore as error:
                         if any(vhost.path.iterdir()):
                             result.add(Problem(MISSING_FILE, vhost.name, str(error)))
@@ -163,11 +166,14 @@ def verify(
             damage=result.problems,
             notes=result.notes,
         )
-    if damage_to is not None:
-        import pyarrow.parquet as pq
+        if damage_to is not None:
+            import pyarrow.parquet as pq
 
-        pq.write_table(found.table(), damage_to, compression="zstd")
-    return found
+            try:
+                pq.write_table(found.table(), damage_to, compression="zstd")
+            except OSError as error:
+                raise ToolError(f"{damage_to} cannot be written: {error}") from None
+        return found
 
 
 @contextlib.contextmanager
@@ -178,18 +184,15 @@ def _scratch(source: Path, work: Path | None) -> Iterator[Path]:
             yield Path(name)
         return
     path = work / _SOURCE_NAME
-    fingerprint = hashlib.sha256(str(source.resolve()).encode())
-    for file in sorted(source.rglob("*")):
-        status = file.lstat()
-        fingerprint.update(f"{file}\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
+    found = f"{source.resolve()} {fingerprint(source)}"
     if path.exists():
-        if path.read_text() != fingerprint.hexdigest():
+        if path.read_text() != found:
             raise ToolError(f"{work} is of another directory, or of another state of this one; remove it")
     elif work.exists() and any(work.iterdir()):
         raise ToolError(f"{work} is not empty, and not of an interrupted verify")
     else:
         make_directories(work)
-        path.write_text(fingerprint.hexdigest())
+        path.write_text(found)
     yield work
     shutil.rmtree(work)
 

@@ -1,7 +1,9 @@
 """What README.md shows runs as it stands there, on another port."""
 
+import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +17,16 @@ __all__ = ["broker_uri"]
 
 README = Path(__file__).parent.parent / "README.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+JOBS = re.findall(r"^    \.venv/bin/warren (pipeline .*)$", README.read_text(), re.MULTILINE)
 TIMEOUT_S = 110
+
+
+def environment(**more: str) -> dict[str, str]:
+    """For a program that is started somewhere else."""
+    found = {**os.environ, **more}
+    if paths := found.get("PYTHONPATH"):
+        found["PYTHONPATH"] = os.pathsep.join(os.path.abspath(path) for path in paths.split(os.pathsep))
+    return found
 
 
 def run_block(source: str, uri: str, directory: Path) -> str:
@@ -24,13 +35,10 @@ def run_block(source: str, uri: str, directory: Path) -> str:
     source = source.replace("guest@localhost", f"guest@127.0.0.1:{port}")
     script = directory / "block.py"
     script.write_text(source)
-    environment = dict(os.environ)
-    if paths := environment.get("PYTHONPATH"):
-        environment["PYTHONPATH"] = os.pathsep.join(os.path.abspath(path) for path in paths.split(os.pathsep))
     result = subprocess.run(
         [sys.executable, str(script)],
         cwd=directory,
-        env=environment,
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
@@ -47,6 +55,7 @@ def test_the_first_tour_publishes_and_fetches(broker_uri: str, tmp_path: Path) -
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_the_spark_tour_shows_the_message(broker_uri: str, tmp_path: Path) -> None:
     # As the README says: a few messages more, which nobody has fetched.
     publish_only = BLOCKS[0].partition("method, properties, body")[0] + "connection.close()\n"
@@ -54,3 +63,31 @@ def test_the_spark_tour_shows_the_message(broker_uri: str, tmp_path: Path) -> No
     output = run_block(BLOCKS[1], broker_uri, tmp_path)
     assert "tour" in output
     assert "68 65 6C 6C 6F" in output
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_jobs_of_the_tour(broker_uri: str, tmp_path: Path) -> None:
+    """One after the other, as they stand there: what was archived is in the queue again, in the backup and in the report."""
+    publish_only = BLOCKS[0].partition("method, properties, body")[0] + "connection.close()\n"
+    for _ in range(2):
+        run_block(publish_only, broker_uri, tmp_path)
+    results = {}
+    for command in JOBS:
+        line = f"{shlex.quote(sys.executable)} -m warren {command} --json"
+        done = subprocess.run(
+            line,
+            shell=True,
+            cwd=tmp_path,
+            env=environment(WARREN_URI=broker_uri),
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+        )
+        assert done.returncode == 0, (line, done.stderr[-4000:])
+        results[command.split()[1]] = json.loads(done.stdout)
+    assert list(results) == ["archive", "replay", "backup", "report"]
+    assert results["archive"]["messages"] == results["replay"]["published"] == 2
+    assert results["backup"]["messages"] == 2
+    assert "tour" in (tmp_path / "report.html").read_text()

@@ -126,8 +126,8 @@ def test_a_burst(tasks: ModuleType) -> None:
 @pytest.mark.usefixtures("worker")
 def test_remote_control(tasks: ModuleType) -> None:
     # Broadcasts over fanout exchanges and reply queues that expire.
-    assert list(tasks.app.control.ping(timeout=2)) == [{"first@localhost": {"ok": "pong"}}]
-    active = tasks.app.control.inspect(timeout=2).active_queues()
+    assert list(tasks.app.control.ping(timeout=TIMEOUT_S, limit=1)) == [{"first@localhost": {"ok": "pong"}}]
+    active = tasks.app.control.inspect(timeout=TIMEOUT_S, limit=1).active_queues()
     assert active is not None
     assert [queue["name"] for queue in active["first@localhost"]] == [tasks.app.conf.task_default_queue]
 

@@ -17,7 +17,7 @@ from typing import IO
 
 import psutil
 
-from bench.ports import await_port, free_port
+from bench.ports import await_port, held_port
 from warren.build import build_name
 from warren.perf.client import Client
 from warren.perf.errors import PerfError
@@ -49,7 +49,7 @@ class Broker:
         self.directory = directory
         self.cores = cores
         self.settings = settings
-        self.port = free_port()
+        self.port = held_port(self)
         self.process: subprocess.Popen[bytes] | None = None
         directory.mkdir(parents=True, exist_ok=True)
 
@@ -203,8 +203,8 @@ class RabbitmqBroker(Broker):
 
     def __init__(self, directory: Path, cores: set[int], settings: tuple[str, ...] = ()) -> None:
         super().__init__(directory, cores, settings)
-        self.epmd_port = free_port()
-        self.distribution_port = free_port()
+        self.epmd_port = held_port(self)
+        self.distribution_port = held_port(self)
         self.epmd: subprocess.Popen[bytes] | None = None
         (directory / "home").mkdir(exist_ok=True)
         cookie = directory / "home" / ".erlang.cookie"

@@ -2,13 +2,21 @@
 
 import socket
 import time
+import weakref
 
 
-def free_port() -> int:
-    """A port that nobody listens on at this moment."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+def held_port(owner: object, host: str = "127.0.0.1") -> int:
+    """A free port that the system gives nobody else as long as `owner` lives: a socket is bound to it that never listens.
+
+    A server that reuses addresses, as all here do, may listen there, and again after a restart. A port that is merely free
+    now may be somebody else's when a slow server comes to listen on it, or while a killed one is away.
+    """
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind((host, 0))
+    weakref.finalize(owner, holder.close)
+    port: int = holder.getsockname()[1]
+    return port
 
 
 def await_port(port: int, timeout_s: float = 10.0) -> None:

@@ -10,9 +10,11 @@ import sys
 import threading
 from pathlib import Path
 
+from bench.ports import held_port
+
 READY = "warren is ready: amqp="
-START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 20.0
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 60.0
 
 
 class BrokerProcess:
@@ -42,6 +44,8 @@ class BrokerProcess:
 
     def start(self) -> None:
         """Return when the node accepts clients. It keeps its port when it is started again."""
+        if self.port == 0:
+            self.port = held_port(self, self.host)
         command = [*self.wrapper, sys.executable, "-m", "warren", "server"]
         command += ["--data-dir", str(self.directory / "data")]
         command += ["--listen", f"{self.host}:{self.port}"]
@@ -68,7 +72,7 @@ class BrokerProcess:
         if not line.startswith(READY):
             self.kill()
             raise RuntimeError(f"the broker did not start: {line!r} {self.log_path.read_text()[-4000:]}")
-        self.port = int(line.removeprefix(READY).split()[0].rpartition(":")[2])
+        assert int(line.removeprefix(READY).split()[0].rpartition(":")[2]) == self.port, line
 
     def stop(self) -> int:
         """SIGTERM; returns the exit status."""

@@ -248,6 +248,8 @@ def test_only_administrators_restore(backups: Backups, node: BrokerProcess) -> N
 
 @pytest.mark.spark
 @pytest.mark.slow
+# Two JVMs, one after the other.
+@pytest.mark.timeout(400)
 def test_a_command_that_is_killed_is_given_again(
     backups: Backups, node: BrokerProcess, tmp_path: Path
 ) -> None:

@@ -19,7 +19,8 @@ from warren.wire.properties import NO_PROPERTIES, Properties
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
 METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 FRAME_END = 0xCE
-TIMEOUT_S = 10.0
+# Much more than any answer takes on a machine that has other things to do.
+TIMEOUT_S = 60.0
 PERSISTENT = Properties(delivery_mode=2).encode()
 
 NAMES = {

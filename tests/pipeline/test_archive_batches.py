@@ -248,6 +248,8 @@ def test_what_fails_in_a_task_is_a_line(
     assert archive.bodies() == numbered(0, 5)
 
 
+# Twenty batches, each synced many times.
+@pytest.mark.timeout(300)
 def test_a_merge_is_done_beside_the_stream(
     node: MemoryNode, link: MemoryLink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,8 @@ from warren.store.disk.snapshot import VhostSnapshot
 
 __all__ = ["data", "original", "store"]
 
-pytestmark = pytest.mark.kill
+# The first test makes the directory.
+pytestmark = [pytest.mark.kill, pytest.mark.timeout(300)]
 
 
 def messages_in(directory: Path) -> dict[tuple[int, int], tuple[bytes, bytes, bytes]]:

@@ -21,7 +21,8 @@ from warren.store.checkpoint import CHECKPOINT_CONTENT, CHECKPOINT_QUEUE
 
 __all__ = ["data", "original", "store"]
 
-pytestmark = pytest.mark.kill
+# The first test makes the directory.
+pytestmark = [pytest.mark.kill, pytest.mark.timeout(300)]
 
 
 def run_verify(directory: Path, **more: Path) -> VerifyResult:

@@ -8,20 +8,35 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from tests.support.spark_settings import FAST_SETTINGS
 from warren.pipeline import archive
 
-TIMEOUT_S = 150
+TIMEOUT_S = 300
+
+
+def port_of_server() -> int:
+    """Of the Connect server in this process's own JVM, on a free port: on the usual one there may be another one."""
+    from pyspark.sql import SparkSession
+
+    # The one that the server runs in.
+    session: Any = SparkSession._instantiatedSession
+    service = getattr(session._jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")
+    port: int = getattr(service, "MODULE$").localPort()
+    return port
 
 
 def main() -> None:
     uri, queue, directory = sys.argv[1:4]
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
+    from pyspark.sql.connect.client import DefaultChannelBuilder
 
+    # PySpark looks for the port only with SPARK_TESTING, which changes the JVM as well.
+    DefaultChannelBuilder.default_port = staticmethod(port_of_server)  # type: ignore[method-assign]  # for that
     builder = SparkSession.builder.remote("local[2]")
-    for key, value in FAST_SETTINGS.items():
+    for key, value in (FAST_SETTINGS | {"spark.connect.grpc.binding.port": "0"}).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     try:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
 
 QUERY_TIMEOUT_S = 180
+# Of a program with a JVM of its own, that runs several queries.
+PROGRAM_TIMEOUT_S = 500
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -213,6 +215,7 @@ def test_exactly_once_while_driver_workers_and_broker_are_killed(tmp_path: Path,
     assert result.messages > 100
 
 
+@pytest.mark.timeout(600)
 def test_the_source_works_over_spark_connect(
     broker: BrokerProcess, channel: BlockingChannel, tmp_path: Path
 ) -> None:
@@ -228,7 +231,7 @@ def test_the_source_works_over_spark_connect(
         [sys.executable, "-m", "tests.spark.connect_app", broker.uri, "connect", str(tmp_path)],
         cwd=ROOT,
         check=True,
-        timeout=QUERY_TIMEOUT_S,
+        timeout=PROGRAM_TIMEOUT_S,
     )
     seen = json.loads((tmp_path / "seen.json").read_text())
     assert "connect" in seen["kind"]

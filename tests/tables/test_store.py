@@ -1,9 +1,9 @@
 """The tables of a store that a killed node left: compared row by row with what a start finds, and with what it delivers."""
 
-import contextlib
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -82,12 +82,13 @@ def delivered_by(data: Path) -> dict[str, list[bytes]]:
         found = {}
         for raw, name in NAMES.items():
             channel.consume(raw, no_ack=True)
-            bodies: list[bytes] = []
-            # Damaged messages are found out when their turn comes, so there is no number to wait for.
-            with contextlib.suppress(TimeoutError):
-                while isinstance(message := channel.event(2.0), Message):
-                    bodies.append(message.body)
-            found[name] = bodies
+            # Damaged messages are found out when their turn comes, so there is no number to wait for but that of the others.
+            deadline = time.monotonic() + 60
+            while channel.count(raw) > 0:
+                assert time.monotonic() < deadline, f"{name} is never empty"
+                time.sleep(0.01)
+            found[name] = [message.body for message in channel.events if isinstance(message, Message)]
+            channel.events.clear()
         peer.drop()
         return found
     finally:

@@ -7,6 +7,7 @@ confirmed message once. A run is repeated, but for the machine's timing, by its 
 """
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -191,9 +192,17 @@ class Run:
         """A random one of the application's Python processes of a kind."""
         app = self.app
         assert app is not None
-        self.wait_for(lambda: bool(app.processes(command)))
-        for process in self.chance.sample(app.processes(command), 1):
-            os.kill(process, signal.SIGKILL)
+
+        def is_killed() -> bool:
+            # Some live for a moment only: what was there at one look may be gone at the next.
+            found = app.processes(command)
+            with contextlib.suppress(ProcessLookupError):
+                if found:
+                    os.kill(self.chance.choice(found), signal.SIGKILL)
+                    return True
+            return False
+
+        self.wait_for(is_killed)
 
     def end_app(self) -> None:
         if self.app is not None:

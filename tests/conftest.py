@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import warren
 from warren.build import build_name, compiled_module_paths
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
 
 PACKAGE = Path(warren.__file__).parent
 SOURCES = Path(__file__).parent.parent / "src"
+
+# How long an example takes says more about the machine than about the code. What else is usual here, or under CI, stays.
+settings.register_profile(
+    "any machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

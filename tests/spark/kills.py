@@ -29,7 +29,9 @@ from tests.support.broker_process import BrokerProcess
 
 ROOT = Path(__file__).parent.parent.parent
 QUEUES = ("first", "second")
-PATIENCE_S = 180
+PATIENCE_S = 300
+# So many messages there are at least, however slow the disk is.
+MESSAGES_MIN = 100
 # Bodies as they are embedded in the index, and as they go to content files.
 SIZES = (ID_BYTES, 200, 3000, 60_000)
 KINDS = (DRIVER, WORKER, SOURCE, BROKER) = ("driver", "worker", "source", "broker")
@@ -122,8 +124,8 @@ class Application:
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
                 try:
-                    stat = (entry / "stat").read_text().rpartition(")")[2].split()
-                    line = (entry / "cmdline").read_text()
+                    stat = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+                    line = (entry / "cmdline").read_text(errors="replace")
                 except OSError:
                     continue
                 # Fields of stat behind the name: state, parent, group, session.
@@ -161,6 +163,7 @@ class Run:
         try:
             for kind in kills:
                 self.kill_one(kind)
+            self.wait_for(lambda: len(publisher.confirmed) > MESSAGES_MIN)
             publisher.is_stopping.set()
             publisher.join()
             self.drain()
@@ -222,16 +225,21 @@ class Run:
     def wait_for(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE_S
         while not condition():
-            assert self.app is not None
-            self.app.expect_alive()
+            if self.app is not None:
+                self.app.expect_alive()
             if time.monotonic() > deadline:
-                raise KillsError(f"nothing goes on: {self.app.log_path.read_text()[-4000:]}")
+                log = self.app.log_path.read_text()[-4000:] if self.app is not None else ""
+                raise KillsError(f"nothing goes on: {log}")
             time.sleep(0.02)
 
     def count_batches(self) -> int:
         """How many batches were planned."""
-        directory = self.directory / "checkpoint" / "offsets"
-        return len(list(directory.glob("[0-9]*"))) if directory.exists() else 0
+        return self.count_in_log("offsets")
+
+    def count_in_log(self, name: str) -> int:
+        """How many batches there were in a log of the checkpoint. Spark deletes old ones."""
+        numbers = [int(path.name) for path in (self.directory / "checkpoint" / name).glob("[0-9]*")]
+        return max(numbers, default=-1) + 1
 
     def check(self, publisher: Publisher) -> None:
         """Each confirmed message once in the Parquet files, and each position once."""

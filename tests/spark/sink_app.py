@@ -7,11 +7,12 @@ begun, with one more batch, and ends. A body is `partition:number:`, with dots b
 import os
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import warren.spark
-from tests.spark.stream_app import RESTARTS_MAX, end_with
+from tests.spark.stream_app import RESTART_PAUSE_S, RESTARTS_MAX, end_with
 from tests.support.spark_settings import FAST_SETTINGS
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def main() -> None:
             return
         except Exception as error:  # Whatever a kill brings on, the query begins again.
             sys.stderr.write(f"the query failed: {str(error)[:2000]}\n")
+            time.sleep(RESTART_PAUSE_S)
     sys.exit("the query failed too often")
 
 

@@ -85,7 +85,7 @@ class SinkRun(Run):
 
     def count_commits(self) -> int:
         """How many batches Spark has finished."""
-        return len(list((self.directory / "checkpoint" / "commits").glob("[0-9]*")))
+        return self.count_in_log("commits")
 
 
 def execute_run(seed: int, directory: Path) -> RunResult:

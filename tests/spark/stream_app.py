@@ -19,7 +19,9 @@ from tests.support.spark_settings import FAST_SETTINGS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-RESTARTS_MAX = 20
+# A query may fail at once as long as the broker is away, which is longer than it takes to start.
+RESTARTS_MAX = 40
+RESTART_PAUSE_S = 1.0
 ID_BYTES = 12
 
 
@@ -36,6 +38,7 @@ def main() -> None:
             sys.stderr.write(f"the query failed: {str(error)[:2000]}\n")
             if "data loss" in str(error):
                 raise
+            time.sleep(RESTART_PAUSE_S)
     else:
         sys.exit("the query failed too often")
     rows = spark.read.parquet(str(Path(directory, "out"))).select("queue", "seq", "id").collect()

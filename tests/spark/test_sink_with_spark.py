@@ -13,7 +13,7 @@ from warren.spark.java import require_spark
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_each_row_is_written_once_whatever_is_killed(tmp_path: Path, seed: int) -> None:
     try:

@@ -11,7 +11,7 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from tests.spark.kills import execute_run
+from tests.spark.kills import MESSAGES_MIN, execute_run
 from tests.support.broker_process import BrokerProcess
 from tests.support.stopped_node import FAN, LARGE, MESSAGES, SMALL, make_data_directory
 from warren.admin.client import AdminClient, NodeAddress
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 QUERY_TIMEOUT_S = 180
 # Of a program with a JVM of its own, that runs several queries.
@@ -202,7 +202,7 @@ def test_errors_reach_the_user_with_their_text(
 
 
 @pytest.mark.kill
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", [4, 5])
 def test_exactly_once_while_driver_workers_and_broker_are_killed(tmp_path: Path, seed: int) -> None:
     """SIGKILLs at random moments, then one run to the end. More of it: python -m tests.spark.kills --runs 30."""
@@ -212,10 +212,9 @@ def test_exactly_once_while_driver_workers_and_broker_are_killed(tmp_path: Path,
         pytest.skip(str(error))
     result = execute_run(seed, tmp_path)
     assert len(result.kills) >= 3
-    assert result.messages > 100
+    assert result.messages > MESSAGES_MIN
 
 
-@pytest.mark.timeout(600)
 def test_the_source_works_over_spark_connect(
     broker: BrokerProcess, channel: BlockingChannel, tmp_path: Path
 ) -> None:

@@ -180,6 +180,11 @@ class AmqpConnection:
         finally:
             self._events.extendleft(reversed(kept))
 
+    @property
+    def has_events(self) -> bool:
+        """Did something come while an answer was waited for, that `next_event` will give?"""
+        return bool(self._events)
+
     def next_event(self) -> Event | None:
         """What came next, without waiting; None when nothing whole is there. Raises what the broker's closes mean."""
         if self._events:

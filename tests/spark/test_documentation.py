@@ -86,7 +86,7 @@ def test_every_table_is_documented_with_its_columns() -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_every_block_runs(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One after the other, as in a notebook, against a broker of their own."""
     broker = BrokerProcess(tmp_path / "broker")

@@ -32,7 +32,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 def test_link_survives_a_restart_of_the_broker(broker: BrokerProcess) -> None:
     """The request that met the dead broker is answered by the next one."""
-    link = BrokerLink(NodeAddress(broker.uri), "a test", 30_000)
+    link = BrokerLink(NodeAddress(broker.uri), "a test", 100_000)
     assert link.request(ListGroups(), GroupList).groups == []
     broker.kill()
     restart = threading.Timer(0.5, broker.start)
@@ -50,17 +50,16 @@ def test_link_gives_up_after_the_timeout(broker: BrokerProcess) -> None:
         SourceError, match=r"given up after 0.3 s \(retryTimeoutMs\): no connection"
     ) as caught:
         link.request(ListGroups(), GroupList)
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 30
     assert "guest" not in str(caught.value)
 
 
 def test_refusals_are_not_retried(broker: BrokerProcess) -> None:
     """They are answers."""
-    link = BrokerLink(NodeAddress(broker.uri), "a test", 30_000)
-    begin = time.monotonic()
+    # Retried it would be until the test is ended.
+    link = BrokerLink(NodeAddress(broker.uri), "a test", 86_400_000)
     with pytest.raises(AdminRefusedError):
         link.request(DescribeQueue(b"nope"), QueueDescription)
-    assert time.monotonic() - begin < 5
 
 
 def test_a_broker_that_cannot_store_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +81,7 @@ def test_a_broker_that_cannot_store_is_asked_again(monkeypatch: pytest.MonkeyPat
             return reply
 
     monkeypatch.setattr("warren.spark.broker_link.AdminClient", Client)
-    link = BrokerLink(NodeAddress("amqp://h"), "a test", 10_000)
+    link = BrokerLink(NodeAddress("amqp://h"), "a test", 60_000)
     assert link.request(ListGroups(), GroupList).groups == []
     assert len(made) == 1
     refusals = 1 << 62

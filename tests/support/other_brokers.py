@@ -1,8 +1,9 @@
 """Brokers that are spoken to through AMQP alone: a warren node and, where it is installed, the real RabbitMQ."""
 
 import contextlib
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
@@ -11,6 +12,16 @@ from bench.brokers import RabbitmqBroker
 from tests.support.broker_process import BrokerProcess
 
 OtherBroker = BrokerProcess | RabbitmqBroker
+# Long enough for a loaded machine; nothing that works takes a tenth of it.
+PATIENCE_S = 60.0
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    """Wait until it does."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline, "it never comes about"
+        time.sleep(0.02)
 
 
 def running(broker: OtherBroker) -> OtherBroker:
@@ -54,4 +65,11 @@ def message_count(broker: OtherBroker, queue: str) -> int:
     """How many messages are ready."""
     with channel_to(broker) as channel:
         count: int = channel.queue_declare(queue, passive=True).method.message_count
+        return count
+
+
+def consumer_count(broker: OtherBroker, queue: str) -> int:
+    """How many consumers it has."""
+    with channel_to(broker) as channel:
+        count: int = channel.queue_declare(queue, passive=True).method.consumer_count
         return count

@@ -20,6 +20,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from tests.support.other_brokers import (
     OtherBroker,
     channel_to,
+    consumer_count,
+    eventually,
     fill,
     message_count,
 )
@@ -46,7 +48,8 @@ class Stream:
             "uri": broker.uri,
             "queue": queue,
             "spoolDir": str(directory / "spool"),
-            "longPollMs": "5000",
+            # What comes, a failure included, ends the wait.
+            "longPollMs": "60000",
         }
         parsed = parse_amqp_source(given | {name: str(value) for name, value in options.items()})
         self.reader = AmqpStreamReader(parsed, default_schema(True, True))
@@ -95,7 +98,7 @@ def expected(count: int) -> list[str]:
 
 def acked(broker: OtherBroker, queue: str) -> None:
     """Nothing is in the queue any more, also not unacked: wait until the broker says so."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     with channel_to(broker) as channel:
         while True:
             try:
@@ -174,7 +177,8 @@ def test_available_now_ends_at_what_was_there(broker: OtherBroker, queue: str, t
         sizes.append(size)
     assert sizes == [100, 100, 50]
     stream.reader.stop()
-    assert message_count(broker, queue) == 50
+    # What was on its way goes back when the connection ends; the reader does not wait for that very long.
+    eventually(lambda: message_count(broker, queue) == 50)
     rest = Stream(broker, queue, tmp_path, drains=True)
     rest.start = stream.start
     while rest.batch(1000):
@@ -205,14 +209,12 @@ def test_a_full_spool_stops_consuming_until_spark_commits(
         for _ in range(200):
             channel.basic_publish("", queue, body, pika.BasicProperties(delivery_mode=2))
     stream = Stream(broker, queue, tmp_path, spoolMaxBytes=1024 * 1024, prefetch=10)
-    deadline = time.monotonic() + 30
-    counts = [message_count(broker, queue)]
-    while len(counts) < 3 or len(set(counts[-3:])) > 1:
-        assert time.monotonic() < deadline
-        time.sleep(0.5)
-        counts.append(message_count(broker, queue))
+    files = tmp_path / "spool"
+    eventually(lambda: sum(path.stat().st_size for path in files.glob("*.wal")) >= 1024 * 1024)
+    # From here on the broker gives nothing out.
+    eventually(lambda: consumer_count(broker, queue) == 0)
     # 1 MiB, what was on its way, and a batch.
-    assert 200 - 90 < counts[-1] < 200 - 45
+    assert 200 - 90 < message_count(broker, queue) < 200 - 45
     stream.until(200)
     assert {len(row["body"]) for row in stream.rows} == {20_000}
     stream.reader.stop()
@@ -239,7 +241,7 @@ def test_a_queue_that_is_deleted_ends_the_query_after_what_was_received(
 
 def test_a_login_that_is_refused_is_final(broker: OtherBroker, queue: str, tmp_path: Path) -> None:
     given = {"uri": broker.uri.replace("guest:guest", "guest:geheim"), "queue": queue}
-    given |= {"spoolDir": str(tmp_path / "spool"), "longPollMs": "20000"}
+    given |= {"spoolDir": str(tmp_path / "spool"), "longPollMs": "60000"}
     reader = AmqpStreamReader(parse_amqp_source(given), default_schema(True, True))
     with pytest.raises(SourceError, match="ACCESS_REFUSED") as caught:
         reader.latestOffset(reader.initialOffset(), ReadMaxRows(10))
@@ -291,9 +293,9 @@ def test_ids_that_come_twice_are_dropped_when_asked(broker: OtherBroker, queue: 
 
 
 def test_heartbeats_are_sent_while_nothing_comes(broker: OtherBroker) -> None:
-    """A broker that hears nothing for two of them hangs up."""
-    connection = AmqpConnection(NodeAddress(broker.uri), "a test", 1)
-    assert wait_for_s(connection, 4.0) >= 4.0
+    """A broker that hears nothing for two of them hangs up. Long ones: a machine may stand still for one."""
+    connection = AmqpConnection(NodeAddress(broker.uri), "a test", 3)
+    assert wait_for_s(connection, 12.0) >= 12.0
     connection.call(BasicQos(prefetch_count=1), BasicQosOk)
     connection.close()
 
@@ -309,7 +311,7 @@ def wait_for_s(connection: AmqpConnection, seconds: float) -> float:
 
 def test_nobody_answers(tmp_path: Path) -> None:
     given = {"uri": "amqp://127.0.0.1:1", "queue": "q", "spoolDir": str(tmp_path), "retryTimeoutMs": "300"}
-    reader = AmqpStreamReader(parse_amqp_source(given | {"longPollMs": "20000"}), default_schema(True, True))
+    reader = AmqpStreamReader(parse_amqp_source(given | {"longPollMs": "60000"}), default_schema(True, True))
     with pytest.raises(
         SourceError, match=r"given up after 0.3 s \(retryTimeoutMs\): no connection to 127.0.0.1:1"
     ):
@@ -429,6 +431,7 @@ def batches(directory: Path) -> int:
 
 @pytest.mark.kill
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_exactly_once_while_driver_and_broker_are_killed(
     broker: OtherBroker, queue: str, tmp_path: Path
 ) -> None:
@@ -445,7 +448,7 @@ def test_exactly_once_while_driver_and_broker_are_killed(
             before = batches(tmp_path)
             app = start_app(broker, queue, tmp_path)
             try:
-                deadline = time.monotonic() + 60
+                deadline = time.monotonic() + 120
                 while batches(tmp_path) < before + 3:
                     assert app.poll() is None, (tmp_path / "app.log").read_text()[-4000:]
                     assert time.monotonic() < deadline
@@ -457,6 +460,8 @@ def test_exactly_once_while_driver_and_broker_are_killed(
             finally:
                 app.kill()
                 app.wait()
+        # How many there are by now depends on the disk.
+        eventually(lambda: len(publisher.confirmed) > 200)
         publisher.is_stopping.set()
         publisher.join()
         app = start_app(broker, queue, tmp_path, "once")

@@ -23,7 +23,7 @@ from warren.perf.client import Client
 from warren.perf.errors import PerfError
 from warren.perf.options import parse_uri
 
-START_TIMEOUT_S = 120.0
+START_TIMEOUT_S = 240.0
 STOP_TIMEOUT_S = 60.0
 POLL_S = 0.02
 

@@ -19,7 +19,7 @@ def held_port(owner: object, host: str = "127.0.0.1") -> int:
     return port
 
 
-def await_port(port: int, timeout_s: float = 10.0) -> None:
+def await_port(port: int, timeout_s: float = 60.0) -> None:
     """Return when something listens on `port`; TimeoutError when nothing does in time."""
     deadline = time.monotonic() + timeout_s
     while True:

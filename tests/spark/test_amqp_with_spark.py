@@ -11,7 +11,7 @@ from tests.support.other_brokers import channel_to, fill
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def test_from_queue_to_queue(spark: "SparkSession", tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_from_queue_to_queue(spark: "SparkSession", tmp_path: Path) -> None:
             .start()
         )
         try:
-            assert query.awaitTermination(300)
+            assert query.awaitTermination(600)
             assert query.exception() is None
             query_id = query.id
         finally:

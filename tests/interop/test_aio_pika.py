@@ -8,6 +8,8 @@ from aio_pika.abc import AbstractIncomingMessage
 from aio_pika.exceptions import ChannelNotFoundEntity, DeliveryError
 from aio_pika.patterns import Master
 
+from tests.support.awaiting import PATIENCE_S
+
 pytestmark = pytest.mark.interop
 
 
@@ -52,7 +54,7 @@ def test_a_message_that_fails_is_requeued(broker_uri: str, name: str) -> None:
             await channel.default_exchange.publish(aio_pika.Message(b"x"), name)
             seen = []
             for _ in range(2):
-                message = await queue.get(timeout=5)
+                message = await queue.get(timeout=PATIENCE_S)
                 assert message is not None
                 seen.append(message.redelivered)
                 if message.redelivered:
@@ -118,7 +120,7 @@ def test_requests_and_answers(broker_uri: str, name: str) -> None:
             for number in range(10):
                 request = aio_pika.Message(str(number).encode(), reply_to=callback.name, correlation_id="c")
                 await channel.default_exchange.publish(request, name)
-            return [await asyncio.wait_for(answers.get(), 5) for _ in range(10)]
+            return [await asyncio.wait_for(answers.get(), PATIENCE_S) for _ in range(10)]
 
     assert asyncio.run(run()) == [str(number).encode() * 2 for number in range(10)]
 
@@ -136,14 +138,16 @@ def test_robust_connection_comes_back(broker_uri: str, name: str) -> None:
                 await message.ack()
 
             await queue.consume(on_message)
+            is_back = asyncio.Event()
+            connection.reconnect_callbacks.add(lambda *_: is_back.set())
             # The transport is torn away, as by a network failure.
             transport = connection.transport
             assert transport is not None
             await transport.connection.close(ConnectionResetError())
-            await asyncio.sleep(0.5)
-            await connection.ready()
+            # `ready` would speak of the transport that is gone, or of one whose channels are not open again yet.
+            await asyncio.wait_for(is_back.wait(), PATIENCE_S)
             await channel.default_exchange.publish(aio_pika.Message(b"after"), name)
-            body = await asyncio.wait_for(received.get(), 10)
+            body = await asyncio.wait_for(received.get(), PATIENCE_S)
             await queue.delete(if_unused=False, if_empty=False)
             return body
 
@@ -162,6 +166,6 @@ def test_master_and_worker(broker_uri: str, name: str) -> None:
             await master.create_worker(name, work, exclusive=True)
             for number in range(10):
                 await master.create_task(name, {"number": number})
-            return [await asyncio.wait_for(done.get(), 5) for _ in range(10)]
+            return [await asyncio.wait_for(done.get(), PATIENCE_S) for _ in range(10)]
 
     assert asyncio.run(run()) == list(range(10))

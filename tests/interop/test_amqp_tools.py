@@ -5,6 +5,8 @@ import subprocess
 
 import pytest
 
+from tests.support.awaiting import PATIENCE_S, eventually
+
 pytestmark = pytest.mark.interop
 
 
@@ -18,7 +20,11 @@ class Tools:
         self, tool: str, *arguments: str, stdin: str = "", check: bool = True
     ) -> "subprocess.CompletedProcess[str]":
         done = subprocess.run(
-            [tool, "--url", self.uri, *arguments], input=stdin, capture_output=True, text=True, timeout=30
+            [tool, "--url", self.uri, *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
         )
         if check:
             assert done.returncode == 0, done.stderr
@@ -67,15 +73,19 @@ def test_a_command_that_fails_leaves_the_message(tools: Tools, name: str) -> Non
         stderr=subprocess.DEVNULL,
     )
     try:
-        consumer.wait(2)
-    except subprocess.TimeoutExpired:
+        consumer.wait(PATIENCE_S)
+    finally:
         consumer.kill()
         consumer.wait()
-    for _ in range(50):
-        found = tools.run("amqp-get", "--queue", name, check=False)
-        if found.returncode == 0:
-            break
-    assert found.stdout == "stays"
+    found: list[str] = []
+
+    def is_there_again() -> bool:
+        got = tools.run("amqp-get", "--queue", name, check=False)
+        found.extend([got.stdout] if got.returncode == 0 else [])
+        return len(found) > 0
+
+    eventually(is_there_again, "the message back in its queue")
+    assert found == ["stays"]
     tools.run("amqp-delete-queue", "--queue", name)
 
 
@@ -85,15 +95,15 @@ def test_an_exclusive_queue_bound_to_an_exchange(tools: Tools, name: str) -> Non
          "--count", "1", "cat"],
         stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
+
+    def has_received() -> bool:
+        # Nobody says when its queue is bound.
+        tools.run("amqp-publish", "--exchange", "amq.topic", "--routing-key", f"{name}.x", "--body", "hello")
+        return consumer.poll() is not None
+
     try:
-        for _ in range(100):
-            tools.run(
-                "amqp-publish", "--exchange", "amq.topic", "--routing-key", f"{name}.x", "--body", "hello"
-            )
-            if consumer.poll() is not None:
-                break
-        assert consumer.stdout is not None
-        assert consumer.communicate(timeout=10)[0] == "hello"
+        eventually(has_received, "a message for the consumer")
+        assert consumer.communicate(timeout=PATIENCE_S)[0] == "hello"
     finally:
         consumer.kill()
         consumer.wait()

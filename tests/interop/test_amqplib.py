@@ -1,8 +1,10 @@
 """amqplib under Node.js, unchanged; the scenario is in `node/scenario.js`.
 
-The library is installed once below build/, from the lock file beside the scenario.
+The library is installed once below build/, from the lock file beside the scenario, by whichever run of the tests comes
+first: several may go on at once.
 """
 
+import fcntl
 import filecmp
 import json
 import shutil
@@ -16,6 +18,9 @@ pytestmark = pytest.mark.interop
 SCENARIO = Path(__file__).parent / "node"
 INSTALLED = Path(__file__).parent.parent.parent / "build" / "interop-node"
 LOCK = "package-lock.json"
+# Of a whole installation.
+MARK = INSTALLED / "node_modules" / LOCK
+INSTALL_TIMEOUT_S = 200
 
 
 @pytest.fixture(scope="module")
@@ -24,10 +29,22 @@ def node_directory() -> Path:
     for tool in ("node", "npm"):
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not installed")
-    lock = INSTALLED / "node_modules" / LOCK
-    if lock.is_file() and filecmp.cmp(lock, SCENARIO / LOCK, shallow=False):
-        return INSTALLED
     INSTALLED.mkdir(parents=True, exist_ok=True)
+    with (INSTALLED / "installing").open("w") as guard:
+        # npm begins with taking away what is there, which the other run may be using.
+        fcntl.flock(guard, fcntl.LOCK_EX)
+        if not is_installed():
+            install()
+    return INSTALLED
+
+
+def is_installed() -> bool:
+    """Wholly, and what the lock file says."""
+    return MARK.is_file() and filecmp.cmp(MARK, SCENARIO / LOCK, shallow=False)
+
+
+def install() -> None:
+    """Skip the test when there is no way to."""
     for name in ("package.json", LOCK):
         shutil.copy(SCENARIO / name, INSTALLED / name)
     command = [
@@ -39,15 +56,15 @@ def node_directory() -> Path:
         "--prefer-offline",
         "--loglevel=error",
     ]
-    done = subprocess.run(command, cwd=INSTALLED, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, cwd=INSTALLED, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S)
     if done.returncode != 0:
         last = (done.stderr.strip() or "no message").splitlines()[-1]
         pytest.skip(f"npm could not install amqplib: {last}")
-    # The mark of a whole installation.
-    shutil.copy(SCENARIO / LOCK, lock)
-    return INSTALLED
+    shutil.copy(SCENARIO / LOCK, MARK)
 
 
+# One run may wait for the installation of another.
+@pytest.mark.timeout(2 * INSTALL_TIMEOUT_S + 120)
 def test_amqplib(broker_uri: str, name: str, node_directory: Path) -> None:
     done = subprocess.run(
         ["node", str(SCENARIO / "scenario.js"), broker_uri, name, str(node_directory)],

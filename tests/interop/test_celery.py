@@ -12,10 +12,11 @@ from types import ModuleType
 import pytest
 from celery import chain, group
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow]
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(400)]
 
 ROOT = Path(__file__).parent.parent.parent
-TIMEOUT_S = 30
+# A worker takes two seconds to start where nothing else runs.
+TIMEOUT_S = 90
 MODULE = "tests.interop.celery_app"
 
 
@@ -172,7 +173,7 @@ def test_chord(tasks: ModuleType, environment: dict[str, str]) -> None:
     script = (
         "from celery import chord\n"
         f"from {MODULE} import add, total\n"
-        "print(chord((add.s(n, n) for n in range(10)), total.s()).delay().get(timeout=30))\n"
+        f"print(chord((add.s(n, n) for n in range(10)), total.s()).delay().get(timeout={TIMEOUT_S}))\n"
     )
     worker = Worker(Path(environment["INTEROP_DIRECTORY"]), environment, "chord")
     try:
@@ -180,7 +181,7 @@ def test_chord(tasks: ModuleType, environment: dict[str, str]) -> None:
         paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
         done = subprocess.run(
             [sys.executable, "-c", script], env=os.environ | environment | {"PYTHONPATH": paths}, cwd=results,
-            capture_output=True, text=True, timeout=60,
+            capture_output=True, text=True, timeout=TIMEOUT_S + 60,
         )  # fmt: skip
         assert done.stdout.strip() == "90", done.stderr + worker.log_path.read_text()
         assert worker.stop() == 0

@@ -10,6 +10,8 @@ from kombu.entity import Exchange, Queue
 from kombu.message import Message
 from kombu.pools import producers
 
+from tests.support.awaiting import PATIENCE_S
+
 pytestmark = pytest.mark.interop
 
 
@@ -32,7 +34,7 @@ def test_simple_queue(connection: Connection, name: str) -> None:
         for number in range(20):
             simple.put({"number": number}, serializer="json", compression="zlib")
         for number in range(20):
-            message = simple.get(timeout=5)
+            message = simple.get(timeout=PATIENCE_S)
             assert message.payload == {"number": number}
             message.ack()
         with pytest.raises(queues.Empty):
@@ -57,7 +59,7 @@ def test_producer_and_consumer(connection: Connection, name: str) -> None:
             )  # fmt: skip
     with connection.Consumer(queue, callbacks=[on_message], prefetch_count=5):
         while len(seen) < 30:
-            connection.drain_events(timeout=5)
+            connection.drain_events(timeout=PATIENCE_S)
     assert seen == [{"number": number} for number in range(30)]
     channel = connection.default_channel
     queue(channel).delete()
@@ -89,7 +91,7 @@ def test_requeue_and_reject(connection: Connection, name: str) -> None:
     with connection.Consumer(queue, callbacks=[on_message]):
         connection.Producer().publish("x", routing_key=name)
         while len(seen) < 2:
-            connection.drain_events(timeout=5)
+            connection.drain_events(timeout=PATIENCE_S)
         with pytest.raises(socket.timeout):
             connection.drain_events(timeout=0.3)
     assert seen == [False, True]

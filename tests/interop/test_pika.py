@@ -1,7 +1,6 @@
 """pika, blocking and asyncio, unchanged."""
 
 import asyncio
-import time
 
 import pika
 import pytest
@@ -14,6 +13,8 @@ from pika.exceptions import (
     ProbableAuthenticationError,
     UnroutableError,
 )
+
+from tests.support.awaiting import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.interop
 
@@ -67,7 +68,7 @@ def test_consume_with_prefetch_and_ack_multiple(channel: BlockingChannel, name: 
         channel.basic_publish("", name, str(number).encode())
     channel.basic_qos(prefetch_count=10)
     seen = []
-    for method, _, body in channel.consume(name, inactivity_timeout=5):
+    for method, _, body in channel.consume(name, inactivity_timeout=PATIENCE_S):
         assert method is not None
         seen.append(int(body))
         if method.delivery_tag % 10 == 0:
@@ -179,9 +180,12 @@ def test_consumer_is_told_of_a_deleted_queue(broker_uri: str, channel: BlockingC
     other = pika.BlockingConnection(pika.URLParameters(broker_uri))
     other.channel().queue_delete(name)
     other.close()
-    deadline = time.monotonic() + 30
-    while not cancelled and time.monotonic() < deadline:
+
+    def is_told() -> bool:
         channel.connection.process_data_events(0.1)
+        return len(cancelled) > 0
+
+    eventually(is_told, "cancelled")
     assert cancelled == [tag]
 
 
@@ -192,7 +196,12 @@ def test_direct_reply_to(channel: BlockingChannel, name: str) -> None:
     channel.basic_publish("", name, b"question", pika.BasicProperties(reply_to="amq.rabbitmq.reply-to"))
     _, properties, _ = channel.basic_get(name, auto_ack=True)
     channel.basic_publish("", properties.reply_to, b"answer")
-    channel.connection.process_data_events(1)
+
+    def is_answered() -> bool:
+        channel.connection.process_data_events(0.1)
+        return len(answers) > 0
+
+    eventually(is_answered, "an answer")
     assert answers == [b"answer"]
 
 
@@ -232,11 +241,11 @@ def test_asyncio_adapter(broker_uri: str, name: str) -> None:
             on_open_callback=lambda connection: connection.channel(on_open_callback=on_channel),
             on_open_error_callback=lambda _, error: done.set_exception(error),
         )
-        await asyncio.wait_for(done, 20)
+        await asyncio.wait_for(done, PATIENCE_S)
         closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         connection.add_on_close_callback(lambda *_: closed.set_result(None))
         connection.close()
-        await asyncio.wait_for(closed, 5)
+        await asyncio.wait_for(closed, PATIENCE_S)
         return bodies, acked
 
     bodies, acked = asyncio.run(run())

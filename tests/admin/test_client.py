@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.blocks import read_block
 from tests.support.broker_process import BrokerProcess
+from tests.support.command_line import nobody
 from tests.support.one_queue_group import end_of, one_queue
 from warren.admin.client import (
     REPLY_TIMEOUT_S,
@@ -264,8 +265,6 @@ def test_who_does_not_answer_in_time_is_said_to() -> None:
 
 
 def test_nobody_there_is_unreachable(tmp_path: Path) -> None:
-    """The port is free."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    with pytest.raises(NodeUnreachableError, match="no connection to"):
+    """The port is somebody's, who does not listen."""
+    with nobody() as port, pytest.raises(NodeUnreachableError, match="no connection to"):
         AdminClient(NodeAddress(f"amqp://127.0.0.1:{port}"))

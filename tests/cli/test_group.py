@@ -1,13 +1,12 @@
 """`warren group` against a node, and without one."""
 
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.amqp_frames import PERSISTENT
-from tests.support.command_line import warren, warren_json
+from tests.support.command_line import nobody, warren, warren_json
 from tests.support.node_thread import NodeThread
 from warren.admin.client import AdminClient, NodeAddress
 from warren.admin.protocol import GroupOpened, OpenGroup, Reserve, Reserved
@@ -68,9 +67,8 @@ def test_a_group_that_is_not_there(node: NodeThread, command: str, name: str) ->
 
 
 def test_no_node_or_no_access(node: NodeThread) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    for arguments in (("--port", port), ("--port", node.port, "--password", "wrong")):
-        for command in (("list",), ("show", "x"), ("delete", "x")):
-            done = warren("group", *command, *arguments)
-            assert (done.returncode, done.stdout) == (2, "") and done.stderr.count("\n") == 1
+    with nobody() as port:
+        for arguments in (("--port", port), ("--port", node.port, "--password", "wrong")):
+            for command in (("list",), ("show", "x"), ("delete", "x")):
+                done = warren("group", *command, *arguments)
+                assert (done.returncode, done.stdout) == (2, "") and done.stderr.count("\n") == 1

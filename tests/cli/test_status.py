@@ -1,13 +1,12 @@
 """`warren status` and `warren queues` against a node, and without one."""
 
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.amqp_frames import PERSISTENT, table
-from tests.support.command_line import warren, warren_json
+from tests.support.command_line import nobody, warren, warren_json
 from tests.support.node_thread import NodeThread
 from warren import __version__
 
@@ -70,10 +69,8 @@ def test_status(node: NodeThread) -> None:
 
 @pytest.mark.parametrize("command", ["status", "queues"])
 def test_one_line_and_status_2_when_nobody_answers(command: str) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    done = warren(command, "--host", "127.0.0.1", "--port", port)
+    with nobody() as port:
+        done = warren(command, "--host", "127.0.0.1", "--port", port)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"warren: no connection to 127.0.0.1:{port}: ")
     assert done.stderr.count("\n") == 1

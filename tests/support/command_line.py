@@ -1,9 +1,12 @@
 """The command line as a person types it."""
 
+import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -24,3 +27,11 @@ def warren_json(*arguments: object, status: int = 0) -> Any:
     done = warren(*arguments, "--json")
     assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
     return json.loads(done.stdout)
+
+
+@contextlib.contextmanager
+def nobody() -> Iterator[int]:
+    """A port on which nobody listens, and nobody begins to meanwhile: one that is merely free is given to the next who asks."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield int(taken.getsockname()[1])

@@ -30,7 +30,7 @@ from warren.wire.methods import (
 
 # How long a stranger waits for an answer, or for being thrown out.
 PATIENCE_S = 0.5
-LOGIN_TIMEOUT_S = 20.0
+LOGIN_TIMEOUT_S = 60.0
 
 HTTP = b"GET / HTTP/1.1\r\nHost: broker\r\nUser-Agent: curl/8\r\nAccept: */*\r\n\r\n"
 TLS_HELLO = bytes.fromhex("16030100c8010000c40303") + bytes(range(190))

@@ -9,12 +9,15 @@ import pytest
 
 from tests.hostile.strangers import MANNERS, visit
 from tests.support.amqp_frames import PERSISTENT
+from tests.support.awaiting import eventually
 from tests.support.kill_ledger import Confirms
 from tests.support.watched_broker import MIB, WatchedBroker, WellBehaved
 
 WARM_UP = 1_500
 COUNT = 10_000
 AT_ONCE = 300
+# Descriptors that a node keeps for its disk.
+RESERVED = 64
 # What is left over from a wave of strangers when it has gone: the allocator's fragments.
 FLAT = 8 * MIB
 
@@ -25,8 +28,19 @@ def node_settings() -> tuple[str, ...]:
     return ("journal_file_size_limit=1MiB",)
 
 
+def is_refused(client: socket.socket) -> bool:
+    """Has the node hung up?"""
+    try:
+        return client.recv(1, socket.MSG_DONTWAIT | socket.MSG_PEEK) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+# Forty seconds where nothing else runs.
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_ten_thousand_strangers(broker: WatchedBroker) -> None:
     node = broker.node
     broker.check_service()
@@ -44,12 +58,14 @@ def test_ten_thousand_strangers(broker: WatchedBroker) -> None:
     assert len(done) == len(MANNERS)
     print(
         f"{COUNT} connections in {seconds:.0f} s; memory {before / MIB:.1f} -> {after / MIB:.1f} MiB, "
-        f"peak {client.peak / MIB:.1f}; a round trip took {client.slowest * 1000:.0f} ms at most of {client.rounds}"
+        f"peak {client.peak / MIB:.1f}; a round trip took {client.slowest * 1000:.0f} ms at most of {client.rounds}, "
+        f"{client.longest_work_s * 1000:.0f} ms of the broker's work"
     )
-    assert after - before < FLAT
+    # What is freed is given back when nobody asks for anything for a while; what is not freed never is.
+    eventually(lambda: broker.rss() - before < FLAT, "the memory of before", 0.2)
     assert client.peak - before < 100 * MIB
     assert client.rounds > 100
-    assert client.slowest < 3
+    assert client.longest_work_s < 3
 
 
 def test_more_connections_than_descriptors(broker: WatchedBroker) -> None:
@@ -60,7 +76,9 @@ def test_more_connections_than_descriptors(broker: WatchedBroker) -> None:
     soft, hard = resource.prlimit(node.process.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(node.process.pid, resource.RLIMIT_NOFILE, (150, hard))
     sockets = [socket.create_connection((node.host, node.port)) for _ in range(400)]
-    time.sleep(0.5)
+    # Nobody is left who may get the place of one that goes.
+    refused = len(sockets) - (150 - RESERVED)
+    eventually(lambda: sum(is_refused(one) for one in sockets) >= refused, "all others refused")
     # Those who are in are served, and the disk has what it needs.
     confirms = Confirms(channel)
     for _ in range(30):
@@ -70,6 +88,5 @@ def test_more_connections_than_descriptors(broker: WatchedBroker) -> None:
     for one in sockets:
         one.close()
     resource.prlimit(node.process.pid, resource.RLIMIT_NOFILE, (soft, hard))
-    time.sleep(0.3)
     broker.check_service()
     assert node.log_path.read_text().count("refusing connections") == 1

@@ -15,7 +15,7 @@ from warren.server.config import load
 from warren.server.node import Node
 
 _T = TypeVar("_T")
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 
 
 class NodeThread:

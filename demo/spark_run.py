@@ -23,7 +23,7 @@ from warren.spark.java import require_spark
 # Enough batches that the kill falls between the first and the last.
 BATCHES = 4
 KILL_AFTER_BATCHES = 1
-DRIVER_TIMEOUT_S = 150.0
+DRIVER_TIMEOUT_S = 270.0
 POLL_S = 0.005
 # Perf data would go to the system's temporary directory. A JVM that lives for seconds spends most of them compiling
 # itself: the quick compiler alone and the simplest collector halve that.

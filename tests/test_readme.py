@@ -18,7 +18,10 @@ __all__ = ["broker_uri"]
 README = Path(__file__).parent.parent / "README.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
 JOBS = re.findall(r"^    \.venv/bin/warren (pipeline .*)$", README.read_text(), re.MULTILINE)
-TIMEOUT_S = 110
+# A JVM starts in some of them, and the machine may be busy.
+TIMEOUT_S = 240
+
+pytestmark = pytest.mark.timeout(2 * TIMEOUT_S + 60)
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -55,7 +58,6 @@ def test_the_first_tour_publishes_and_fetches(broker_uri: str, tmp_path: Path) -
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_the_spark_tour_shows_the_message(broker_uri: str, tmp_path: Path) -> None:
     # As the README says: a few messages more, which nobody has fetched.
     publish_only = BLOCKS[0].partition("method, properties, body")[0] + "connection.close()\n"
@@ -67,7 +69,7 @@ def test_the_spark_tour_shows_the_message(broker_uri: str, tmp_path: Path) -> No
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout((2 + len(JOBS)) * TIMEOUT_S + 60)
 def test_the_jobs_of_the_tour(broker_uri: str, tmp_path: Path) -> None:
     """One after the other, as they stand there: what was archived is in the queue again, in the backup and in the report."""
     publish_only = BLOCKS[0].partition("method, properties, body")[0] + "connection.close()\n"

@@ -19,8 +19,10 @@ import psutil
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-SPARK_TIMEOUT_S = 300
+SPARK_TIMEOUT_S = 600
 SMALL = ("--files", "300")
+
+pytestmark = pytest.mark.timeout(SPARK_TIMEOUT_S + 60)
 
 # Runs the demo after `{damage}`, which replaces parts of it.
 DAMAGED_DEMO = """
@@ -123,7 +125,6 @@ def number(pattern: str, text: str) -> int:
 @pytest.mark.kill
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(SPARK_TIMEOUT_S)
 def test_everything_is_proven(demo: DemoRun) -> None:
     require_java()
     demo.start("-m", "demo", *SMALL)
@@ -215,7 +216,6 @@ sysconfig.get_path = lambda name: "/nonexistent/python"
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(SPARK_TIMEOUT_S)
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_it_takes_everything_down(demo: DemoRun, signal_number: signal.Signals) -> None:
     require_java()

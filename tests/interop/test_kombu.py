@@ -110,9 +110,10 @@ def test_fanout_and_server_named_queues(connection: Connection, name: str) -> No
 
 
 def test_heartbeats(broker_uri: str, name: str) -> None:
-    with Connection(broker_uri, heartbeat=1) as connection:
+    # Longer than two intervals; who is not scheduled for one of them is not taken for dead yet.
+    with Connection(broker_uri, heartbeat=2) as connection:
         connection.connect()
-        for _ in range(8):
+        for _ in range(14):
             with pytest.raises(socket.timeout):
                 connection.drain_events(timeout=0.4)
             connection.heartbeat_check(rate=2)

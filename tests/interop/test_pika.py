@@ -163,11 +163,12 @@ def test_missing_vhost(broker_uri: str) -> None:
 
 def test_heartbeats_keep_an_idle_connection(broker_uri: str, name: str) -> None:
     parameters = pika.URLParameters(broker_uri)
-    parameters.heartbeat = 1
+    # Who is not scheduled for an interval is not taken for dead yet.
+    parameters.heartbeat = 2
     connection = pika.BlockingConnection(parameters)
     channel = connection.channel()
     channel.queue_declare(name, exclusive=True)
-    connection.sleep(3.5)
+    connection.sleep(5.5)
     assert channel.queue_declare(name, passive=True).method.message_count == 0
     connection.close()
 

@@ -1,4 +1,4 @@
-"""Free ports on the loopback, and waiting for one to open."""
+"""Ports on the loopback of one's own, and waiting for one to open."""
 
 import socket
 import time

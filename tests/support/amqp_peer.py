@@ -20,7 +20,6 @@ from tests.support.amqp_frames import (
     HEARTBEAT,
     METHOD,
     PROTOCOL_HEADER,
-    TIMEOUT_S,
     Frame,
     Link,
     frame,
@@ -147,9 +146,9 @@ class Peer:
     def method(self, channel: int, method: Method) -> None:
         self.send(method_frame(channel, method))
 
-    def next_frame(self, timeout_s: float = TIMEOUT_S) -> Frame | None:
+    def next_frame(self, timeout_s: float | None = None) -> Frame | None:
         """The next frame; None when none comes in time. EOFError at the end of the stream."""
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + (self.link.patience_s if timeout_s is None else timeout_s)
         while not self._frames:
             data = self.link.receive(max(0.001, deadline - time.monotonic()))
             if data is None:
@@ -172,7 +171,7 @@ class Peer:
             at += size + 8
         self._buffer = buffer[at:]
 
-    def read(self, timeout_s: float = TIMEOUT_S) -> bool:
+    def read(self, timeout_s: float | None = None) -> bool:
         """Give the next frame to whom it belongs; False when none comes in time."""
         found = self.next_frame(timeout_s)
         if found is None:
@@ -195,7 +194,7 @@ class Peer:
         """Has a method on channel 0 come that nobody has expected yet?"""
         return len(self._control) > 0
 
-    def expect(self, kind: type[_M], timeout_s: float = TIMEOUT_S) -> _M:
+    def expect(self, kind: type[_M], timeout_s: float | None = None) -> _M:
         """The next method on channel 0, which must be of this kind."""
         while not self._control:
             if not self.read(timeout_s):
@@ -204,7 +203,7 @@ class Peer:
         assert isinstance(method, kind), method
         return method
 
-    def frames_until_end(self, timeout_s: float = TIMEOUT_S) -> list[Frame]:
+    def frames_until_end(self, timeout_s: float | None = None) -> list[Frame]:
         """Everything that comes until the broker closes the socket."""
         frames: list[Frame] = []
         while True:
@@ -273,7 +272,7 @@ class Peer:
         else:
             assert found.decode() == expected
 
-    def await_close(self, timeout_s: float = TIMEOUT_S) -> ConnectionClose:
+    def await_close(self, timeout_s: float | None = None) -> ConnectionClose:
         """The connection.close that must come."""
         while not (self._control and isinstance(self._control[0], ConnectionClose)):
             try:
@@ -375,7 +374,7 @@ class ChannelPeer:
         assert isinstance(item, kind), item
         return item
 
-    def event(self, timeout_s: float = TIMEOUT_S) -> Method | Message:
+    def event(self, timeout_s: float | None = None) -> Method | Message:
         """The next thing that comes unasked."""
         while not self.events:
             if not self.peer.read(timeout_s):

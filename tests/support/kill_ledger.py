@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from tests.support.amqp_frames import PERSISTENT, TIMEOUT_S, SocketLink
+from tests.support.amqp_frames import PATIENCE_S, PERSISTENT, SocketLink
 from tests.support.amqp_peer import ChannelClosedError, ChannelPeer, Message, Peer
 from tests.support.broker_process import BrokerProcess
 from warren.wire.errors import AmqpError
@@ -167,7 +167,7 @@ class Confirms:
     def drain(self) -> None:
         """Until everything is confirmed."""
         while self.waiting:
-            assert self.read(TIMEOUT_S), "no confirm"
+            assert self.read(PATIENCE_S), "no confirm"
 
 
 class Publisher(Worker):

@@ -19,6 +19,8 @@ from warren.testing.simulated_file_system import SimulatedFileSystem
 
 JOURNAL_FILE_BYTES = 1 << 24
 STEP_MS = 10
+# Of the clock that moves while somebody waits: what has not come by then does not come.
+PATIENCE_S = 10.0
 GUEST = PutUser(b"guest", hash_password(b"guest"), "rabbit_password_hashing_sha256", ["administrator"])
 # Users that a broker out of the box does not have.
 IMPERSONATOR = PutUser(b"actor", GUEST.password_hash, GUEST.hashing, ["impersonator"])
@@ -106,6 +108,7 @@ class EngineLink:
 
     def __init__(self, memory: MemoryBroker, is_loopback: bool) -> None:
         self.memory = memory
+        self.patience_s = PATIENCE_S
         self.arrived = bytearray()
         self.is_at_end = False
         self._header = b""

@@ -39,10 +39,7 @@ def test_what_was_sent_before_a_close_counts(amqp: Amqp) -> None:
         channel.publish(name, str(number).encode())
     peer.close()
     other = amqp.channel()
-    for _ in range(200):
-        if other.count(name) == 500:
-            break
-        amqp.pause(10)
+    amqp.eventually(lambda: other.count(name) == 500)
     assert other.drain(name) == [str(number).encode() for number in range(500)]
     other.delete(name)
 
@@ -127,10 +124,7 @@ def test_half_close_is_a_loss(amqp: Amqp) -> None:
     peer.link.socket.shutdown(socket.SHUT_WR)
     peer.frames_until_end()
     other = amqp.channel()
-    for _ in range(100):
-        if other.count(queue):
-            break
-        amqp.pause(20)
+    amqp.eventually(lambda: other.count(queue) == 1)
     assert other.get(queue).got.redelivered
 
 

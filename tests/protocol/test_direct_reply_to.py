@@ -26,11 +26,9 @@ def asking(amqp: Amqp) -> tuple[ChannelPeer, ChannelPeer, bytes]:
     return requester, responder, queue
 
 
-def address(responder: ChannelPeer, queue: bytes) -> bytes:
+def address(amqp: Amqp, responder: ChannelPeer, queue: bytes) -> bytes:
     """The reply-to of the next request."""
-    for _ in range(200):
-        if responder.count(queue):
-            break
+    amqp.eventually(lambda: responder.count(queue) == 1)
     message = responder.get(queue, no_ack=True)
     properties = message.properties
     assert properties.correlation_id == b"c1"
@@ -41,7 +39,7 @@ def address(responder: ChannelPeer, queue: bytes) -> bytes:
 def test_request_and_replies(amqp: Amqp) -> None:
     requester, responder, queue = asking(amqp)
     requester.publish(queue, b"question", ASKING)
-    reply_to = address(responder, queue)
+    reply_to = address(amqp, responder, queue)
     assert reply_to.startswith(PSEUDO + b".")
     properties = Properties(correlation_id=b"c1").encode()
     for body in (b"1", b"2"):
@@ -91,7 +89,7 @@ def test_asking_after_cancel(amqp: Amqp) -> None:
 def test_replies_to_a_requester_that_is_gone_are_lost(amqp: Amqp) -> None:
     requester, responder, queue = asking(amqp)
     requester.publish(queue, b"question", ASKING)
-    reply_to = address(responder, queue)
+    reply_to = address(amqp, responder, queue)
     requester.close()
     responder.confirm_select()
     responder.publish(reply_to, b"late")
@@ -101,7 +99,7 @@ def test_replies_to_a_requester_that_is_gone_are_lost(amqp: Amqp) -> None:
 def test_a_mandatory_reply_is_returned_although_delivered(amqp: Amqp) -> None:
     requester, responder, queue = asking(amqp)
     requester.publish(queue, b"question", ASKING)
-    reply_to = address(responder, queue)
+    reply_to = address(amqp, responder, queue)
     responder.confirm_select()
     responder.publish(reply_to, b"answer", mandatory=True)
     returned = responder.event()
@@ -114,7 +112,7 @@ def test_a_mandatory_reply_is_returned_although_delivered(amqp: Amqp) -> None:
 def test_probe(amqp: Amqp) -> None:
     requester, responder, queue = asking(amqp)
     requester.publish(queue, b"question", ASKING)
-    reply_to = address(responder, queue)
+    reply_to = address(amqp, responder, queue)
     for passive in (False, True):
         for name in (reply_to, PSEUDO):
             responder.send(QueueDeclare(name, passive))
@@ -136,7 +134,7 @@ def test_a_garbled_address_is_unroutable(amqp: Amqp) -> None:
 def test_large_replies(amqp: Amqp, size: int) -> None:
     requester, responder, queue = asking(amqp)
     requester.publish(queue, b"question", ASKING)
-    responder.publish(address(responder, queue), b"x" * size)
+    responder.publish(address(amqp, responder, queue), b"x" * size)
     assert requester.message().body == b"x" * size
 
 

@@ -101,7 +101,7 @@ def test_wrong_header_is_answered_with_ours_and_the_end(amqp: Amqp, header: byte
     peer = amqp.raw()
     peer.send(header)
     received = b""
-    while data := peer.link.receive(10):
+    while data := peer.link.receive(peer.link.patience_s):
         received += data
     assert received == PROTOCOL_HEADER
 

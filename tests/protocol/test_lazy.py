@@ -85,6 +85,7 @@ def test_unacked_messages_return_to_disk_in_order(amqp: Amqp) -> None:
     assert channel.bodies(60) == [b"%d" % number for number in range(60)]
     peer.drop()
     channel = amqp.channel()
+    amqp.eventually(lambda: channel.count(name) == 100)
     assert channel.drain(name) == [b"%d" % number for number in range(100)]
 
 

@@ -200,10 +200,7 @@ def test_unacked_return_when_their_channel_ends(amqp: Amqp, how: str) -> None:
             channel.refused(BasicAck(99), 406, "unknown delivery tag 99")
     other = amqp.channel()
     messages: list[Message] = []
-    for _ in range(200):
-        if other.count(queue) == 4:
-            break
-        amqp.pause(10)
+    amqp.eventually(lambda: other.count(queue) == 4)
     for _ in range(4):
         messages.append(other.get(queue))
     assert numbers([message.body for message in messages]) == [0, 1, 2, 3]

@@ -201,9 +201,8 @@ def test_channel_close_is_a_rollback(amqp: Amqp) -> None:
 def test_get_and_declare_are_not_transactional(amqp: Amqp) -> None:
     channel, queue = selected(amqp)
     amqp.channel().publish(queue, b"x")
-    for _ in range(100):
-        if amqp.channel().count(queue):
-            break
+    observer = amqp.channel()
+    amqp.eventually(lambda: observer.count(queue) == 1)
     assert channel.get(queue, no_ack=True).body == b"x"
     rollback(channel)
     assert channel.is_empty(queue)

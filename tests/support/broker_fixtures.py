@@ -8,7 +8,7 @@ the engine in memory and once over the broker process.
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
 import pytest
@@ -20,6 +20,9 @@ from tests.support.memory_broker import MemoryBroker
 from warren.broker.settings import Settings
 
 FOREIGN_URI = os.environ.get("WARREN_TEST_AMQP_URI", "")
+# For what comes about by itself: a loaded machine takes its time, the engine in memory a tick or two.
+PATIENCE_MS = 60_000
+ENGINE_PATIENCE_MS = 50
 
 
 @pytest.fixture(scope="session")
@@ -110,6 +113,22 @@ class Amqp:
             self.memory.advance(ms)
         else:
             time.sleep(ms / 1000)
+
+    def now_ms(self) -> float:
+        """By a clock that goes as fast as the broker's."""
+        return float(self.memory.now_ms) if self.memory is not None else time.monotonic() * 1000
+
+    def has_passed(self, ms: int, since_ms: float) -> bool:
+        """May something be over that takes so long? The broker, whose clock has whole milliseconds, may be one ahead."""
+        return self.now_ms() - since_ms >= ms - 1
+
+    def eventually(self, holds: Callable[[], bool]) -> None:
+        """Wait until it does."""
+        started_ms = self.now_ms()
+        patience_ms = PATIENCE_MS if self.memory is None else ENGINE_PATIENCE_MS
+        while not holds():
+            assert not self.has_passed(patience_ms, started_ms), "it never comes about"
+            self.pause(10)
 
     def close(self) -> None:
         for peer in self.peers:

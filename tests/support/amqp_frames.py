@@ -50,15 +50,13 @@ class SocketLink:
 
     def __init__(self, host: str, port: int) -> None:
         self.patience_s = PATIENCE_S
-        # For a broker to make room for what is sent; less where a test wants to know that it does not.
-        self.send_patience_s = PATIENCE_S
         self.socket = socket.create_connection((host, port), PATIENCE_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, data: bytes) -> None:
         # A broker that has hung up is found out by reading.
         with contextlib.suppress(ConnectionError):
-            self.socket.settimeout(self.send_patience_s)
+            self.socket.settimeout(self.patience_s)
             self.socket.sendall(data)
 
     def receive(self, timeout_s: float) -> bytes | None:

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.support.amqp_frames import PERSISTENT
+from tests.support.amqp_frames import PATIENCE_S, PERSISTENT
 from tests.support.amqp_peer import ChannelPeer, Message, Peer
 from tests.support.broker_process import BrokerProcess
 from tests.support.kill_ledger import TICKS, Confirms, body_of, connect, exists, number_of
@@ -34,12 +34,12 @@ from tests.support.mixed_load import (
 )
 
 MIB = 1 << 20
-# Clocks of ours and of the node, and the time a message takes to it.
-SLACK_S = 0.5
+# Between the node's look at its clock and the delivery that follows from it: nothing, unless the machine does something else.
+SLACK_S = 2.0
 # What may lie on the disk when nothing is in the queues: the journal file in use, allocated ahead, and one that waits for
 # its checkpoint.
 EMPTY_BYTES = 18 * MIB
-RECLAIM_TIMEOUT_S = 30.0
+RECLAIM_TIMEOUT_S = 60.0
 # Words that a node says of damage; being killed does none. (A file that was created and not yet written to is moved aside.)
 COMPLAINTS = (
     "Traceback",
@@ -118,7 +118,7 @@ class MixedKills:
         self.node.kill()
         self.done["kills"] += 1
         for worker in workers:
-            worker.join(30)
+            worker.join(PATIENCE_S)
             assert not worker.is_alive(), f"{type(worker).__name__} hangs"
             assert worker.failure is None, f"{type(worker).__name__}: {worker.failure!r}"
             self.done[type(worker).__name__] += worker.done

@@ -48,7 +48,7 @@ def await_rest(store: Path) -> None:
     """Wait until the journal is within its window: a node that lags on a busy machine takes a checkpoint later, and the
     tests know what is only in the journal behind the last one."""
     window = WINDOW_FILES * JOURNAL_FILE_BYTES + WINDOW_BYTES_PER_QUEUE * 3
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         # Files may go, or change their names, while they are looked at.
         with contextlib.suppress(FileNotFoundError):

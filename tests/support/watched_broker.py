@@ -88,7 +88,8 @@ class WellBehaved(threading.Thread):
         peer = self.broker.connect()
         channel = peer.channel()
         queue = channel.declare(exclusive=True).queue
-        while not self._is_over.wait(0.005):
+        # Once at least, however soon it is stopped.
+        while self.rounds == 0 or not self._is_over.wait(0.005):
             started, worked_s = time.monotonic(), self.broker.cpu_s()
             body = b"%d" % self.rounds
             channel.publish(queue, body)
@@ -103,7 +104,7 @@ class WellBehaved(threading.Thread):
         """Raises what went wrong."""
         self._is_over.set()
         self.join(PATIENCE_S)
-        assert not self.is_alive()
+        assert not self.is_alive(), "no answer"
         if self.failure is not None:
             raise self.failure
         assert self.rounds > 0

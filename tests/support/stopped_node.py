@@ -21,14 +21,21 @@ from warren.store.record import (
     file_header_number,
     record_length,
 )
+from warren.wire.methods import QueuePurge, QueuePurgeOk
 
 JOURNAL_FILE_BYTES = 1048576
 SETTINGS = (f"journal_file_size_limit={JOURNAL_FILE_BYTES}", "msg_store_file_size_limit=64KiB")
+# The journal's, with so many queues as there are for a time.
+WINDOW_BYTES = WINDOW_FILES * JOURNAL_FILE_BYTES + WINDOW_BYTES_PER_QUEUE * 4
 # So many small ones that three segments at least are on the disk, whenever the last checkpoint was: the journal's window
 # has room for 25,000 of them. So many large ones, shared by two queues. Some of the first are acked.
 SMALL_COUNT = 60_000
 LARGE_COUNT = 120
 ACKED_COUNT = 500
+# So many journal files are behind the last checkpoint at least, and so much is missing to the next one.
+NEEDED_FILES = 3
+SPARE_BYTES = 200_000
+REST_TIMEOUT_S = 60.0
 # What is alive in each queue at the end.
 SMALL = range(ACKED_COUNT, SMALL_COUNT + 1)
 LARGE = range(1, LARGE_COUNT + 1)
@@ -44,20 +51,27 @@ def large_body(number: int) -> bytes:
     return b"large %06d " % number + b"l" * 6000
 
 
-def await_rest(store: Path) -> None:
+def await_rest(store: Path) -> list[int]:
     """Wait until the journal is within its window: a node that lags on a busy machine takes a checkpoint later, and the
-    tests know what is only in the journal behind the last one."""
-    window = WINDOW_FILES * JOURNAL_FILE_BYTES + WINDOW_BYTES_PER_QUEUE * 3
-    deadline = time.monotonic() + 60
+    tests know what is only in the journal behind the last one. Returns the sizes of its files there."""
+    deadline = time.monotonic() + REST_TIMEOUT_S
     while time.monotonic() < deadline:
         # Files may go, or change their names, while they are looked at.
         with contextlib.suppress(FileNotFoundError):
             first = int.from_bytes((store / CHECKPOINT_NAME).read_bytes()[64:72], "big")
             needed = [path for path in (store / "journal").iterdir() if int(path.stem) >= first]
-            if sum(len(path.read_bytes().rstrip(b"\0")) for path in needed) <= window:
-                return
+            sizes = [len(path.read_bytes().rstrip(b"\0")) for path in needed]
+            if sum(sizes) <= WINDOW_BYTES:
+                return sizes
         time.sleep(0.05)
     raise AssertionError("the journal stays above its window")
+
+
+def is_far_from_checkpoint(store: Path) -> bool:
+    """Are there enough files behind the last one, and is the next one not about to come? How much is written by when the
+    oldest files go depends on the machine; and so does what is behind the checkpoint."""
+    sizes = await_rest(store)
+    return len(sizes) >= NEEDED_FILES and sum(sizes) <= WINDOW_BYTES - SPARE_BYTES
 
 
 def make_data_directory(directory: Path) -> Path:
@@ -84,7 +98,14 @@ def make_data_directory(directory: Path) -> Path:
         for number in range(SMALL_COUNT):
             publish(b"small", small_body(number))
         confirms.drain()
-        await_rest(store_of(directory / "data"))
+        # Has what is missing to that, and goes with it.
+        channel.declare(b"gone", durable=True)
+        while not is_far_from_checkpoint(store_of(directory / "data")):
+            for number in range(500):
+                publish(b"gone", small_body(number))
+            confirms.drain()
+        channel.send(QueuePurge(b"gone"))
+        channel.expect(QueuePurgeOk)
         for _ in range(ACKED_COUNT):
             channel.get(b"small", True)
         channel.get(b"large", True)
@@ -93,7 +114,6 @@ def make_data_directory(directory: Path) -> Path:
         publish(b"large", large_body(LARGE_COUNT))
         confirms.drain()
         # A queue that is deleted, with what it shared.
-        channel.declare(b"gone", durable=True)
         channel.bind(b"gone", b"both")
         publish(b"gone", large_body(1000))
         confirms.drain()

@@ -14,6 +14,7 @@ from tests.kill.test_sigkill import check_definitions, declare_everything, read_
 from tests.support.amqp_frames import PERSISTENT
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import warren, warren_json
+from tests.support.failing_disk import FailingDisk
 from tests.support.kill_ledger import (
     DURABLE_QUEUES,
     EATEN,
@@ -26,6 +27,7 @@ from tests.support.kill_ledger import (
     connect,
     number_of,
 )
+from tests.support.stopped_node import await_rest
 from warren.wire.properties import Properties
 
 pytestmark = pytest.mark.kill
@@ -184,7 +186,7 @@ def test_what_the_node_does_later_does_not_touch_a_backup(
     peer = connect(node)
     channel = peer.channel()
     assert len(channel.drain(b"big")) == 5000 and len(channel.drain(b"large")) == 100
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while len(list((store_of(node) / "msg_store_persistent").iterdir())) > 2:
         assert time.monotonic() < deadline, "what a backup has held is deleted after it"
         time.sleep(0.2)
@@ -200,19 +202,25 @@ def test_what_the_node_does_later_does_not_touch_a_backup(
     peer.close()
 
 
-def test_a_node_killed_during_a_backup(node: BrokerProcess, restored: BrokerProcess, tmp_path: Path) -> None:
+def test_a_node_killed_during_a_backup(
+    node: BrokerProcess, restored: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is left of the backup is not taken for one, and is not in the way of the node."""
+    disk = FailingDisk(tmp_path, monkeypatch)
     node.settings = SETTINGS
     node.start()
     backlog(node, 3000, 2000)
+    # The backup waits for its checkpoint, and is not done before the kill.
+    disk.hang("fdatasync")
     command = [sys.executable, "-m", "warren", "backup", str(tmp_path / "backup"), "--host", node.host]
     process = subprocess.Popen([*command, "--port", str(node.port)], stderr=subprocess.PIPE, text=True)
     incomplete = tmp_path / ".backup.incomplete"
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not incomplete.exists():
         assert time.monotonic() < deadline
         time.sleep(0.0005)
     node.kill()
+    disk.heal()
     assert process.communicate(timeout=60)[1].startswith("warren: the connection to ")
     assert process.returncode == 2
     assert not (tmp_path / "backup").exists()
@@ -319,6 +327,7 @@ def test_a_store_that_had_problems_is_restored_on_demand(node: BrokerProcess, tm
     node.start()
     backlog(node, 3000, 2000)
     # Behind its last checkpoint the journal is not asked for what is in the segment.
+    await_rest(store_of(node))
     assert node.stop() == 0
     segment = store_of(node) / "queues/1/0.idx"
     data = bytearray(segment.read_bytes())

@@ -80,11 +80,13 @@ def test_publishes_are_nacked_and_the_node_serves_on(
         disk.fail("fdatasync", number)
         channel.publish(b"q", b"lost", PERSISTENT)
         assert not outcome(channel, 2)
-        disk.heal()
+        # First the one: between the two an attempt of the node's own might find a disk without faults.
+        disk.fail(call, number)
+        disk.heal("fdatasync")
     else:
         channel.publish(b"v", b"filler")
         assert outcome(channel, 2)
-    disk.fail(call, number)
+        disk.fail(call, number)
     for tag in range(3, 8):
         channel.publish(b"q", b"not durable %d" % tag, PERSISTENT)
         assert not outcome(channel, tag)
@@ -196,22 +198,22 @@ def test_files_may_not_grow(node: BrokerProcess) -> None:
 
 
 def test_a_slow_disk_delays_only_those_who_wait_for_it(node: BrokerProcess, disk: FailingDisk) -> None:
+    """So slow that it does not answer at all until they have their answers."""
     peer = declared(node)
-    disk.slow("fdatasync", 0.3)
+    disk.hang("fdatasync")
     durable, transient = confirming(peer), connect(node).channel()
-    started = time.monotonic()
     for number in range(200):
         durable.publish(b"q", b"%d" % number, PERSISTENT)
-    times = []
     for _ in range(50):
-        sent = time.monotonic()
         transient.publish(b"v", b"quick")
         assert transient.get(b"v", True).body == b"quick"
-        times.append(time.monotonic() - sent)
-    assert max(times) < 0.2
-    assert outcome(durable, 200)
-    # Group commit: 200 publishes are a handful of syncs.
-    assert 0.25 < time.monotonic() - started < 3
+    # All of them have come to the node.
+    durable.quiet()
+    disk.heal()
+    confirms = durable.confirms(200)
+    assert all(isinstance(confirm, BasicAck) for confirm in confirms)
+    # Group commit: what came before the first sync, and all the others.
+    assert len(confirms) <= 3
 
 
 def test_started_on_a_disk_that_is_full(node: BrokerProcess, disk: FailingDisk) -> None:

@@ -18,6 +18,10 @@ from warren.wire.methods import BasicAck, BasicPublish
 
 pytestmark = pytest.mark.kill
 
+PATIENCE_S = 100.0
+# Nothing more is sent for so long: the node has stopped reading.
+STANDSTILL_S = 2.0
+
 
 @pytest.fixture
 def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FailingDisk:
@@ -39,27 +43,22 @@ def test_a_slow_disk_confirms_in_batches_and_consumers_do_not_notice(
     consumer = connect(node).channel()
     consumer.qos(1000)
     consumer.consume(b"q")
-    disk.slow("fdatasync", 0.1)
+    # So slow that nothing is confirmed before the consumer has everything.
+    disk.hang("fdatasync")
     well_behaved = WellBehaved(WatchedBroker(node))
     well_behaved.start()
-    started = time.monotonic()
     published(publisher, 2000)
-    received_s = 0.0
     for number in range(2000):
         message = consumer.message()
         assert message.body == b"%d" % number
         consumer.ack(message.deliver.delivery_tag)
-        received_s = time.monotonic() - started
-    confirms = publisher.confirms(2000)
-    took_s = time.monotonic() - started
-    well_behaved.stop()
-    # One after another they would take 200 s.
-    assert took_s < 10
-    assert len(confirms) < 100
-    assert all(isinstance(confirm, BasicAck) for confirm in confirms)
-    assert received_s < took_s + 0.1
-    assert well_behaved.slowest < 0.5
+    well_behaved.await_rounds(20)
+    publisher.quiet()
     disk.heal()
+    confirms = publisher.confirms(2000)
+    well_behaved.stop()
+    assert len(confirms) <= 3
+    assert all(isinstance(confirm, BasicAck) for confirm in confirms)
     publisher.peer.close()
     assert node.stop() == 0
 
@@ -78,7 +77,8 @@ class Flood(threading.Thread):
         self.packet += frame(BODY, 1, bytes(size))
 
     def run(self) -> None:
-        self.socket.settimeout(30)
+        # Longer than any disk hangs here.
+        self.socket.settimeout(120)
         try:
             while True:
                 self.sent += self.socket.send(self.packet)
@@ -94,27 +94,36 @@ def test_a_disk_that_hangs_costs_bounded_memory(node: BrokerProcess, disk: Faili
     broker = WatchedBroker(node)
     well_behaved = WellBehaved(broker)
     well_behaved.start()
-    disk.slow("fdatasync", 6)
+    disk.hang("fdatasync")
     before = broker.rss()
     floods = [Flood(node, size) for _ in range(4)]
     for flood in floods:
         flood.start()
-    deadline = time.monotonic() + 5
-    peak = before
-    while time.monotonic() < deadline:
+
+    def sent_bytes() -> int:
+        return sum(flood.sent for flood in floods)
+
+    # Until it takes no more.
+    deadline = time.monotonic() + PATIENCE_S
+    peak, sent, since = before, 0, time.monotonic()
+    while sent <= STOP_BYTES // 2 or time.monotonic() < since + STANDSTILL_S:
+        assert time.monotonic() < deadline, f"{sent / MIB:.0f} MiB were sent"
+        # Is it bounded, and not only slow?
+        assert sent < STOP_BYTES + 48 * MIB
         peak = max(peak, broker.rss())
         time.sleep(0.05)
-    sent = sum(flood.sent for flood in floods)
+        if sent_bytes() > sent:
+            sent, since = sent_bytes(), time.monotonic()
     # It took what it has room for, and no more; the rest are the buffers of sockets.
     assert STOP_BYTES // 2 < sent < STOP_BYTES + 48 * MIB
     # Each message is an object with its own overhead; and there is the copy that is being written.
     assert peak - before < STOP_BYTES * 3, f"{(peak - before) / MIB:.0f} MiB"
+    well_behaved.await_rounds(20)
     well_behaved.stop()
-    assert well_behaved.slowest < 2
     # The disk comes back: everybody goes on.
     disk.heal()
-    deadline = time.monotonic() + 20
-    while sum(flood.sent for flood in floods) < 2 * sent:
+    deadline = time.monotonic() + PATIENCE_S
+    while sent_bytes() < 2 * sent:
         assert time.monotonic() < deadline
         time.sleep(0.1)
     for flood in floods:

@@ -19,6 +19,7 @@ from tests.support.amqp_peer import ChannelPeer, Peer
 from tests.support.broker_process import BrokerProcess
 from tests.support.failing_disk import FailingDisk
 from tests.support.kill_ledger import Confirms, Ledger, body_of, connect, number_of
+from tests.support.stopped_node import await_rest
 from tests.support.watched_broker import MIB, WatchedBroker
 from warren.wire.methods import BasicPublish
 
@@ -156,8 +157,12 @@ def test_an_image_of_a_running_node(tmp_path: Path, settings: tuple[str, ...]) -
         fill_three(node, [])
         publishing = Publishing(node)
         publishing.start()
-        time.sleep(0.7)
-        before = {queue: set(numbers) for queue, numbers in publishing.ledger.confirmed.items()}
+        confirmed = publishing.ledger.confirmed
+        deadline = time.monotonic() + 60
+        while min(map(len, confirmed.values())) < 100:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        before = {queue: set(numbers) for queue, numbers in confirmed.items()}
         copy_running(node.directory / "data", tmp_path / "copy" / "data")
     finally:
         node.kill()
@@ -186,12 +191,12 @@ def test_a_truncated_checkpoint(node: BrokerProcess, kept: float, names: tuple[s
     node.settings = PAGING
     bodies = bodies_of_all_sizes(200)
     fill_three(node, bodies)
-    # Two starts, so that there are two checkpoints.
+    # Two starts, so that there are two checkpoints: a node is not ready before it has its own.
     for _ in range(2):
         node.kill()
         node.start()
         connect(node).close()
-        time.sleep(0.2)
+    await_rest(store_of(node))
     node.kill()
     for name in names:
         path = store_of(node) / name
@@ -339,22 +344,18 @@ def test_a_slow_disk_under_a_lazy_queue(
     consumer = connect(node).channel()
     consumer.qos(200)
     consumer.consume(b"z")
-    disk.slow("fdatasync", 0.1)
+    # So slow that nothing is confirmed before the consumer has everything.
+    disk.hang("fdatasync")
     bodies = bodies_of_all_sizes(600)
-    started = time.monotonic()
     for body in bodies:
         channel.publish(b"z", body, PERSISTENT)
     for body in bodies:
         message = consumer.message()
         assert message.body == body
         consumer.ack(message.deliver.delivery_tag)
-    received_s = time.monotonic() - started
-    confirms = channel.confirms(len(bodies))
-    # One after another: a minute.
-    assert received_s < 8
-    assert time.monotonic() - started < 10
-    assert len(confirms) < 100
+    channel.quiet()
     disk.heal()
+    assert len(channel.confirms(len(bodies))) <= 3
 
 
 @pytest.mark.slow
@@ -387,7 +388,7 @@ def test_memory_while_nothing_is_acked(node: BrokerProcess, reads: bool) -> None
     assert peak - before < 45 * MIB, f"{(peak - before) / MIB:.0f} MiB"
     broker.check_service()
     consumer.peer.drop()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     other = connect(node).channel()
     while other.count(b"z") != count:
         assert time.monotonic() < deadline
@@ -417,7 +418,7 @@ def test_a_start_reads_no_bodies_and_takes_no_memory_for_them(node: BrokerProces
     channel.declare(b"large", durable=True, arguments=LAZY)
     flood(connect(node).channel(), b"small", 1000, 30_000)
     flood(connect(node).channel(), b"large", 20_000, 1500)
-    time.sleep(0.5)
+    await_rest(store_of(node))
     if is_clean:
         assert node.stop() == 0
     else:

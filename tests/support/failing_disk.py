@@ -1,7 +1,9 @@
 """A broker process whose disk fails on command: `sitecustomize` puts itself between the store and the system calls.
 
 A file named like the call, in the directory of faults, makes each such call fail with the error number in it, or, when it
-starts with `sleep`, take that many seconds.
+starts with `sleep`, take that many seconds, or, when it says `hang`, wait for as long as it says so. What must not wait for
+the disk is tried while it hangs: how long anything takes says nothing on a busy machine. The calls that meet with a fault
+are counted.
 """
 
 import os
@@ -23,16 +25,26 @@ class FailingOs:
         def call(*arguments):
             if name == "open" and not arguments[1] & os.O_CREAT:
                 return real(*arguments)
-            try:
-                with open(FAULTS + "/" + name) as file:
-                    fault = file.read()
-            except FileNotFoundError:
-                return real(*arguments)
+            fault = fault_of(name)
+            if fault:
+                with open(FAULTS + "/" + name + ".calls", "a") as calls:
+                    calls.write(".")
+            while fault == "hang":
+                time.sleep(0.002)
+                fault = fault_of(name)
             if fault.startswith("sleep"):
                 time.sleep(float(fault[5:]))
-                return real(*arguments)
-            raise OSError(int(fault), os.strerror(int(fault)))
+            elif fault:
+                raise OSError(int(fault), os.strerror(int(fault)))
+            return real(*arguments)
         return call
+
+def fault_of(name):
+    try:
+        with open(FAULTS + "/" + name) as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""
 
 local_file_system.os = FailingOs()
 """
@@ -58,10 +70,20 @@ class FailingDisk:
         """From now on."""
         self._put(call, f"sleep{seconds}")
 
-    def heal(self) -> None:
-        """All is well again."""
+    def hang(self, call: str) -> None:
+        """From now on, until another fault takes its place or the disk is healed."""
+        self._put(call, "hang")
+
+    def calls(self, call: str) -> int:
+        """How many calls have met with a fault so far, those that still hang among them."""
+        path = self._faults / f"{call}.calls"
+        return path.stat().st_size if path.exists() else 0
+
+    def heal(self, *calls: str) -> None:
+        """All is well again, or these calls are."""
         for path in self._faults.iterdir():
-            path.unlink()
+            if path.suffix != ".calls" and (not calls or path.name in calls):
+                path.unlink()
 
     def _put(self, call: str, text: str) -> None:
         # In one step: the broker reads it at any moment.

@@ -100,6 +100,14 @@ class WellBehaved(threading.Thread):
             self.rounds += 1
         peer.close()
 
+    def await_rounds(self, count: int, timeout_s: float = 50) -> None:
+        """So many rounds more from now on, however long each takes: what is to be shown is that they do not wait."""
+        upto = self.rounds + count
+        deadline = time.monotonic() + timeout_s
+        while self.rounds < upto and self.failure is None:
+            assert time.monotonic() < deadline, f"stands still after {self.rounds} rounds"
+            time.sleep(0.01)
+
     def stop(self) -> None:
         """Raises what went wrong."""
         self._is_over.set()

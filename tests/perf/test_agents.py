@@ -32,6 +32,7 @@ from warren.wire.methods import (
 )
 
 SECOND = 1_000_000_000
+MINUTE = 60 * SECOND
 
 
 def frames_of(data: bytes) -> list[tuple[int, bytes]]:
@@ -293,13 +294,13 @@ def test_latency_is_recorded_for_every_message() -> None:
         agent = consumer(ours, theirs, 0)
         now = time.monotonic_ns()
         theirs.send(
-            deliveries(1, 5, now - SECOND)
-            + deliveries(6, 7, now - 2 * SECOND)
-            + deliveries(8, 9, now + SECOND)
+            deliveries(1, 5, now - MINUTE)
+            + deliveries(6, 7, now - 2 * MINUTE)
+            + deliveries(8, 9, now + MINUTE)
         )
         agent.on_readable()
         assert (agent.latency.count, agent.latency.out_of_range) == (7, 2)
-        assert SECOND <= agent.latency.minimum < 2 * SECOND <= agent.latency.maximum < 3 * SECOND
+        assert MINUTE <= agent.latency.minimum < 2 * MINUTE <= agent.latency.maximum < 3 * MINUTE
 
 
 def test_a_cancelled_consumer_ends_the_run() -> None:

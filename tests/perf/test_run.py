@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -25,14 +26,24 @@ def sink_uri() -> Iterator[str]:
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_run_publishes_and_consumes(sink_uri: str, processes: int) -> None:
-    intervals: list[Interval] = []
-    options = PerfOptions(
-        uri=sink_uri, size=64, time=0.4, interval=0.1, qos=1000, multi_ack_every=10, processes=processes
-    )
-    summary = run(options, intervals.append)
+    # On a busy machine the sink may stand still for a whole run: then a longer one says more.
+    for seconds in (0.4, 4.0, 40.0):
+        intervals: list[Interval] = []
+        options = PerfOptions(
+            uri=sink_uri,
+            size=64,
+            time=seconds,
+            interval=0.1,
+            qos=1000,
+            multi_ack_every=10,
+            processes=processes,
+        )
+        summary = run(options, intervals.append)
+        if min(summary.published, summary.received) > 1000:
+            break
     assert summary.published > 1000
     assert summary.received > 1000
-    # No more can be said of the time: on a busy machine the sink may have stood still for most of the run.
+    # No more can be said of the time.
     assert summary.publish_s > 0
     assert any(interval.received_rate > 0 for interval in intervals)
     assert summary.generator_cpu_s > 0
@@ -56,10 +67,10 @@ def perf(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_command_reports_json(sink_uri: str) -> None:
-    done = perf("-h", sink_uri, "-s", "64", "-z", "0.3", "-x", "1", "-y", "0", "--json")
+    done = perf("-h", sink_uri, "-s", "64", "-C", "500", "-x", "1", "-y", "0", "--json")
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
-    assert summary["published"] > 0
+    assert summary["published"] == 500
     assert summary["received"] == 0
 
 
@@ -67,7 +78,9 @@ def test_the_command_reports_lines(sink_uri: str) -> None:
     done = perf("-h", sink_uri, "-s", "64", "-z", "0.5", "-i", "0.2", "-d", "night", "-a")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[0].startswith("id: night, time: 0.2")
+    # The first interval ends when it is looked at.
+    first = re.match(r"id: night, time: (\d+\.\d+)", lines[0])
+    assert first is not None and float(first[1]) >= 0.2, lines
     assert "sent: " in lines[0]
     assert "received: " in lines[0]
     assert any(line.startswith("id: night, sending rate avg: ") for line in lines)

@@ -30,13 +30,6 @@ settings.register_profile(
 settings.load_profile("any machine")
 
 
-# How fast a machine makes a case and tries it is no property of the code. Otherwise as Hypothesis has it, in CI and elsewhere.
-settings.register_profile(
-    "any machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("any machine")
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--build",

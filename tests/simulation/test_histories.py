@@ -1,6 +1,7 @@
 """Histories of a node that is crashed and whose disk fails; more of them with `make simulate SEEDS=n`.
 
-A fixed set, so that a change is judged by what the last one was judged by, and a few that nobody has seen before. A seed that
+A fixed set, so that a change is judged by what the last one was judged by, and a few that nobody has seen before (in CI the
+next ones, always the same: what chance finds is found where somebody looks for it). A seed that
 fails is printed with its shrunken history; `python -m warren.testing.simulate --seed N` replays it.
 """
 
@@ -35,7 +36,7 @@ def failures_of(seeds: range) -> list[tuple[int, str, str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_the_fixed_seeds_hold() -> None:
     failures = failures_of(range(1, FIXED_SEEDS + 1))
     if failures:
@@ -43,7 +44,7 @@ def test_the_fixed_seeds_hold() -> None:
 
 
 def test_some_seeds_that_nobody_has_seen() -> None:
-    first = random.SystemRandom().randrange(1 << 30)
+    first = FIXED_SEEDS + 1 if os.environ.get("CI") else random.SystemRandom().randrange(1 << 30)
     print(f"seeds {first} to {first + RANDOM_SEEDS - 1}")
     _, _, failures = run_seeds(range(first, first + RANDOM_SEEDS))
     if failures:

@@ -11,7 +11,7 @@ SEED = 4
 
 @pytest.mark.kill
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1200)
 def test_killed_under_mixed_load(node: BrokerProcess) -> None:
     kills = MixedKills(node, SEED)
     kills.run(KILLS)

@@ -8,7 +8,7 @@ stand; for everything else both outcomes are right.
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tests.support.amqp_frames import PATIENCE_S, PERSISTENT, SocketLink
 from tests.support.amqp_peer import ChannelClosedError, ChannelPeer, Message, Peer
@@ -41,6 +41,7 @@ VOLATILE = b"volatile"
 SIZES = (0, 1, 30, 200, 200, 1000, 1000, 4000, 4095, 4096, 4097, 20_000, 70_000)
 LARGE = 1 << 20
 WINDOW = 300
+WORK_TIMEOUT_S = 60.0
 TRANSIENT = Properties(delivery_mode=1).encode()
 
 
@@ -242,6 +243,15 @@ class Declarer(Worker):
                 channel.expect(QueueDeleteOk)
                 ledger.deleted.add(victim)
             time.sleep(0.005)
+
+
+def let_work(workers: Sequence[Worker], seconds: float, least: int) -> None:
+    """Give them that time, and on a busy machine as much more as each of them needs for so much work."""
+    time.sleep(seconds)
+    deadline = time.monotonic() + WORK_TIMEOUT_S
+    while any(worker.done < least and worker.is_alive() for worker in workers):
+        assert time.monotonic() < deadline, {type(worker).__name__: worker.done for worker in workers}
+        time.sleep(0.002)
 
 
 def exists(peer: Peer, queue: bytes) -> bool:

@@ -20,7 +20,7 @@ from pathlib import Path
 from tests.support.amqp_frames import PATIENCE_S, PERSISTENT
 from tests.support.amqp_peer import ChannelPeer, Message, Peer
 from tests.support.broker_process import BrokerProcess
-from tests.support.kill_ledger import TICKS, Confirms, body_of, connect, exists, number_of
+from tests.support.kill_ledger import TICKS, Confirms, body_of, connect, exists, let_work, number_of
 from tests.support.mixed_load import (
     CYCLED,
     EXPIRING,
@@ -40,6 +40,8 @@ SLACK_S = 2.0
 # its checkpoint.
 EMPTY_BYTES = 18 * MIB
 RECLAIM_TIMEOUT_S = 60.0
+# What each worker does before the kill.
+LEAST = 10
 # Words that a node says of damage; being killed does none. (A file that was created and not yet written to is moved aside.)
 COMPLAINTS = (
     "Traceback",
@@ -114,7 +116,8 @@ class MixedKills:
         ]
         for worker in workers:
             worker.start()
-        time.sleep(self.random.uniform(0.05, 1.2))
+        # Now and then before anything is done.
+        let_work(workers, self.random.uniform(0.05, 1.2), 0 if self.random.random() < 0.1 else LEAST)
         self.node.kill()
         self.done["kills"] += 1
         for worker in workers:

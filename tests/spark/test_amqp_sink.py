@@ -17,11 +17,11 @@ import pytest
 pytest.importorskip("pyspark")
 
 from bench.brokers import RabbitmqBroker
+from tests.support.awaiting import eventually
 from tests.support.broker_process import BrokerProcess
 from tests.support.other_brokers import (
     OtherBroker,
     channel_to,
-    eventually,
     message_count,
     queue_on,
     running,
@@ -192,11 +192,11 @@ def test_a_broker_that_blocks_publishers_is_waited_for(
         try:
             done = threading.Thread(target=publish, args=(chosen, iter([batch(10, 5000)]), "s"))
             done.start()
-            eventually(lambda: publisher._was_blocked)
+            eventually(lambda: publisher._was_blocked, "the alarm")
             # An hour goes by, and the publisher looks at the clock again.
             clock.ahead_s = 3600.0
             leapt_s = clock.monotonic()
-            eventually(lambda: publisher._progress_s >= leapt_s or not done.is_alive())
+            eventually(lambda: publisher._progress_s >= leapt_s or not done.is_alive(), "a look at the clock")
             assert done.is_alive()
             assert message_count(rabbitmq, queue) < 5000
         finally:

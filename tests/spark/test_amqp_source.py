@@ -17,11 +17,11 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+from tests.support.awaiting import eventually
 from tests.support.other_brokers import (
     OtherBroker,
     channel_to,
     consumer_count,
-    eventually,
     fill,
     message_count,
 )
@@ -178,7 +178,7 @@ def test_available_now_ends_at_what_was_there(broker: OtherBroker, queue: str, t
     assert sizes == [100, 100, 50]
     stream.reader.stop()
     # What was on its way goes back when the connection ends; the reader does not wait for that very long.
-    eventually(lambda: message_count(broker, queue) == 50)
+    eventually(lambda: message_count(broker, queue) == 50, "the unread ones back in the queue")
     rest = Stream(broker, queue, tmp_path, drains=True)
     rest.start = stream.start
     while rest.batch(1000):
@@ -210,9 +210,11 @@ def test_a_full_spool_stops_consuming_until_spark_commits(
             channel.basic_publish("", queue, body, pika.BasicProperties(delivery_mode=2))
     stream = Stream(broker, queue, tmp_path, spoolMaxBytes=1024 * 1024, prefetch=10)
     files = tmp_path / "spool"
-    eventually(lambda: sum(path.stat().st_size for path in files.glob("*.wal")) >= 1024 * 1024)
+    eventually(
+        lambda: sum(path.stat().st_size for path in files.glob("*.wal")) >= 1024 * 1024, "a full spool"
+    )
     # From here on the broker gives nothing out.
-    eventually(lambda: consumer_count(broker, queue) == 0)
+    eventually(lambda: consumer_count(broker, queue) == 0, "no consumer")
     # 1 MiB, what was on its way, and a batch.
     assert 200 - 90 < message_count(broker, queue) < 200 - 45
     stream.until(200)
@@ -461,7 +463,7 @@ def test_exactly_once_while_driver_and_broker_are_killed(
                 app.kill()
                 app.wait()
         # How many there are by now depends on the disk.
-        eventually(lambda: len(publisher.confirmed) > 200)
+        eventually(lambda: len(publisher.confirmed) > 200, "200 confirms")
         publisher.is_stopping.set()
         publisher.join()
         app = start_app(broker, queue, tmp_path, "once")

@@ -32,8 +32,7 @@ class BrokerProcess:
         self.stop_timeout_s = STOP_TIMEOUT_S
         self.host = "127.0.0.1"
         # Also while it does not run: it is started again where its clients look for it.
-        self._holder = hold_port()
-        self.port = port_of(self._holder)
+        self.port = held_port(self, self.host)
         self.process: subprocess.Popen[str] | None = None
         directory.mkdir(parents=True, exist_ok=True)
 
@@ -46,9 +45,7 @@ class BrokerProcess:
         return self.directory / "broker.log"
 
     def start(self) -> None:
-        """Return when the node accepts clients. It keeps its port when it is started again."""
-        if self.port == 0:
-            self.port = held_port(self, self.host)
+        """Return when the node accepts clients."""
         command = [*self.wrapper, sys.executable, "-m", "warren", "server"]
         command += ["--data-dir", str(self.directory / "data")]
         command += ["--listen", f"{self.host}:{self.port}"]

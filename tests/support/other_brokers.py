@@ -1,9 +1,8 @@
 """Brokers that are spoken to through AMQP alone: a warren node and, where it is installed, the real RabbitMQ."""
 
 import contextlib
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
@@ -12,16 +11,6 @@ from bench.brokers import RabbitmqBroker
 from tests.support.broker_process import BrokerProcess
 
 OtherBroker = BrokerProcess | RabbitmqBroker
-# Long enough for a loaded machine; nothing that works takes a tenth of it.
-PATIENCE_S = 60.0
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    """Wait until it does."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline, "it never comes about"
-        time.sleep(0.02)
 
 
 def running(broker: OtherBroker) -> OtherBroker:

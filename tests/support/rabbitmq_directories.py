@@ -17,6 +17,7 @@ from pathlib import Path
 from bench.brokers import RabbitmqBroker
 from tests.support.amqp_frames import SocketLink, table
 from tests.support.amqp_peer import Message, Peer
+from tests.support.awaiting import PATIENCE_S
 from warren.tables.rabbitmq.import_plan import directory_name, plan
 from warren.wire.field_table import Field, encode_table
 from warren.wire.methods import BasicAck, BasicGet, ConnectionOpen, ConnectionOpenOk, ConnectionTuneOk
@@ -24,8 +25,6 @@ from warren.wire.properties import NO_PROPERTIES, Properties
 
 PERSISTENT = Properties(delivery_mode=2).encode()
 TRANSIENT = Properties(delivery_mode=1).encode()
-# For what RabbitMQ does in its own time.
-PATIENCE_S = 60.0
 # Longer than any test here.
 EXPIRY_MS = 3_600_000
 # Of the queue `journal`, below a node's directory; so large it is at least when its messages are still in it.

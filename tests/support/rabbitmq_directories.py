@@ -17,7 +17,7 @@ from pathlib import Path
 from bench.brokers import RabbitmqBroker
 from tests.support.amqp_frames import SocketLink, table
 from tests.support.amqp_peer import Message, Peer
-from tests.support.awaiting import PATIENCE_S
+from tests.support.awaiting import PATIENCE_S, eventually
 from warren.tables.rabbitmq.import_plan import directory_name, plan
 from warren.wire.field_table import Field, encode_table
 from warren.wire.methods import BasicAck, BasicGet, ConnectionOpen, ConnectionOpenOk, ConnectionTuneOk
@@ -193,6 +193,9 @@ def make(broker: RabbitmqBroker, directory: Path) -> RealDirectories:
     definitions = directory / "definitions.json"
     broker.control("export_definitions", str(definitions))
     _await_acks(broker, ledger)
+    # Noted within half a second. A node that is killed before does not find its directory again and makes a second one.
+    names = next(broker.node_directory().glob("quorum/*/names.dets"))
+    eventually(lambda: b"%2F_quorum" in names.read_bytes(), "the quorum queue's directory noted")
     ledger["/", "journal"] = _fill_journal_and_kill(broker, loader)
     published_s = (began_s, time.time())
     shutil.copytree(broker.node_directory(), directory / "killed")

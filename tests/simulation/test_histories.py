@@ -19,8 +19,8 @@ from warren.testing.operations import make_history
 from warren.testing.shrink import tell
 from warren.testing.simulate import run_seeds, shrunken_story
 
-# As many as two cores do in about a minute.
-FIXED_SEEDS = 6000 if build_name() == "compiled" else 3000
+# As many as two cores do in less than a minute.
+FIXED_SEEDS = 4000 if build_name() == "compiled" else 2000
 CHUNK = 50
 # A process is thrown away after so many chunks, with what the nodes thrown away in it have left.
 TASKS = 20

@@ -126,5 +126,5 @@ class StreamMachine(RuleBasedStateMachine):
         return bodies
 
 
-StreamMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+StreamMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
 TestStream = StreamMachine.TestCase

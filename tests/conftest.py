@@ -1,9 +1,15 @@
-"""Which build is tested: `--build=compiled` and `--build=interpreted` insist on one, and the header names it.
+"""Which build is tested, with which random cases, and what a skip means.
 
-Without the option whatever `warren` Python finds is tested; the header says which.
+`--build=compiled` and `--build=interpreted` insist on one build; without the option whatever `warren` Python finds is
+tested, and the header names it.
+
+Under CI the property tests of the interpreted build try the same cases each time, those of the compiled build the
+commit's own (`tests/support/explored.py`); elsewhere hypothesis chooses. Under CI a skip for want of a tool is a failure
+(`tests/support/skips.py`).
 """
 
 import importlib.util
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +18,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import warren
+from tests.support.explored import commit_number
+from tests.support.skips import SkipPolicy
 from warren.build import build_name, compiled_module_paths
 
 if TYPE_CHECKING:
@@ -23,9 +31,16 @@ if TYPE_CHECKING:
 PACKAGE = Path(warren.__file__).parent
 SOURCES = Path(__file__).parent.parent / "src"
 
-# How long an example takes says more about the machine than about the code. What else is usual here, or under CI, stays.
+IS_CI = bool(os.environ.get("CI"))
+EXPLORES = IS_CI and build_name() == "compiled"
+
+# How long an example takes says more about the machine than about the code.
 settings.register_profile(
-    "any machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "any machine",
+    settings(),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=IS_CI and not EXPLORES,
 )
 settings.load_profile("any machine")
 
@@ -38,7 +53,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
+    """Insist on the build; give hypothesis, which is configured after us, the commit's number."""
+    config.pluginmanager.register(SkipPolicy(IS_CI))
+    if EXPLORES and config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = str(commit_number())
     wanted = config.getoption("--build")
     if wanted is None:
         return
@@ -52,8 +72,10 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"warren should come from {SOURCES}, not from {PACKAGE}")
 
 
-def pytest_report_header() -> str:
-    return f"warren: {build_name()}, from {PACKAGE}"
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    seed = config.option.hypothesis_seed
+    cases = f"--hypothesis-seed={seed}" if seed else "the same each time" if IS_CI else "by chance"
+    return [f"warren: {build_name()}, from {PACKAGE}", f"cases of property tests: {cases}"]
 
 
 @pytest.fixture(scope="session")

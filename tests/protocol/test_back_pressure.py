@@ -10,6 +10,7 @@ from tests.support.amqp_frames import PERSISTENT, frame, header_frame, method_fr
 from tests.support.amqp_peer import Message
 from tests.support.broker_fixtures import Amqp
 from tests.support.memory_broker import EngineLink
+from tests.support.skips import does_not_apply, has_no_meaning
 from warren.broker.channel import OUTPUT_BYTES_MAX
 from warren.broker.throttle import WINDOW_BYTES
 from warren.build import build_name
@@ -67,7 +68,7 @@ def test_a_slow_consumer_leaves_the_messages_to_the_others(amqp: Amqp) -> None:
 
 def test_a_consumer_that_does_not_read(amqp: Amqp) -> None:
     if not amqp.uri:
-        pytest.skip("needs a socket")
+        does_not_apply("needs a socket")
     peer = amqp.connect()
     slow = peer.channel()
     queue = slow.declare(amqp.name()).queue
@@ -92,7 +93,7 @@ def test_a_consumer_that_does_not_read(amqp: Amqp) -> None:
 
 def test_replies_that_are_not_read(amqp: Amqp) -> None:
     if not amqp.uri:
-        pytest.skip("needs a socket")
+        does_not_apply("needs a socket")
     amqp.departure("how much RabbitMQ takes is not ours to test")
     greedy = amqp.connect().channel()
     other = amqp.channel()
@@ -179,7 +180,7 @@ def test_declarations_and_publishes_in_one_packet_keep_their_order(amqp: Amqp) -
     assert [channel.get(name, True).body for name in names] == names
 
 
-@pytest.mark.skipif(build_name() == "compiled", reason="counts the calls of Python functions")
+@has_no_meaning(build_name() == "compiled", "counts the calls of Python functions")
 def test_a_kept_frame_is_kept_once(amqp: Amqp) -> None:
     """A channel that waits for each of many declarations does not touch all that wait behind it each time."""
     amqp.engine()

@@ -15,6 +15,7 @@ from tests.support.amqp_peer import ChannelPeer, Peer
 from tests.support.broker_fixtures import FOREIGN_URI
 from tests.support.memory_broker import EngineLink, MemoryBroker
 from tests.support.node_thread import NodeThread
+from tests.support.skips import does_not_apply, has_no_meaning
 from warren.broker.alarms import KEPT_BYTES_MAX, RELEASE_BYTES
 from warren.broker.broker import Broker
 from warren.broker.connection import Connection
@@ -39,7 +40,7 @@ from warren.wire.methods import (
     TxSelectOk,
 )
 
-pytestmark = pytest.mark.skipif(bool(FOREIGN_URI), reason="raises alarms inside the broker")
+pytestmark = has_no_meaning(bool(FOREIGN_URI), "raises alarms inside the broker")
 
 CAPABILITIES: dict[str, object] = {"connection.blocked": True, "consumer_cancel_notify": True}
 ENORMOUS = 1 << 59
@@ -84,7 +85,7 @@ class Alarmed:
 
     def engine(self) -> MemoryBroker:
         if self.memory is None:
-            pytest.skip("looks into the engine: in memory only")
+            does_not_apply("looks into the engine: in memory only")
         return self.memory
 
     def connect(self, capabilities: dict[str, object] | None = None, heartbeat: int = 0) -> Peer:
@@ -550,7 +551,7 @@ def test_the_states_of_a_connection(alarmed: Alarmed) -> None:
 
 def test_a_client_that_hangs_up_unread_is_noticed(alarmed: Alarmed) -> None:
     if alarmed.node is None:
-        pytest.skip("needs a socket")
+        does_not_apply("needs a socket")
     peer = alarmed.connect()
     channel = peer.channel()
     channel.declare(b"q")

@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.amqp_frames import HEARTBEAT, METHOD, SocketLink, frame, method_frame
 from tests.support.broker_fixtures import Amqp
+from tests.support.skips import does_not_apply
 from warren.wire.methods import (
     BasicPublish,
     ChannelClose,
@@ -114,7 +115,7 @@ def test_the_socket_is_closed_when_a_client_closes_but_stays(amqp: Amqp) -> None
 
 def test_half_close_is_a_loss(amqp: Amqp) -> None:
     if not amqp.uri:
-        pytest.skip("needs a socket")
+        does_not_apply("needs a socket")
     peer = amqp.connect()
     channel = peer.channel()
     queue = channel.declare(amqp.name()).queue

@@ -26,6 +26,7 @@ from tests.support.other_brokers import (
     queue_on,
     running,
 )
+from tests.support.skips import does_not_apply
 from warren.spark import amqp_connection, amqp_publisher
 from warren.spark.amqp_options import AmqpSinkOptions, parse_amqp_sink
 from warren.spark.amqp_publisher import publisher_for
@@ -139,7 +140,7 @@ def test_a_window_of_one_is_enough(broker: OtherBroker, queue: str, monkeypatch:
 def test_a_full_queue_that_refuses_is_waited_for(broker: OtherBroker) -> None:
     """Refused messages are sent again when there is room, for retryTimeoutMs."""
     if isinstance(broker, BrokerProcess):
-        pytest.skip("warren has no queues with a limit yet")
+        does_not_apply("warren has no queues with a limit yet")
     with channel_to(broker) as channel:
         arguments = {"x-max-length": 20, "x-overflow": "reject-publish"}
         name = channel.queue_declare("", durable=True, arguments=arguments).method.queue

@@ -17,6 +17,7 @@ from tests.support.amqp_frames import SocketLink
 from tests.support.amqp_peer import ChannelPeer, Peer
 from tests.support.broker_process import BrokerProcess
 from tests.support.memory_broker import MemoryBroker
+from tests.support.skips import does_not_apply
 from warren.broker.settings import Settings
 
 FOREIGN_URI = os.environ.get("WARREN_TEST_AMQP_URI", "")
@@ -58,24 +59,24 @@ class Amqp:
     def configure(self, settings: Settings) -> None:
         """A broker with other limits; only the engine in memory can have them."""
         if self.memory is None:
-            pytest.skip("settings of its own: in memory only")
+            does_not_apply("settings of its own: in memory only")
         self.memory = MemoryBroker(settings)
 
     def engine(self) -> MemoryBroker:
         """The broker in memory; skips the test where there is none."""
         if self.memory is None:
-            pytest.skip("looks into the engine: in memory only")
+            does_not_apply("looks into the engine: in memory only")
         return self.memory
 
     def departure(self, reason: str) -> None:
         """What follows is warren's own choice, or not yet what RabbitMQ does."""
         if self.is_foreign:
-            pytest.skip(f"departure: {reason}")
+            does_not_apply(f"departure: {reason}")
 
     def slow_in_real_time(self) -> None:
         """Waits for seconds: done in memory, where time costs nothing, and when comparing."""
         if self.uri and not self.is_foreign:
-            pytest.skip("takes seconds of real time; covered in memory")
+            does_not_apply("takes seconds of real time; covered in memory")
 
     def raw(self, is_loopback: bool = True) -> Peer:
         """A link on which nothing was said yet."""

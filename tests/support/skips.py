@@ -1,0 +1,72 @@
+"""Skips: a test may leave itself out where it has no meaning; under CI, a missing tool is a failure.
+
+`does_not_apply(reason)` skips a test that has no meaning in this form: the other build, the other broker, the link
+without a socket. Every other skip says that the machine lacks something (a package, a permission, a registry). On a
+developer's machine such a test is skipped with its reason; under CI it fails, since a suite that silently shrinks
+proves less each time. The end of the run counts all skips by reason.
+"""
+
+from collections import Counter
+from collections.abc import Generator
+from typing import NoReturn
+
+import pytest
+
+NO_MEANING_HERE = "no meaning here: "
+
+
+def does_not_apply(reason: str) -> NoReturn:
+    """Skip this test: `reason` says why it has no meaning for the build or the broker under test."""
+    pytest.skip(NO_MEANING_HERE + reason)
+
+
+def has_no_meaning(condition: bool, reason: str) -> pytest.MarkDecorator:
+    """A mark that skips a test when `condition` holds, like `does_not_apply`."""
+    return pytest.mark.skipif(condition, reason=NO_MEANING_HERE + reason)
+
+
+def reason_of(report: pytest.TestReport | pytest.CollectReport) -> str:
+    """Why a skipped test was skipped, without the place."""
+    if isinstance(report.longrepr, tuple):
+        return report.longrepr[2].removeprefix("Skipped: ")
+    return str(report.longrepr)
+
+
+class SkipPolicy:
+    """A pytest plugin. `is_strict`: a skip other than `does_not_apply` is a failure."""
+
+    def __init__(self, is_strict: bool) -> None:
+        self.is_strict = is_strict
+        self.reasons: Counter[str] = Counter()
+
+    def judge(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        """Count a skip; turn it into a failure where it is none that we accept."""
+        if not report.skipped or hasattr(report, "wasxfail"):
+            return
+        reason = reason_of(report)
+        self.reasons[reason] += 1
+        if self.is_strict and not reason.startswith(NO_MEANING_HERE):
+            report.outcome = "failed"
+            report.longrepr = f"under CI nothing may be missing, but: {reason}"
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(self) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """A file that skips itself, for want of a package."""
+        report = yield
+        self.judge(report)
+        return report
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """A test that skips itself, or that a mark or a fixture skips."""
+        report = yield
+        self.judge(report)
+        return report
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """All skips, by reason."""
+        if not self.reasons:
+            return
+        terminalreporter.section(f"skips: {self.reasons.total()}")
+        for reason, count in sorted(self.reasons.items(), key=lambda item: (-item[1], item[0])):
+            terminalreporter.write_line(f"{count:5} {reason}")

@@ -6,6 +6,7 @@ Everything but the shell is the real thing: broker, vhost, queue, journal, recov
 import heapq
 import itertools
 from collections.abc import Callable
+from random import Random
 
 from tests.support.memory_store import MemoryStore
 from warren.admin.node import AdminNode, AdminVhost
@@ -32,11 +33,19 @@ from warren.broker.vhost import Vhost
 from warren.queues.queue import Queue
 from warren.store.message import Message
 from warren.store.store_settings import StoreSettings
-from warren.testing.simulated_file_system import SimulatedFileSystem
+from warren.testing.simulated_file_system import POWER, SimulatedFileSystem
 
 FILE_BYTES = 1 << 20
 NO_EXPIRATION = -1
 USER = PutUser(b"guest", hash_password(b"guest"), "rabbit_password_hashing_sha256", [])
+
+
+class NothingUnsynced(Random):
+    """Decides for a failing disk: no change survives that nobody synced."""
+
+    def random(self) -> float:
+        """Above every probability with which a change is kept."""
+        return 0.999
 
 
 class VirtualTimer:
@@ -210,7 +219,8 @@ class MemoryNode:
                 return
 
     def crash(self) -> "MemoryNode":
-        """The node that is started from what was on disk."""
+        """The power fails: the node that is started from what was synced. Every unsynced change is lost."""
+        self.disk.files.crash(NothingUnsynced(), POWER)
         return MemoryNode(self.disk, self.clock)
 
 

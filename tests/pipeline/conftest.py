@@ -1,23 +1,11 @@
-"""Jobs are tested without a JVM where they only share out tasks."""
+"""Backups that several tests look at."""
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.inline_spark import inline_or
-from warren.pipeline import tasks
-
 if TYPE_CHECKING:
     from tests.support.made_backups import Backups
-
-
-@pytest.fixture(scope="session", autouse=True)
-def inline_tasks() -> Iterator[None]:
-    """For those who pass an `InlineSpark`."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tasks, "on_partitions", inline_or(tasks.on_partitions))
-        yield
 
 
 @pytest.fixture(scope="session")

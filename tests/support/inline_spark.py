@@ -1,9 +1,7 @@
 """Tasks of jobs without a JVM: whoever passes an `InlineSpark` for a session has them done here and now."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
-
-OnPartitions = Callable[[Any, int, Callable[[int], str]], list[str]]
 
 
 class InlineSpark:
@@ -11,28 +9,41 @@ class InlineSpark:
 
     def __init__(self) -> None:
         self.conf = _Conf()
-        # Called before each partition.
+        # Called before each part.
         self.on_partition: Callable[[], object] = lambda: None
+        self.sparkContext = _Context(self)
 
     def newSession(self) -> "InlineSpark":
         return self
 
 
+class _Context:
+    """As much of a SparkContext as `ContextSharing` uses."""
+
+    defaultParallelism = 1  # noqa: N815 - Spark's name
+
+    def __init__(self, spark: InlineSpark) -> None:
+        self._spark = spark
+        self._parts: list[Any] = []
+        self._task: Callable[[Iterator[Any]], Iterator[str]] = lambda part: iter(())
+
+    def parallelize(self, parts: list[Any], count: int) -> "_Context":
+        assert count == len(parts)
+        self._parts = parts
+        return self
+
+    def mapPartitions(self, task: Callable[[Iterator[Any]], Iterator[str]]) -> "_Context":
+        self._task = task
+        return self
+
+    def collect(self) -> list[str]:
+        found: list[str] = []
+        for part in self._parts:
+            self._spark.on_partition()
+            found.extend(self._task(iter([part])))
+        return found
+
+
 class _Conf:
     def set(self, name: str, value: str) -> None:
         pass
-
-
-def inline_or(on_partitions: OnPartitions) -> OnPartitions:
-    """What does it here for an `InlineSpark`, and by `on_partitions` for a session."""
-
-    def run(spark: Any, count: int, work: Callable[[int], str]) -> list[str]:
-        if not isinstance(spark, InlineSpark):
-            return on_partitions(spark, count, work)
-        found = []
-        for number in range(count):
-            spark.on_partition()
-            found.append(work(number))
-        return found
-
-    return run

@@ -14,9 +14,10 @@ from warren.admin.client import AdminClient, AdminRefusedError, NodeAddress, Nod
 from warren.admin.protocol import BackupStatus
 from warren.cli.connection import node_address
 from warren.cli.output import fail
-from warren.cli.progress import progress_bar, tree_bytes
+from warren.cli.progress import progress_bar
 from warren.offline.backup import back_up, restore
 from warren.offline.data_directory import ToolError
+from warren.offline.sizes import tree_bytes
 
 
 def backup_command(

@@ -48,6 +48,14 @@ class ProgressKind(StrEnum):
     NONE = "none"
 
 
+class EngineChoice(StrEnum):
+    """Who does a job's tasks."""
+
+    AUTO = "auto"
+    SPARK = "spark"
+    LOCAL = "local"
+
+
 class FileFormat(StrEnum):
     """What an archive is."""
 
@@ -62,6 +70,13 @@ Master = Annotated[
         "--master",
         metavar="URL",
         help="Spark's address, as local[2,4] or spark://HOST:PORT. (default: this machine)",
+    ),
+]
+EngineOption = Annotated[
+    EngineChoice,
+    typer.Option(
+        "--engine",
+        help="Who does the work; local: this machine without Java; auto: local for small input, else spark.",
     ),
 ]
 Shown = Annotated[

@@ -7,6 +7,8 @@ import typer
 
 from warren.cli.pipeline import (
     AsJson,
+    EngineChoice,
+    EngineOption,
     Master,
     NodeUri,
     ProgressKind,
@@ -42,6 +44,7 @@ def backup_command(
         ),
     ] = None,
     master: Master = None,
+    engine: EngineOption = EngineChoice.AUTO,
     as_json: AsJson = False,
     shown: Shown = ProgressKind.AUTO,
 ) -> None:
@@ -56,6 +59,7 @@ def backup_command(
             base=base,
             snapshot_directory=snapshots,
             master=master,
+            engine=engine.value,
             progress=progress,
         ),
         as_json,
@@ -82,6 +86,7 @@ def restore_command(
         ),
     ] = None,
     master: Master = None,
+    engine: EngineOption = EngineChoice.AUTO,
     as_json: AsJson = False,
     shown: Shown = ProgressKind.AUTO,
 ) -> None:
@@ -93,9 +98,11 @@ def restore_command(
         bases = base or ()
         node = node_uri(context, data_dir, uri)
         if node is not None:
-            return restore_live(backup, node, bases=bases, master=master, progress=progress)
+            return restore_live(
+                backup, node, bases=bases, master=master, engine=engine.value, progress=progress
+            )
         assert data_dir is not None
-        return restore(backup, data_dir, bases=bases, master=master, progress=progress)
+        return restore(backup, data_dir, bases=bases, master=master, engine=engine.value, progress=progress)
 
     run_job(work, as_json, shown)
 
@@ -117,6 +124,7 @@ def import_rabbitmq_command(
         bool, typer.Option("--parquet", help="Make a backup in Parquet of each vhost, not a data directory.")
     ] = False,
     master: Master = None,
+    engine: EngineOption = EngineChoice.AUTO,
     as_json: AsJson = False,
     shown: Shown = ProgressKind.AUTO,
 ) -> None:
@@ -130,6 +138,7 @@ def import_rabbitmq_command(
             definitions=definitions,
             to_parquet=parquet,
             master=master,
+            engine=engine.value,
             progress=progress,
         ),
         as_json,
@@ -153,6 +162,7 @@ def verify_command(
         ),
     ] = None,
     master: Master = None,
+    engine: EngineOption = EngineChoice.AUTO,
     as_json: AsJson = False,
     shown: Shown = ProgressKind.AUTO,
 ) -> None:
@@ -160,7 +170,9 @@ def verify_command(
     from warren.pipeline.verify_job import verify
 
     run_job(
-        lambda progress: verify(source, damage_to=damage_to, work=work, master=master, progress=progress),
+        lambda progress: verify(
+            source, damage_to=damage_to, work=work, master=master, engine=engine.value, progress=progress
+        ),
         as_json,
         shown,
     )

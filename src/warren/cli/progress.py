@@ -1,10 +1,8 @@
 """A progress bar on standard error for work that takes long; nothing when nobody looks at it."""
 
 import contextlib
-import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -58,13 +56,3 @@ def progress_bar(description: str, total_bytes: int) -> Iterator[ProgressBar]:
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         yield _RichBar(bar, bar.add_task(description, total=max(total_bytes, 1)))
-
-
-def tree_bytes(path: Path) -> int:
-    """Size of all files below `path`, as far as they can be seen."""
-    total = 0
-    for directory, _, names in os.walk(path):
-        for name in names:
-            with contextlib.suppress(OSError):
-                total += os.stat(os.path.join(directory, name)).st_size
-    return total

@@ -12,12 +12,12 @@ from typing import Annotated, TypeVar
 import typer
 
 from warren.cli.output import fail, print_json, print_rows
-from warren.cli.progress import progress_bar, tree_bytes
+from warren.cli.progress import progress_bar
 from warren.offline.check import CheckResult, check_directory
 from warren.offline.data_directory import ToolError
 from warren.offline.report import VhostReport, report_directory
 from warren.offline.salvage import SalvageResult, salvage
-from warren.offline.sizes import size_text
+from warren.offline.sizes import size_text, tree_bytes
 
 PROBLEMS_EXIT = 1
 

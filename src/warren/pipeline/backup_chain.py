@@ -68,6 +68,10 @@ class Chain:
             for file in files
         ]
 
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum([path.stat().st_size for path, _ in self.all_files() if path.exists()])
+
 
 def open_chain(backup: Path, bases: Iterable[Path] = ()) -> Chain:
     """The backup and those before it: of `bases`, or where they were when it was made. Raises ToolError."""

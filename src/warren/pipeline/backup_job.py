@@ -21,6 +21,7 @@ import warren
 from warren.offline.backup import must_be_outside, now_text
 from warren.offline.backup_files import put_in_place
 from warren.offline.data_directory import VHOSTS_PATH, ToolError, locked, opened
+from warren.offline.sizes import tree_bytes
 from warren.pipeline.backup_manifest import (
     ALIVE_PATH,
     DATA_PATH,
@@ -33,9 +34,10 @@ from warren.pipeline.backup_manifest import (
     write_manifest,
     write_topology,
 )
+from warren.pipeline.engine import Engine, sharing_for
 from warren.pipeline.progress import Progress, Silent, Step
 from warren.pipeline.result import FOUND_EXIT, OK_EXIT, JobResult
-from warren.pipeline.spark_run import spark_for
+from warren.pipeline.sharing import Sharing
 from warren.pipeline.state_files import fingerprint
 from warren.pipeline.tasks import run_tasks
 from warren.pipeline.topology import topology_of
@@ -86,6 +88,7 @@ def backup(
     snapshot_directory: Path | None = None,
     spark: "SparkSession | None" = None,
     master: str | None = None,
+    engine: Engine = "auto",
     progress: Progress | None = None,
 ) -> BackupResult:
     """Make the new directory `target` of one vhost of `source`, a directory or the URI of a running node.
@@ -113,8 +116,9 @@ def backup(
         with job.directory() as directory, locked(directory):
             # Before a JVM is started for nothing.
             look = job.look(directory)
-            with spark_for("backup", master, spark) as session:
-                return job.run(session, directory, look)
+            size = tree_bytes(directory)
+            with sharing_for("backup", engine, size, master, spark, progress) as sharing:
+                return job.run(sharing, directory, look)
 
 
 @dataclass(frozen=True)
@@ -244,7 +248,7 @@ class _Job:
                     f"seq id {queue.end_seq - 1}, and the next one there is {now.next_seq}; make a backup without --base"
                 )
 
-    def run(self, spark: "SparkSession", directory: Path, look: "_Look") -> BackupResult:
+    def run(self, sharing: Sharing, directory: Path, look: "_Look") -> BackupResult:
         """All of it, once the source is there and stays as it is."""
         state, older = look.state, look.older
         self._begin(directory, state)
@@ -253,7 +257,7 @@ class _Job:
             assert definition is not None
             topology = topology_of(data.definitions, definition)
         parts = run_tasks(
-            spark, self.results, look.tasks, write_backup_part, BackupPart, self.progress, "backup"
+            sharing, self.results, look.tasks, write_backup_part, BackupPart, self.progress, "backup"
         )
         base = None
         if older is not None and self.base is not None:

@@ -20,6 +20,7 @@ from warren.offline.backup import must_be_outside, now_text
 from warren.offline.backup_files import give_up, put_in_place
 from warren.offline.data_directory import ToolError
 from warren.offline.part_writer import PLAN_NAME, PartWriter
+from warren.offline.sizes import tree_bytes
 from warren.offline.store_plan import Part, PartManifest, QueueExtent
 from warren.offline.store_writer import StoreWriter
 from warren.pipeline.backup_manifest import (
@@ -32,10 +33,11 @@ from warren.pipeline.backup_manifest import (
     write_manifest,
     write_topology,
 )
+from warren.pipeline.engine import Engine, sharing_for
 from warren.pipeline.imported_definitions import ImportedDefinitions
 from warren.pipeline.progress import Progress, Silent, Step
 from warren.pipeline.result import FOUND_EXIT, OK_EXIT, JobError, JobResult
-from warren.pipeline.spark_run import spark_for
+from warren.pipeline.sharing import Sharing
 from warren.pipeline.state_files import fingerprint
 from warren.pipeline.tasks import run_tasks
 from warren.pipeline.topology import topology_of
@@ -111,6 +113,7 @@ def import_rabbitmq(
     to_parquet: bool = False,
     spark: "SparkSession | None" = None,
     master: str | None = None,
+    engine: Engine = "auto",
     progress: Progress | None = None,
 ) -> ImportResult:
     """Make `directory`, which is not there or empty, of what is in `source`, which is only read.
@@ -146,8 +149,9 @@ def import_rabbitmq(
     with unfinished(directory, "import", of) as begun:
         if begun.result is not None:
             return ImportResult(**(begun.result | {"directory": directory, "source": found.path}))
-        with spark_for("import-rabbitmq", master, spark) as session:
-            job = _Import(found, ours, begun, session, progress)
+        size = tree_bytes(found.path)
+        with sharing_for("import-rabbitmq", engine, size, master, spark, progress) as sharing:
+            job = _Import(found, ours, begun, sharing, progress)
             return job.to_parquet() if to_parquet else job.to_store()
 
 
@@ -157,14 +161,14 @@ class _Import:
         found: "ImportPlan",
         ours: ImportedDefinitions,
         begun: Unfinished,
-        spark: "SparkSession",
+        sharing: Sharing,
         progress: Progress,
     ) -> None:
         self.found = found
         self.ours = ours
         self.begun = begun
         self.directory = begun.target
-        self.spark = spark
+        self.sharing = sharing
         self.progress = progress
         # Levels of a priority queue are one queue, the highest first.
         self.queues: dict[int, list[PlannedQueue]] = {}
@@ -219,7 +223,7 @@ class _Import:
         give_up(self.scratch / "compare")
         tasks = {f"{number:06d}": one for number, one in enumerate(plan(data, MESSAGES, ReadOptions()))}
         found = run_tasks(
-            self.spark, self.scratch / "compare", tasks, sum_up, Sums, self.progress, "read it back"
+            self.sharing, self.scratch / "compare", tasks, sum_up, Sums, self.progress, "read it back"
         )
         expected, written = QueueSums(), QueueSums()
         for part in parts.values():
@@ -324,7 +328,7 @@ class _Import:
 
     def _run(self, tasks: dict[str, ImportTask]) -> dict[str, ImportedPart]:
         return run_tasks(
-            self.spark,
+            self.sharing,
             self.scratch / "results",
             tasks,
             import_part,

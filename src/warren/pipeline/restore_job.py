@@ -19,9 +19,10 @@ from warren.offline.part_writer import PLAN_NAME, PartWriter, Sharer
 from warren.offline.store_plan import Part, PartManifest, QueueExtent, WriterSettings
 from warren.offline.store_writer import StoreWriter
 from warren.pipeline.backup_manifest import Manifest, read_topology
+from warren.pipeline.engine import Engine, sharing_for
 from warren.pipeline.progress import Progress, Silent
 from warren.pipeline.result import JobError, JobResult
-from warren.pipeline.spark_run import spark_for
+from warren.pipeline.sharing import Sharing
 from warren.pipeline.tasks import run_tasks
 from warren.pipeline.topology import definitions_of
 from warren.pipeline.unfinished import Unfinished, absolute, unfinished
@@ -63,6 +64,7 @@ def restore(
     bases: Sequence[Path] = (),
     spark: "SparkSession | None" = None,
     master: str | None = None,
+    engine: Engine = "auto",
     progress: Progress | None = None,
 ) -> RestoreResult:
     """Make the data directory `directory`, which is not there or empty, of a vhost's backup.
@@ -84,8 +86,8 @@ def restore(
     with unfinished(directory, "restore", of) as begun:
         if begun.result is not None:
             return RestoreResult(**(begun.result | {"directory": directory, "backup": backup}))
-        with spark_for("restore", master, spark) as session:
-            return _Restore(chain, begun, definitions, session, progress).run()
+        with sharing_for("restore", engine, chain.size(), master, spark, progress) as sharing:
+            return _Restore(chain, begun, definitions, sharing, progress).run()
 
 
 def _must_be_defined(manifest: Manifest, definitions: Definitions) -> None:
@@ -144,7 +146,7 @@ class _Restore:
     chain: "Chain"
     begun: Unfinished
     definitions: Definitions
-    spark: "SparkSession"
+    sharing: Sharing
     progress: Progress
 
     def run(self) -> RestoreResult:
@@ -158,7 +160,7 @@ class _Restore:
         make_directories(scratch / _SHARED)
         checks = {f"{number:06d}": file for number, file in enumerate(self.chain.all_files())}
         problems = run_tasks(
-            self.spark, scratch / "check", checks, check_file, str, self.progress, "check the backup"
+            self.sharing, scratch / "check", checks, check_file, str, self.progress, "check the backup"
         )
         found = [text for text in problems.values() if text]
         if found:
@@ -217,7 +219,7 @@ class _Restore:
             for number in range(len(self.chain.files()))
         }
         run_tasks(
-            self.spark, scratch / "find", tasks, find_shared, Found, self.progress, "find shared contents"
+            self.sharing, scratch / "find", tasks, find_shared, Found, self.progress, "find shared contents"
         )
 
     def _write_shared(self, scratch: Path, shared: "SharedList", writer: StoreWriter) -> list[PartManifest]:
@@ -231,7 +233,7 @@ class _Restore:
             tasks[part.name] = SharedTask(self.chain, shared, writer.work, part, first, end)
             first = end
         done = run_tasks(
-            self.spark,
+            self.sharing,
             scratch / "contents",
             tasks,
             write_shared_part,
@@ -251,7 +253,7 @@ class _Restore:
             if part.queue_id
         }
         parts = run_tasks(
-            self.spark,
+            self.sharing,
             scratch / _RESULTS,
             tasks,
             write_queue_part,
@@ -287,7 +289,9 @@ class _Restore:
         tasks = {
             f"{number:06d}": partition for number, partition in enumerate(plan(data, MESSAGES, ReadOptions()))
         }
-        found = run_tasks(self.spark, scratch / "compare", tasks, sum_up, Sums, self.progress, "read it back")
+        found = run_tasks(
+            self.sharing, scratch / "compare", tasks, sum_up, Sums, self.progress, "read it back"
+        )
         sums = QueueSums()
         for part in found.values():
             sums.add_rows(part.rows)

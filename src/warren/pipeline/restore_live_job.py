@@ -17,9 +17,10 @@ from warren.admin.protocol import ListQueues, QueueList
 from warren.admin.sink_protocol import OpenStage, StageOpened
 from warren.broker.metadata import Definitions
 from warren.pipeline.backup_manifest import SEQ_END, QueueEntry, read_topology
+from warren.pipeline.engine import Engine, sharing_for
 from warren.pipeline.progress import Progress, Silent, Step
 from warren.pipeline.result import FOUND_EXIT, OK_EXIT, JobError, JobResult
-from warren.pipeline.spark_run import spark_for
+from warren.pipeline.sharing import Sharing
 from warren.pipeline.staged_publisher import BATCH_BYTES, BATCH_MESSAGES, WAIT_MS, StagedPublisher, pieces
 from warren.pipeline.tasks import run_tasks
 from warren.pipeline.topology import definitions_of
@@ -74,6 +75,7 @@ def restore_live(
     bases: Sequence[Path] = (),
     spark: "SparkSession | None" = None,
     master: str | None = None,
+    engine: Engine = "auto",
     progress: Progress | None = None,
 ) -> LiveRestoreResult:
     """Put the messages of a vhost's backup into the vhost of the running node at `uri`; an administrator's.
@@ -90,8 +92,9 @@ def restore_live(
         vhost = NodeAddress(uri).vhost
     except ValueError as error:
         raise JobError(f"uri: {error}") from None
-    with spark_for("restore", master, spark) as session:
-        return _LiveRestore(chain, definitions, uri, vhost, session, progress or Silent()).run()
+    progress = progress or Silent()
+    with sharing_for("restore", engine, chain.size(), master, spark, progress) as sharing:
+        return _LiveRestore(chain, definitions, uri, vhost, sharing, progress).run()
 
 
 @dataclass
@@ -100,7 +103,7 @@ class _LiveRestore:
     definitions: Definitions
     uri: str = field(repr=False)
     vhost: str
-    spark: "SparkSession"
+    sharing: Sharing
     progress: Progress
 
     def __post_init__(self) -> None:
@@ -158,7 +161,7 @@ class _LiveRestore:
                 )
         checks = {f"{number:06d}": file for number, file in enumerate(self.chain.all_files())}
         problems = run_tasks(
-            self.spark, scratch / "check", checks, check_file, str, self.progress, "check the backup"
+            self.sharing, scratch / "check", checks, check_file, str, self.progress, "check the backup"
         )
         found = [text for text in problems.values() if text]
         if found:
@@ -245,7 +248,7 @@ class _LiveRestore:
             for queue in self.queues
         }
         found = run_tasks(
-            self.spark, scratch / "compare", tasks, compare_queue, Comparison, self.progress, "read it back"
+            self.sharing, scratch / "compare", tasks, compare_queue, Comparison, self.progress, "read it back"
         )
         differences = []
         for queue in self.queues:

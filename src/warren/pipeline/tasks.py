@@ -1,7 +1,7 @@
-"""Work that is cut into tasks, done by Spark's workers, each task once.
+"""Work that is cut into tasks, each done once, by Spark's workers or those of this machine (sharing.py).
 
 A task that is done leaves its result as a file, durably and after what it made; so a job that was interrupted goes on with
-the tasks that are left, Spark may do a task twice, and the driver sees how far the work is by looking at the files. Results
+the tasks that are left, a task may be done twice, and the driver sees how far the work is by looking at the files. Results
 are small; what a task makes goes to the disk, which all workers share with the driver.
 """
 
@@ -9,22 +9,21 @@ import contextlib
 import os
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from warren.offline.data_directory import ToolError
 from warren.pipeline.progress import Progress, Step
 from warren.pipeline.result import JobError
+from warren.pipeline.sharing import Sharing
 from warren.store.disk.files import make_directories, sync_directory
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-# Tasks beyond share partitions of Spark's, which cost about 90 ms of CPU each.
-_PARTITIONS_MAX: Final = 400
+# Tasks beyond share a part: each costs Spark about 90 ms of CPU.
+_PARTS_MAX: Final = 400
 _LOOK_S: Final = 0.3
 
 T = TypeVar("T")
@@ -32,7 +31,7 @@ R = TypeVar("R")
 
 
 def run_tasks(
-    spark: "SparkSession",
+    sharing: Sharing,
     results: Path,
     tasks: Mapping[str, T],
     do: Callable[[T], R],
@@ -42,8 +41,8 @@ def run_tasks(
 ) -> dict[str, R]:
     """Do each of `tasks` that has no result below `results` yet; returns all results by the names of tasks.
 
-    `do` runs in workers; `kind` is what it returns, as msgspec knows it. What it raises as OSError, ToolError, ReadError or ValueError
-    comes out as JobError, when all others are done; they have their results then.
+    `do`, a function of a module, runs in workers; `kind` is what it returns, as msgspec knows it. An OSError, ToolError,
+    ReadError or ValueError of a task is raised as JobError, after all other tasks are done and have their results.
     """
     make_directories(results)
     done = _results(results, tasks, kind)
@@ -51,7 +50,7 @@ def run_tasks(
     progress.show(Step(step, len(done), len(tasks), "parts"))
     if left:
         with _watching(results, len(tasks), progress, step):
-            errors = _run(spark, results, left, do)
+            errors = _run(sharing, results, left, do)
         if errors:
             more = f" (and {len(errors) - 1} more like it)" if len(errors) > 1 else ""
             raise JobError(errors[0] + more)
@@ -59,28 +58,18 @@ def run_tasks(
     return {name: done[name] for name in tasks}
 
 
-def _run(spark: "SparkSession", results: Path, tasks: Mapping[str, T], do: Callable[[T], Any]) -> list[str]:
-    names = list(tasks)
-    payloads = list(tasks.values())
-    count = min(len(names), _PARTITIONS_MAX)
-
-    def work(number: int) -> str:
-        errors = [
-            _do(results / names[place], do, payloads[place]) for place in range(number, len(names), count)
-        ]
-        return next((error for error in errors if error), "")
-
-    return [error for error in on_partitions(spark, count, work) if error]
+def _run(sharing: Sharing, results: Path, tasks: Mapping[str, T], do: Callable[[T], Any]) -> list[str]:
+    named = list(tasks.items())
+    count = min(len(named), _PARTS_MAX)
+    parts = [named[number::count] for number in range(count)]
+    return [error for error in sharing.run(partial(_do_part, results, do), parts) if error]
 
 
-def on_partitions(spark: "SparkSession", count: int, work: Callable[[int], str]) -> list[str]:
-    """Call `work` with each number below `count`, in a partition of Spark's; returns what it returned."""
-    from pyspark.sql.functions import udf
-
-    # A plain function of one value: one over Arrow batches would need pandas, and RDDs do not exist over Connect.
-    called = udf(work, "string", useArrow=False).asNondeterministic()
-    rows = spark.range(0, count, 1, count).select(called("id").alias("text")).collect()
-    return [row["text"] for row in rows]
+def _do_part(results: Path, do: Callable[[Any], Any], part: Iterable[list[tuple[str, Any]]]) -> Iterator[str]:
+    """Do the tasks of one part; gives back what went wrong first, or ""."""
+    for tasks in part:
+        errors = [_do(results / name, do, payload) for name, payload in tasks]
+        yield next((error for error in errors if error), "")
 
 
 def _do(path: Path, do: Callable[[Any], Any], payload: Any) -> str:

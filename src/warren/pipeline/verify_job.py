@@ -1,4 +1,4 @@
-"""`verify`: does a store hold together? Every checksum and every count, with the reading shared out among Spark's workers.
+"""`verify`: does a store hold together? Every checksum and every count, with the reading shared out among workers.
 
 It finds what `warren store check` finds, since the judgement is the same code (`offline/check.py`): workers read segments and
 content files and leave behind what is in them, as numbers; what must fit together is compared in one place. Each problem is a
@@ -29,9 +29,11 @@ from warren.offline.check import (
     references_of,
 )
 from warren.offline.data_directory import ToolError, VhostDirectory, files_of, opened
+from warren.offline.sizes import tree_bytes
+from warren.pipeline.engine import Engine, sharing_for
 from warren.pipeline.progress import Progress, Silent, Step
 from warren.pipeline.result import FOUND_EXIT, OK_EXIT, JobResult
-from warren.pipeline.spark_run import spark_for
+from warren.pipeline.sharing import Sharing
 from warren.pipeline.state_files import fingerprint
 from warren.pipeline.tasks import run_tasks
 from warren.store.content_file import ContentFile
@@ -119,6 +121,7 @@ def verify(
     work: Path | None = None,
     spark: "SparkSession | None" = None,
     master: str | None = None,
+    engine: Engine = "auto",
     progress: Progress | None = None,
 ) -> VerifyResult:
     """Look at a data directory whose node is stopped, or at a backup of files; nothing in it is changed.
@@ -139,7 +142,8 @@ def verify(
             result.add(Problem(NO_DIRECTORY, name, f"the vhost has no directory {definition.id}"))
         for name in directory.strange:
             result.add(Problem(NOT_OURS, "", f"{name} is no part of a data directory"))
-        with spark_for("verify", master, spark) as session:
+        size = tree_bytes(source)
+        with sharing_for("verify", engine, size, master, spark, progress) as sharing:
             for vhost in directory.vhosts:
                 if vhost.definition is None and not directory.definitions_error:
                     text = f"no vhost is defined with id {vhost.id}: its data is kept"
@@ -152,7 +156,7 @@ def verify(
                         if any(vhost.path.iterdir()):
                             result.add(Problem(MISSING_FILE, vhost.name, str(error)))
                         continue
-                    known = _read_files(session, vhost, snapshot, scratch / str(vhost.id), progress)
+                    known = _read_files(sharing, vhost, snapshot, scratch / str(vhost.id), progress)
                     _Verify(directory.definitions, vhost, snapshot, result, known).run()
         found = VerifyResult(
             source=source,
@@ -286,7 +290,7 @@ def _content_scan(files: LocalFileSystem, path: str, number: int, store_id: byte
 
 
 def _read_files(
-    spark: "SparkSession", vhost: VhostDirectory, snapshot: VhostSnapshot, work: Path, progress: Progress
+    sharing: Sharing, vhost: VhostDirectory, snapshot: VhostSnapshot, work: Path, progress: Progress
 ) -> dict[str, tuple[Path, FileFindings]]:
     """Have all segments and content files read; what was found by their paths."""
     arrays = work / "found"
@@ -310,7 +314,7 @@ def _read_files(
         size += weight
     if gathered:
         end_task()
-    done = run_tasks(spark, work / "results", tasks, read_files, list[FileFindings], progress, "read")
+    done = run_tasks(sharing, work / "results", tasks, read_files, list[FileFindings], progress, "read")
     return {found.path: (arrays, found) for files in done.values() for found in files}
 
 

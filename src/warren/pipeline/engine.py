@@ -1,0 +1,80 @@
+"""Where a job's tasks run: in Spark, or on the cores of this machine without a JVM.
+
+A JVM costs tens of seconds of CPU before the first task, so a small job is done before Spark would have begun. The tasks are
+the same functions, so both engines give the same result; only the machines differ that can do them.
+"""
+
+import contextlib
+import importlib.util
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+from warren.pipeline.progress import Progress, Step
+from warren.pipeline.result import JobError
+from warren.pipeline.sharing import LocalSharing, Sharing
+from warren.spark.java import SparkUnavailableError, require_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Engine = Literal["auto", "spark", "local"]
+# `auto` takes Spark for more bytes of input than this; docs/benchmarks.md has the measurement.
+LOCAL_BYTES_MAX: Final = 1 << 30
+_ARROW_PACKAGES: Final = ("pyarrow", "numpy")
+
+
+def is_local(
+    engine: Engine, size: int, master: str | None = None, given: "SparkSession | None" = None
+) -> bool:
+    """Is a job with `size` bytes of input done without Spark?
+
+    `auto` takes Spark when the caller names one (`master`, `given`), or when the input is large and Spark can be had.
+    JobError for engines that do not exist, and for `local` with a Spark that is named.
+    """
+    if engine not in get_args(Engine):
+        raise JobError(f"unknown engine '{engine}'; there are: {', '.join(get_args(Engine))}")
+    is_named = master is not None or given is not None
+    if engine == "local" and is_named:
+        raise JobError("the engine local uses no Spark: leave its address out, or take the engine spark")
+    if engine != "auto":
+        return engine == "local"
+    if is_named:
+        return False
+    return size <= LOCAL_BYTES_MAX or not _can_have_spark()
+
+
+def _can_have_spark() -> bool:
+    try:
+        require_spark()
+    except SparkUnavailableError:
+        return False
+    return True
+
+
+def require_arrow() -> None:
+    """SparkUnavailableError unless pyarrow and numpy are there."""
+    for module in _ARROW_PACKAGES:
+        if importlib.util.find_spec(module) is None:
+            raise SparkUnavailableError(f"{module} is not installed: pip install 'warren[spark]'")
+
+
+@contextlib.contextmanager
+def sharing_for(
+    job: str,
+    engine: Engine,
+    size: int,
+    master: str | None,
+    given: "SparkSession | None",
+    progress: Progress,
+) -> Iterator[Sharing]:
+    """Who does the tasks of a job with `size` bytes of input; see `is_local`, and `starting_spark` for what is raised."""
+    if is_local(engine, size, master, given):
+        require_arrow()
+        with contextlib.closing(LocalSharing()) as local:
+            yield local
+        return
+    from warren.pipeline.spark_run import starting_spark
+
+    progress.show(Step("starting Spark"))
+    with starting_spark(job, master, given) as spark:
+        yield spark.wait()

@@ -1,0 +1,133 @@
+"""Which engine a job takes, and the local one: the same result in this process, in several, and in Spark."""
+
+import os
+import signal
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from tests.support.command_line import warren
+from tests.support.stopped_node import MESSAGES
+from tests.support.stopped_node_fixtures import data, original, store
+from warren.pipeline import engine, verify_job
+from warren.pipeline.engine import LOCAL_BYTES_MAX, is_local, sharing_for
+from warren.pipeline.progress import Silent
+from warren.pipeline.result import JobError
+from warren.pipeline.sharing import LocalSharing
+from warren.pipeline.tasks import run_tasks
+from warren.pipeline.verify_job import verify
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["data", "original", "store"]
+
+
+def process_id(_: object) -> int:
+    return os.getpid()
+
+
+def fail_for(number: int) -> int:
+    if number == 3:
+        raise ValueError("three is not done")
+    return number
+
+
+def die(part: Iterable[Any]) -> Iterator[str]:
+    os.kill(os.getpid(), signal.SIGKILL)
+    yield from map(str, part)
+
+
+def blunder(part: Iterable[Any]) -> Iterator[str]:
+    raise KeyError("a mistake of ours")
+
+
+def test_small_input_is_local_and_large_input_needs_a_spark_that_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engine, "_can_have_spark", lambda: True)
+    assert is_local("auto", LOCAL_BYTES_MAX) and not is_local("auto", LOCAL_BYTES_MAX + 1)
+    assert not is_local("auto", 0, master="local[1]")
+    assert not is_local("spark", 0) and is_local("local", 1 << 60)
+    monkeypatch.setattr(engine, "_can_have_spark", lambda: False)
+    assert is_local("auto", 1 << 60)
+    with pytest.raises(JobError, match="the engine local uses no Spark"):
+        is_local("local", 0, master="local[1]")
+    with pytest.raises(JobError, match="unknown engine 'fast'; there are: auto, spark, local"):
+        is_local("fast", 0)  # type: ignore[arg-type]  # what a program may pass
+
+
+def test_tasks_are_done_by_several_processes(tmp_path: Path) -> None:
+    """Each once; a failure is told when the others are done, which then have their results."""
+    sharing = LocalSharing(2)
+    try:
+        tasks = {str(number): number for number in range(6)}
+        with pytest.raises(JobError, match=r"^three is not done$"):
+            run_tasks(sharing, tmp_path / "numbers", tasks, fail_for, int, Silent(), "count")
+        done = {
+            path.name: msgspec.json.decode(path.read_bytes()) for path in (tmp_path / "numbers").iterdir()
+        }
+        assert done == {name: number for name, number in tasks.items() if number != 3}
+        ids = run_tasks(sharing, tmp_path / "ids", tasks, process_id, int, Silent(), "count")
+        assert len(set(ids.values())) == 2 and os.getpid() not in ids.values()
+        one = run_tasks(sharing, tmp_path / "one", {"0": 0}, process_id, int, Silent(), "count")
+        assert one == {"0": os.getpid()}
+        with pytest.raises(JobError, match=r"a worker process has ended \(exit status -9\)"):
+            sharing.run(die, [0, 1])
+        with pytest.raises(RuntimeError, match="a mistake of ours"):
+            sharing.run(blunder, [0, 1])
+        assert sharing.run(map_to_text, [0, 1, 2]) == ["0", "1", "2"]
+    finally:
+        sharing.close()
+
+
+def map_to_text(part: Iterable[Any]) -> Iterator[str]:
+    # What a task prints must not end up among the results.
+    print("printed by a task")
+    return map(str, part)
+
+
+@pytest.mark.kill
+def test_verify_says_the_same_in_one_process_and_in_two(
+    data: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a damaged store; `auto` takes no JVM for one that is so small."""
+    paths = sorted(store.glob("queues/1/*.idx"), key=lambda path: int(path.stem))
+    paths[1].write_bytes(bytes(4096))
+    here = verify(data, engine="local")
+    assert here.counts and not here.clean
+    monkeypatch.setattr(verify_job, "TASK_BYTES", 100_000)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    in_two = verify(data, engine="local")
+    assert vars(in_two) == vars(here)
+
+
+@pytest.mark.kill
+def test_the_command_verifies_a_small_store_without_java(original: Path, tmp_path: Path) -> None:
+    """Even where there is none."""
+    environment = {"JAVA_HOME": str(tmp_path), "PATH": os.path.dirname(sys.executable)}
+    done = warren("pipeline", "verify", original, environment=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f" {MESSAGES} messages," in done.stdout
+    refused = warren("pipeline", "verify", original, "--engine", "spark", environment=environment)
+    assert refused.returncode == 2 and refused.stderr.startswith("warren: JAVA_HOME is set, but there is no")
+
+
+@pytest.mark.spark
+@pytest.mark.kill
+def test_verify_says_the_same_in_spark(spark: "SparkSession", data: Path, store: Path) -> None:
+    sorted(store.glob("msg_store_persistent/*.rdq"))[0].write_bytes(b"noise" * 100)
+    assert vars(verify(data, spark=spark)) == vars(verify(data, engine="local"))
+
+
+def test_a_spark_that_is_named_is_taken() -> None:
+    """And told apart from one that cannot be had."""
+    with (
+        pytest.raises(JobError, match="the engine local uses no Spark"),
+        sharing_for("verify", "local", 0, "local[1]", None, Silent()),
+    ):
+        pytest.fail("it goes on")

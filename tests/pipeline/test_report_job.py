@@ -1,21 +1,33 @@
-"""The job `report`: what it refuses, and, with Spark, a running node, the same one stopped, and damage."""
+"""The job `report`: what it refuses, a running node, the same one stopped, and damage; the same figures on each engine."""
 
 import contextlib
+import datetime
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pika
 import pytest
 
 from tests.support.broker_process import BrokerProcess
-from warren.pipeline import JobError, report
-from warren.pipeline.report_figures import DeathFigures
+from tests.support.stopped_node import MESSAGES
+from tests.support.stopped_node_fixtures import original
+from warren.pipeline import JobError, report, report_figures
+from warren.pipeline.progress import Silent
+from warren.pipeline.report_figures import DeathFigures, ReportFigures, read_figures
+from warren.pipeline.report_part import age_buckets, age_of
+from warren.pipeline.sharing import ContextSharing, LocalSharing, Sharing
 
 if TYPE_CHECKING:
     from pika.adapters.blocking_connection import BlockingChannel
     from pyspark.sql import SparkSession
+
+
+__all__ = ["original"]
+
+NOW = datetime.datetime.now(datetime.UTC)
 
 
 def test_what_cannot_be_is_refused_before_spark_starts(tmp_path: Path) -> None:
@@ -53,10 +65,7 @@ def publishing(directory: Path) -> Iterator[tuple[BrokerProcess, "BlockingChanne
         node.kill()
 
 
-@pytest.mark.spark
-@pytest.mark.slow
-@pytest.mark.timeout(400)
-def test_a_running_node_and_the_same_one_stopped(spark: "SparkSession", tmp_path: Path) -> None:
+def test_a_running_node_and_the_same_one_stopped(tmp_path: Path) -> None:
     """The same messages; the states of queues while it runs; dead letters from the header that tells of them."""
     with publishing(tmp_path / "node") as (node, channel):
         for queue, count in (("orders", 40), ("dead", 10)):
@@ -76,9 +85,9 @@ def test_a_running_node_and_the_same_one_stopped(spark: "SparkSession", tmp_path
                 properties = pika.BasicProperties(delivery_mode=2, headers=headers)
                 channel.basic_publish("", queue, b"x" * number, properties)
         channel.connection.close()
-        live = report(tmp_path / "live.html", uri=node.uri, snapshots=tmp_path, spark=spark).figures
+        live = report(tmp_path / "live.html", uri=node.uri, snapshots=tmp_path, engine="local").figures
         assert node.stop() == 0
-    result = report(tmp_path / "dead.html", directory=tmp_path / "node" / "data", spark=spark)
+    result = report(tmp_path / "dead.html", directory=tmp_path / "node" / "data", engine="local")
     dead = result.figures
     assert result.exit_code == 0
     for found in (live, dead):
@@ -119,10 +128,7 @@ _FORMS: list[tuple[Any, bool]] = [
 ]
 
 
-@pytest.mark.spark
-@pytest.mark.slow
-@pytest.mark.timeout(400)
-def test_what_strangers_have_written(spark: "SparkSession", tmp_path: Path) -> None:
+def test_what_strangers_have_written(tmp_path: Path) -> None:
     """Names, headers of all forms and damage: every message counts, and nothing is markup."""
     with publishing(tmp_path / "node") as (node, channel):
         for queue in ("<script>alert(1)</script>", "\u202eqp", "a\x00b"):
@@ -132,12 +138,14 @@ def test_what_strangers_have_written(spark: "SparkSession", tmp_path: Path) -> N
                 channel.basic_publish("", queue, b"<i>", properties)
         channel.connection.close()
         with pytest.raises(JobError, match="login of user 'guest' was refused"):
-            report(tmp_path / "no.html", uri=node.uri.replace("guest:guest", "guest:no"), spark=spark)
+            report(tmp_path / "no.html", uri=node.uri.replace("guest:guest", "guest:no"), engine="local")
         assert node.stop() == 0
     data = tmp_path / "node" / "data"
     (data / "msg_stores/vhosts/<stray>").touch()
-    result = report(tmp_path / "page.html", directory=data, spark=spark)
-    assert report(tmp_path / "no.html", directory=data, headers=False, spark=spark).figures.dead_letters == []
+    result = report(tmp_path / "page.html", directory=data, engine="local")
+    assert (
+        report(tmp_path / "no.html", directory=data, headers=False, engine="local").figures.dead_letters == []
+    )
     figures = result.figures
     assert (result.exit_code, figures.messages, figures.queue_count) == (1, 3 * len(_FORMS), 3)
     assert sum(row.messages for row in figures.dead_letters) == 3 * sum(counts for _, counts in _FORMS)
@@ -147,3 +155,38 @@ def test_what_strangers_have_written(spark: "SparkSession", tmp_path: Path) -> N
     assert "<script" not in html and "</svg><b>" not in html and "<stray>" not in html
     assert "\u202e" not in html and "None" not in html
     assert json.loads(result.json.read_text())["messages"] == figures.messages
+
+
+def figures_of(store: Path, scratch: Path, sharing: Sharing) -> ReportFigures:
+    scratch.mkdir()
+    return read_figures(sharing, store, scratch, NOW, True, "store", [], Silent())
+
+
+@pytest.mark.kill
+def test_the_figures_do_not_depend_on_the_tasks(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All in one, or a file each, which others do."""
+    one = figures_of(original, tmp_path / "one", LocalSharing(1))
+    assert (one.messages, len(list((tmp_path / "one").iterdir()))) == (MESSAGES, 1)
+    monkeypatch.setattr(report_figures, "TASK_BYTES", 1)
+    assert figures_of(original, tmp_path / "many", LocalSharing(1)) == one
+    assert len(list((tmp_path / "many").iterdir())) > 1
+    for queue in one.queues:
+        assert queue.newest_age_s <= queue.median_age_s <= queue.oldest_age_s
+
+
+@pytest.mark.kill
+@pytest.mark.spark
+def test_spark_finds_the_same_figures(spark: "SparkSession", original: Path, tmp_path: Path) -> None:
+    local = figures_of(original, tmp_path / "local", LocalSharing(1))
+    assert figures_of(original, tmp_path / "spark", ContextSharing(spark.sparkContext)) == local
+
+
+def test_ages_are_counted_within_half_a_percent() -> None:
+    ages = np.unique(np.concatenate([np.arange(2000), np.logspace(0, 14, 5000).astype(np.int64)]))
+    buckets = age_buckets(ages)
+    assert (np.diff(buckets) >= 0).all()
+    middles = np.array([age_of(bucket) for bucket in buckets.tolist()])
+    assert (np.abs(middles - ages) <= ages / 250).all()
+    assert (middles[ages < 256] == ages[ages < 256]).all()

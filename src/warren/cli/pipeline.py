@@ -255,6 +255,7 @@ def report(
     ] = True,
     as_json: AsJson = False,
     master: Master = None,
+    engine: EngineOption = EngineChoice.AUTO,
     shown: Shown = ProgressKind.AUTO,
 ) -> None:
     """What is in a store: one HTML file with charts, and JSON."""
@@ -266,6 +267,7 @@ def report(
             snapshots=snapshots,
             headers=headers,
             master=master,
+            engine=engine.value,
             progress=progress,
         ),
         as_json,

@@ -13,6 +13,7 @@ from warren.pipeline.progress import Progress, Step
 from warren.pipeline.result import JobError
 from warren.pipeline.sharing import LocalSharing, Sharing
 from warren.spark.java import SparkUnavailableError, require_spark
+from warren.spark.local_session import CONNECT_SCHEME
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,9 +32,9 @@ def is_local(
     `auto` takes Spark when the caller names one (`master`, `given`), or when the input is large and Spark can be had.
     JobError for engines that do not exist, and for `local` with a Spark that is named.
     """
+    is_named = master is not None or given is not None
     if engine not in get_args(Engine):
         raise JobError(f"unknown engine '{engine}'; there are: {', '.join(get_args(Engine))}")
-    is_named = master is not None or given is not None
     if engine == "local" and is_named:
         raise JobError("the engine local uses no Spark: leave its address out, or take the engine spark")
     if engine != "auto":
@@ -41,6 +42,15 @@ def is_local(
     if is_named:
         return False
     return size <= LOCAL_BYTES_MAX or not _can_have_spark()
+
+
+def require_engine(engine: Engine, master: str | None = None, given: "SparkSession | None" = None) -> None:
+    """Raise what choosing the engine for any input would raise, before there is input; SparkUnavailableError when what it
+    needs is not installed."""
+    if is_local(engine, 0, master, given):
+        require_arrow()
+    elif given is None and not (master or "").startswith(CONNECT_SCHEME):
+        require_spark()
 
 
 def _can_have_spark() -> bool:

@@ -1,33 +1,47 @@
-"""The figures of a report, gathered by Spark from the tables of a store.
+"""The figures of a report: gathered part by part of a store (report_part.py), merged here.
 
-The store is read once, without bodies, into a small table on the local disk; every figure is a query on that. Nothing
-but aggregates and a few rows comes to the driver.
+The tables `messages`, `files` and `damage` are read once, without bodies, in tasks of any engine. A task leaves sums,
+histograms and a few rows; merging them gives the same figures however many tasks there were and whoever did them.
 """
 
 import dataclasses
 import datetime
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from warren.pipeline.progress import Progress
+from warren.pipeline.report_part import (
+    ROWS_MAX,
+    MessageRow,
+    PartFigures,
+    QueuePart,
+    ReportTask,
+    age_of,
+    read_part,
+)
+from warren.pipeline.result import JobError
+from warren.pipeline.sharing import Sharing
+from warren.pipeline.tasks import run_tasks
+from warren.tables.parts import Partition, ReadOptions
+from warren.tables.planning import PlanError, plan
+from warren.tables.schemas import DAMAGE, FILES, MESSAGES
 
-# So many queues, files, messages and routing keys are named; what is beyond is summed up, or left out and said so.
-ROWS_MAX: Final = 20
+# So many routing keys are named; the others are summed up.
 ROUTING_KEYS_MAX: Final = 7
 # Above so many hours a column of the chart is a day.
 HOURS_MAX: Final = 96
 _DAY_S: Final = 86_400
 _HOUR_S: Final = 3_600
-_NO_HEADERS: Final = "CAST(NULL AS STRING)"
-_DEATHS: Final = "array<struct<reason:string,queue:string,exchange:string,count:bigint>>"
-# What an entry of x-death may count for: publishers write there what they like, and sums must not overflow.
-_DEATHS_MAX: Final = 1_000_000_000
+# One task reads about so many bytes.
+TASK_BYTES: Final = 128 << 20
 
 
 @dataclasses.dataclass(frozen=True)
 class QueueFigures:
-    """A queue's messages: how many, how large, how old (seconds before the report's time)."""
+    """A queue's messages: how many, how large, how old (seconds before the report's time; the median within 0.4 %)."""
 
     vhost: str
     queue: str
@@ -138,190 +152,157 @@ class ReportFigures:
     damage: list[DamageFigures]
 
 
-class FigureReader:
-    """Reads one store; `scratch` is a directory for the small table."""
+def read_figures(
+    sharing: Sharing,
+    store: Path,
+    scratch: Path,
+    made_at: datetime.datetime,
+    with_headers: bool,
+    source: str,
+    forms: list[QueueForms],
+    progress: Progress,
+) -> ReportFigures:
+    """All figures of the data directory or backup `store`; `forms` are those of a running node. `scratch` is a directory
+    for the results of tasks. Raises JobError."""
+    tasks = {
+        f"{number:06d}": task
+        for number, task in enumerate(_tasks(store, round(made_at.timestamp() * 1000), with_headers))
+    }
+    found = run_tasks(sharing, scratch, tasks, read_part, PartFigures, progress, "reading the store")
+    parts = list(found.values())
+    queues = _queues(parts)
+    files, file_bytes, file_count = _files(parts)
+    bucket_s, rates = _rates(parts)
+    damage = sorted([row for part in parts for row in part.damage])[:ROWS_MAX]
+    return ReportFigures(
+        source=source,
+        made_at=made_at,
+        messages=sum([queue.messages for queue in queues]),
+        bytes=sum([queue.bytes for queue in queues]),
+        queue_count=len(queues),
+        queues=queues,
+        forms=forms,
+        sizes=_sizes(parts),
+        file_count=file_count,
+        file_bytes=file_bytes,
+        files=files,
+        bucket_s=bucket_s,
+        rates=rates,
+        dead_letters=_dead_letters(parts),
+        largest=_messages(heapq.merge(*[part.largest for part in parts], key=_largest_first)),
+        oldest=_messages(heapq.merge(*[part.oldest for part in parts], key=_oldest_first)),
+        damage_count=sum([part.damage_count for part in parts]),
+        damage=[DamageFigures(*row) for row in damage],
+    )
 
-    def __init__(
-        self,
-        spark: "SparkSession",
-        store: Path,
-        scratch: Path,
-        made_at: datetime.datetime,
-        with_headers: bool,
-    ) -> None:
-        self._spark = spark
-        self._store = store
-        self._small = str(scratch / "messages")
-        self._made_at = made_at
-        self._with_headers = with_headers
 
-    def read(self, source: str, forms: list[QueueForms]) -> ReportFigures:
-        """All figures; `forms` are those of a running node."""
-        messages = self._messages()
-        queues = self._queues(messages)
-        files, file_bytes, file_count = self._files()
-        bucket_s, rates = self._rates(messages)
-        damage_count, damage = self._damage()
-        return ReportFigures(
-            source=source,
-            made_at=self._made_at,
-            messages=sum([queue.messages for queue in queues]),
-            bytes=sum([queue.bytes for queue in queues]),
-            queue_count=len(queues),
-            queues=queues,
-            forms=forms,
-            sizes=self._sizes(messages),
-            file_count=file_count,
-            file_bytes=file_bytes,
-            files=files,
-            bucket_s=bucket_s,
-            rates=rates,
-            dead_letters=self._dead_letters(messages),
-            largest=self._some(messages, "size DESC"),
-            oldest=self._some(messages, "enqueued_at"),
-            damage_count=damage_count,
-            damage=damage,
+def _tasks(store: Path, made_ms: int, with_headers: bool) -> Iterable[ReportTask]:
+    """Partitions of the three tables, packed together until they are large enough."""
+    gathered: list[Partition] = []
+    size = 0
+    try:
+        for table in (MESSAGES, FILES, DAMAGE):
+            for partition in plan(store, table, ReadOptions()):
+                gathered.append(partition)
+                size += sum([part.size for part in partition.parts])
+                if size >= TASK_BYTES:
+                    yield ReportTask(tuple(gathered), made_ms, with_headers)
+                    gathered, size = [], 0
+    except (PlanError, OSError) as error:
+        raise JobError(str(error)) from None
+    if gathered:
+        yield ReportTask(tuple(gathered), made_ms, with_headers)
+
+
+def _queues(parts: Sequence[PartFigures]) -> list[QueueFigures]:
+    merged: dict[tuple[str, str], QueuePart] = {}
+    for part in parts:
+        for more in part.queues:
+            known = merged.get((more.vhost, more.queue))
+            if known is None:
+                merged[more.vhost, more.queue] = more
+            else:
+                known.add(more)
+    found = []
+    for queue in merged.values():
+        oldest_ms, newest_ms = queue.oldest_age_ms, queue.newest_age_ms
+        median_ms = min(max(age_of(queue.median_bucket()), newest_ms), oldest_ms)
+        ages = (oldest_ms / 1000, median_ms / 1000, newest_ms / 1000)
+        found.append(QueueFigures(queue.vhost, queue.queue, queue.messages, queue.bytes, *ages))
+    return sorted(found, key=lambda queue: (-queue.messages, queue.vhost, queue.queue))
+
+
+def _sizes(parts: Sequence[PartFigures]) -> list[SizeFigures]:
+    counts: Counter[int] = Counter()
+    sums: Counter[int] = Counter()
+    for part in parts:
+        for low, (messages, size) in part.sizes.items():
+            counts[low] += messages
+            sums[low] += size
+    return [SizeFigures(low, counts[low], sums[low]) for low in sorted(counts)]
+
+
+def _files(parts: Sequence[PartFigures]) -> tuple[list[FileFigures], dict[str, dict[str, int]], int]:
+    sums: dict[str, dict[str, int]] = {}
+    for part in parts:
+        for kind, figures in part.kinds.items():
+            known = sums.setdefault(kind, dict.fromkeys(figures, 0))
+            for name, number in figures.items():
+                known[name] += number
+    files = [FileFigures(*row) for part in parts for row in part.files]
+    files.sort(key=lambda file: (-file.garbage_bytes, -file.bytes, file.vhost, file.path))
+    return files[:ROWS_MAX], dict(sorted(sums.items())), sum([kind["files"] for kind in sums.values()])
+
+
+def _rates(parts: Sequence[PartFigures]) -> tuple[int, list[RateFigures]]:
+    hours: Counter[tuple[int, str | None]] = Counter()
+    by_key: Counter[str] = Counter()
+    for part in parts:
+        for hour, key, messages in part.hours:
+            hours[hour, key] += messages
+            if key is not None:
+                by_key[key] += messages
+    if not hours:
+        return _HOUR_S, []
+    every_hour = [hour for hour, _ in hours]
+    bucket_s = _HOUR_S if max(every_hour) - min(every_hour) <= HOURS_MAX else _DAY_S
+    keys = set(heapq.nsmallest(ROUTING_KEYS_MAX, by_key, key=lambda key: (-by_key[key], key)))
+    found: Counter[tuple[int, str | None]] = Counter()
+    for (hour, key), messages in hours.items():
+        start_s = hour * _HOUR_S // bucket_s * bucket_s
+        found[start_s, key if key in keys else None] += messages
+    # All other keys come first.
+    order = sorted(found, key=lambda each: (each[0], each[1] is not None, each[1] or ""))
+    return bucket_s, [RateFigures(_utc(start_s * 1000), key, found[start_s, key]) for start_s, key in order]
+
+
+def _dead_letters(parts: Sequence[PartFigures]) -> list[DeathFigures]:
+    messages: Counter[tuple[str, str]] = Counter()
+    deaths: Counter[tuple[str, str]] = Counter()
+    for part in parts:
+        for reason, queue, count, all_deaths in part.deaths:
+            messages[reason, queue] += count
+            deaths[reason, queue] += all_deaths
+    worst = heapq.nsmallest(ROWS_MAX, messages, key=lambda each: (-messages[each], each))
+    return [DeathFigures(*each, messages[each], deaths[each]) for each in worst]
+
+
+def _largest_first(row: MessageRow) -> tuple[int, str, str, int]:
+    return -row.size, row.vhost, row.queue, row.seq
+
+
+def _oldest_first(row: MessageRow) -> tuple[int, str, str, int]:
+    return row.enqueued_ms, row.vhost, row.queue, row.seq
+
+
+def _messages(rows: Iterable[MessageRow]) -> list[MessageFigures]:
+    return [
+        MessageFigures(
+            row.vhost, row.queue, row.seq, row.exchange, row.routing_key, _utc(row.enqueued_ms), row.size
         )
-
-    def _table(self, name: str, schema: str | None = None) -> "DataFrame":
-        reader = self._spark.read.format("warren_store").option("path", str(self._store))
-        reader = reader.option("table", name)
-        return (reader.schema(schema) if schema is not None else reader).load()
-
-    def _messages(self) -> "DataFrame":
-        columns = "vhost string, queue string, seq bigint, exchange string, routing_key string, enqueued_at timestamp, size int"
-        death = _NO_HEADERS
-        if self._with_headers:
-            columns += ", headers map<string,string>"
-            death = "headers['x-death']"
-        found = self._table("messages", columns).selectExpr(
-            "vhost", "coalesce(queue, '') AS queue", "seq", "exchange", "routing_key", "enqueued_at", "size",
-            f"{death} AS death",
-        )  # fmt: skip
-        found.write.parquet(self._small)
-        return self._spark.read.parquet(self._small)
-
-    def _queues(self, messages: "DataFrame") -> list[QueueFigures]:
-        rows = messages.groupBy("vhost", "queue").agg(*self._expressions(
-            "count(*) AS messages", "sum(size) AS bytes", "min(enqueued_at) AS oldest",
-            "timestamp_micros(approx_percentile(unix_micros(enqueued_at), 0.5)) AS median", "max(enqueued_at) AS newest",
-        )).collect()  # fmt: skip
-        found = [
-            QueueFigures(
-                row["vhost"],
-                row["queue"],
-                row["messages"],
-                row["bytes"],
-                self._age_s(row["oldest"]),
-                self._age_s(row["median"]),
-                self._age_s(row["newest"]),
-            )
-            for row in rows
-        ]
-        return sorted(found, key=lambda queue: (-queue.messages, queue.vhost, queue.queue))
-
-    def _sizes(self, messages: "DataFrame") -> list[SizeFigures]:
-        low = "CASE WHEN size = 0 THEN 0 ELSE CAST(shiftleft(1, CAST(floor(log2(size)) AS INT)) AS BIGINT) END AS low"
-        rows = messages.selectExpr(low, "size").groupBy("low")
-        found = rows.agg(*self._expressions("count(*) AS messages", "sum(size) AS bytes")).orderBy("low")
-        return [SizeFigures(row["low"], row["messages"], row["bytes"]) for row in found.collect()]
-
-    def _files(self) -> tuple[list[FileFigures], dict[str, dict[str, int]], int]:
-        files = self._table("files").cache()
-        try:
-            totals = files.groupBy("kind").agg(*self._expressions(
-                "count(*) AS files", "sum(bytes) AS bytes", "sum(live_bytes) AS live", "sum(garbage_bytes) AS garbage",
-            )).orderBy("kind").collect()  # fmt: skip
-            worst = files.orderBy(files.garbage_bytes.desc(), files.bytes.desc()).limit(ROWS_MAX).collect()
-        finally:
-            files.unpersist()
-        sums = {
-            row["kind"]: {name: row[name] or 0 for name in ("files", "bytes", "live", "garbage")}
-            for row in totals
-        }
-        found = [
-            FileFigures(
-                row["vhost"] or "",
-                row["path"],
-                row["kind"],
-                row["bytes"],
-                row["live_bytes"] or 0,
-                row["garbage_bytes"] or 0,
-            )
-            for row in worst
-        ]
-        return found, sums, sum([row["files"] for row in totals])
-
-    def _damage(self) -> tuple[int, list[DamageFigures]]:
-        # It is found by reading everything, which is done once.
-        damage = self._table("damage").cache()
-        try:
-            count = damage.count()
-            rows = damage.orderBy("vhost", "file").limit(ROWS_MAX).collect()
-        finally:
-            damage.unpersist()
-        return count, [DamageFigures(row["vhost"] or "", row["file"] or "", row["reason"]) for row in rows]
-
-    def _rates(self, messages: "DataFrame") -> tuple[int, list[RateFigures]]:
-        span = messages.selectExpr("min(enqueued_at) AS first", "max(enqueued_at) AS last").collect()[0]
-        if span["first"] is None:
-            return _HOUR_S, []
-        hours = (span["last"] - span["first"]).total_seconds() / _HOUR_S
-        bucket_s = _HOUR_S if hours <= HOURS_MAX else _DAY_S
-        by_key = messages.groupBy("routing_key").count()
-        keys = [
-            row["routing_key"]
-            for row in by_key.orderBy(by_key["count"].desc(), "routing_key").limit(ROUTING_KEYS_MAX).collect()
-        ]
-        named = messages.withColumn("named", messages.routing_key.isin(keys))
-        rows = named.selectExpr(
-            f"timestamp_seconds(CAST(floor(unix_seconds(enqueued_at) / {bucket_s}) AS BIGINT) * {bucket_s}) AS start",
-            "CASE WHEN named THEN routing_key END AS key",
-        )
-        found = rows.groupBy("start", "key").count().orderBy("start", "key").collect()
-        return bucket_s, [RateFigures(_utc(row["start"]), row["key"], row["count"]) for row in found]
-
-    def _dead_letters(self, messages: "DataFrame") -> list[DeathFigures]:
-        deaths = messages.where("death IS NOT NULL").selectExpr(f"from_json(death, '{_DEATHS}') AS deaths")
-        rows = deaths.where("size(deaths) > 0").selectExpr(
-            "coalesce(deaths[0].reason, '') AS reason", "coalesce(deaths[0].queue, '') AS queue",
-            "aggregate(deaths, 0L, (total, each) -> total + "
-            f"greatest(0L, least(coalesce(each.count, 0L), {_DEATHS_MAX}L))) AS deaths",
-        )  # fmt: skip
-        found = rows.groupBy("reason", "queue").agg(
-            *self._expressions("count(*) AS messages", "sum(deaths) AS deaths")
-        )
-        worst = found.orderBy(found.messages.desc(), "reason", "queue").limit(ROWS_MAX).collect()
-        return [DeathFigures(row["reason"], row["queue"], row["messages"], row["deaths"]) for row in worst]
-
-    def _some(self, messages: "DataFrame", order: str) -> list[MessageFigures]:
-        from pyspark.sql.functions import expr
-
-        name, _, direction = order.partition(" ")
-        column = expr(name).desc() if direction else expr(name)
-        rows = messages.orderBy(column, "vhost", "queue", "seq").limit(ROWS_MAX).collect()
-        return [
-            MessageFigures(
-                row["vhost"],
-                row["queue"],
-                row["seq"],
-                row["exchange"],
-                row["routing_key"],
-                _utc(row["enqueued_at"]),
-                row["size"],
-            )
-            for row in rows
-        ]
-
-    def _expressions(self, *texts: str) -> list[Any]:
-        from pyspark.sql.functions import expr
-
-        return [expr(text) for text in texts]
-
-    def _age_s(self, time: datetime.datetime) -> float:
-        return max(0.0, (self._made_at - _utc(time)).total_seconds())
+        for row, _ in zip(rows, range(ROWS_MAX), strict=False)
+    ]
 
 
-def _utc(time: datetime.datetime) -> datetime.datetime:
-    """Spark gives times without a zone, in that of this machine."""
-    return time.astimezone(datetime.UTC)
+def _utc(ms: int) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(ms / 1000, datetime.UTC)

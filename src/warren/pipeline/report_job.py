@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 from warren.admin.backup_client import BackupFailedError
 from warren.admin.client import AdminClient, AdminRefusedError, NodeAddress, NodeUnreachableError
 from warren.admin.protocol import DescribeNode, ListQueues, NodeStatus, QueueList, QueueStatus
+from warren.offline.sizes import tree_bytes
+from warren.pipeline.engine import Engine, require_engine, sharing_for
 from warren.pipeline.progress import Progress, Silent, Step
 from warren.pipeline.result import FOUND_EXIT, JobError, JobResult, json_value
-from warren.pipeline.spark_run import spark_for
 from warren.spark import node_snapshot
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def report(
     headers: bool = True,
     master: str | None = None,
     spark: "SparkSession | None" = None,
+    engine: Engine = "auto",
     progress: Progress | None = None,
 ) -> ReportResult:
     """Write what is in a store to the file `html`, and the same as JSON beside it.
@@ -87,18 +89,17 @@ def report(
     for place in (page_path.parent, *([Path(snapshots)] if snapshots is not None else [])):
         if not place.is_dir():
             raise JobError(f"there is no directory {place}")
-    progress.show(Step("starting Spark"))
+    require_engine(engine, master, spark)
+    from warren.pipeline.report_figures import read_figures
+    from warren.pipeline.report_page import page
+
     with (
-        spark_for("report", master, spark) as session,
         _store(directory, uri, snapshots, progress) as (store, source, forms),
+        sharing_for("report", engine, tree_bytes(store), master, spark, progress) as sharing,
         tempfile.TemporaryDirectory(prefix="warren-report-") as scratch,
     ):
-        from warren.pipeline.report_figures import FigureReader
-        from warren.pipeline.report_page import page
-
-        progress.show(Step("reading the store"))
         made_at = datetime.datetime.now(datetime.UTC)
-        figures = FigureReader(session, store, Path(scratch), made_at, headers).read(source, forms)
+        figures = read_figures(sharing, store, Path(scratch), made_at, headers, source, forms, progress)
         progress.show(Step("writing"))
         _replace(page_path, page(figures))
         _replace(json_path, json.dumps(json_value(figures), indent=2) + "\n")

@@ -9,12 +9,12 @@ from typing import Final
 from warren.offline.sizes import size_text
 from warren.pipeline.report_charts import Bar, bars, columns, text
 from warren.pipeline.report_figures import (
-    ROWS_MAX,
     MessageFigures,
     QueueFigures,
     RateFigures,
     ReportFigures,
 )
+from warren.pipeline.report_part import ROWS_MAX
 
 _STYLE: Final = """
 :root { color-scheme: light dark; --page: #ffffff; --card: #f6f7f9; --ink: #1c2733; --soft: #5b6875; --line: #d5dbe1;

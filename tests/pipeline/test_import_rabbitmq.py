@@ -153,8 +153,31 @@ def test_definitions_that_have_no_place(tmp_path: Path) -> None:
     ]
     (user,) = found.definitions.users
     assert (user.name, user.tags) == (b"ann", ["administrator", "other"])
-    assert len(found.left_out) == 7, found.left_out
+    (permission,) = found.definitions.permissions
+    assert (permission.configure, permission.write, permission.read) == ("a", "b", "c")
+    assert len(found.left_out) == 10, found.left_out
     assert "2 policies" in found.left_out
+
+
+def test_patterns_of_permissions_are_not_enforced_and_said_to_be_left_out() -> None:
+    """A user who may do only some things elsewhere may do all of them here: whoever imports is told."""
+    rows = [
+        {"user": "ann", "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"},
+        {"user": "bob", "vhost": "/", "configure": "", "write": "^out-", "read": ".*"},
+        {"user": "gone", "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"},
+    ]
+    users = [{"name": name, "password_hash": ""} for name in ("ann", "bob")]
+    data = json.dumps({"vhosts": [{"name": "/"}], "users": users, "permissions": rows}).encode()
+    found = ImportedDefinitions(parse_definitions(data), [], ["/"])
+    of_bob, told = " permission '{}' of user 'bob' in vhost '/': ", found.left_out
+    assert [line.split(": ")[0] + ": " for line in told[:2]] == [
+        "the configure" + of_bob.format(""),
+        "the write" + of_bob.format("^out-"),
+    ]
+    assert told[2:] == ["the permissions of user 'gone' in vhost '/'"]
+    assert [row.user for row in found.definitions.permissions] == [b"ann", b"bob"]
+    result = ImportResult(directory=Path("new"), source=Path("old"), left_out=told)
+    assert result.exit_code == 1
 
 
 def test_queues_that_a_restart_would_not_have(tmp_path: Path) -> None:

@@ -23,6 +23,9 @@ from warren.wire.field_table import Field, encode_table, fields_from_python
 NAME_BYTES_MAX: Final = 255
 _EXCHANGE_TYPES: Final = ("direct", "fanout", "topic", "headers")
 _DEFAULT_VHOST: Final = "/"
+_PERMISSION_KINDS: Final = ("configure", "write", "read")
+# The pattern that allows everything.
+_UNRESTRICTED: Final = ".*"
 # Sections of an export that say what ours say, or nothing that is to be kept.
 _KNOWN_SECTIONS: Final = {
     "rabbit_version", "rabbitmq_version", "product_name", "product_version", "users", "permissions",
@@ -77,10 +80,20 @@ class ImportedDefinitions:
             )
         users = {user.name for user in self.definitions.users}
         for row in _objects(self._export.other.get("permissions")):
-            vhost, user = _text(row, "vhost", self._only), _text(row, "user").encode()
-            if vhost in self.vhost_ids and user in users:
-                patterns = [_text(row, kind) for kind in ("configure", "write", "read")]
-                self.definitions.permissions.append(PutPermission(vhost.encode(), user, *patterns))
+            vhost, user = _text(row, "vhost", self._only), _text(row, "user")
+            if vhost not in self.vhost_ids or user.encode() not in users:
+                self.left_out.append(f"the permissions of user '{user}' in vhost '{vhost}'")
+                continue
+            patterns = {kind: _text(row, kind) for kind in _PERMISSION_KINDS}
+            self.definitions.permissions.append(
+                PutPermission(vhost.encode(), user.encode(), *patterns.values())
+            )
+            for kind, pattern in patterns.items():
+                if pattern != _UNRESTRICTED:
+                    self.left_out.append(
+                        f"the {kind} permission '{pattern}' of user '{user}' in vhost '{vhost}': it is kept but not "
+                        "enforced, so the user may do everything in the vhost"
+                    )
         if not self.definitions.users:
             self.definitions.users.append(
                 PutUser(b"guest", hash_password(b"guest"), SHA256, ["administrator"])

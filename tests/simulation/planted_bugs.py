@@ -1,10 +1,13 @@
 """Bugs of our own, planted where the simulated node lets them in (`warren/testing/seams.py`)."""
 
 from collections.abc import Callable
+from typing import Any
 
 from crc32c import crc32c
 
-from warren.broker.metadata import PutGroupMember, PutReaderGroup, PutSink
+from warren.broker.metadata import PutBinding, PutGroupMember, PutReaderGroup, PutSink
+from warren.broker.vhost import Vhost
+from warren.routing.binding import Binding
 from warren.store.checkpoint import CHECKPOINT_QUEUE
 from warren.store.disk.flusher import BatchFlusher, FlushJob
 from warren.store.disk.job_runner import JobRunner
@@ -118,7 +121,8 @@ class _KeepingFlusher(BatchFlusher):
     def flush(self, job: FlushJob) -> None:
         batch = job.batch
         start = FILE_HEADER_BYTES if batch.starts_file else 0
-        batch.parts = [rewritten(b"".join(batch.parts), start, seed_of(batch.file_number), _of_nobody)]
+        if batch.parts:
+            batch.parts = [rewritten(b"".join(batch.parts), start, seed_of(batch.file_number), _of_nobody)]
         super().flush(job)
 
 
@@ -206,13 +210,56 @@ class _MisplacingFlusher(BatchFlusher):
     def flush(self, job: FlushJob) -> None:
         batch = job.batch
         start = FILE_HEADER_BYTES if batch.starts_file else 0
-        batch.parts = [rewritten(b"".join(batch.parts), start, seed_of(batch.file_number), _from_nowhere)]
+        if batch.parts:
+            batch.parts = [rewritten(b"".join(batch.parts), start, seed_of(batch.file_number), _from_nowhere)]
         super().flush(job)
 
 
 def _from_nowhere(kind: int, body: bytes) -> bytes:
     # The id of the staging log, then the seq id.
     return body[:4] + (1 << 40).to_bytes(8, "big") + body[12:] if kind in (MOVE, MOVE_REF) else body
+
+
+# -- a fan-out that is none ------------------------------------------------------------------------------------------
+
+
+class _FirstOnly(dict[tuple[bool, bytes, bytes, bytes], Binding]):
+    """The bindings of an exchange; whoever walks over them sees the first one."""
+
+    def values(self) -> Any:
+        return list(super().values())[:1]
+
+
+class ShortFanout(Seams):
+    """A fan-out reaches only its first queue."""
+
+    def change_vhost(self, vhost: Vhost) -> None:
+        exchange = vhost.router.exchanges[b"amq.fanout"]
+        exchange.outgoing = _FirstOnly(exchange.outgoing)
+
+
+class UnwrittenBinding(Seams):
+    """Bindings are never stored."""
+
+    def flusher(self, files: FileSystem) -> BatchFlusher:
+        return _ChangeFlusher(files, lambda change: isinstance(change, PutBinding))
+
+
+# -- a nack for nothing ------------------------------------------------------------------------------------------------
+
+
+class NeedlessNack(Seams):
+    """Every batch with a durable message is on disk, and said to have failed."""
+
+    def flusher(self, files: FileSystem) -> BatchFlusher:
+        return _DoubtfulFlusher(files)
+
+
+class _DoubtfulFlusher(BatchFlusher):
+    def flush(self, job: FlushJob) -> None:
+        super().flush(job)
+        if job.error is None and job.batch.positions:
+            job.error = OSError("nothing is wrong")
 
 
 PLANTED: dict[str, type[Seams]] = {
@@ -225,4 +272,7 @@ PLANTED: dict[str, type[Seams]] = {
     "a move that names another place": MisplacedMove,
     "a member of a group that is forgotten": ForgottenMember,
     "an epoch that is forgotten": ForgottenEpoch,
+    "a fan-out that reaches only its first queue": ShortFanout,
+    "bindings that are never written": UnwrittenBinding,
+    "a nack of what is on disk": NeedlessNack,
 }

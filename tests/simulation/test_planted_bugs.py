@@ -8,14 +8,21 @@ from warren.testing.simulation import Simulation
 
 # Histories within which each bug must be found; most are found within a tenth of them.
 SEEDS = 300
+# Fewer for bugs that nothing must be lucky to meet: any message, any restart shows them.
+SOON = {
+    "a fan-out that reaches only its first queue": 50,
+    "bindings that are never written": 50,
+    "a nack of what is on disk": 50,
+}
 
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_bug_is_found(name: str) -> None:
-    for seed in range(1, SEEDS + 1):
+    seeds = SOON.get(name, SEEDS)
+    for seed in range(1, seeds + 1):
         history = make_history(seed)
         violation = Simulation(history, seams=PLANTED[name]()).run()
         if violation is not None and Simulation(history).run() is None:
             print(f"{name}: seed {seed}, {violation}")
             return
-    pytest.fail(f"{SEEDS} histories with {name}, and nothing was found")
+    pytest.fail(f"{seeds} histories with {name}, and nothing was found")

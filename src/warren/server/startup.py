@@ -177,7 +177,7 @@ def _open_vhost(
     store, replay, report = read_store(files, load_store_id(files), settings)
     vhost = Vhost(broker, put_vhost.name, put_vhost.id, store)
     broker.vhosts[put_vhost.name] = vhost
-    unusable_ids = _restore_definitions(vhost, definitions, now_ms)
+    unusable_ids = restore_definitions(vhost, definitions, now_ms)
     broker.reserve_queue_ids(max(replay.queues, default=0))
     orphans = vhost.restore_messages(replay, definitions.next_queue_id, unusable_ids, now_ms)
     for queue_id in unusable_ids:
@@ -259,7 +259,7 @@ def _log_report(name: str, report: StoreReport) -> None:
         )
 
 
-def _restore_definitions(vhost: Vhost, definitions: Definitions, now_ms: int) -> set[int]:
+def restore_definitions(vhost: Vhost, definitions: Definitions, now_ms: int) -> set[int]:
     """Declare what is defined; returns the ids of queues whose definition is damaged beyond use."""
     router = vhost.router
     unusable_ids: set[int] = set()

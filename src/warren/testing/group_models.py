@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from warren.testing.oracle import Copy, QueueModel
+from warren.testing.message_models import Copy, QueueModel
 
 # The groups of a history by number: one for each queue, every other one of them by a pattern; one that names several
 # queues, and one whose pattern matches all.

@@ -29,8 +29,7 @@ from warren.admin.protocol import (
 )
 from warren.testing.group_models import NAMED, GroupModel, MemberModel
 from warren.testing.held_messages import FETCH_BYTES, FETCH_MESSAGES, read_numbers
-from warren.testing.operations import Operation
-from warren.testing.oracle import (
+from warren.testing.message_models import (
     HELD,
     OUT,
     READY,
@@ -38,10 +37,11 @@ from warren.testing.oracle import (
     SETTLED,
     UNSURE,
     Copy,
-    Oracle,
     QueueModel,
     Violation,
 )
+from warren.testing.operations import Operation
+from warren.testing.oracle import Oracle
 from warren.testing.simulated_admin import AdminClient
 from warren.testing.simulated_node import SimulatedNode
 
@@ -117,8 +117,8 @@ class GroupSessions:
 
     def _queues(self) -> list[QueueModel]:
         """Those that are there, in the order of their names."""
-        engines = self.node.vhost.queues
-        return [self.oracle.queues[engines[name].id] for name in sorted(engines)]
+        queues = self.oracle.topology.queues
+        return [queues[name] for name in sorted(queues)]
 
     def _open(self, client: AdminClient, group: GroupModel, rebinds: bool, seed: int) -> bool:
         wanted = [queue for queue in self._queues() if group.reads(queue)]

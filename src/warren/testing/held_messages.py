@@ -16,7 +16,8 @@ from warren.store.record import (
     file_header_number,
     record_length,
 )
-from warren.testing.oracle import Oracle, Violation, number_of
+from warren.testing.message_models import Violation
+from warren.testing.oracle import Oracle, number_of
 from warren.testing.simulated_admin import AdminClient
 from warren.testing.simulated_node import VHOST, SimulatedNode
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from warren.queues.queue import Queue
 from warren.store.message import MovedMessage
-from warren.testing.oracle import QueueModel, Violation, number_of
+from warren.testing.message_models import QueueModel, Violation
+from warren.testing.oracle import number_of
 from warren.testing.simulated_node import SimulatedNode
 from warren.testing.sink_models import StagedMessage, StagedMessages
+from warren.testing.topology_model import TopologyModel
 
 
-def route(node: SimulatedNode, target: bytes, exchange: bytes, key: bytes) -> list[Queue]:
+def route(topology: TopologyModel, target: bytes, exchange: bytes, key: bytes) -> list[QueueModel]:
     """Where a staged message goes; `target` is that of its log."""
-    vhost = node.vhost
     if not target:
-        return vhost.route(vhost.router.exchanges[exchange], [key], b"")
-    queue = vhost.queues.get(target)
+        return topology.route(exchange, [key])
+    queue = topology.queues.get(target)
     return [] if queue is None else [queue]
 
 
@@ -46,7 +46,8 @@ class _MoveWatch:
     def _look_at(self, node: SimulatedNode, moved: MovedMessage) -> None:
         message = self.staged.expect(number_of(moved.body))
         places: list[tuple[int, int]] = []
-        for queue in route(node, message.stage.target, message.exchange, message.key):
+        topology = self.staged.oracle.topology
+        for queue in route(topology, message.stage.target, message.exchange, message.key):
             places.append((queue.id, self._next[queue.id]))
             self._next[queue.id] += 1
         self.on_published(message, places, node.now_ms)

@@ -24,9 +24,15 @@ Value = int | str
 # Names of the values of each kind, in order; what is shown of a history.
 FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "declare": ("queue", "durable", "ttl_ms", "lazy"),
+    "declare_temporary": ("queue", "durable", "kind"),
+    "exchange_declare": ("exchange", "type", "durable", "auto_delete", "alternate", "internal"),
+    "exchange_delete": ("exchange",),
+    "bind": ("exchange", "destination", "key", "arguments"),
+    "unbind": ("exchange", "destination", "key", "arguments"),
     "delete": ("queue",),
     "purge": ("queue",),
     "publish": ("channel", "target", "count", "size", "persistent", "expiration_ms"),
+    "publish_to": ("channel", "exchange", "key", "headers", "count", "size", "persistent", "mandatory"),
     "consume": ("channel", "queue", "prefetch", "no_ack"),
     "cancel": ("channel",),
     "get": ("channel", "queue", "no_ack"),
@@ -86,6 +92,48 @@ RULES: Final = (KILL, POWER, POWER, ORDERED)
 CHANNELS: Final = 5
 CONNECTIONS: Final = 3
 FANOUT: Final = -1
+
+# Queues by number, and the exchanges that clients declare; behind these the exchanges that are always there.
+QUEUES: Final = 4
+EXCHANGES: Final = 5
+STANDING_EXCHANGES: Final = (b"amq.fanout", b"amq.direct", b"amq.topic", b"amq.headers")
+DEFAULT_EXCHANGE: Final = EXCHANGES + len(STANDING_EXCHANGES)
+NO_ALTERNATE: Final = -1
+EXCHANGE_TYPES: Final = (b"direct", b"fanout", b"topic", b"headers")
+# Queues that the broker deletes: with their last consumer, with their connection, when unused for UNUSED_MS.
+AUTO_DELETE: Final = "auto-delete"
+EXCLUSIVE: Final = "exclusive"
+EXPIRING: Final = "expiring"
+UNUSED_MS: Final = 400
+BINDING_KEYS: Final = (
+    b"",
+    b"a",
+    b"a.b",
+    b"#",
+    b"*",
+    b"a.#",
+    b"*.b",
+    b"#.b.#",
+    b"*.*",
+    b"#.c",
+    b"a.*.c",
+    b"#.#",
+)
+# Names in their order.
+BINDING_ARGUMENTS: Final[tuple[tuple[tuple[str, object], ...], ...]] = (
+    (),
+    (("h", 1),),
+    (("h", 1), ("k", "v")),
+    (("h", 1), ("k", "v"), ("x-match", "any")),
+    (("h", None), ("x-match", "all")),
+    (("k", "v"), ("x-h", 1), ("x-match", "all-with-x")),
+    (("k", "w"), ("x-h", 1), ("x-match", "any-with-x")),
+)
+ROUTING_KEYS: Final = (b"", b"a", b"b", b"a.b", b"b.a", b"a.b.c", b"c", b"a..c", b"q0", b"q1")
+HEADERS: Final[tuple[dict[str, object], ...]] = (
+    {}, {"h": 1}, {"h": 2, "k": "v"}, {"h": 1, "k": "v"}, {"k": "w"}, {"k": "v", "x-h": 1}, {"CC": ["q0", "a.b"]},
+    {"CC": ["c", "q2"], "h": 1},
+)  # fmt: skip
 # As many messages in memory as there are.
 NO_TARGET: Final = -1
 HOUR_MS: Final = 3_600_000
@@ -96,6 +144,13 @@ TASKS: Final = 2
 COMMIT: Final = 0
 AGAIN: Final = 1
 LATE: Final = 2
+
+
+def exchange_name(slot: int) -> bytes:
+    """The name of the exchange of that number."""
+    if slot < EXCHANGES:
+        return b"e%d" % slot
+    return STANDING_EXCHANGES[slot - EXCHANGES] if slot < DEFAULT_EXCHANGE else b""
 
 
 @dataclass(frozen=True)
@@ -171,7 +226,9 @@ class _Maker:
         self.lanes: tuple[str, ...] = LANES
         self.groups: tuple[int, ...] = tuple(range(self.queues))
         weights = {
-            "declare": 1.0, "delete": 0.3, "purge": 0.4, "publish": 10, "consume": 2, "cancel": 0.7, "get": 2, "ack": 8,
+            "declare": 1.0, "declare_temporary": 0.0, "exchange_declare": 0.0, "exchange_delete": 0.0, "bind": 0.0,
+            "unbind": 0.0, "publish_to": 0.0,
+            "delete": 0.3, "purge": 0.4, "publish": 10, "consume": 2, "cancel": 0.7, "get": 2, "ack": 8,
             "nack": 2, "recover": 0.3, "tx_commit": 1.5, "tx_rollback": 0.5, "close_channel": 0.5, "drop_connection": 0.3,
             "group_open": 0.0, "group_reserve": 0.0, "group_fetch": 0.0, "group_ack": 0.0, "group_late": 0.0,
             "group_delete": 0.0,
@@ -197,6 +254,18 @@ class _Maker:
             weights.update(sink_delete=0.1, publish=4, consume=1.5, ack=5, run=12, finish=10, crash=1.5)
             # A batch is written several times before it is where it belongs.
             self.lanes = (FLUSH, FLUSH, FLUSH, FLUSH, *LANES)
+        self.temporary_kinds: tuple[str, ...] = (AUTO_DELETE, EXCLUSIVE, EXPIRING)
+        if rng.random() < (0.1 if weights["sink_stage"] else 0.35):
+            weights.update(
+                declare_temporary=0.6,
+                exchange_declare=1.5,
+                exchange_delete=0.3,
+                bind=3,
+                unbind=1,
+                publish_to=5,
+            )
+            if weights["sink_stage"]:
+                self.temporary_kinds = (AUTO_DELETE, EXPIRING)
         for kind in weights:
             # A kind that is left out, or drowns the others, finds what an even mixture never reaches.
             weights[kind] *= rng.choice((0.3, 1.0, 1.0, 1.0, 3.0)) if rng.random() < 0.5 else 1.0
@@ -227,6 +296,10 @@ class _Maker:
         match kind:
             case "declare":
                 return queue, int(rng.random() < 0.85), self._ttl_ms(), self._lazy()
+            case "declare_temporary":
+                kind = rng.choice(self.temporary_kinds)
+                # A reader group uses a durable queue, and nobody says when.
+                return queue, int(kind != EXPIRING and rng.random() < 0.5), kind
             case "delete" | "purge":
                 return (queue,)
             case "publish":
@@ -251,9 +324,47 @@ class _Maker:
                 return (channel,)
             case "drop_connection":
                 return (rng.randrange(CONNECTIONS),)
+        if kind in ("exchange_declare", "exchange_delete", "bind", "unbind", "publish_to"):
+            return self._topology_values(kind)
         if kind.startswith("group_"):
             return self._group_values(kind)
         return self._sink_values(kind) if kind.startswith("sink_") else self._disk_values(kind)
+
+    def _topology_values(self, kind: str) -> tuple[Value, ...]:
+        rng = self.rng
+        declared = rng.randrange(EXCHANGES)
+        exchange = rng.choice((declared, declared, rng.randrange(DEFAULT_EXCHANGE)))
+        match kind:
+            case "exchange_declare":
+                alternate = rng.choice((NO_ALTERNATE, NO_ALTERNATE, rng.randrange(EXCHANGES)))
+                durable, auto_delete = int(rng.random() < 0.8), int(rng.random() < 0.3)
+                return (
+                    declared,
+                    rng.randrange(len(EXCHANGE_TYPES)),
+                    durable,
+                    auto_delete,
+                    alternate,
+                    int(rng.random() < 0.1),
+                )
+            case "exchange_delete":
+                return (declared,)
+            case "bind" | "unbind":
+                destination = rng.choice((rng.randrange(self.queues), rng.randrange(QUEUES + EXCHANGES)))
+                # Few pairs, so that what is bound is also unbound.
+                key, arguments = rng.randrange(len(BINDING_KEYS)), rng.randrange(len(BINDING_ARGUMENTS))
+                return exchange, destination, key, rng.choice((0, arguments))
+            case _:
+                exchange = rng.choice((exchange, exchange, exchange, DEFAULT_EXCHANGE))
+                return (
+                    rng.choice(self.channels),
+                    exchange,
+                    rng.randrange(len(ROUTING_KEYS)),
+                    rng.choice((0, rng.randrange(len(HEADERS)))),
+                    rng.randint(1, self.batch),
+                    self._size(),
+                    self._persistent(),
+                    int(rng.random() < 0.5),
+                )
 
     def _group_values(self, kind: str) -> tuple[Value, ...]:
         rng = self.rng

@@ -6,6 +6,7 @@ otherwise; `tests/simulation/planted_bugs.py` has those that are kept for it.
 
 from __future__ import annotations
 
+from warren.broker.vhost import Vhost
 from warren.store.disk.flusher import BatchFlusher
 from warren.store.disk.job_runner import JobRunner
 from warren.store.file_system import FileSystem
@@ -20,6 +21,9 @@ class Seams:
     def files(self, files: FileSystem) -> FileSystem:
         """The file system that the node sees."""
         return files
+
+    def change_vhost(self, vhost: Vhost) -> None:
+        """The definitions of a vhost are read, and no message yet."""
 
     def flusher(self, files: FileSystem) -> BatchFlusher:
         """What makes batches durable."""

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 
-from warren.testing.oracle import Content, Copy, QueueModel
+from warren.testing.message_models import Content, Copy, QueueModel
 from warren.testing.simulated_client import SimulatedClient
 from warren.wire.method import Method
 
@@ -27,21 +27,44 @@ class Delivery:
         self.consumer = consumer
 
 
-class ChannelModel:
-    """A channel as its client knows it."""
+class Unconfirmed:
+    """A publish without its confirm, and how many commits had failed before it."""
 
-    def __init__(self, number: int, mode: str, client: SimulatedClient) -> None:
+    def __init__(self, copies: list[Copy], failed_commits: int) -> None:
+        self.copies = copies
+        self.failed_commits = failed_commits
+
+
+class TransactionPublish:
+    """A publish that waits for its commit."""
+
+    def __init__(
+        self, content: Content, queues: list[QueueModel], expiration_ms: int, is_mandatory: bool
+    ) -> None:
+        self.content = content
+        self.queues = queues
+        self.expiration_ms = expiration_ms
+        self.is_mandatory = is_mandatory
+
+
+class ChannelModel:
+    """A channel as its client knows it; `connection` is the number of the client's connection."""
+
+    def __init__(self, number: int, connection: int, mode: str, client: SimulatedClient) -> None:
         self.number = number
+        self.connection = connection
         self.mode = mode
         self.client = client
         self.publish_count = 0
-        self.unconfirmed: dict[int, list[Copy]] = {}
+        self.unconfirmed: dict[int, Unconfirmed] = {}
+        # Mandatory messages that must come back, in this order, each before its confirm, whose number is with it.
+        self.returns: deque[tuple[int, Content]] = deque()
         self.unacked: dict[int, Delivery] = {}
         self.consumers: dict[bytes, ConsumerModel] = {}
         self.consumer_count = 0
         # Answers that must come, in this order, and what they mean.
         self.expected: deque[tuple[type[Method], Callable[[Method, bytes, bytes], None]]] = deque()
         # What an open transaction will do.
-        self.publishes: list[tuple[Content, list[QueueModel], int]] = []
+        self.publishes: list[TransactionPublish] = []
         self.settles: list[tuple[dict[int, Delivery], bool]] = []
         self.is_lost = False

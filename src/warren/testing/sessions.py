@@ -12,26 +12,32 @@ from typing import Final
 
 from warren.broker.connection import RUNNING
 from warren.testing.group_sessions import GroupSessions
-from warren.testing.operations import FANOUT, Operation
-from warren.testing.oracle import (
+from warren.testing.message_models import (
+    NO_OWNER,
     OUT,
     READY,
     RESERVING,
-    SETTLED,
     UNSURE,
     Content,
     Copy,
-    Oracle,
     QueueModel,
     Violation,
-    body_of,
 )
-from warren.testing.session_models import ChannelModel, ConsumerModel, Delivery
+from warren.testing.operations import FANOUT, HEADERS, ROUTING_KEYS, Operation, exchange_name
+from warren.testing.oracle import Oracle, body_of
+from warren.testing.session_models import (
+    ChannelModel,
+    ConsumerModel,
+    Delivery,
+    TransactionPublish,
+    Unconfirmed,
+)
 from warren.testing.simulated_client import SimulatedClient, content_frames, method_frame
 from warren.testing.simulated_node import SimulatedNode
 from warren.testing.sink_models import StagedMessages
-from warren.testing.sink_sessions import EXCHANGE, SinkSessions
-from warren.wire.field_table import encode_table, fields_from_python
+from warren.testing.sink_sessions import SinkSessions
+from warren.testing.topology_model import encode_arguments
+from warren.testing.topology_sessions import EXCHANGE, TOPOLOGY_OPERATIONS, TopologySessions
 from warren.wire.method import Method
 from warren.wire.methods import (
     BasicAck,
@@ -49,19 +55,12 @@ from warren.wire.methods import (
     BasicQosOk,
     BasicRecover,
     BasicRecoverOk,
+    BasicReturn,
     ChannelClose,
     ChannelCloseOk,
     ConfirmSelect,
     ConfirmSelectOk,
     ConnectionClose,
-    QueueBind,
-    QueueBindOk,
-    QueueDeclare,
-    QueueDeclareOk,
-    QueueDelete,
-    QueueDeleteOk,
-    QueuePurge,
-    QueuePurgeOk,
     TxCommit,
     TxCommitOk,
     TxRollback,
@@ -83,15 +82,6 @@ def _nothing(_method: Method, _properties: bytes, _body: bytes) -> None:
     """An answer that says no more than ok."""
 
 
-def _arguments(ttl_ms: int, is_lazy: bool) -> bytes:
-    table: dict[str, object] = {}
-    if ttl_ms:
-        table["x-message-ttl"] = ttl_ms
-    if is_lazy:
-        table["x-queue-mode"] = "lazy"
-    return encode_table(fields_from_python(table)) if table else b""
-
-
 class Sessions:
     """The clients of one node, until it goes down."""
 
@@ -110,6 +100,7 @@ class Sessions:
         # Queues that had nothing for a basic.get in this turn.
         self._said_empty: list[QueueModel] = []
         self._is_mixed = False
+        self.topology = TopologySessions(node, oracle, self)
         self.groups = GroupSessions(node, oracle)
         self.sinks = SinkSessions(node, staged, self._take_number)
 
@@ -134,6 +125,11 @@ class Sessions:
                 for queue_id, copies in delivered.items():
                     self.oracle.check_order(self.oracle.queues[queue_id], copies, self.node.now_ms)
         self._is_mixed = False
+        for channel in self.channels.values():
+            if channel.returns:
+                raise Violation(
+                    "return", f"message {channel.returns[0][1].number} is mandatory and was not returned"
+                )
 
     def is_waiting(self) -> bool:
         """Is an answer of the admin protocol outstanding?"""
@@ -143,10 +139,8 @@ class Sessions:
         """Do what a client does; False when it means nothing now."""
         if operation.kind == "drop_connection":
             return self._drop(operation.number(0))
-        if operation.kind == "declare":
-            return self._declare(operation)
-        if operation.kind in ("delete", "purge"):
-            return self._delete_or_purge(operation)
+        if operation.kind in TOPOLOGY_OPERATIONS:
+            return self.topology.run(operation)
         if operation.kind.startswith("group_"):
             return self.groups.run(operation)
         if operation.kind.startswith("sink_"):
@@ -157,6 +151,8 @@ class Sessions:
         match operation.kind:
             case "publish":
                 return self._publish(channel, operation)
+            case "publish_to":
+                return self._publish_to(channel, operation)
             case "consume":
                 return self._consume(channel, operation)
             case "get":
@@ -190,13 +186,13 @@ class Sessions:
         if client is None:
             client = SimulatedClient(self.node.broker, self._receiver(connection), self.node.now_ms)
             self._clients[connection] = client
-        channel = ChannelModel(slot + 1, mode, client)
+        channel = ChannelModel(slot + 1, connection, mode, client)
         self.channels[slot] = channel
         client.open_channel(channel.number, self.node.now_ms)
         if mode == CONFIRM:
-            self._ask(channel, ConfirmSelect(False), ConfirmSelectOk)
+            self.ask(channel, ConfirmSelect(False), ConfirmSelectOk)
         elif mode == TRANSACTION:
-            self._ask(channel, TxSelect(), TxSelectOk)
+            self.ask(channel, TxSelect(), TxSelectOk)
         self.end_operation()
         return self.channels.get(slot)
 
@@ -228,8 +224,11 @@ class Sessions:
         for slot in sorted(self.channels):
             if CHANNELS[slot][0] == connection:
                 self._release(self.channels[slot])
-        for slot in [slot for slot in self.channels if CHANNELS[slot][0] == connection]:
-            del self.channels[slot]
+        gone = [self.channels.pop(slot) for slot in list(self.channels) if CHANNELS[slot][0] == connection]
+        for channel in gone:
+            for consumer in channel.consumers.values():
+                self.topology.consumer_gone(consumer.queue)
+        self.topology.connection_gone(connection)
 
     def _release(self, channel: ChannelModel) -> None:
         # What it had out is ready again before the broker gives it to somebody else.
@@ -282,13 +281,14 @@ class Sessions:
                 client.engine.shell = None
                 self.node.broker.disconnect(client.engine, self.node.now_ms)
 
-    def _ask(
+    def ask(
         self,
         channel: ChannelModel,
         method: Method,
         answer: type[Method],
         then: Callable[[Method, bytes, bytes], None] = _nothing,
     ) -> None:
+        """Send `method`; `then` gets the answer."""
         channel.expected.append((answer, then))
         self._send(channel, method_frame(channel.number, method))
 
@@ -308,6 +308,10 @@ class Sessions:
                 channel.unacked[method.delivery_tag] = Delivery(copy, consumer)
         elif isinstance(method, BasicAck | BasicNack):
             self._on_confirm(channel, method.delivery_tag, method.multiple, isinstance(method, BasicAck))
+        elif isinstance(method, BasicReturn):
+            content = channel.returns.popleft()[1] if channel.returns else None
+            if content is None or (content.body, content.properties) != (body, properties):
+                raise Violation("return", f"{body[:16]!r}... was returned, which is not due")
         elif isinstance(method, ChannelClose):
             raise Violation("closed", f"channel closed: {method.reply_code} {method.reply_text.decode()}")
         else:
@@ -327,128 +331,96 @@ class Sessions:
             raise Violation("confirm", f"publish {tag} was confirmed twice, or never made")
         first = min(channel.unconfirmed) if multiple else tag
         for number in range(first, tag + 1):
-            copies = channel.unconfirmed.pop(number, None)
-            if copies is None:
+            publish = channel.unconfirmed.pop(number, None)
+            if publish is None:
                 raise Violation("confirm", f"publish {number} was confirmed twice")
             if ok:
-                self.oracle.confirmed(copies)
+                self.oracle.confirmed(publish.copies)
+            elif self.node.failed_commits == publish.failed_commits:
+                raise Violation("nack", f"publish {number} was nacked, and no commit has failed since")
+        if channel.returns and channel.returns[0][0] <= tag:
+            raise Violation("return", f"publish {tag} was confirmed before it was returned")
 
     def _on_late_delivery(
         self, channel: ChannelModel, method: BasicDeliver, properties: bytes, body: bytes
     ) -> None:
         # On its way when the broker gave the connection up; without acknowledgements it is gone all the same.
         consumer = channel.consumers[method.consumer_tag]
-        if consumer.no_ack:
+        if consumer.no_ack and not consumer.queue.is_deleting:
             self.oracle.settle(self._take(consumer.queue, method.redelivered, properties, body))
 
-    # -- queues ----------------------------------------------------------------------------------------------------
-
-    def queue(self, index: int) -> QueueModel | None:
-        """The queue of that number, while it is there and its declaration answered."""
-        engine = self.node.vhost.queues.get(b"q%d" % index)
-        if engine is None:
-            return None
-        queue = self.oracle.queues.get(engine.id)
-        return queue if queue is not None and queue.is_bound else None
-
-    def _free_channel(self) -> ChannelModel | None:
+    def free_channel(self, connection: int) -> ChannelModel | None:
+        """A channel without a transaction that waits for nothing, of this connection if that is not NO_OWNER."""
         for slot in (0, 2, 3, 4):
+            if connection not in (NO_OWNER, CHANNELS[slot][0]):
+                continue
             channel = self.channels.get(slot) or self._channel(slot)
             if channel is not None and not channel.expected:
                 return channel
         return None
 
-    def _declare(self, operation: Operation) -> bool:
-        name = b"q%d" % operation.number(0)
-        durable, ttl_ms = bool(operation.number(1)), operation.number(2)
-        if name in self.node.vhost.queues:
-            return False
-        channel = self._free_channel()
-        if channel is None:
-            return False
-        arguments = _arguments(ttl_ms, bool(operation.number(3)))
-        declare = QueueDeclare(name, False, durable, False, False, False, arguments)
-
-        def declared(_method: Method, _properties: bytes, _body: bytes) -> None:
-            model.is_declared = True
-
-        def bound(_method: Method, _properties: bytes, _body: bytes) -> None:
-            model.is_bound = True
-
-        channel.expected.append((QueueDeclareOk, declared))
-        frames = method_frame(channel.number, declare)
-        channel.expected.append((QueueBindOk, bound))
-        frames += method_frame(channel.number, QueueBind(name, EXCHANGE, b"", False, b""))
-        self._send(channel, frames)
-        engine = self.node.vhost.queues[name]
-        model = QueueModel(engine.id, name.decode(), durable, ttl_ms)
-        self.oracle.queues[engine.id] = model
-        return True
-
-    def _delete_or_purge(self, operation: Operation) -> bool:
-        queue = self.queue(operation.number(0))
-        channel = self._free_channel()
-        if queue is None or channel is None:
-            return False
-        name = queue.name.encode()
-        if operation.kind == "purge":
-            # A reader group may have what is not ready.
-            states = (READY,) if queue.has_group else (READY, UNSURE)
-            dropped = [copy for copy in queue.copies.values() if copy.state in states]
-            for copy in queue.copies.values():
-                if copy.state == RESERVING:
-                    # A reader group may have it by now, or may not.
-                    copy.state = UNSURE
-            for copy in dropped:
-                copy.state = SETTLED
-
-            def purged(_method: Method, _properties: bytes, _body: bytes) -> None:
-                for copy in dropped:
-                    self.oracle.settle(copy)
-
-            self._ask(channel, QueuePurge(name, False), QueuePurgeOk, purged)
-            return True
-
-        def deleted(_method: Method, _properties: bytes, _body: bytes) -> None:
-            queue.is_deleted = True
-
-        self.oracle.delete(queue)
-        for other in self.channels.values():
-            for tag in [tag for tag, consumer in other.consumers.items() if consumer.queue is queue]:
-                del other.consumers[tag]
-        self._ask(channel, QueueDelete(name, False, False, False), QueueDeleteOk, deleted)
-        return True
-
     # -- publish ---------------------------------------------------------------------------------------------------
 
     def _publish(self, channel: ChannelModel, operation: Operation) -> bool:
-        _, target, count, size, persistent, expiration_ms = operation.values
-        assert isinstance(target, int) and isinstance(size, int) and isinstance(count, int)
+        target, count, size = operation.number(1), operation.number(2), operation.number(3)
+        is_persistent, expiration_ms = bool(operation.number(4)), operation.number(5)
         exchange, key = (EXCHANGE, b"") if target == FANOUT else (b"", b"q%d" % target)
+        method = BasicPublish(exchange, key, operation.seed % 4 == 0, False)
+        queues = self.oracle.topology.route(exchange, [key])
         properties = Properties(
-            delivery_mode=2 if persistent else 1,
+            delivery_mode=2 if is_persistent else 1,
             expiration=str(expiration_ms).encode() if expiration_ms else None,
-        ).encode()
-        frame = method_frame(channel.number, BasicPublish(exchange, key, False, False))
-        router = self.node.vhost.router
-        found = self.node.vhost.route(router.exchanges[exchange], [key], b"")
-        queues = [self.oracle.queues[engine.id] for engine in found]
+        )
+        self._send_messages(channel, method, properties, queues, count, size, expiration_ms)
+        return True
+
+    def _publish_to(self, channel: ChannelModel, operation: Operation) -> bool:
+        exchange, key = exchange_name(operation.number(1)), ROUTING_KEYS[operation.number(2)]
+        headers = HEADERS[operation.number(3)]
+        model = self.oracle.topology.exchanges.get(exchange)
+        if model is None or model.internal:
+            return False
+        carbon_copies = headers.get("CC", [])
+        assert isinstance(carbon_copies, list)
+        keys = [key, *(name.encode() for name in carbon_copies)]
+        queues = self.oracle.topology.route(exchange, keys, headers)
+        method = BasicPublish(exchange, key, bool(operation.number(7)), False)
+        properties = Properties(
+            delivery_mode=2 if operation.number(6) else 1,
+            headers=encode_arguments(tuple(headers.items())) if headers else None,
+        )
+        self._send_messages(channel, method, properties, queues, operation.number(4), operation.number(5), 0)
+        return True
+
+    def _send_messages(
+        self,
+        channel: ChannelModel,
+        method: BasicPublish,
+        properties: Properties,
+        queues: list[QueueModel],
+        count: int,
+        size: int,
+        expiration_ms: int,
+    ) -> None:
+        """Publish `count` messages of `size` bytes, which must reach `queues`."""
+        raw = properties.encode()
+        frame = method_frame(channel.number, method)
         for _ in range(count):
             number = self._take_number()
             body = body_of(number, size)
-            content = Content(number, properties, body, bool(persistent))
+            content = Content(number, raw, body, properties.delivery_mode == 2)
             copies: list[Copy] = []
             if channel.mode == TRANSACTION:
-                assert isinstance(expiration_ms, int)
-                channel.publishes.append((content, queues, expiration_ms))
+                publish = TransactionPublish(content, queues, expiration_ms, method.mandatory)
+                channel.publishes.append(publish)
             else:
-                assert isinstance(expiration_ms, int)
                 copies = self._enqueue(content, queues, expiration_ms)
+                if method.mandatory and not queues:
+                    channel.returns.append((channel.publish_count + 1, content))
             if channel.mode == CONFIRM:
                 channel.publish_count += 1
-                channel.unconfirmed[channel.publish_count] = copies
-            self._send(channel, frame + content_frames(channel.number, properties, body))
-        return True
+                channel.unconfirmed[channel.publish_count] = Unconfirmed(copies, self.node.failed_commits)
+            self._send(channel, frame + content_frames(channel.number, raw, body))
 
     def _take_number(self) -> int:
         self.next_number += 1
@@ -464,9 +436,11 @@ class Sessions:
         """Tell the oracle what is about to be sent; `before` counts what comes with it and before it, by queue id."""
         copies: list[Copy] = []
         for queue in queues:
-            engine = self.node.vhost.queues.get(queue.name.encode())
-            if engine is None or engine.id != queue.id:
+            if queue.is_deleting:
                 continue
+            engine = self.node.vhost.queues.get(queue.name.encode())
+            if engine is None:
+                raise Violation("topology", f"queue {queue.name} is not there")
             times = [time for time in (expiration_ms, queue.ttl_ms) if time]
             expiry_ms = self.node.now_ms + min(times) if times else 0
             seq = engine.next_seq
@@ -481,21 +455,23 @@ class Sessions:
     def _consume(self, channel: ChannelModel, operation: Operation) -> bool:
         _, index, prefetch, no_ack = operation.values
         assert isinstance(index, int) and isinstance(prefetch, int)
-        queue = self.queue(index)
+        queue = self.topology.queue(index, channel.connection)
         if queue is None or len(channel.consumers) >= 3:
             return False
+        self.topology.consumer_added(queue)
         channel.consumer_count += 1
         tag = b"c%d" % channel.consumer_count
         channel.consumers[tag] = ConsumerModel(tag, queue, prefetch, bool(no_ack))
-        self._ask(channel, BasicQos(0, prefetch, False), BasicQosOk)
+        self.ask(channel, BasicQos(0, prefetch, False), BasicQosOk)
         consume = BasicConsume(queue.name.encode(), tag, False, bool(no_ack), False, False, b"")
-        self._ask(channel, consume, BasicConsumeOk)
+        self.ask(channel, consume, BasicConsumeOk)
         return True
 
     def _get(self, channel: ChannelModel, operation: Operation) -> bool:
-        queue = self.queue(operation.number(1))
+        queue = self.topology.queue(operation.number(1), channel.connection)
         if queue is None:
             return False
+        queue.last_used_ms = self.node.now_ms
         no_ack = bool(operation.number(2))
 
         def got(method: Method, properties: bytes, body: bytes) -> None:
@@ -509,7 +485,7 @@ class Sessions:
                 # Others may have been given its messages in this turn, and are heard later.
                 self._said_empty.append(queue)
 
-        self._ask(channel, BasicGet(queue.name.encode(), no_ack), BasicGetOk, got)
+        self.ask(channel, BasicGet(queue.name.encode(), no_ack), BasicGetOk, got)
         return True
 
     def _settle(self, channel: ChannelModel, index: int, multiple: bool, requeue: bool, is_ack: bool) -> bool:
@@ -545,7 +521,7 @@ class Sessions:
             case "recover" if channel.mode != TRANSACTION:
                 settled, channel.unacked = channel.unacked, {}
                 self._apply_settle(settled, True)
-                self._ask(channel, BasicRecover(True), BasicRecoverOk)
+                self.ask(channel, BasicRecover(True), BasicRecoverOk)
             case "tx_commit" if channel.mode == TRANSACTION:
                 self._commit(channel)
             case "tx_rollback" if channel.mode == TRANSACTION:
@@ -553,37 +529,45 @@ class Sessions:
                     channel.unacked.update(settled)
                 channel.settles = []
                 channel.publishes = []
-                self._ask(channel, TxRollback(), TxRollbackOk)
+                self.ask(channel, TxRollback(), TxRollbackOk)
             case "close_channel":
                 self._release(channel)
                 channel.unacked = {}
                 channel.settles = []
+                consumers = list(channel.consumers.values())
+                channel.consumers = {}
+                for consumer in consumers:
+                    self.topology.consumer_gone(consumer.queue)
 
                 def closed(_method: Method, _properties: bytes, _body: bytes) -> None:
                     del self.channels[channel.number - 1]
 
-                self._ask(channel, ChannelClose(200, b"bye", 0, 0), ChannelCloseOk, closed)
+                self.ask(channel, ChannelClose(200, b"bye", 0, 0), ChannelCloseOk, closed)
             case _:
                 return False
         return True
 
     def _cancel(self, channel: ChannelModel) -> None:
         tag = min(channel.consumers)
+        queue = channel.consumers[tag].queue
 
         def cancelled(_method: Method, _properties: bytes, _body: bytes) -> None:
             channel.consumers.pop(tag, None)
 
-        self._ask(channel, BasicCancel(tag, False), BasicCancelOk, cancelled)
+        self.topology.consumer_gone(queue)
+        self.ask(channel, BasicCancel(tag, False), BasicCancelOk, cancelled)
 
     def _commit(self, channel: ChannelModel) -> None:
         # Publishes and requeues of one moment reach a consumer in an order that says nothing.
         self._is_mixed = True
         copies: list[Copy] = []
         before: dict[int, int] = {}
-        for content, queues, expiration_ms in channel.publishes:
-            copies.extend(self._enqueue(content, queues, expiration_ms, before))
+        for publish in channel.publishes:
+            copies.extend(self._enqueue(publish.content, publish.queues, publish.expiration_ms, before))
+            if publish.is_mandatory and not publish.queues:
+                channel.returns.append((0, publish.content))
         for settled, requeue in channel.settles:
             self._apply_settle(settled, requeue)
         channel.publishes = []
         channel.settles = []
-        self._ask(channel, TxCommit(), TxCommitOk, lambda *_: self.oracle.confirmed(copies))
+        self.ask(channel, TxCommit(), TxCommitOk, lambda *_: self.oracle.confirmed(copies))

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from warren.testing.message_models import Violation
 from warren.testing.operations import FIELDS, History, Operation
-from warren.testing.oracle import Violation
 from warren.testing.seams import Seams
 from warren.testing.simulation import Simulation
 

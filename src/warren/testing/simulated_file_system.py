@@ -255,6 +255,8 @@ class SimulatedFileSystem:
         # Bytes that all files may have together; 0 = no limit.
         self.capacity = 0
         self.faults: list[Fault] = []
+        # Calls that failed, by a fault or for want of space.
+        self.failed_calls = 0
         # The crash strikes inside the call behind this many; -1: not planned.
         self.crash_after = -1
         self.is_crashed = False
@@ -285,6 +287,7 @@ class SimulatedFileSystem:
             self.crash_after -= 1
         for fault in self.faults:
             if fault.strikes(kind):
+                self.failed_calls += 1
                 self._note(f"{errno.errorcode[fault.number]} in {kind} {path}")
                 raise OSError(fault.number, os.strerror(fault.number), path)
 
@@ -295,6 +298,7 @@ class SimulatedFileSystem:
     def make_room(self, size: int) -> None:
         """Raise ENOSPC when there is no space for `size` more bytes."""
         if self.capacity and size > 0 and self.used_bytes() + size > self.capacity:
+            self.failed_calls += 1
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _note(self, text: str) -> None:

@@ -14,18 +14,19 @@ from typing import Final, Protocol
 
 from warren.admin.node import AdminNode
 from warren.broker.broker import Broker
-from warren.broker.metadata import Definitions, PutPermission, PutUser
+from warren.broker.metadata import PutPermission, PutUser
 from warren.broker.passwords import SHA256, hash_password
 from warren.broker.settings import Settings
 from warren.broker.stage import SLICE_MESSAGES
 from warren.broker.vhost import Vhost
-from warren.routing.exchange_types import check_exchange_type
+from warren.server.startup import restore_definitions
 from warren.store.disk.files import JOURNAL_DIRECTORY, keep_orphans, load_store_id
 from warren.store.disk.flusher import BatchFlusher, FlushJob
 from warren.store.disk.store_reader import StoreReport, clear_queues, read_store
 from warren.store.jobs import COMPACT, READ, WRITE, StoreJob
 from warren.store.store_settings import StoreSettings
 from warren.store.vhost_store import VhostStore
+from warren.testing.message_models import Violation
 from warren.testing.oracle import CommitToken
 from warren.testing.seams import Seams
 from warren.testing.simulated_client import SimulatedClient
@@ -210,9 +211,10 @@ class SimulatedNode:
         self.vhost = Vhost(self.broker, VHOST, 1, store)
         self.vhost.staging.slice_messages = limits.move_slice
         self.broker.vhosts[VHOST] = self.vhost
-        self._restore_definitions(definitions)
+        unusable_ids = restore_definitions(self.vhost, definitions, self.now_ms)
+        self.seams.change_vhost(self.vhost)
         self.broker.reserve_queue_ids(max(replay.queues, default=0))
-        orphans = self.vhost.restore_messages(replay, definitions.next_queue_id, set(), self.now_ms)
+        orphans = self.vhost.restore_messages(replay, definitions.next_queue_id, unusable_ids, self.now_ms)
         clear_queues(self.files, store, definitions.next_queue_id, report)
         for orphan in orphans:
             keep_orphans(self.files, orphan, store_id)
@@ -256,27 +258,6 @@ class SimulatedNode:
         if self._store is not None:
             found += self._store.damaged_count + self._store.lost_count
         return found
-
-    def _restore_definitions(self, definitions: Definitions) -> None:
-        router = self.vhost.router
-        for exchange in definitions.exchanges:
-            check_exchange_type(exchange.type)
-            router.declare_exchange(
-                exchange.name,
-                exchange.type,
-                True,
-                exchange.auto_delete,
-                exchange.internal,
-                exchange.arguments,
-            )
-        for queue in definitions.queues:
-            self.vhost.restore_queue(queue, self.now_ms)
-        self.vhost.staging.restore(definitions, self.now_ms)
-        for binding in definitions.bindings:
-            source = router.exchanges.get(binding.source)
-            destination = router.queues.get(binding.destination)
-            if source is not None and destination is not None:
-                router.bind(source, destination, binding.key, binding.arguments)
 
     def _wake(self) -> None:
         self._is_woken = True
@@ -325,11 +306,15 @@ class SimulatedNode:
             return
         self._is_flushing = True
         job = FlushJob(journal, batch, self._flusher, self.disk.metadata.apply)
+        files = self.disk.files
 
         def run() -> None:
+            failed_calls = files.failed_calls
             self._flusher.flush(job)
             if job.error is None:
                 self.commits.committed(token)
+            elif files.failed_calls == failed_calls:
+                raise Violation("fault", f"a commit failed, and no call of the disk did: {job.error}")
 
         def finish() -> None:
             self._is_flushing = False

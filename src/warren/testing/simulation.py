@@ -23,19 +23,10 @@ from warren.store.disk.files import JOURNAL_DIRECTORY
 from warren.testing.damage import acks_in, damage_of, is_whole
 from warren.testing.draining import check_rest, drain_queues
 from warren.testing.held_messages import take_back
+from warren.testing.message_models import HELD, OUT, READY, RESERVING, UNSURE, QueueModel, Violation
 from warren.testing.move_watch import AuditWatch, OracleWatch
 from warren.testing.operations import FAULTY_CALLS, NO_TARGET, History, Operation
-from warren.testing.oracle import (
-    HELD,
-    OUT,
-    READY,
-    RESERVING,
-    UNSURE,
-    CommitToken,
-    Oracle,
-    QueueModel,
-    Violation,
-)
+from warren.testing.oracle import CommitToken, Oracle
 from warren.testing.seams import Seams
 from warren.testing.sessions import Sessions
 from warren.testing.simulated_file_system import KILL, POWER, Crash, Fault, SimulatedFileSystem
@@ -43,6 +34,7 @@ from warren.testing.simulated_metadata import SimulatedMetadata
 from warren.testing.simulated_node import VHOST, Commits, SimulatedDisk, SimulatedNode
 from warren.testing.sink_models import StagedMessages
 from warren.testing.sink_sessions import clear_sinks
+from warren.testing.topology_sessions import check_topology
 
 START_MS: Final = 1_700_000_000_000
 # A group that reads what it holds asks for one range after the other.
@@ -56,7 +48,8 @@ CHECKED_SHARE: Final = 0.15
 STEP_MS: Final = 1
 CLIENT_OPERATIONS: Final = frozenset(
     (
-        "declare", "delete", "purge", "publish", "consume", "cancel", "get", "ack", "nack", "recover", "tx_commit",
+        "declare", "declare_temporary", "delete", "purge", "exchange_declare", "exchange_delete", "bind", "unbind",
+        "publish", "publish_to", "consume", "cancel", "get", "ack", "nack", "recover", "tx_commit",
         "tx_rollback", "close_channel", "drop_connection", "group_open", "group_reserve", "group_fetch", "group_ack",
         "group_late", "group_delete",         "sink_stage", "sink_finish", "sink_leave", "sink_commit", "sink_abort", "sink_delete",
     )
@@ -67,7 +60,7 @@ class Unwatched:
     """Nobody asks what the second node commits."""
 
     def seal(self) -> CommitToken:
-        return CommitToken([], [], [])
+        return CommitToken([], [], [], 0)
 
     def committed(self, token: CommitToken) -> None:
         pass
@@ -195,7 +188,7 @@ class Simulation:
                 self._set_mode(operation.number(0), bool(operation.number(1)))
             case "tick":
                 self._move_clock(operation.number(0))
-                self.node.tick()
+                self._tick()
             case "crash":
                 self._crash(rng, operation.text(0), operation.number(1), operation.number(2))
             case "stop":
@@ -228,6 +221,10 @@ class Simulation:
     def _move_clock(self, ms: int) -> None:
         self.now_ms += ms
         self.node.now_ms = self.now_ms
+
+    def _tick(self) -> None:
+        self.sessions.topology.expire_unused()
+        self.node.tick()
 
     # -- the disk gets on --------------------------------------------------------------------------------------------
 
@@ -265,6 +262,7 @@ class Simulation:
         """Let everything come to rest, and look for what is owed and not given."""
         self.node.drain()
         self.sessions.end_operation()
+        check_topology(self.node, self.oracle)
         if self._is_disturbed():
             return
         for sink in self.staged.sinks.values():
@@ -336,6 +334,7 @@ class Simulation:
         self._damage_count = self.node.damage_count
         stopped_ms = self.now_ms
         self.now_ms += jump_ms
+        self.oracle.topology.restart(self.disk.metadata.load(), self.oracle.queues, self.now_ms)
         for _ in range(recovery_crashes):
             files.crash_after = rng.randrange(12)
             node = self._new_node(self.disk, Unwatched())
@@ -422,6 +421,7 @@ class Simulation:
         self.node.start()
         self.sessions = Sessions(self.node, self.oracle, self.staged, self._next_number)
         self.node.before_output = self.sessions.before_output
+        check_topology(self.node, self.oracle)
 
     # -- what is there -----------------------------------------------------------------------------------------------
 
@@ -479,7 +479,7 @@ class Simulation:
         for _ in range(2):
             self.node.drain()
             self._move_clock(10_000)
-            self.node.tick()
+            self._tick()
 
     def _finish(self) -> None:
         self._lift_faults()

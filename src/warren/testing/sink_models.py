@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from warren.testing.oracle import Content, Copy, Oracle, QueueModel, Violation
+from warren.testing.message_models import Content, Copy, QueueModel, Violation
+from warren.testing.oracle import Oracle
 
 NONE: Final = -1
 

@@ -26,17 +26,18 @@ from warren.admin.sink_protocol import (
     StageOpened,
     StagesAborted,
 )
+from warren.testing.message_models import Content, Violation
 from warren.testing.move_watch import route
 from warren.testing.operations import AGAIN, FANOUT, LATE, TASKS, Operation
-from warren.testing.oracle import Content, Violation, body_of
+from warren.testing.oracle import body_of
 from warren.testing.simulated_admin import AdminClient
 from warren.testing.simulated_node import SimulatedNode
 from warren.testing.sink_models import NONE, SinkModel, StagedMessage, StagedMessages, StageModel
+from warren.testing.topology_sessions import EXCHANGE
 from warren.wire.properties import Properties
 
 # The task that is no task: who commits.
 DRIVER: Final = -1
-EXCHANGE: Final = b"amq.fanout"
 _NO_STAGE: Final = ("not_found", "precondition")
 
 
@@ -133,7 +134,7 @@ class SinkSessions:
             delivery_mode=2 if persistent else 1,
             expiration=str(expiration_ms).encode() if expiration_ms else None,
         ).encode()
-        has_queue = bool(route(self.node, stage.target, exchange, routing_key))
+        has_queue = bool(route(self.staged.oracle.topology, stage.target, exchange, routing_key))
         block = bytearray()
         for _ in range(count):
             number = self._take_number()

@@ -11,7 +11,7 @@ GIB = 1 << 30
 
 @pytest.fixture
 def alarms() -> Alarms:
-    alarms = Alarms([], 8 * GIB)
+    alarms = Alarms([], 8 * GIB, 8 * GIB)
     alarms.set_memory_limit(-1, 0.4, 0)
     alarms.set_disk_limit(50_000_000, 0, 0)
     return alarms

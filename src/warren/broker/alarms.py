@@ -8,6 +8,11 @@ a change counts at once, against the last measurement.
 After an alarm, connections are unblocked one after another, about RELEASE_BYTES of kept frames a turn: thousands of
 blocked publishers must not stop everybody else for a second time. Should an alarm come on again meanwhile, those whose
 turn has not come simply stay blocked.
+
+Memory that blocked connections hold themselves, as bodies that are arriving and transactions without a commit, is freed
+by no consumer, so the memory alarm must not wait for that. An open transaction may go on until PASS_BYTES of
+all transactions together have passed the alarm; then it is refused. When unfinished messages still take more than a
+quarter of the limit after SHED_AFTER_MS, the connections that have most of them are closed with 506 (`shed`).
 """
 
 from __future__ import annotations
@@ -17,13 +22,24 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
+from warren.broker.transaction import Transaction
+from warren.wire.errors import PRECONDITION_FAILED, RESOURCE_ERROR, ChannelException, ConnectionException
+
 if TYPE_CHECKING:
     from warren.broker.connection import Connection
 
 logger = logging.getLogger("warren.alarms")
 
 # Kept frames of all connections (bytes) above which a blocked connection is not read at all.
-KEPT_BYTES_MAX: Final = 67108864
+KEPT_BYTES_MAX: Final = 33554432
+# Publishes of open transactions (bytes) that pass one memory alarm.
+PASS_BYTES: Final = 33554432
+# Share of the memory limit that one connection's unfinished messages may take, and all together during a memory alarm.
+UNFINISHED_SHARE: Final = 4
+# So much (bytes) is allowed with any memory limit.
+UNFINISHED_MIN_BYTES: Final = 16777216
+# How long a memory alarm lasts before unfinished messages are dropped (ms): time for paging and for commits.
+SHED_AFTER_MS: Final = 1000
 # Kept frames (bytes) that are handled in one turn when an alarm is over.
 RELEASE_BYTES: Final = 1048576
 OFF: Final = -1
@@ -34,9 +50,12 @@ class Alarms:
     """The alarms of a node and the limits behind them, in bytes.
 
     Limits are absolute, or relative to the machine's memory: `set_memory_limit` and `set_disk_limit` take either.
+    `max_unfinished_bytes` bounds the unfinished messages of a connection whatever the memory limit.
     """
 
-    def __init__(self, connections: list[Connection], total_memory_bytes: i64) -> None:
+    def __init__(
+        self, connections: list[Connection], total_memory_bytes: i64, max_unfinished_bytes: i64
+    ) -> None:
         self.total_memory_bytes: i64 = total_memory_bytes
         self.memory_limit_bytes: i64 = 0
         self.disk_limit_bytes: i64 = 0
@@ -48,6 +67,9 @@ class Alarms:
         self.is_on: bool = False
         # Bytes of frames that all connections together keep.
         self.kept_bytes: i64 = 0
+        self._max_unfinished_bytes: i64 = max_unfinished_bytes
+        # Bytes of transactions that have passed this alarm.
+        self._passed_bytes: i64 = 0
         self._connections: list[Connection] = connections
         self._releasing: list[Connection] = []
 
@@ -60,6 +82,51 @@ class Alarms:
     def is_crowded(self) -> bool:
         """Do all connections together keep so much that blocked ones must not be read at all?"""
         return self.kept_bytes > KEPT_BYTES_MAX
+
+    # -- unfinished messages -----------------------------------------------------------------------------------------
+
+    def unfinished_limit(self) -> i64:
+        """Bytes of unfinished messages that a connection may have, and all connections during a memory alarm."""
+        share = max(self.memory_limit_bytes // UNFINISHED_SHARE, i64(UNFINISHED_MIN_BYTES))
+        return min(share, self._max_unfinished_bytes)
+
+    def lets_pass(self, transaction: Transaction) -> bool:
+        """May publishes of `transaction` pass the alarm? Not a low disk: that does not wait for this transaction."""
+        return self.disk_since_ms == OFF and not transaction.is_empty()
+
+    def check_pass(self, size: i64) -> None:
+        """Raises ChannelException 406 when a publish of `size` bytes may not pass the alarm."""
+        if self._passed_bytes + size > PASS_BYTES:
+            raise ChannelException(
+                PRECONDITION_FAILED, "low on memory: the transaction cannot take more messages", 60, 40
+            )
+
+    def pass_publish(self, size: i64) -> None:
+        """A publish of `size` bytes passes the alarm. Raises like `check_pass`."""
+        self.check_pass(size)
+        self._passed_bytes += size
+
+    def shed(self, now_ms: i64) -> None:
+        """Close connections whose unfinished messages keep the memory alarm on; called about once a second."""
+        if self.memory_since_ms == OFF or now_ms - self.memory_since_ms < SHED_AFTER_MS:
+            return
+        limit = max(self.memory_limit_bytes // UNFINISHED_SHARE, i64(UNFINISHED_MIN_BYTES))
+        total: i64 = 0
+        for connection in self._connections:
+            total += connection.throttle.unfinished_bytes
+        if total <= limit:
+            return
+        for connection in sorted(self._connections, key=_unfinished_bytes, reverse=True):
+            size = connection.throttle.unfinished_bytes
+            connection.now_ms = now_ms
+            connection.fail(
+                ConnectionException(
+                    RESOURCE_ERROR, f"low on memory: {size} bytes of unfinished messages on this connection"
+                )
+            )
+            total -= size
+            if total <= limit // 2:
+                return
 
     # -- limits ------------------------------------------------------------------------------------------------------
 
@@ -150,6 +217,7 @@ class Alarms:
         self.is_on = is_on
         if is_on:
             self._releasing = []
+            self._passed_bytes = 0
             for connection in self._connections:
                 connection.throttle.is_alarmed = True
             return
@@ -158,7 +226,7 @@ class Alarms:
                 self._releasing.append(connection)
                 connection.broker.wake()
             else:
-                connection.throttle.is_alarmed = False
+                connection.throttle.end_alarm(connection)
         # Taken from the end: the first to come is the first to go on.
         self._releasing.reverse()
 
@@ -178,3 +246,7 @@ def share_of(total_bytes: i64, share: float) -> i64:
     """`share` times `total_bytes`, in whole bytes."""
     whole = int(float(total_bytes) * share)
     return whole
+
+
+def _unfinished_bytes(connection: Connection) -> int:
+    return connection.throttle.unfinished_bytes

@@ -121,10 +121,12 @@ class Backlog:
     def _count(self, channel: Channel, payload: bytes) -> None:
         size: i64 = len(payload) + _FRAME_COST_BYTES
         self._size_bytes += size
+        channel.connection.broker.memory_account.unfinished_bytes += size
         channel.connection.throttle.count(channel.connection, size)
 
     def _uncount(self, channel: Channel, size: i64) -> None:
         self._size_bytes -= size
+        channel.connection.broker.memory_account.unfinished_bytes -= size
         channel.connection.throttle.uncount(channel.connection, size)
 
     def _is_settled(self, channel: Channel, payload: bytes) -> bool:

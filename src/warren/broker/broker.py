@@ -46,7 +46,9 @@ class Broker:
         self.permissions: set[tuple[bytes, bytes]] = set()
         self.connections: list[Connection] = []
         self.dirty_connections: list[Connection] = []
-        self.alarms: Alarms = Alarms(self.connections, settings.total_memory_bytes)
+        self.alarms: Alarms = Alarms(
+            self.connections, settings.total_memory_bytes, settings.max_unfinished_size
+        )
         self.disk_flow: DiskFlow = DiskFlow()
         self.memory_account: MemoryAccount = MemoryAccount(wake)
         self.memory_monitor: MemoryMonitor = MemoryMonitor(
@@ -176,7 +178,8 @@ class Broker:
         self.memory_monitor.tick(now_ms)
 
     def tick_connections(self, now_ms: i64) -> None:
-        """Heartbeats; called about once a second."""
+        """Heartbeats, and what clients leave unfinished; called about once a second."""
+        self.alarms.shed(now_ms)
         for connection in self.connections:
             connection.tick(now_ms)
 

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from librt.strings import BytesWriter, read_i16_be, read_i32_be, read_i64_be
+from librt.strings import read_i16_be, read_i32_be, read_i64_be
 from mypy_extensions import i64
 
 from warren.broker.backlog import Backlog
+from warren.broker.body import Body
 from warren.broker.disk_flow import NOTHING, PERSISTENT, TRANSIENT
 from warren.broker.publish_properties import PublishProperties, inspect_properties, with_reply_to
 from warren.broker.transaction import Transaction, TransactionPublish, TransactionSettle
@@ -61,8 +62,6 @@ EXPECT_METHOD: Final = 0
 EXPECT_HEADER: Final = 1
 EXPECT_BODY: Final = 2
 
-# Pieces of a body below this size are gathered in one buffer.
-SMALL_PIECE_BYTES: Final = 1024
 # Gathered output (bytes) above which a connection's consumers wait until it is written.
 OUTPUT_BYTES_MAX: Final = 262144
 
@@ -132,10 +131,8 @@ class Channel(ConfirmWaiter):
         # The content that is arriving.
         self._stage: i64 = EXPECT_METHOD
         self._body_size: i64 = 0
-        self._body_received: i64 = 0
-        self._body_parts: list[bytes] = []
-        # Small pieces behind the parts: a body in frames of a few octets must not cost an object for each.
-        self._body_tail: BytesWriter = BytesWriter()
+        # Its body, once a frame has come that did not complete it.
+        self._body: Body | None = None
         # The publish method it belongs to; kept for comparison with the next one.
         self._publish_raw: bytes = b""
         self._route_version: i64 = -1
@@ -174,7 +171,7 @@ class Channel(ConfirmWaiter):
         self.current_method = method_id
         if method_id == BASIC_PUBLISH:
             raw = data[start:end]
-            if self.connection.throttle.is_alarmed:
+            if self.connection.throttle.is_alarmed and not self._may_end_transaction():
                 self.backlog.hold(self, raw)
                 return
             if raw != self._publish_raw or self._route_version != self.vhost.router.version:
@@ -184,6 +181,9 @@ class Channel(ConfirmWaiter):
             self.ack(read_i64_be(data, start + 4), (data[start + 12] & 1) != 0)
         else:
             self.connection.channel_method(self, decode_method(data, start, end))
+
+    def _may_end_transaction(self) -> bool:
+        return self.transaction is not None and self.connection.broker.alarms.lets_pass(self.transaction)
 
     def _on_header(self, data: bytes, start: i64, end: i64) -> None:
         if self._stage != EXPECT_HEADER:
@@ -213,7 +213,6 @@ class Channel(ConfirmWaiter):
                 PRECONDITION_FAILED, f"message size {shown} is larger than configured max size {limit}"
             )
         self._body_size = size
-        self._body_received = 0
         if size == 0:
             self._stage = EXPECT_METHOD
             self._on_publish(b"")
@@ -228,34 +227,31 @@ class Channel(ConfirmWaiter):
                 )
             raise ConnectionException(UNEXPECTED_FRAME, "expected method frame, got non method frame instead")
         piece = data[start:end]
-        received = self._body_received + (end - start)
+        body = self._body
+        received = end - start if body is None else body.received_bytes + (end - start)
         if received > self._body_size:
             raise ConnectionException(
                 FRAME_ERROR, f"content body of {received} bytes, {self._body_size} announced", 60, 40
             )
-        self._body_received = received
         if received < self._body_size:
-            self._keep_piece(piece)
+            if body is None:
+                body = Body(self._body_size)
+                self._body = body
+            body.add(piece)
+            connection = self.connection
+            connection.throttle.arrive(connection, self.number, body, end - start, self.transaction)
             return
-        if len(self._body_parts) > 0 or len(self._body_tail) > 0:
-            self._flush_tail()
-            self._body_parts.append(piece)
-            piece = b"".join(self._body_parts)
-            self._body_parts.clear()
+        if body is not None:
+            piece = body.finish(piece)
+            self._drop_body()
         self._stage = EXPECT_METHOD
         self._on_publish(piece)
 
-    def _keep_piece(self, piece: bytes) -> None:
-        if len(piece) < SMALL_PIECE_BYTES:
-            self._body_tail.write(piece)
-        else:
-            self._flush_tail()
-            self._body_parts.append(piece)
-
-    def _flush_tail(self) -> None:
-        if len(self._body_tail) > 0:
-            self._body_parts.append(self._body_tail.getvalue())
-            self._body_tail = BytesWriter()
+    def _drop_body(self) -> None:
+        body = self._body
+        if body is not None:
+            self._body = None
+            self.connection.throttle.forget(self.connection, self.number, body)
 
     def _unexpected(self, text: str) -> ConnectionException:
         return ConnectionException(UNEXPECTED_FRAME, text, 60, 40)
@@ -323,7 +319,7 @@ class Channel(ConfirmWaiter):
         message = Message(self._address, raw, body, properties.persistent, now_ms)
         if self.transaction is not None:
             publish = TransactionPublish(message, self._queues, properties.expiration_ms, self._mandatory)
-            self.transaction.publishes.append(publish)
+            connection.throttle.add_uncommitted(connection, self.transaction.add(publish))
             return
         queues = self._queues
         if len(queues) == 0:
@@ -565,10 +561,10 @@ class Channel(ConfirmWaiter):
         self.is_confirming = False
         self.vhost.reply_channels.pop(self.reply_name, None)
         self.backlog.drop(self)
-        self._body_parts = []
-        self._body_tail = BytesWriter()
+        self._drop_body()
         entries = self.unacked.take_all()
         if self.transaction is not None:
+            self.connection.throttle.end_transaction(self.connection, self.transaction.size_bytes)
             entries.extend(self.transaction.take_entries())
             self.transaction = None
         consumers = list(self.consumers.values())
@@ -585,6 +581,5 @@ class Channel(ConfirmWaiter):
     def drop_content(self) -> None:
         """A channel error struck: whatever content was arriving is swallowed."""
         self._stage = EXPECT_METHOD
-        self._body_parts = []
-        self._body_tail = BytesWriter()
+        self._drop_body()
         self._publish_raw = b""

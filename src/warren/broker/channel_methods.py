@@ -316,6 +316,7 @@ def _tx_commit(channel: Channel) -> None:
     now_ms = connection.now_ms
     # Publishes first, then acks and rejects in order (P25). While they are applied the channel is not transactional.
     channel.transaction = None
+    connection.throttle.end_transaction(connection, transaction.size_bytes)
     for publish in transaction.publishes:
         if len(publish.queues) == 0 and publish.mandatory:
             channel.return_message(publish.message)
@@ -345,5 +346,6 @@ def _tx_commit(channel: Channel) -> None:
 
 def _tx_rollback(channel: Channel) -> None:
     transaction = _transaction(channel)
+    channel.connection.throttle.end_transaction(channel.connection, transaction.size_bytes)
     channel.unacked.restore(transaction.take_entries())
     channel.connection.out.method(channel.number, TxRollbackOk())

@@ -20,7 +20,7 @@ from warren.broker.authentication import plain_credentials
 from warren.broker.channel import OUTPUT_BYTES_MAX, Channel
 from warren.broker.channel_methods import handle_channel_method
 from warren.broker.disk_flow import NOTHING
-from warren.broker.heartbeat import Heartbeats
+from warren.broker.heartbeat import IDLE_LOOKS_MAX, Heartbeats
 from warren.broker.output import Output
 from warren.broker.server_properties import server_properties
 from warren.broker.throttle import Throttle
@@ -32,6 +32,7 @@ from warren.wire.errors import (
     FRAME_ERROR,
     INTERNAL_ERROR,
     NOT_ALLOWED,
+    PRECONDITION_FAILED,
     UNEXPECTED_FRAME,
     AmqpError,
     ChannelException,
@@ -112,6 +113,8 @@ class Connection:
         self.shell: object | None = None
         self.is_dirty: bool = False
         self.is_reading: bool = True
+        # The shell does not read the socket, for this reason or one of its own.
+        self.is_unread: bool = False
         self.is_writable: bool = True
         self.throttle: Throttle = Throttle(broker.alarms.is_on)
         # What was published since the end of the last turn.
@@ -495,6 +498,10 @@ class Connection:
         self.state = CLOSED
         self.close_at_ms = self.now_ms + GRACE_MS
 
+    def silence_max_ms(self) -> i64:
+        """For how long the peer's system may leave heartbeats unacked; 0 without heartbeats."""
+        return IDLE_LOOKS_MAX * self._heartbeats.interval_ms
+
     def _close_timeout_ms(self) -> i64:
         interval_ms = self._heartbeats.interval_ms
         return CLOSE_TIMEOUT_MS if interval_ms == 0 or interval_ms > CLOSE_TIMEOUT_MS else interval_ms
@@ -569,11 +576,15 @@ class Connection:
                 channel.wake_consumers()
 
     def tick(self, now_ms: i64) -> None:
-        """Heartbeats, about once a second."""
+        """Heartbeats and bodies that stand still, about once a second."""
         self.now_ms = now_ms
         if self.state != RUNNING:
             return
-        if self._heartbeats.is_beat_due(now_ms):
+        for number in self.throttle.find_stalled_bodies(self, self._frames.partial_bytes(), now_ms):
+            seconds = self.broker.settings.unfinished_message_timeout
+            text = f"the body of a message has not gone on for {seconds} s"
+            self.close_channel(self.channels[number], ChannelException(PRECONDITION_FAILED, text, 60, 40))
+        if self._heartbeats.is_beat_due(self.is_reading, now_ms):
             self.out.heartbeat()
             self.touch()
         if self._heartbeats.is_peer_dead(self.is_reading, now_ms):

@@ -2,11 +2,17 @@
 
 We send one when nothing else was sent for half an interval; the peer is dead when two looks in a row, an interval
 apart, found that nothing came in. Any byte counts as life, not only heartbeat frames.
+
+While we do not read the peer it is not missed. It gets a heartbeat every PROBE_MS instead, whatever else was sent: the
+system of a peer that has closed its socket answers with a reset, and one that is gone acks nothing.
 """
+
+from typing import Final
 
 from mypy_extensions import i64
 
-IDLE_LOOKS_MAX = 2
+IDLE_LOOKS_MAX: Final = 2
+PROBE_MS: Final = 2000
 
 
 class Heartbeats:
@@ -19,6 +25,7 @@ class Heartbeats:
         self._idle_looks: i64 = 0
         self._next_look_ms: i64 = 0
         self._next_beat_ms: i64 = 0
+        self._next_probe_ms: i64 = 0
 
     def start(self, interval_ms: i64, now_ms: i64) -> None:
         """The interval is negotiated."""
@@ -26,9 +33,16 @@ class Heartbeats:
         self._next_look_ms = now_ms + interval_ms
         self._next_beat_ms = now_ms + interval_ms // 2
 
-    def is_beat_due(self, now_ms: i64) -> bool:
+    def is_beat_due(self, is_reading: bool, now_ms: i64) -> bool:
         """Is a heartbeat frame due? Asked about once a second."""
-        if self.interval_ms == 0 or now_ms < self._next_beat_ms:
+        if self.interval_ms == 0:
+            return False
+        if is_reading:
+            self._next_probe_ms = now_ms + PROBE_MS
+        elif now_ms >= self._next_probe_ms:
+            self._next_probe_ms = now_ms + PROBE_MS
+            return True
+        if now_ms < self._next_beat_ms:
             return False
         is_due = not self.has_sent
         self.has_sent = False

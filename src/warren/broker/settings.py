@@ -10,6 +10,8 @@ class Settings:
         frame_max: int = 131072,
         heartbeat: int = 60,
         max_message_size: int = 134217728,
+        max_unfinished_size: int = 0,
+        unfinished_message_timeout: int = 60,
         cluster_name: str = "warren@localhost",
         loopback_users: frozenset[bytes] = frozenset([b"guest"]),
         total_memory_bytes: int = 1 << 40,
@@ -27,6 +29,9 @@ class Settings:
         self.frame_max = frame_max
         self.heartbeat = heartbeat
         self.max_message_size = max_message_size
+        # Bodies that are arriving and uncommitted publishes of a connection together; twice the largest message by default.
+        self.max_unfinished_size = max_unfinished_size or 2 * max_message_size
+        self.unfinished_message_timeout = unfinished_message_timeout
         self.cluster_name = cluster_name
         self.loopback_users = loopback_users
         # Memory and disk: an absolute limit in bytes, or -1 and a share of all memory.

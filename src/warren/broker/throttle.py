@@ -1,13 +1,19 @@
-"""What keeps one connection from publishing as fast as it likes: alarms, and a disk that lags.
+"""What keeps one connection from publishing as fast as it likes: alarms, a disk that lags, and what it leaves unfinished.
 
 Alarm (`alarms.py`). From its next publish on the connection is blocked: publishes are kept back unhandled, the client
 is told why if it wants to know, and its acks go on being handled. It is read on until WINDOW_BYTES are kept (all
 channels together); then the socket stays unread, heartbeats of the client included, which are not missed meanwhile. A
 connection that only consumes is not blocked. Should the connection end while it is blocked, what it had kept was never
-taken: nothing of it was confirmed.
+taken: nothing of it was confirmed. The rest of a body that was arriving when the alarm came counts as kept. A
+transaction with something in it may go on while memory is low (`Alarms.pass_publish`): only its end frees what it holds.
 
 Flow (`disk_flow.py`). More waits for the disk than should: the socket is not read until that is half done. Clients are
 not told; it lasts milliseconds.
+
+Unfinished. Bodies whose last frame has not come and publishes whose transaction is not committed take memory that no
+consumer can free. A connection may have `Alarms.unfinished_limit` of them; the channel that exceeds it is closed with
+406. A single message is taken whatever the limit. A body of which nothing comes any more is ended by
+`find_stalled_bodies`; the time in which the connection is not read does not count.
 """
 
 from __future__ import annotations
@@ -16,6 +22,9 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
+from warren.broker.body import Body
+from warren.broker.transaction import Transaction
+from warren.wire.errors import PRECONDITION_FAILED, ChannelException
 from warren.wire.methods import ConnectionBlocked, ConnectionUnblocked
 
 if TYPE_CHECKING:
@@ -27,6 +36,9 @@ WINDOW_BYTES: Final = 1048576
 # A connection is shown in the state `flow` for so long after flow control has stopped it.
 FLOW_SHOWN_MS: Final = 5000
 _NEVER: Final = -1
+# Of the time between two looks at the bodies that are arriving, no more counts (ms): should the node stand still, what
+# clients have sent meanwhile is not read yet.
+_LOOK_MAX_MS: Final = 1000
 
 
 class Throttle:
@@ -43,8 +55,15 @@ class Throttle:
         self._flow_ms: i64 = _NEVER
         self._is_told: bool = False
         self.is_flow_stopped: bool = False
+        # Bytes of arriving bodies and of uncommitted publishes.
+        self.unfinished_bytes: i64 = 0
         self._held: list[Channel] = []
         self._kept_bytes: i64 = 0
+        # Bodies that are arriving, by channel number.
+        self._bodies: dict[int, Body] = {}
+        self._looked_ms: i64 = 0
+        # Bytes of the frame that was arriving at the last look.
+        self._frame_bytes: i64 = 0
 
     def shown_state(self, now_ms: i64) -> str:
         """`running`, or why it does not run: `blocking` (it would be blocked if it published), `blocked`, `flow`."""
@@ -59,6 +78,9 @@ class Throttle:
     def hold(self, connection: Connection, channel: Channel) -> None:
         """A publish of this channel is held back."""
         self._held.append(channel)
+        self._block(connection)
+
+    def _block(self, connection: Connection) -> None:
         self.is_blocked = True
         if self.wants_notice and not self._is_told:
             self._is_told = True
@@ -67,7 +89,8 @@ class Throttle:
 
     def unblock(self, connection: Connection, now_ms: i64) -> i64:
         """All alarms are over: handle what was kept. Returns how many bytes that was."""
-        self.is_alarmed = False
+        size = self._kept_bytes
+        self.end_alarm(connection)
         if not self.is_blocked:
             return 0
         self.is_blocked = False
@@ -77,10 +100,17 @@ class Throttle:
             connection.touch()
         held = self._held
         self._held = []
-        size = self._kept_bytes
         for channel in held:
             channel.resume(now_ms)
         return size
+
+    def end_alarm(self, connection: Connection) -> None:
+        """Publishes pass again, and what arrives of bodies does not count as kept any more."""
+        self.is_alarmed = False
+        for body in self._bodies.values():
+            if body.kept_bytes > 0:
+                self.uncount(connection, body.kept_bytes)
+                body.kept_bytes = 0
 
     def end(self) -> None:
         """The connection is over: there is nobody to be told."""
@@ -126,3 +156,76 @@ class Throttle:
         self.is_flow_stopped = False
         self._flow_ms = now_ms
         self._set_reading(connection)
+
+    # -- unfinished --------------------------------------------------------------------------------------------------
+
+    def arrive(
+        self, connection: Connection, number: i64, body: Body, size: i64, transaction: Transaction | None
+    ) -> None:
+        """Another `size` bytes of a body have come on channel `number`, which may be in a transaction.
+
+        Raises ChannelException 406 when the connection has too much unfinished.
+        """
+        if len(self._bodies) == 0:
+            self._looked_ms = connection.now_ms
+        self._bodies[number] = body
+        self._grow(connection, size, body.received_bytes)
+        if not self.is_alarmed:
+            return
+        alarms = connection.broker.alarms
+        if transaction is not None and alarms.lets_pass(transaction):
+            alarms.check_pass(body.received_bytes)
+            return
+        body.kept_bytes += size
+        self.count(connection, size)
+        if not connection.is_reading:
+            self._block(connection)
+
+    def forget(self, connection: Connection, number: i64, body: Body) -> None:
+        """The body is complete, or was dropped."""
+        del self._bodies[number]
+        self._shrink(connection, body.received_bytes)
+        if body.kept_bytes > 0:
+            self.uncount(connection, body.kept_bytes)
+
+    def add_uncommitted(self, connection: Connection, size: i64) -> None:
+        """A transaction has `size` bytes more. Raises like `arrive`, and while memory is low when too much has passed."""
+        self._grow(connection, size, size)
+        if self.is_alarmed:
+            connection.broker.alarms.pass_publish(size)
+
+    def end_transaction(self, connection: Connection, size: i64) -> None:
+        """A transaction with `size` bytes was committed or rolled back."""
+        self._shrink(connection, size)
+
+    def find_stalled_bodies(self, connection: Connection, frame_bytes: i64, now_ms: i64) -> list[int]:
+        """Channels that have waited for their next body frame for too long; `frame_bytes` of a frame have arrived."""
+        elapsed_ms = min(now_ms - self._looked_ms, _LOOK_MAX_MS)
+        self._looked_ms = now_ms
+        found: list[int] = []
+        timeout_ms: i64 = connection.broker.settings.unfinished_message_timeout * 1000
+        if len(self._bodies) == 0 or timeout_ms == 0 or not connection.is_reading or connection.is_unread:
+            return found
+        is_frame_arriving = frame_bytes != self._frame_bytes
+        self._frame_bytes = frame_bytes
+        for number, body in self._bodies.items():
+            body.idle_ms = 0 if is_frame_arriving else body.idle_ms + elapsed_ms
+            if body.idle_ms >= timeout_ms:
+                found.append(number)
+        return found
+
+    def _grow(self, connection: Connection, size: i64, message_bytes: i64) -> None:
+        connection.broker.memory_account.unfinished_bytes += size
+        self.unfinished_bytes += size
+        limit = connection.broker.alarms.unfinished_limit()
+        if self.unfinished_bytes > limit and self.unfinished_bytes > message_bytes:
+            raise ChannelException(
+                PRECONDITION_FAILED,
+                f"{self.unfinished_bytes} bytes of unfinished messages on this connection, at most {limit} are allowed",
+                60,
+                40,
+            )
+
+    def _shrink(self, connection: Connection, size: i64) -> None:
+        connection.broker.memory_account.unfinished_bytes -= size
+        self.unfinished_bytes -= size

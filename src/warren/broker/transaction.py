@@ -4,11 +4,17 @@ Publishes are checked and routed when they arrive and enqueued at commit; acks l
 arrive and take effect at commit, after the publishes. Rollback drops the first and returns the second.
 """
 
+from typing import Final
+
 from mypy_extensions import i64
 
 from warren.queues.entry import Entry
+from warren.queues.memory_account import MESSAGE_BYTES
 from warren.queues.queue import Queue
 from warren.store.message import Message
+
+# What a publish costs beside address, properties and body: its message, this object and its place in the list.
+_PUBLISH_BYTES: Final = MESSAGE_BYTES + 80
 
 
 class TransactionPublish:
@@ -35,6 +41,20 @@ class Transaction:
     def __init__(self) -> None:
         self.publishes: list[TransactionPublish] = []
         self.settles: list[TransactionSettle] = []
+        # Bytes of the publishes in memory.
+        self.size_bytes: i64 = 0
+
+    def is_empty(self) -> bool:
+        """Is there nothing to commit?"""
+        return len(self.publishes) == 0 and len(self.settles) == 0
+
+    def add(self, publish: TransactionPublish) -> i64:
+        """Keep a publish for the commit; returns its size in memory (bytes)."""
+        message = publish.message
+        size: i64 = len(message.body) + len(message.properties) + len(message.address) + _PUBLISH_BYTES
+        self.publishes.append(publish)
+        self.size_bytes += size
+        return size
 
     def take_entries(self) -> list[Entry]:
         """All entries whose settling is undone by a rollback; the transaction starts over."""
@@ -43,4 +63,5 @@ class Transaction:
             entries.extend(settle.entries)
         self.publishes = []
         self.settles = []
+        self.size_bytes = 0
         return entries

@@ -79,7 +79,7 @@ def _print_node(status: NodeStatus) -> None:
     print(f"{status.node}: warren {status.version} ({status.build}), {status.connections} connections")
     print(
         f"memory: {_measured(status.memory_used_bytes)} used, {size_text(status.memory_limit_bytes)} allowed, "
-        f"{size_text(status.message_bytes)} by messages"
+        f"{size_text(status.message_bytes)} by messages, {size_text(status.unfinished_bytes)} by unfinished ones"
     )
     print(
         f"disk: {_measured(status.disk_free_bytes)} free, {size_text(status.disk_limit_bytes)} must be; "

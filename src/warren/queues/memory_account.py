@@ -1,4 +1,4 @@
-"""How much memory the messages of all queues take: a sum that is kept, never counted.
+"""How much memory messages take, those in queues and unfinished ones: sums that are kept, never counted.
 
 Every queue has a `MemoryUser` and tells it, at the end of whatever it does, how many bytes it holds in RAM (`update`).
 So the account knows at any moment the total, who has been active since the monitor last looked, and whom to ask for how
@@ -26,6 +26,8 @@ class MemoryAccount:
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self.ram_bytes: i64 = 0
+        # Bytes that clients have sent and nobody can have yet: bodies that are arriving, uncommitted publishes, kept frames.
+        self.unfinished_bytes: i64 = 0
         self.page_above: i64 = NO_LIMIT_BYTES
         # Above, publishers wait for queues that have more to page than fits in a turn.
         self.stop_above: i64 = NO_LIMIT_BYTES

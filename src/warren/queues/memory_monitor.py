@@ -20,8 +20,8 @@ Idle queues. They are not asked for reports and keep what they have. When memory
 have been idle for longest before others, and all they hold, in slices; the active ones give what is missing then. An
 idle queue that holds next to nothing is left alone, unless nearly all is held by such queues.
 
-Used is what the messages take by the account, or the resident set if that is more, but the resident set counts only up
-to twice the account: memory that was freed and not given back to the system, or that something else uses, cannot be had
+Used is what messages take by the account, unfinished ones included, or the resident set if that is more, but the resident
+set counts only up to twice what queues hold: memory that was freed and not given back to the system, or that something else uses, cannot be had
 by paging, and must not make the queues page for ever.
 """
 
@@ -88,7 +88,8 @@ class MemoryMonitor:
 
     def set_resident(self, resident_bytes: i64) -> None:
         """The resident set was measured."""
-        self._beside_bytes = max(resident_bytes - self.account.ram_bytes, 0)
+        account = self.account
+        self._beside_bytes = max(resident_bytes - account.ram_bytes - account.unfinished_bytes, 0)
         self._set_page_above()
 
     def set_disk_low(self, is_low: bool, now_ms: i64) -> None:
@@ -101,7 +102,7 @@ class MemoryMonitor:
     def used_bytes(self) -> i64:
         """What counts as used, see above."""
         held = self.account.ram_bytes
-        return held + min(self._beside_bytes, held)
+        return held + self.account.unfinished_bytes + min(self._beside_bytes, held)
 
     # -- time --------------------------------------------------------------------------------------------------------
 
@@ -181,7 +182,9 @@ class MemoryMonitor:
             return
         allowed = min(float(self._limit_bytes) * self.paging_ratio, float(NO_LIMIT_BYTES))
         threshold: i64 = int(allowed * BEGIN)
-        account.page_above = max(threshold - self._beside_bytes, threshold // 2)
+        # Unfinished messages leave less room for finished ones, as far as that goes.
+        room: i64 = max(threshold - account.unfinished_bytes, threshold // 4)
+        account.page_above = max(room - self._beside_bytes, room // 2)
         account.stop_above = account.page_above + (int(allowed) - threshold)
         if account.ram_bytes > account.page_above and not account.is_over:
             account.rise()

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import select
+import socket
+import sys
 from typing import TYPE_CHECKING, Final, cast
 
 from warren.admin.node import LoopClock
@@ -32,6 +34,10 @@ _WRITE_BUFFER_HIGH: Final = 1048576
 _WRITE_BUFFER_LOW: Final = 262144
 # Output that is not read (replies, returns) above which the peer is not read either: bounded memory for each socket.
 _UNREAD_OUTPUT_MAX: Final = 8388608
+# Linux's struct tcp_info: bytes of it that are asked for; where tcpi_unacked (segments) and tcpi_last_ack_recv (ms) stand.
+_TCP_INFO_BYTES: Final = 60
+_UNACKED_AT: Final = 24
+_LAST_ACK_AT: Final = 56
 
 
 class ClientProtocol(asyncio.BufferedProtocol):
@@ -175,6 +181,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         assert self._transport is not None and self._connection is not None
         unread = 0 if self._connection.is_writable else self._transport.get_write_buffer_size()
         wanted = self._connection.is_reading and unread < _UNREAD_OUTPUT_MAX
+        self._connection.is_unread = not wanted
         if wanted != self._is_reading and not self._transport.is_closing():
             self._is_reading = wanted
             if wanted:
@@ -187,20 +194,36 @@ class ClientProtocol(asyncio.BufferedProtocol):
         connection = self._connection
         if connection is not None:
             due = connection.close_at_ms != NEVER and connection.close_at_ms <= now_ms
-            due = due or (connection.throttle.is_blocked and not self._is_reading and self._has_hung_up())
+            due = due or (not self._is_reading and self._is_gone(connection))
         else:
             due = self._close_at_ms != NEVER and self._close_at_ms <= now_ms
         if due:
             self.abort()
 
-    def _has_hung_up(self) -> bool:
-        # A socket that is not read does not tell by itself.
+    def _is_gone(self, connection: Connection) -> bool:
+        """Has the client of a socket that is not read gone? Such a socket does not tell by itself.
+
+        A reset tells, which also answers our next heartbeat when the client has closed its end but what it sent
+        before is still on the way. Of a blocked client the end of its stream tells: what is left of that is not confirmed.
+        A client that is only waited for, as its disk lags, is read to the end. And a client whose system acks no
+        heartbeat any more is as dead as one that sends none.
+        """
         assert self._transport is not None
         if self._transport.is_closing():
             return False
+        client = self._transport.get_extra_info("socket")
         poll = select.poll()
-        poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
-        return bool(poll.poll(0))
+        poll.register(client.fileno(), select.POLLRDHUP if connection.throttle.is_blocked else 0)
+        if poll.poll(0):
+            return True
+        silence_ms = connection.silence_max_ms()
+        if silence_ms == 0:
+            return False
+        info = client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+        unacked, last_ack_ms = (
+            int.from_bytes(info[at : at + 4], sys.byteorder) for at in (_UNACKED_AT, _LAST_ACK_AT)
+        )
+        return unacked > 0 and last_ack_ms > silence_ms
 
     def shut_down(self) -> None:
         """The node stops: tell the client."""

@@ -21,6 +21,8 @@ AMQP_PORT: Final = 5672
 MAX_MESSAGE_SIZE_LIMIT: Final = 536870912
 # AMQP 0-9-1 section 4.2.3: no peer may be held to frames smaller than this.
 FRAME_MIN_SIZE: Final = 4096
+# What is left unfinished for a moment, such as the rest of a small message, must fit.
+UNFINISHED_SIZE_MIN: Final = 1048576
 # A journal file holds at least one full group-commit buffer (1 MiB).
 JOURNAL_FILE_SIZE_MIN: Final = 1048576
 # A file of the message store; smaller ones would be mostly names and headers.
@@ -66,6 +68,10 @@ class Config:
     frame_max: int = 131072
     heartbeat: int = 60
     max_message_size: int = 134217728
+    # Of one connection; 0 = twice max_message_size.
+    max_unfinished_size: int = 0
+    # 0 = never.
+    unfinished_message_timeout: int = 60
     # Created only in an empty data directory.
     default_user: str = "guest"
     default_pass: str = field(default="guest", repr=False)
@@ -221,6 +227,8 @@ KEYS: Final[dict[str, Setter]] = {
     "frame_max": _frame_max,
     "heartbeat": _integer("heartbeat", 0, 65535),
     "max_message_size": _size("max_message_size", 1, MAX_MESSAGE_SIZE_LIMIT),
+    "max_unfinished_size": _size("max_unfinished_size", UNFINISHED_SIZE_MIN, SIZE_MAX),
+    "unfinished_message_timeout": _integer("unfinished_message_timeout", 0, 86400),
     "default_user": _text("default_user"),
     "default_pass": _text("default_pass"),
     "default_vhost": _text("default_vhost"),

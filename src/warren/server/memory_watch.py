@@ -10,7 +10,8 @@ Freed memory stays resident until the allocator gives it back, so a node that wa
 much more is resident than messages take, free places are looked for and given back, a little at a time
 (`heap_release.py`); again when it has become more than was left then. When the limit is reached all the same, the
 allocator is told to give back at once, which stops everything for a while, and only then is it decided whether there is
-an alarm. Neither is done more often than every 10 s. A small process gives back what it can each time clients fall silent:
+an alarm. Neither is done more often than every 10 s, but for an allocator that has been given much back since: that of a
+transaction rolled back or of a large connection closed must end an alarm at once. A small process gives back what it can each time clients fall silent:
 then it takes as much as it needs, whatever it was through.
 """
 
@@ -30,6 +31,9 @@ from warren.server.heap_release import HeapRelease
 LOOK_S: Final = 1.0
 LOOK_CLOSELY_S: Final = 0.1
 TRIM_INTERVAL_MS: Final = 10000
+# The allocator is told to give back sooner when so much more is free than the last time left, but not within this time.
+TRIM_AGAIN_BYTES: Final = 1 << 25
+TRIM_AGAIN_MS: Final = 500
 # Free memory is looked for when more than this share of the resident set, and this much, is no message's.
 RELEASE_SHARE: Final = 4
 RELEASE_MIN_BYTES: Final = 1 << 27
@@ -133,6 +137,8 @@ class MemoryWatch:
         self._used_bytes = used_bytes
         self._trim = trim
         self._trimmed_ms = now_ms() - TRIM_INTERVAL_MS
+        # Bytes that were no message's behind the last trim.
+        self._trim_left_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         # Bytes that may be received before the next measurement: how many are left, and how many it were.
         self._receivable = RECEIVED_MIN_BYTES
@@ -168,8 +174,8 @@ class MemoryWatch:
 
     def _look(self) -> None:
         now_ms = self._now_ms()
-        is_over = self._used_bytes() > self._broker.alarms.memory_limit_bytes
-        if is_over and now_ms - self._trimmed_ms >= TRIM_INTERVAL_MS:
+        used = self._used_bytes()
+        if used > self._broker.alarms.memory_limit_bytes and self._is_trim_due(used, now_ms):
             self._trimmed_ms = now_ms
             self._is_trimming = True
             self._end_release()
@@ -177,11 +183,20 @@ class MemoryWatch:
         else:
             self._judge()
 
+    def _is_trim_due(self, used: int, now_ms: int) -> bool:
+        waited_ms = now_ms - self._trimmed_ms
+        if waited_ms < TRIM_AGAIN_MS:
+            return False
+        freed = self._unaccounted(used) - self._trim_left_bytes
+        return waited_ms >= TRIM_INTERVAL_MS or freed > TRIM_AGAIN_BYTES
+
     def _judge(self) -> None:
-        self._is_trimming = False
         if self._is_stopped:
             return
         used = self._used_bytes()
+        if self._is_trimming:
+            self._is_trimming = False
+            self._trim_left_bytes = self._unaccounted(used)
         limit = self._broker.alarms.memory_limit_bytes
         is_silent = self._receivable == self._granted
         self._granted = max((limit - used) // RECEIVED_SHARE, RECEIVED_MIN_BYTES)
@@ -199,7 +214,8 @@ class MemoryWatch:
 
     def _unaccounted(self, used: int) -> int:
         """What is resident and no message's."""
-        return max(used - self._broker.memory_monitor.account.ram_bytes, 0)
+        account = self._broker.memory_account
+        return max(used - account.ram_bytes - account.unfinished_bytes, 0)
 
     def _look_for_free(self, used: int) -> None:
         if self._release is None or self._release_timer is not None:

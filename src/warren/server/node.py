@@ -383,6 +383,8 @@ def _settings(config: Config) -> Settings:
         frame_max=config.frame_max,
         heartbeat=config.heartbeat,
         max_message_size=config.max_message_size,
+        max_unfinished_size=config.max_unfinished_size,
+        unfinished_message_timeout=config.unfinished_message_timeout,
         cluster_name=config.node_name,
         loopback_users=frozenset(name.encode() for name in config.loopback_users),
         total_memory_bytes=config.total_memory_available_override_value or total_memory_bytes(),

@@ -71,6 +71,10 @@ class FrameBuffer:
             self._forget_later()
         self._position = 0
 
+    def partial_bytes(self) -> i64:
+        """Bytes of a frame that is not whole yet."""
+        return self._parts_bytes
+
     def next_frame(self) -> i64:
         """Step to the next whole frame: its type, or NEED_DATA when the rest has not arrived.
 

@@ -35,8 +35,7 @@ def one_batch(node: MemoryNode, ok: bool) -> None:
     """A single group commit."""
     batch = node.vhost.journal.seal()
     if ok:
-        for change in batch.changes:
-            node.disk.apply(change)
+        node.disk.store(batch.change_sets)
     node.memory_store.flush(batch, node.clock.now_ms(), ok)
 
 

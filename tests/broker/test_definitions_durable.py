@@ -6,6 +6,12 @@ from tests.support.amqp_peer import ChannelPeer, Peer
 from tests.support.memory_broker import MemoryBroker
 from warren.wire.method import Method
 from warren.wire.methods import (
+    BasicAck,
+    BasicCancel,
+    BasicConsume,
+    BasicConsumeOk,
+    ConfirmSelect,
+    ConfirmSelectOk,
     ExchangeBind,
     ExchangeBindOk,
     ExchangeDeclare,
@@ -66,25 +72,104 @@ def test_the_second_to_ask_waits_for_the_disk_as_the_first_does(
         channel.expect(reply)
 
 
-@pytest.mark.parametrize(("method", "reply"), DEFINITIONS, ids=lambda value: type(value).__name__)
-def test_after_a_failure_ok_means_that_it_is_there_at_last(
+def fail_one(memory: MemoryBroker) -> None:
+    """The group commit that has gathered stores no definitions, and writes everything else."""
+    journal = memory.vhost.journal
+    batch = journal.seal()
+    for change_set in batch.change_sets:
+        change_set.is_stored = False
+    memory.vhost.store.on_batch_done(batch, True, memory.now_ms)
+    memory.pump()
+
+
+def definitions_of(memory: MemoryBroker) -> tuple[object, ...]:
+    """Queues, exchanges and bindings in memory."""
+    router = memory.vhost.router
+    bindings = [(it.source.name, it.destination.name, it.key) for it in router.all_bindings()]
+    return sorted(router.queues), sorted(router.exchanges), sorted(bindings)
+
+
+CREATIONS = DEFINITIONS[:4]
+DELETIONS = DEFINITIONS[4:]
+
+
+@pytest.mark.parametrize(("method", "reply"), CREATIONS, ids=lambda value: type(value).__name__)
+def test_what_cannot_be_stored_is_refused_and_taken_back(
+    memory: MemoryBroker, method: Method, reply: type[Method]
+) -> None:
+    before = definitions_of(memory)
+    author, same, other = channel_of(memory), channel_of(memory), channel_of(memory)
+    memory.holds_commits = True
+    author.send(method)
+    same.send(method)
+    fail_one(memory)
+    # It would not be there after a crash, so nobody is told that it is.
+    for channel in (author, same):
+        assert channel.peer.await_close().reply_code == 506
+    assert definitions_of(memory) == before
+    # What was there before is none of its business, and needs no disk.
+    other.send(QueueDeclare(b"q", False, True))
+    other.expect(QueueDeclareOk)
+    other.send(ExchangeDeclare(b"x", b"direct", False, True))
+    other.expect(ExchangeDeclareOk)
+    other.send(QueueBind(b"q", b"y", b"bound"))
+    other.expect(QueueBindOk)
+    # And it can be made when there is room again.
+    memory.holds_commits = False
+    other.send(method)
+    other.expect(reply)
+    memory.vhost.router.check()
+
+
+def test_consumers_of_a_refused_queue_are_cancelled_and_publishers_confirmed(memory: MemoryBroker) -> None:
+    author, consumer, publisher = channel_of(memory), channel_of(memory), channel_of(memory)
+    publisher.send(ConfirmSelect())
+    publisher.expect(ConfirmSelectOk)
+    memory.holds_commits = True
+    author.send(QueueDeclare(b"new", False, True))
+    consumer.send(BasicConsume(b"new", b"c"))
+    consumer.expect(BasicConsumeOk)
+    publisher.publish(b"new", b"to it", b"\x10\x00\x02")
+    fail_one(memory)
+    assert author.peer.await_close().reply_code == 506
+    assert consumer.message().body == b"to it"
+    assert isinstance(consumer.event(), BasicCancel)
+    assert isinstance(publisher.event(), BasicAck)
+    assert b"new" not in memory.vhost.queues
+
+
+@pytest.mark.parametrize(("method", "reply"), DELETIONS, ids=lambda value: type(value).__name__)
+def test_a_deletion_that_cannot_be_stored_is_tried_again_until_it_is(
     memory: MemoryBroker, method: Method, reply: type[Method]
 ) -> None:
     first = channel_of(memory)
-    memory.failing_commits = 1
     memory.holds_commits = True
     first.send(method)
-    journal = memory.vhost.journal
-    journal.on_done(journal.seal(), False, memory.now_ms)
-    memory.pump()
-    close = first.peer.await_close()
-    assert close.reply_code == 506
-    # The definition waits to be written again; until then nobody is told that it is.
+    gone = definitions_of(memory)
+    fail_one(memory)
+    assert first.peer.await_close().reply_code == 506
+    assert definitions_of(memory) == gone
+    # It waits to be stored; until then nobody is told that it is.
     second = channel_of(memory)
     second.send(method)
     memory.pump()
     assert not second.peer.link.receive(0.0)
     memory.holds_commits = False
-    memory.failing_commits = 0
     memory.pump()
     second.expect(reply)
+    assert memory.vhost.journal.definitions.is_empty()
+
+
+def test_a_deletion_overtakes_its_own_refusal(memory: MemoryBroker) -> None:
+    author, other = channel_of(memory), channel_of(memory)
+    memory.holds_commits = True
+    author.send(QueueDeclare(b"new", False, True))
+    author.send(ExchangeDeclare(b"newx", b"direct", False, True))
+    other.send(QueueDelete(b"new"))
+    fail_one(memory)
+    assert author.peer.await_close().reply_code == 506
+    assert other.peer.await_close().reply_code == 506
+    memory.holds_commits = False
+    memory.pump()
+    assert b"new" not in memory.vhost.queues
+    memory.vhost.router.check()

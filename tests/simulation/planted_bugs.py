@@ -168,8 +168,8 @@ class _ChangeFlusher(BatchFlusher):
         self._is_lost = is_lost
 
     def flush(self, job: FlushJob) -> None:
-        changes = job.batch.changes
-        job.batch.changes = [change for change in changes if not self._is_lost(change)]
+        for change_set in job.batch.change_sets:
+            change_set.changes = [change for change in change_set.changes if not self._is_lost(change)]
         super().flush(job)
 
 

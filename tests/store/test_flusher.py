@@ -2,18 +2,20 @@
 
 import errno
 import queue
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.failing_files import DONE, IN_PART, FailingFiles
 from tests.support.journal_driver import JournalDriver
+from warren.store.change_sets import RETRY_MS, DefinitionsError
 from warren.store.content_file import ContentFile
 from warren.store.content_store import ContentWrite
 from warren.store.disk.files import JOURNAL_DIRECTORY
 from warren.store.disk.flusher import BatchFlusher, Flusher, FlushJob
 from warren.store.disk.local_file_system import LocalFileSystem
+from warren.store.disk.space_reserve import SpaceReserve, is_want_of_space
 
 
 class Disk:
@@ -30,13 +32,7 @@ class Disk:
         self.done: queue.SimpleQueue[FlushJob] = queue.SimpleQueue()
         self.flusher = Flusher(self.done.put)
         self.driver = JournalDriver(2000)
-        self.applied: list[object] = []
-        self.apply_error: Exception | None = None
-
-    def apply(self, changes: list[object]) -> None:
-        if self.apply_error is not None:
-            raise self.apply_error
-        self.applied += changes
+        self.apply: Callable[[list[object]], None] = lambda changes: None
 
     def commit(self, *content_writes: ContentWrite) -> Exception | None:
         """A group commit; returns what it failed with. The oracle is told."""
@@ -178,21 +174,135 @@ def test_an_error_of_close_is_survived(disk: Disk) -> None:
         assert disk.commit() is None
 
 
-def test_definitions_come_first_and_are_tried_again(disk: Disk) -> None:
-    changes: list[object] = ["put queue"]
-    results: list[bool] = []
-    disk.driver.publish(10, [1])
-    disk.driver.journal.when_durable(changes, lambda ok, _now_ms: results.append(ok))
-    disk.apply_error = RuntimeError("database is full")
-    assert disk.commit() is disk.apply_error
-    assert results == [False]
-    # Without its definition nothing was written.
-    assert disk.numbers() == []
-    disk.apply_error = None
-    more: list[object] = ["delete queue"]
-    disk.driver.journal.add_changes(more)
+class Definitions:
+    """A store of definitions that refuses what it is told to, and notes what it was given and stored, call by call."""
+
+    def __init__(self, disk: Disk) -> None:
+        self.stored: list[object] = []
+        self.calls: list[list[object]] = []
+        self.refused: set[object] = set()
+        self.error: Exception = DefinitionsError("no room", may_be_full=True)
+        self.told: list[tuple[object, bool]] = []
+        self._disk = disk
+        disk.apply = self.apply
+
+    def apply(self, changes: list[object]) -> None:
+        self.calls.append(list(changes))
+        if not self.refused.isdisjoint(changes):
+            raise self.error
+        self.stored += changes
+
+    def add(self, name: object, is_kept: bool = False, is_patient: bool = False) -> None:
+        """A change set of one change, whose author listens."""
+        line = self._disk.driver.journal.definitions
+        line.add([name], is_kept, is_patient).callbacks.append(
+            lambda ok, _now_ms: self.told.append((name, ok))
+        )
+
+
+@pytest.fixture
+def definitions(disk: Disk) -> Definitions:
+    return Definitions(disk)
+
+
+def test_one_that_cannot_be_stored_is_refused_alone(disk: Disk, definitions: Definitions) -> None:
+    kept = disk.driver.publish(10, [1])[0]
     assert disk.commit() is None
-    assert disk.applied == ["put queue", "delete queue"]
+    disk.driver.settle(kept)
+    definitions.refused = {"b"}
+    for name in "abc":
+        definitions.add(name)
+    disk.driver.publish(10, [2])
+    assert disk.commit() is None
+    assert definitions.stored == ["a", "c"]
+    assert definitions.told == [("a", True), ("b", False), ("c", True)]
+    # The ack and the publish of the same batch are on disk.
+    disk.crash()
+    assert [key[0] for key in disk.driver.live] == [2]
+    # It was refused for good.
+    disk.driver.publish(10, [2])
+    assert disk.commit() is None
+    assert len(definitions.calls) == 4
+
+
+def test_what_has_happened_is_kept_and_tried_again_in_order(disk: Disk, definitions: Definitions) -> None:
+    line = disk.driver.journal.definitions
+    definitions.refused = {"gone"}
+    definitions.add("before")
+    definitions.add("gone", is_kept=True)
+    definitions.add("too", is_kept=True)
+    definitions.add("sink", is_kept=True, is_patient=True)
+    definitions.add("again")
+    disk.driver.publish(10, [1])
+    assert disk.commit() is None
+    # Behind it nothing may be stored: it could be the opposite.
+    assert definitions.stored == ["before"]
+    assert definitions.told == [("before", True), ("gone", False), ("too", False), ("again", False)]
+    # What has happened together is stored together; a second attempt, since the reserve may have helped.
+    together = ["gone", "too", "sink"]
+    assert definitions.calls == [["before", *together, "again"], ["before"], together, together]
+    # Not at full speed.
+    now_ms = disk.driver.now_ms
+    assert not line.is_due(now_ms)
+    assert line.is_due(now_ms + RETRY_MS)
+    assert line.has_kept()
+    assert disk.driver.journal.has_pending()
+    definitions.add("later")
+    assert disk.commit() is None
+    assert definitions.told[4:] == [("later", False)]
+    definitions.refused = set()
+    definitions.add("last")
+    assert disk.commit() is None
+    assert definitions.stored == ["before", *together, "last"]
+    assert definitions.told[5:] == [("sink", True), ("last", True)]
+    assert line.is_empty()
+    assert not line.has_kept()
+
+
+def test_nothing_is_tried_one_by_one_while_somebody_has_the_definitions_locked(
+    disk: Disk, definitions: Definitions
+) -> None:
+    definitions.error = DefinitionsError("locked", is_locked=True)
+    definitions.refused = {"a"}
+    for name in ("a", "b"):
+        definitions.add(name)
+    definitions.add("c", is_kept=True)
+    assert disk.commit() is None
+    assert len(definitions.calls) == 1
+    assert definitions.told == [("a", False), ("b", False), ("c", False)]
+    definitions.refused = set()
+    assert disk.commit() is None
+    assert definitions.stored == ["c"]
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_definitions_without_room_open_the_reserve(
+    disk: Disk, definitions: Definitions, is_kept: bool
+) -> None:
+    opened: list[Exception] = []
+
+    class Reserve(SpaceReserve):
+        def on_error(self, error: Exception) -> None:
+            assert is_want_of_space(error)
+            opened.append(error)
+            # With that room there is enough for what has happened.
+            definitions.refused = set()
+
+    disk.batch_flusher = BatchFlusher(disk.faults, Reserve(disk.local))
+    definitions.refused = {"a"}
+    definitions.add("a", is_kept)
+    assert disk.commit() is None
+    assert len(opened) == 1
+    assert definitions.told == [("a", is_kept)]
+
+
+def test_definitions_are_stored_before_anything_is_written(disk: Disk, definitions: Definitions) -> None:
+    definitions.add("a")
+    disk.driver.publish(10, [1])
+    disk.faults.fail("sync", errno.EIO)
+    assert disk.commit() is not None
+    assert definitions.told == [("a", True)]
+    assert definitions.stored == ["a"]
 
 
 # -- large contents --------------------------------------------------------------------------------------------------

@@ -193,6 +193,7 @@ W19 | unlimited batches | queues.purging:Purge.work queues.queue:Queue.drop_expi
 W20 | damage takes the vhost down | kill/test_restart.py::test_damage_costs_what_is_damaged
     store/test_index_rebuild.py::test_what_is_not_ours_is_kept
 W21 | a full disk | store.disk.space_reserve:SpaceReserve kill/test_failing_disk.py::test_files_may_not_grow
+    kill/test_full_disk.py::test_at_zero_bytes_free store/test_flusher.py::test_one_that_cannot_be_stored_is_refused_alone
     store/test_space_reserve.py::test_a_commit_that_finds_no_space_leaves_room_for_the_next
 W22 | a blocked connection's acks wait | protocol/test_blocked.py::test_what_a_blocked_connection_settles_is_settled
 W23 | unknown data are deleted | store/test_files.py::test_directories_and_links_are_put_aside

@@ -31,6 +31,7 @@ from warren.broker.passwords import hash_password
 from warren.broker.settings import Settings
 from warren.broker.vhost import Vhost
 from warren.queues.queue import Queue
+from warren.store.change_sets import ChangeSet
 from warren.store.message import Message
 from warren.store.store_settings import StoreSettings
 from warren.testing.simulated_file_system import POWER, SimulatedFileSystem
@@ -100,6 +101,13 @@ class MemoryDisk:
         self.sinks: dict[bytes, PutSink] = {}
         self.next_queue_id = 1
 
+    def store(self, change_sets: list[ChangeSet]) -> None:
+        """Store definitions as the flusher does."""
+        for change_set in change_sets:
+            for change in change_set.changes:
+                self.apply(change)
+            change_set.is_stored = True
+
     def apply(self, change: object) -> None:
         match change:
             case PutQueue():
@@ -107,6 +115,7 @@ class MemoryDisk:
                 self.next_queue_id = max(self.next_queue_id, change.id + 1)
             case DeleteQueue():
                 self.queues.pop(change.id, None)
+                self.next_queue_id = max(self.next_queue_id, change.id + 1)
             case PutReaderGroup():
                 self.groups[change.name] = change
             case DeleteReaderGroup():
@@ -203,8 +212,7 @@ class MemoryNode:
         while journal.has_pending():
             batch = journal.seal()
             if ok or is_torn:
-                for change in batch.changes:
-                    self.disk.apply(change)
+                self.disk.store(batch.change_sets)
             self.memory_store.flush(batch, self.clock.now_ms(), ok)
             if not ok:
                 return

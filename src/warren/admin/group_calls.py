@@ -258,6 +258,7 @@ class GroupCalls:
         self._vhost.commit(
             [DeleteReaderGroup(self._vhost.name, name)],
             lambda ok, _now_ms: self._reply(GroupDeleted() if ok else storage_failed("deleted")),
+            is_kept=True,
         )
 
     def list_groups(self) -> None:

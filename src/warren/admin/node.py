@@ -111,9 +111,10 @@ class AdminVhost:
         listed = [queue_status(queue, self.reader_groups.members_of(queue)) for queue in queues[:max_queues]]
         return QueueList(listed, len(queues) <= max_queues)
 
-    def commit(self, changes: list[Change], done: Callable[[bool, int], None]) -> None:
-        """Call `done(ok, now_ms)` when `changes` of the metadata and everything journaled so far are durable."""
-        self._vhost.commit(changes, done)
+    def commit(self, changes: list[Change], done: Callable[[bool, int], None], is_kept: bool = False) -> None:
+        """Call `done(ok, now_ms)` when `changes` of the metadata and everything journaled so far are durable. Changes that
+        failed are not tried again, unless `is_kept`."""
+        self._vhost.commit_with(changes, done, is_kept)
 
     def first_unacked_seq(self, queue: Queue, from_seq: int) -> int:
         """Lowest seq id >= `from_seq` of `queue` that somebody outside of reader groups has unacked; -1: none."""

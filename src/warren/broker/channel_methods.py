@@ -341,7 +341,7 @@ def _tx_commit(channel: Channel) -> None:
         channel.resume(now_ms)
         connection.touch()
 
-    channel.vhost.commit([], done)
+    channel.vhost.commit(done)
 
 
 def _tx_rollback(channel: Channel) -> None:

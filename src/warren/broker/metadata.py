@@ -15,8 +15,10 @@ from typing import final
 
 from mypy_extensions import i64, mypyc_attr
 
+from warren.store.change_sets import DefinitionsError
 
-class MetadataError(Exception):
+
+class MetadataError(DefinitionsError):
     """The store could not be read or written; after `apply`, nothing of its changes is stored. One line of text."""
 
 
@@ -109,7 +111,7 @@ class PutQueue(Change):
 @final
 @mypyc_attr(native_class=True)
 class DeleteQueue(Change):
-    """The bindings to it are changes of their own."""
+    """The bindings to it are changes of their own. `id` counts as given away even if the queue was never stored."""
 
     def __init__(self, vhost: bytes, id: i64) -> None:
         self.vhost: bytes = vhost

@@ -43,6 +43,10 @@ SQLITE_VERSION_MIN: Final = (3, 37, 0)
 # Nobody but a curious operator opens the file beside its node.
 LOCK_WAIT_S: Final = 1.0
 
+# What SQLite says on a full disk: a quota is an I/O error to it, and a file that cannot be made is one that cannot be opened.
+_SPACE_CODES: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
+_LOCK_CODES: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
 # STRICT: a value of another type than its column's is refused, and is damage when it is read back.
 _SCHEMA: Final = """
 CREATE TABLE schema_version (version INTEGER NOT NULL) STRICT;
@@ -124,6 +128,8 @@ _PUT_QUEUE: Final = (
     "durable = excluded.durable, auto_delete = excluded.auto_delete, arguments = excluded.arguments"
 )
 _DELETE_QUEUE: Final = "DELETE FROM queues WHERE vhost = ? AND id = ?"
+# A queue whose definition was refused may have messages in the journal: to a start it is a deleted one.
+_NUMBER_QUEUE: Final = "UPDATE numbering SET next_queue_id = ?1 + 1 WHERE next_queue_id <= ?1"
 _PUT_BINDING: Final = "INSERT INTO bindings VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 _DELETE_BINDING: Final = (
     "DELETE FROM bindings WHERE vhost = ? AND source = ? AND destination = ? AND destination_is_queue = ? "
@@ -176,7 +182,9 @@ class SqliteMetadata(Metadata):
                 path, timeout=LOCK_WAIT_S, isolation_level=None, check_same_thread=False
             )
         except sqlite3.Error as error:
-            raise MetadataError(f"cannot open {path}: {error}") from None
+            raise MetadataError(
+                f"cannot open {path}: {error}", _primary_code(error) in _SPACE_CODES
+            ) from None
         try:
             self._open()
         except (sqlite3.Error, UnicodeError) as error:
@@ -204,6 +212,8 @@ class SqliteMetadata(Metadata):
                 self._connection.execute(*_statement(change))
                 if isinstance(change, DeleteReaderGroup):
                     self._connection.execute(_DELETE_GROUP_MEMBERS, (change.vhost, change.name))
+                elif isinstance(change, DeleteQueue):
+                    self._connection.execute(_NUMBER_QUEUE, (change.id,))
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             self._roll_back()
@@ -313,9 +323,10 @@ class SqliteMetadata(Metadata):
 
     def _failure(self, error: sqlite3.Error) -> MetadataError:
         """The error to raise for SQLite's. A full disk or a lock is no damage; bytes that are no database are."""
-        if _primary_code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        code = _primary_code(error)
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return MetadataDamaged(f"{self._path} is damaged: {error}")
-        return MetadataError(f"{self._path}: {error}")
+        return MetadataError(f"{self._path}: {error}", code in _SPACE_CODES, code in _LOCK_CODES)
 
     def _read_failure(self, error: sqlite3.Error | UnicodeError) -> MetadataError:
         """As `_failure`; a statement of ours that fails as such lacks a table or column, or met text that is none.

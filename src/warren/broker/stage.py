@@ -107,7 +107,7 @@ class MoveSlice:
 
     def watch(self) -> None:
         """All of it is with the journal."""
-        self._journal.when_durable([], self.on_batch)
+        self._journal.when_durable(self.on_batch)
         self.stage.queue.host.wake()
 
     def on_batch(self, ok: bool, _now_ms: int) -> None:

@@ -142,7 +142,7 @@ class Staging:
                 stage.is_durable = True
                 done(None)
 
-        self.vhost.commit([self._put_stage(stage)], on_durable)
+        self.vhost.commit_with([self._put_stage(stage)], on_durable)
 
     def abort(self, stage_ids: list[int], now_ms: i64) -> i64:
         """Drop those of the staging logs that no commit has named; returns how many there were."""
@@ -216,7 +216,9 @@ class Staging:
         for stage in stages:
             stage.is_committed = True
         asked = _Commit(self, sink, batch, done)
-        self.vhost.commit([self._put_sink(sink, batch)], asked.on_batch)
+        # Its messages are durable. It cannot be taken back: a commit that failed may be on the disk all the same.
+        change_set = self.vhost.store_changes([self._put_sink(sink, batch)], True, is_patient=True)
+        change_set.callbacks.append(asked.on_stored)
 
     def on_committed(self, sink: Sink, batch: i64, now_ms: i64) -> None:
         """The commit of a batch is durable."""
@@ -240,7 +242,8 @@ class Staging:
             raise StageError(PRECONDITION, f"sink '{text(name)}' is publishing batch {sink.batch}; try again")
         self.sinks.pop(name, None)
         self.drop(stages, now_ms)
-        self.vhost.commit([DeleteSink(self.vhost.name, name)], lambda ok, _now_ms: done(ok))
+        change_set = self.vhost.store_changes([DeleteSink(self.vhost.name, name)], True)
+        change_set.callbacks.append(lambda ok, _now_ms: done(ok))
 
     # -- start and stop --------------------------------------------------------------------------------------
 
@@ -522,12 +525,8 @@ class _Commit:
         self._batch: i64 = batch
         self._done: Callable[[], None] = done
 
-    def on_batch(self, ok: bool, now_ms: int) -> None:
-        """The batch of the journal with it is durable, or has failed."""
-        if not ok:
-            # Definitions are tried again until they are on disk, so it will be committed and cannot be taken back.
-            self._staging.vhost.journal.when_durable([], self.on_batch)
-            return
+    def on_stored(self, _ok: bool, now_ms: int) -> None:
+        """It is durable."""
         self._staging.on_committed(self._sink, self._batch, now_ms)
         self._done()
 

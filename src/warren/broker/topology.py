@@ -2,9 +2,15 @@
 
 What concerns only transient things is answered at once. A durable definition is answered when it is on disk: the
 channel is suspended, so that its later methods keep their place, and goes on with the reply.
+
+A new definition that cannot be stored is taken back in memory, as if it were deleted, and refused with 506 to who declared
+it and to those who have declared the same meanwhile. A deletion cannot be taken back: who asked is told that it is not on
+disk, and it is tried again until it is.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from mypy_extensions import i64
 
@@ -19,7 +25,7 @@ from warren.broker.metadata import (
 )
 from warren.queues.arguments import EQUIVALENT_KEYS, parse_arguments
 from warren.queues.queue import Queue
-from warren.routing.binding import Binding
+from warren.routing.binding import Binding, binding_identity
 from warren.routing.destination import Destination
 from warren.routing.equivalence import (
     assert_equivalent_arguments,
@@ -30,6 +36,7 @@ from warren.routing.equivalence import (
 from warren.routing.exchange import ALTERNATE_EXCHANGE, Exchange
 from warren.routing.exchange_types import check_exchange_type
 from warren.routing.router import RemovedBindings
+from warren.store.change_sets import ChangeSet
 from warren.wire.errors import (
     ACCESS_REFUSED,
     NOT_FOUND,
@@ -63,19 +70,12 @@ from warren.wire.methods import (
 )
 
 
-def reply_when_durable(channel: Channel, changes: list[Change], reply: Method | None) -> None:
-    """Send `reply` (None: no-wait) once `changes` are on disk; at once when there are none.
-
-    What somebody else has declared just now, or what could not be written yet, is waited for as well: an ok says that
-    the definition is there after any crash.
-    """
-    if len(changes) == 0 and (reply is None or not channel.vhost.journal.has_changes_under_way()):
-        if reply is not None:
-            channel.connection.out.method(channel.number, reply)
-        return
+def _reply_when_stored(channel: Channel, change_set: ChangeSet, reply: Method | None) -> None:
+    """Suspend the channel until `change_set` is stored, then send `reply` (None: no-wait); ConnectionException 506 when it
+    cannot be."""
     channel.suspend()
 
-    def done(ok: bool, now_ms: int) -> None:
+    def on_stored(ok: bool, now_ms: int) -> None:
         if not channel.is_closed:
             if not ok:
                 channel.connection.now_ms = now_ms
@@ -88,7 +88,52 @@ def reply_when_durable(channel: Channel, changes: list[Change], reply: Method | 
         channel.resume(now_ms)
         channel.connection.touch()
 
-    channel.vhost.commit(changes, done)
+    change_set.callbacks.append(on_stored)
+
+
+def _reply_at_once(channel: Channel, reply: Method | None) -> None:
+    if reply is not None:
+        channel.connection.out.method(channel.number, reply)
+
+
+def _reply_when_made(
+    channel: Channel, made: object, change: Change, reply: Method | None, take_back: Callable[[int], None]
+) -> None:
+    """Store the definition of `made` (an exchange, queue or binding), then send `reply`; `take_back(now_ms)` when it cannot
+    be stored."""
+    vhost = channel.vhost
+    change_set = vhost.store_changes([change], False)
+    vhost.unstored[made] = change_set
+
+    def on_stored(ok: bool, now_ms: int) -> None:
+        del vhost.unstored[made]
+        if not ok:
+            take_back(now_ms)
+
+    change_set.callbacks.append(on_stored)
+    _reply_when_stored(channel, change_set, reply)
+
+
+def _reply_when_there(channel: Channel, known: object, reply: Method | None) -> None:
+    """Send `reply` when the definition of `known` is stored: somebody else may have declared it just now, and an ok says
+    that it is there after any crash."""
+    change_set = channel.vhost.unstored.get(known)
+    if change_set is None or reply is None:
+        _reply_at_once(channel, reply)
+    else:
+        _reply_when_stored(channel, change_set, reply)
+
+
+def _reply_when_gone(channel: Channel, changes: list[Change], reply: Method | None) -> None:
+    """Send `reply` when `changes`, which delete definitions, are stored. Without any, when what others have deleted just now,
+    or what could not be stored yet, is: what is missing may be back after a crash otherwise."""
+    vhost = channel.vhost
+    if len(changes) > 0:
+        _reply_when_stored(channel, vhost.store_changes(changes, True), reply)
+    elif reply is not None and vhost.journal.definitions.has_kept():
+        _reply_when_stored(channel, vhost.store_changes([], False), reply)
+    else:
+        _reply_at_once(channel, reply)
 
 
 # -- exchanges -----------------------------------------------------------------------------------------------------
@@ -101,8 +146,7 @@ def exchange_declare(channel: Channel, method: ExchangeDeclare) -> None:
     reply = None if method.nowait else ExchangeDeclareOk()
     if method.passive:
         _refuse_default(name)
-        _exchange(channel, name)
-        reply_when_durable(channel, [], reply)
+        _reply_when_there(channel, _exchange(channel, name), reply)
         return
     check_exchange_type(method.type)
     _refuse_default(name)
@@ -117,28 +161,25 @@ def exchange_declare(channel: Channel, method: ExchangeDeclare) -> None:
             method.internal,
             method.arguments,
         )
-        reply_when_durable(channel, [], reply)
+        _reply_when_there(channel, exchange, reply)
         return
     if name.startswith(b"amq."):
         shown = name.decode("utf-8", "replace")
         raise ChannelException(ACCESS_REFUSED, f"exchange name '{shown}' contains reserved prefix 'amq.*'")
     check_name_argument(decode_table(method.arguments), ALTERNATE_EXCHANGE, vhost.exchange_text(name))
-    exchange = vhost.router.declare_exchange(
+    new = vhost.router.declare_exchange(
         name, method.type, method.durable, method.auto_delete, method.internal, method.arguments
     )
-    changes: list[Change] = []
-    if exchange.durable:
-        changes.append(
-            PutExchange(
-                vhost.name,
-                name,
-                exchange.type,
-                exchange.auto_delete,
-                exchange.internal,
-                exchange.arguments,
-            )
-        )
-    reply_when_durable(channel, changes, reply)
+    if not new.durable:
+        _reply_at_once(channel, reply)
+        return
+
+    def take_back(_now_ms: int) -> None:
+        if vhost.router.exchanges.get(name) is new:
+            vhost.add_changes(removal_changes(vhost.name, vhost.router.delete_exchange(new)))
+
+    change = PutExchange(vhost.name, name, new.type, new.auto_delete, new.internal, new.arguments)
+    _reply_when_made(channel, new, change, reply, take_back)
 
 
 def exchange_delete(channel: Channel, method: ExchangeDelete) -> None:
@@ -154,7 +195,7 @@ def exchange_delete(channel: Channel, method: ExchangeDelete) -> None:
         if method.if_unused and len(exchange.outgoing) > 0:
             raise ChannelException(PRECONDITION_FAILED, f"{vhost.exchange_text(name)} in use")
         changes = removal_changes(vhost.name, vhost.router.delete_exchange(exchange))
-    reply_when_durable(channel, changes, None if method.nowait else ExchangeDeleteOk())
+    _reply_when_gone(channel, changes, None if method.nowait else ExchangeDeleteOk())
 
 
 def exchange_bind(channel: Channel, method: ExchangeBind) -> None:
@@ -202,7 +243,7 @@ def queue_declare(channel: Channel, method: QueueDeclare) -> None:
         return
     if method.passive:
         queue = _queue(channel, name)
-        _declared(channel, queue, method.nowait, [])
+        _reply_when_there(channel, queue, _declared(channel, queue, method.nowait))
         return
     if not name:
         name = b"amq.gen-" + connection.broker.random_name()
@@ -214,7 +255,7 @@ def queue_declare(channel: Channel, method: QueueDeclare) -> None:
     existing = vhost.queues.get(name)
     if existing is not None:
         _check_equivalent(channel, existing, method, durable)
-        _declared(channel, existing, method.nowait, [])
+        _reply_when_there(channel, existing, _declared(channel, existing, method.nowait))
         return
     arguments = method.arguments
     text = vhost.queue_text(name)
@@ -227,10 +268,12 @@ def queue_declare(channel: Channel, method: QueueDeclare) -> None:
         parse_arguments(arguments, text),
         connection.now_ms,
     )
-    changes: list[Change] = []
+    reply = _declared(channel, queue, method.nowait)
     if durable:
-        changes.append(PutQueue(vhost.name, queue.id, name, True, method.auto_delete, arguments))
-    _declared(channel, queue, method.nowait, changes)
+        change = PutQueue(vhost.name, queue.id, name, True, method.auto_delete, arguments)
+        _reply_when_made(channel, queue, change, reply, lambda now_ms: vhost.delete_queue(queue, now_ms))
+    else:
+        _reply_at_once(channel, reply)
 
 
 def queue_bind(channel: Channel, method: QueueBind) -> None:
@@ -295,7 +338,7 @@ def queue_delete(channel: Channel, method: QueueDelete) -> None:
             raise ChannelException(PRECONDITION_FAILED, f"{vhost.queue_text(name)} in use")
         count = queue.ready.count
         changes = vhost.remove_queue(queue, channel.connection.now_ms)
-    reply_when_durable(channel, changes, None if method.nowait else QueueDeleteOk(count))
+    _reply_when_gone(channel, changes, None if method.nowait else QueueDeleteOk(count))
 
 
 # -- shared --------------------------------------------------------------------------------------------------------
@@ -356,12 +399,24 @@ def _bind(
 ) -> None:
     vhost = channel.vhost
     binding = vhost.router.bind(source, destination, key, arguments)
-    changes: list[Change] = []
-    if binding is not None and binding.is_durable():
-        changes.append(
-            PutBinding(vhost.name, source.name, destination.name, destination.is_queue, key, arguments)
+    if binding is None:
+        known = source.outgoing[binding_identity(destination, key, arguments)]
+        _reply_when_there(channel, known, reply)
+    elif binding.is_durable():
+        change = PutBinding(vhost.name, source.name, destination.name, destination.is_queue, key, arguments)
+        _reply_when_made(
+            channel, binding, change, reply, lambda _now_ms: _take_back_binding(channel, binding)
         )
-    reply_when_durable(channel, changes, reply)
+    else:
+        _reply_at_once(channel, reply)
+
+
+def _take_back_binding(channel: Channel, binding: Binding) -> None:
+    vhost = channel.vhost
+    if binding in binding.destination.incoming:
+        removed = vhost.router.unbind(binding.source, binding.destination, binding.key, binding.arguments)
+        if removed is not None:
+            vhost.add_changes(removal_changes(vhost.name, removed))
 
 
 def _unbind(
@@ -380,7 +435,7 @@ def _unbind(
         removed = vhost.router.unbind(source, destination, key, arguments)
         if removed is not None:
             changes = removal_changes(vhost.name, removed)
-    reply_when_durable(channel, changes, reply)
+    _reply_when_gone(channel, changes, reply)
 
 
 def _bind_names(channel: Channel, queue_name: bytes, key: bytes) -> tuple[bytes, bytes]:
@@ -391,12 +446,13 @@ def _bind_names(channel: Channel, queue_name: bytes, key: bytes) -> tuple[bytes,
     return name, key
 
 
-def _declared(channel: Channel, queue: Queue, nowait: bool, changes: list[Change]) -> None:
+def _declared(channel: Channel, queue: Queue, nowait: bool) -> Method | None:
+    """The reply to a declaration of `queue`, which the channel means from now on when it names none."""
     channel.last_queue = queue.name
-    if not nowait:
-        queue.last_used_ms = channel.connection.now_ms
-    reply = None if nowait else QueueDeclareOk(queue.name, queue.ready.count, len(queue.consumers))
-    reply_when_durable(channel, changes, reply)
+    if nowait:
+        return None
+    queue.last_used_ms = channel.connection.now_ms
+    return QueueDeclareOk(queue.name, queue.ready.count, len(queue.consumers))
 
 
 def _check_equivalent(channel: Channel, queue: Queue, method: QueueDeclare, durable: bool) -> None:

@@ -23,6 +23,7 @@ from warren.queues.queue import Queue
 from warren.routing.equivalence import resource_text
 from warren.routing.exchange import Exchange
 from warren.routing.router import Router
+from warren.store.change_sets import ChangeSet
 from warren.store.journal import Journal
 from warren.store.recovery import JournalReplay, RecoveredQueue
 from warren.store.vhost_store import VhostStore
@@ -66,6 +67,8 @@ class Vhost:
         # Told of every queue that is deleted, how many ready messages it had, and the time: reader groups let go of what
         # they hold of it.
         self.deletion_watchers: list[Callable[[Queue, int, int], None]] = []
+        # Exchanges, queues and bindings that are new and not stored yet, with the change sets that store them.
+        self.unstored: dict[object, ChangeSet] = {}
         # Its queues are in `queues_by_id` only.
         self.staging: Staging = Staging(self)
 
@@ -134,18 +137,33 @@ class Vhost:
             for queue in owned.values():
                 self.delete_queue(queue, now_ms)
 
-    def commit(self, changes: list[Change], done: Callable[[bool, int], None]) -> None:
-        """Make `changes`, and everything journaled so far, durable; then call `done(ok, now_ms)`."""
-        opaque: list[object] = list(changes)
-        self.journal.when_durable(opaque, done)
+    def commit(self, done: Callable[[bool, int], None]) -> None:
+        """Call `done(ok, now_ms)` when everything journaled so far is durable."""
+        self.journal.when_durable(done)
         self.broker.wake()
 
+    def commit_with(
+        self, changes: list[Change], done: Callable[[bool, int], None], is_kept: bool = False
+    ) -> None:
+        """Call `done(ok, now_ms)` when everything journaled so far is durable and `changes` are stored."""
+        if len(changes) == 0:
+            self.commit(done)
+            return
+        stored: list[bool] = []
+        self.store_changes(changes, is_kept).callbacks.append(lambda ok, _now_ms: stored.append(ok))
+        # Definitions are decided before records are.
+        self.commit(lambda ok, now_ms: done(ok and stored[0], now_ms))
+
+    def store_changes(self, changes: list[Change], is_kept: bool, is_patient: bool = False) -> ChangeSet:
+        """Store `changes` with the next group commit; `ChangeSet` says what the two flags mean, and who is told."""
+        opaque: list[object] = list(changes)
+        self.broker.wake()
+        return self.journal.definitions.add(opaque, is_kept, is_patient)
+
     def add_changes(self, changes: list[Change]) -> None:
-        """Metadata changes nobody waits for."""
+        """Changes of definitions that say what has happened, and nobody waits for."""
         if len(changes) > 0:
-            opaque: list[object] = list(changes)
-            self.journal.add_changes(opaque)
-            self.broker.wake()
+            self.store_changes(changes, True)
 
     # -- start-up --------------------------------------------------------------------------------------------------
 

@@ -337,6 +337,7 @@ class Node:
         for vhost in self.broker.vhosts.values():
             if vhost.journal is job.journal:
                 name = vhost.name.decode("utf-8", "replace")
+                self._log_definitions(name, job)
                 if job.error is None:
                     self._flushing.discard(vhost)
                     if vhost in self._failing:
@@ -350,9 +351,18 @@ class Node:
                             name,
                             job.error,
                         )
-                    # Definitions and acks are tried again; not at full speed against a full disk.
+                    # Acks are tried again; not at full speed against a full disk.
                     self.loop.call_later(_FAILURE_PAUSE_S, self._commit_again, vhost)
                 vhost.store.on_batch_done(job.batch, job.error is None, self.clock.now_ms())
+
+    def _log_definitions(self, name: str, job: FlushJob) -> None:
+        error = job.definitions_error
+        if error is not None and self._lines.allows("definitions"):
+            logger.error(
+                "vhost '%s': definitions could not be stored: new ones are refused, deletions are tried again: %s",
+                name,
+                error,
+            )
 
     def _commit_again(self, vhost: Vhost) -> None:
         self._flushing.discard(vhost)

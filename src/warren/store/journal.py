@@ -30,6 +30,7 @@ from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
+from warren.store.change_sets import ChangeLine, ChangeSet
 from warren.store.content_records import REFERENCES_MAX, Release, write_publish_ref, write_release
 from warren.store.content_store import ContentStore, ContentWrite
 from warren.store.message import (
@@ -83,8 +84,8 @@ class Batch:
         self.waiters: list[ConfirmWaiter] = []
         self.waiters_upto: list[i64] = []
         self.callbacks: list[Callable[[bool, int], None]] = []
-        # Metadata changes that ride along; made durable before the journal bytes.
-        self.changes: list[object] = []
+        # Changes of definitions that ride along, in order; stored before the journal bytes are written.
+        self.change_sets: list[ChangeSet] = []
         self.acks: list[tuple[QueueLog, Runs]] = []
         # Acks that give up references to contents.
         self.releases: list[Release] = []
@@ -110,7 +111,7 @@ class Batch:
         """Must the flusher run, or is there nothing to make durable?"""
         return (
             len(self.parts) > 0
-            or len(self.changes) > 0
+            or len(self.change_sets) > 0
             or len(self.delete_files) > 0
             or len(self.content_writes) > 0
         )
@@ -136,6 +137,8 @@ class Journal:
         # Every durable queue's log.
         self.logs: dict[int, QueueLog] = {}
         self.failed_count: i64 = 0
+        # Changes of definitions that the next batch carries.
+        self.definitions: ChangeLine = ChangeLine()
         # Staged messages that were published.
         self.moves: Moves = Moves()
         # Number of the last RELEASE record.
@@ -224,30 +227,18 @@ class Journal:
             waiter.batches_in_flight += 1
             batch.waiters.append(waiter)
 
-    def when_durable(self, changes: list[object], done: Callable[[bool, int], None]) -> None:
-        """Call `done(ok, now_ms)` when everything gathered so far, and `changes` of the metadata, are durable."""
-        self.batch.changes.extend(changes)
+    def when_durable(self, done: Callable[[bool, int], None]) -> None:
+        """Call `done(ok, now_ms)` when everything gathered so far is durable; definitions have callbacks of their own."""
         self.batch.callbacks.append(done)
-
-    def add_changes(self, changes: list[object]) -> None:
-        """Metadata changes nobody waits for; they ride with the next batch."""
-        self.batch.changes.extend(changes)
-
-    def has_changes_under_way(self) -> bool:
-        """Are there metadata changes that are not durable yet, or whose commit failed and is tried again?"""
-        if len(self.batch.changes) > 0:
-            return True
-        for batch in self.in_flight:  # noqa: SIM110  # compiled, a generator costs more than the loop
-            if len(batch.changes) > 0:
-                return True
-        return False
 
     # -- when to commit --------------------------------------------------------------------------------------
 
     def is_due(self, now_ms: i64) -> bool:
         """Should a batch be sealed now, given that the flusher is free?"""
         batch = self.batch
-        if len(batch.waiters) > 0 or len(batch.callbacks) > 0 or len(batch.changes) > 0 or self.is_wanted:
+        if len(batch.waiters) > 0 or len(batch.callbacks) > 0 or self.is_wanted:
+            return True
+        if self.definitions.is_due(now_ms):
             return True
         if self.pending_bytes >= BUFFER_BYTES:
             return True
@@ -265,7 +256,7 @@ class Journal:
             or self.moves.has_work()
             or len(batch.waiters) > 0
             or len(batch.callbacks) > 0
-            or len(batch.changes) > 0
+            or not self.definitions.is_empty()
         )
 
     def seal(self) -> Batch:
@@ -273,6 +264,7 @@ class Journal:
         batch = self.batch
         self.batch = Batch(batch.number + 1)
         self.pending_bytes = 0
+        batch.change_sets = self.definitions.take()
         for waiter in batch.waiters:
             batch.waiters_upto.append(waiter.publish_seq)
         self.is_wanted = False
@@ -319,13 +311,18 @@ class Journal:
         self._clean_stop = True
 
     def on_done(self, batch: Batch, ok: bool, now_ms: i64) -> None:
-        """The flusher finished `batch`, the oldest in flight, by now (ms): release what waited."""
+        """The flusher finished `batch`, the oldest in flight, by now (ms): release what waited.
+
+        `ok`: contents and records are durable. Which definitions are stored, each change set says for itself.
+        """
         self.in_flight.pop(0)
         self.contents.on_written(batch.content_writes, ok)
         if ok:
             self._undeleted.extend(batch.undeleted)
         else:
             self._on_failed(batch)
+        # First of all: who waits for definitions and records wants to know both.
+        self.definitions.on_done(batch.change_sets, now_ms)
         for index in range(len(batch.waiters)):
             waiter = batch.waiters[index]
             waiter.batches_in_flight -= 1
@@ -561,5 +558,3 @@ class Journal:
             self.files[-1].size_bytes -= batch.part_bytes
             if batch.is_file_gone:
                 self._gone_upto = batch.file_number
-        # Metadata changes are idempotent puts and deletes: they are tried again until they are on disk.
-        self.batch.changes = batch.changes + self.batch.changes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 from typing import cast
 
@@ -65,7 +66,7 @@ class SimulatedMetadata:
         try:
             self._disk.step("metadata", "")
         except OSError as error:
-            raise MetadataError(str(error)) from None
+            raise MetadataError(str(error), may_be_full=error.errno == errno.ENOSPC) from None
         for change in cast(Iterable[Change], changes):
             self._apply(change)
 
@@ -88,6 +89,7 @@ class SimulatedMetadata:
             self.next_queue_id = max(self.next_queue_id, change.id + 1)
         elif isinstance(change, DeleteQueue):
             definitions.pop(("queue", change.id), None)
+            self.next_queue_id = max(self.next_queue_id, change.id + 1)
         elif isinstance(change, PutExchange):
             definitions["exchange", change.name] = change
         elif isinstance(change, DeleteExchange):

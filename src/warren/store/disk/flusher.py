@@ -1,9 +1,10 @@
 """The flusher: makes the batches of a journal durable, in the order in which they were sealed.
 
-A batch's metadata changes are committed first (a queue must exist before its messages), then the large contents that it
-refers to are written and synced, then its own bytes, then dead files are deleted, oldest first: an ack must not be gone
-while its publish is there. A step that fails before the deletions fails the batch and closes the files; the journal
-answers by starting a new one (W27). `BatchFlusher` does the work, one batch at a time, wherever it is called;
+A batch's changes of definitions are stored first (a queue must exist before its messages), then the large contents that
+it refers to are written and synced, then its own bytes, then dead files are deleted, oldest first: an ack must not be
+gone while its publish is there. A change set that cannot be stored fails alone; contents and records go on. A step of
+theirs that fails before the deletions fails the batch and closes the files; the journal answers by starting a new one
+(W27). `BatchFlusher` does the work, one batch at a time, wherever it is called;
 `Flusher` is the thread of a node that calls it, and holds the interpreter lock only between system calls.
 
 Space is allocated ahead of the writing, since a sync that must also make a new file size durable takes almost twice as
@@ -18,6 +19,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from warren.store.change_sets import ChangeSet, DefinitionsError
 from warren.store.content_store import ContentWrite
 from warren.store.disk.files import JOURNAL_DIRECTORY, journal_path
 from warren.store.disk.space_reserve import SpaceReserve
@@ -31,9 +33,13 @@ _ALLOCATE_BYTES: Final = 8388608
 
 
 class FlushJob:
-    """One batch of one journal on its way to the disk; `error` is set when it failed."""
+    """One batch of one journal on its way to the disk.
 
-    __slots__ = ("apply_changes", "batch", "error", "flusher", "journal")
+    `apply_changes` stores changes of definitions, all or none, durably; any error means none. `error` is set when contents
+    or records could not be written, `definitions_error` when a change set could not be stored.
+    """
+
+    __slots__ = ("apply_changes", "batch", "definitions_error", "error", "flusher", "journal")
 
     def __init__(
         self,
@@ -47,6 +53,7 @@ class FlushJob:
         self.flusher = flusher
         self.apply_changes = apply_changes
         self.error: Exception | None = None
+        self.definitions_error: Exception | None = None
 
 
 class FlusherCall:
@@ -105,6 +112,10 @@ class _JournalFile:
         with contextlib.suppress(OSError):
             self._handle.allocate(self._allocated, upto - self._allocated)
         self._allocated = upto
+
+
+def _is_locked(error: Exception) -> bool:
+    return isinstance(error, DefinitionsError) and error.is_locked
 
 
 def _check_name(handle: FileHandle, what: str) -> None:
@@ -174,21 +185,20 @@ class BatchFlusher:
         self._made: list[str] = []
 
     def flush(self, job: FlushJob) -> None:
-        """Make the job's batch durable; `job.error` says why not."""
+        """Make the job's batch durable; `job.error` says why not. Its change sets say for themselves."""
         batch = job.batch
         self._made = []
+        if batch.change_sets:
+            self._store_definitions(job)
         try:
-            if batch.changes:
-                job.apply_changes(batch.changes)
             if batch.content_writes:
                 self._write_contents(batch.content_writes)
             if batch.parts:
                 self._write_journal(batch)
-        except Exception as error:  # Any failure (disk, SQLite) fails this batch only; the journal nacks it.
+        except Exception as error:  # Any failure fails this batch only; the journal nacks it.
             job.error = error
             self._abandon()
-            if self._reserve is not None:
-                self._reserve.on_error(error)
+            self._open_reserve(error)
             return
         if batch.delete_files:
             self._delete(batch)
@@ -199,6 +209,54 @@ class BatchFlusher:
         file, self._journal_file = self._journal_file, None
         if file is not None:
             file.close()
+
+    def _store_definitions(self, job: FlushJob) -> None:
+        """Store all change sets at once; when that fails each by itself, so that only those fail that must.
+
+        Kept sets have the reserve; whoever wants something new is refused when there is no space without it. Behind a kept
+        set that could not be stored nothing is: a newer change must not be overwritten by it later.
+        """
+        sets = job.batch.change_sets
+        error = self._store(job, sets)
+        if error is not None and not _is_locked(error):
+            error = self._store_one_by_one(job, sets)
+        if error is not None:
+            job.definitions_error = error
+            self._open_reserve(error)
+
+    def _store_one_by_one(self, job: FlushJob, sets: list[ChangeSet]) -> Exception | None:
+        failure: Exception | None = None
+        position = 0
+        while position < len(sets):
+            end = position + 1
+            # What has happened together (a queue is deleted, a group's part in it has ended) is stored together.
+            while sets[position].is_kept and end < len(sets) and sets[end].is_kept:
+                end += 1
+            error = self._store(job, sets[position:end])
+            if error is not None and sets[position].is_kept:
+                self._open_reserve(error)
+                error = self._store(job, sets[position:end])
+            if error is not None:
+                failure = error
+                if sets[position].is_kept or _is_locked(error):
+                    break
+            position = end
+        return failure
+
+    def _store(self, job: FlushJob, sets: list[ChangeSet]) -> Exception | None:
+        changes = [change for change_set in sets for change in change_set.changes]
+        try:
+            if changes:
+                job.apply_changes(changes)
+        except Exception as error:  # Whatever it is, records and acks of the batch must go on.
+            return error
+        for change_set in sets:
+            change_set.is_stored = True
+        return None
+
+    def _open_reserve(self, error: Exception) -> None:
+        if self._reserve is not None:
+            self._reserve.on_error(error)
 
     def _write_contents(self, writes: list[ContentWrite]) -> None:
         file = self._content_file

@@ -10,6 +10,7 @@ import logging
 import threading
 from typing import Final
 
+from warren.store.change_sets import DefinitionsError
 from warren.store.file_system import FileSystem
 
 logger = logging.getLogger("warren.reserve")
@@ -32,8 +33,11 @@ class SpaceReserve:
 
     def on_error(self, error: Exception) -> None:
         """Release the reserve if a write failed for want of space; what failed may be tried again then."""
-        if not isinstance(error, OSError) or error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            return
+        if is_want_of_space(error):
+            self.release()
+
+    def release(self) -> None:
+        """Give the space back."""
         with self._lock:
             if not self.is_held:
                 return
@@ -80,3 +84,10 @@ class SpaceReserve:
             handle.sync()
         finally:
             handle.close()
+
+
+def is_want_of_space(error: Exception) -> bool:
+    """May the error be that of a full disk, or of a quota? SQLite does not tell a quota from other failures of a write."""
+    if isinstance(error, DefinitionsError):
+        return error.may_be_full
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -1,0 +1,110 @@
+"""A file system without a free byte: what docs/operations.md promises of it, on a real one."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kill.test_failing_disk import confirming, outcome
+from tests.kill.test_restart import consume, content, publish
+from tests.support.amqp_frames import PERSISTENT
+from tests.support.amqp_peer import ConnectionClosedError
+from tests.support.awaiting import eventually
+from tests.support.broker_process import BrokerProcess
+from tests.support.command_line import warren
+from tests.support.kill_ledger import connect, exists
+from tests.support.small_disk import SmallDisk, mounted_disk
+from warren.store.disk.space_reserve import RESERVE_BYTES, RESERVE_PATH
+from warren.wire.methods import BasicAck, QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk
+
+pytestmark = pytest.mark.kill
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    with mounted_disk(tmp_path / "data") as disk:
+        yield disk
+
+
+@pytest.fixture
+def node(tmp_path: Path, disk: SmallDisk) -> Iterator[BrokerProcess]:
+    """A node whose data directory is that disk; nothing but the disk's end stops publishers."""
+    process = BrokerProcess(tmp_path, "disk_free_limit.absolute=0")
+    yield process
+    process.kill()
+    log = process.log_path.read_text()
+    assert "Traceback" not in log, log[-4000:]
+
+
+def reserve_bytes(node: BrokerProcess) -> int:
+    """Size of the reserve."""
+    return (node.directory / "data" / RESERVE_PATH).stat().st_size
+
+
+def declare_until_refused(node: BrokerProcess) -> list[bytes]:
+    """Durable queues, one after another, while there is room in the blocks that the definitions have; the last of these
+    names is refused."""
+    names: list[bytes] = []
+    while True:
+        names.append(b"new %d" % len(names))
+        channel = connect(node).channel()
+        channel.send(QueueDeclare(names[-1], False, True))
+        try:
+            channel.expect(QueueDeclareOk)
+        except ConnectionClosedError as error:
+            assert str(error).startswith("506 "), error
+            return names
+        assert len(names) < 100
+
+
+def test_at_zero_bytes_free(node: BrokerProcess, disk: SmallDisk) -> None:
+    node.start()
+    channel = connect(node).channel()
+    for name in (b"q", b"dying"):
+        channel.declare(name, durable=True)
+    publish(channel, b"q", *[b"%d" % number for number in range(20)])
+    unacked = consume(channel, b"q", 20)
+    assert reserve_bytes(node) == RESERVE_BYTES
+    disk.fill()
+    *made, refused = declare_until_refused(node)
+    # Refused to its author alone: what is there can be declared, deleted, acked.
+    other = connect(node).channel()
+    other.declare(b"q", durable=True)
+    assert not exists(connect(node), refused)
+    other.send(QueueDelete(b"dying"))
+    other.expect(QueueDeleteOk)
+    for message in unacked[:10]:
+        channel.send(BasicAck(message.deliver.delivery_tag))
+    # Behind the acks, in the same journal; the reserve has room for it.
+    channel.quiet()
+    confirmed = confirming(connect(node))
+    confirmed.publish(b"q", b"behind", PERSISTENT)
+    assert outcome(confirmed, 1)
+    assert "bytes of reserve are released" in node.log_path.read_text()
+    node.kill()
+
+    # Not even the reserve is left.
+    disk.fill()
+    node.start()
+    assert sorted(body for body, _ in content(node)) == sorted(
+        [b"behind", *[b"%d" % n for n in range(10, 20)]]
+    )
+    assert not exists(connect(node), b"dying")
+    assert not exists(connect(node), refused)
+    for name in made:
+        assert exists(connect(node), name)
+    full = confirming(connect(node))
+    full.publish(b"q", b"no room", PERSISTENT)
+    assert not outcome(full, 1)
+
+    # With space again everything goes on by itself.
+    disk.free()
+    eventually(lambda: reserve_bytes(node) == RESERVE_BYTES, "the reserve is held again")
+    other = connect(node).channel()
+    other.declare(refused, durable=True)
+    publish(other, refused, b"at last")
+    assert node.stop() == 0
+    check = warren("store", "check", node.directory / "data")
+    assert check.returncode == 0, check.stdout
+    node.start()
+    assert content(node, refused) == [(b"at last", False)]

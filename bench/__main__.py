@@ -1,7 +1,7 @@
 """`python -m bench`: run workloads on the brokers in alternation, print a table, keep every result as JSON lines.
 
 `python -m bench ceiling` measures the load generator alone instead. `python -m bench archive`, `backlog`, `interference`,
-`many-queues` and `store-tables` are scenarios with options of their own (`--help`).
+`many-queues`, `memory` and `store-tables` are scenarios with options of their own (`--help`).
 """
 
 import argparse
@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench import archive, backlog, interference, many_queues
+from bench import archive, backlog, interference, many_queues, memory
 from bench.brokers import Broker, BrokerError, RabbitmqBroker, WarrenBroker, rabbitmq_server
 from bench.ceiling import measure_ceiling
 from bench.machine import machine
@@ -38,6 +38,7 @@ SCENARIOS = {
     "backlog": backlog.main,
     "interference": interference.main,
     "many-queues": many_queues.main,
+    "memory": memory.main,
     "store-tables": store_tables,
 }
 

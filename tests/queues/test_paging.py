@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.model_store import ModelHost
 from warren.queues.entry import ALPHA
-from warren.queues.paging import MIDDLE_BYTES
+from warren.queues.memory_account import AHEAD_BYTES_MAX
 from warren.queues.queue import Queue
 from warren.queues.variable_queue import INFINITE, permitted_beta_count
 from warren.store.message import Message
@@ -88,7 +88,7 @@ def test_small_messages_of_one_segment_are_paged_too(host: ModelHost) -> None:
     queue.set_target(0)
     host.settle_down()
     assert queue.ready.q3.count == 10_000
-    assert queue.ready.alpha_bytes < MIDDLE_BYTES
+    assert queue.ready.alpha_bytes < AHEAD_BYTES_MAX
     assert drained(host, queue) == list(range(1, 10_001))
 
 

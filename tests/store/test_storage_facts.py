@@ -146,7 +146,7 @@ S76 | lazy and transient: gone after a start | store.queue_store:QueueStore._is_
     store/test_index_rebuild.py::test_transient_messages_of_an_earlier_life_do_not_count
 S77 | paging must not block | queues.queue_host:QueueHost.work_off queues.paging:PageStep
 S78 | 10,000,000 messages in a lazy queue: 1.5 MB | bench.backlog:measure
-S79 | a backlog slows a queue down | bench.backlog:measure queues.loading:look_ahead
+S79 | a backlog slows a queue down | bench.backlog:measure queues.read_ahead:look_ahead
 S80 | prefetch, multiple acks, flow control | protocol/test_qos.py::test_per_consumer_limit_is_exact
     protocol/test_settle.py::test_multiple broker/test_disk_flow.py::test_who_publishes_to_a_disk_that_lags_is_stopped_until_half_is_written
 S81 | recovery after any end | store.disk.store_reader:read_store simulation/test_histories.py::test_the_fixed_seeds_hold
@@ -187,7 +187,7 @@ W15 | paging blocks and bloats | queues.queue_host:QueueHost.work_off
     queues/test_memory_monitor.py::test_a_flood_stays_at_the_threshold
 W16 | idle queues are woken | queues/test_memory_monitor.py::test_idle_queues_are_not_touched
 W17 | a start loads lazy queues | queues.queue:Queue.restore_delta broker.vhost:Vhost._restore_queue
-W18 | one segment is never paged | queues.paging:MIDDLE_BYTES
+W18 | one segment is never paged | queues.memory_account:MemoryAccount.ahead_room
     queues/test_paging.py::test_small_messages_of_one_segment_are_paged_too
 W19 | unlimited batches | queues.purging:Purge.work queues.queue:Queue.drop_expired_head queues.reader_group:SLICE_MESSAGES
 W20 | damage takes the vhost down | kill/test_restart.py::test_damage_costs_what_is_damaged

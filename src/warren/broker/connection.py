@@ -101,7 +101,7 @@ class Connection:
         self.is_loopback: bool = is_loopback
         self.now_ms: i64 = now_ms
         self.state: i64 = STARTING
-        self.out: Output = Output()
+        self.out: Output = Output(broker.memory_account.transit)
         self.max_message_size: i64 = broker.settings.max_message_size
         self.user_name: bytes = b""
         self.is_impersonator: bool = False
@@ -453,6 +453,7 @@ class Connection:
         if self.state != CLOSED:
             self._release()
         self.state = CLOSED
+        self.out.drop()
 
     def _on_close(self) -> None:
         for channel in self.channels.values():
@@ -554,7 +555,7 @@ class Connection:
         """
         return self._last_channel is not None and self._last_channel.is_ahead()
 
-    def take_output(self) -> list[bytes]:
+    def take_output(self) -> list[bytes | memoryview]:
         """What is to be written now."""
         self.is_dirty = False
         parts = self.out.take()

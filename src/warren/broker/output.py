@@ -9,6 +9,7 @@ from typing import Final
 from librt.strings import BytesWriter, write_i16_be, write_i32_be, write_i64_be
 from mypy_extensions import i16, i32, i64
 
+from warren.queues.transit import LARGE_BYTES, Transit
 from warren.wire.encode import write_heartbeat, write_method_frame
 from warren.wire.frames import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD, FRAME_OVERHEAD
 from warren.wire.method import Method
@@ -25,9 +26,13 @@ _CONTENT_CLASS: Final = 60 << 16
 class Output:
     """Frames to send. `size_bytes` is what has gathered since the last `take`."""
 
-    def __init__(self) -> None:
+    def __init__(self, transit: Transit) -> None:
+        self._transit: Transit = transit
+        # Bytes that were taken and that the socket has not, and what the node's transit was told last.
+        self._unsent_bytes: i64 = 0
+        self._counted_bytes: i64 = 0
         self.frame_max: i64 = 131072
-        self._parts: list[bytes] = []
+        self._parts: list[bytes | memoryview] = []
         self._parts_bytes: i64 = 0
         self._buffer: BytesWriter = BytesWriter()
 
@@ -36,7 +41,7 @@ class Output:
         """Bytes that wait to be taken."""
         return self._parts_bytes + len(self._buffer)
 
-    def take(self) -> list[bytes]:
+    def take(self) -> list[bytes | memoryview]:
         """Everything gathered, to be sent in order."""
         parts = self._parts
         if len(self._buffer) > 0:
@@ -45,6 +50,25 @@ class Output:
         self._parts = []
         self._parts_bytes = 0
         return parts
+
+    def drop(self) -> None:
+        """The socket is gone: nothing will be sent."""
+        self.take()
+        self.set_unsent(0)
+
+    def set_unsent(self, size: i64) -> None:
+        """After a `take`, or later: so many bytes of what was taken wait for the socket."""
+        if size != 0 or self._counted_bytes != 0:
+            self._unsent_bytes = size
+            self.count()
+
+    def count(self) -> None:
+        """Tell the node's transit what this connection has to send."""
+        size = self.size_bytes + self._unsent_bytes
+        change = size - self._counted_bytes
+        if change != 0:
+            self._counted_bytes = size
+            self._transit.change(change)
 
     def raw(self, data: bytes) -> None:
         """Bytes that are not a frame (the protocol header)."""
@@ -92,12 +116,17 @@ class Output:
         piece_max: i64 = self.frame_max - FRAME_OVERHEAD if self.frame_max != 0 else size
         if size <= piece_max:
             self._body_frame(channel, body)
+            if size > LARGE_BYTES:
+                self.count()
             return
+        # Views, not copies: a body of 128 MiB that waits for its socket is in memory once.
+        view = memoryview(body)
         start: i64 = 0
         while start < size:
             end = start + piece_max if size - start > piece_max else size
-            self._body_frame(channel, body[start:end])
+            self._body_view(channel, view[start:end], end - start)
             start = end
+        self.count()
 
     def confirm(self, channel: i64, upto: i64, multiple: bool, ok: bool) -> None:
         """basic.ack or basic.nack of publishes up to `upto`."""
@@ -122,8 +151,20 @@ class Output:
         if len(piece) < _BY_REFERENCE_BYTES:
             buffer.write(piece)
         else:
-            self._parts.append(buffer.getvalue())
-            buffer.truncate(0)
-            self._parts.append(piece)
-            self._parts_bytes += len(self._parts[-2]) + len(piece)
+            self._refer_to(piece, len(piece))
         buffer.append(FRAME_END)
+
+    def _body_view(self, channel: i64, piece: memoryview, size: i64) -> None:
+        buffer = self._buffer
+        buffer.append(FRAME_BODY)
+        write_i16_be(buffer, i16(channel))
+        write_i32_be(buffer, i32(size))
+        self._refer_to(piece, size)
+        buffer.append(FRAME_END)
+
+    def _refer_to(self, piece: bytes | memoryview, size: i64) -> None:
+        head = self._buffer.getvalue()
+        self._buffer.truncate(0)
+        self._parts.append(head)
+        self._parts.append(piece)
+        self._parts_bytes += len(head) + size

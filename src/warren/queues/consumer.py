@@ -89,3 +89,11 @@ class ConsumerCircle:
                 waiting.popleft()
                 consumer.is_waiting = False
         return None
+
+    def has_ready(self) -> bool:
+        """Can any of those that wait take a message? Nobody's turn passes by that."""
+        for level in self._levels:
+            for consumer in level[1]:
+                if consumer.can_take():
+                    return True
+        return False

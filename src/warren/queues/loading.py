@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64, mypyc_attr
 
 from warren.queues.entry import ALPHA, Entry
-from warren.queues.variable_queue import LOADING, VariableQueue
+from warren.queues.variable_queue import VariableQueue
 from warren.store.jobs import LoadDone
 from warren.store.message import Message, Position
 
@@ -38,6 +38,8 @@ class Load(LoadDone):
         self.is_stale: bool = False
         # Seq ids that were settled while it was under way.
         self.settled: set[int] = set()
+        # What it was counted with as being on its way to a consumer; see `transit.py`.
+        self.transit_bytes: i64 = 0
 
     def begin(self) -> bool:
         """Ask the store; False when there is nothing to ask for any more."""
@@ -128,6 +130,10 @@ class Loader:
         """`load` is here."""
         if self.current is load:
             self.current = None
+        if load.transit_bytes > 0:
+            size = load.transit_bytes
+            load.transit_bytes = 0
+            load.queue.host.memory.transit.change(-size)
 
     def go_on(self) -> None:
         """Begin the next one that still has something to ask for. A store may answer at once."""
@@ -160,7 +166,7 @@ class ReadAhead(Load):
             return False
         queue.is_reading_ahead = True
         count: i64 = min(queue.host.page_batch, i64(AHEAD_MESSAGES))
-        queue.loader.ask_range(self, delta.start, delta.end, count, AHEAD_BYTES)
+        queue.loader.ask_range(self, delta.start, delta.end, count, _ahead_bytes(queue))
         return True
 
     def arrive(self, entries: list[Entry], first: i64, next_seq: i64, damaged: i64) -> None:
@@ -186,7 +192,7 @@ class HeadContents(Load):
 
     def begin(self) -> bool:
         queue = self.queue
-        paged = queue.ready.paged_near_head(queue.host.page_batch, AHEAD_BYTES)
+        paged = queue.ready.paged_near_head(queue.host.page_batch, _ahead_bytes(queue))
         self._entries = paged[:AHEAD_MESSAGES]
         return _load_contents(self, self._entries)
 
@@ -385,34 +391,6 @@ def peek_anywhere(
     queue.loader.submit(EntryContents(queue, absent, queue.ready.holds, on_contents))
 
 
-def want_head(queue: Queue) -> None:
-    """Somebody waits for the head: load it when it is on disk."""
-    if queue.ready.head_state() != LOADING:
-        if not queue.is_held_back:
-            queue.on_arrival()
-    elif queue.loader.current is None:
-        look_ahead(queue)
-
-
-def look_ahead(queue: Queue) -> i64:
-    """Load what consumers will want next, if less than half a batch is in memory; after how many fetches to look again."""
-    ready = queue.ready
-    batch = queue.host.page_batch
-    missing = ready.paged_near_head(batch, 1)
-    if len(missing) > 0:
-        near = ready.index_of_seq(missing[0].seq)
-        if near * 2 >= batch:
-            return near - batch // 2
-        queue.loader.submit(HeadContents(queue))
-        return 0
-    if ready.delta.count == 0:
-        return max(ready.old_count, batch)
-    if ready.old_count * 2 >= batch:
-        return ready.old_count - batch // 2
-    queue.loader.submit(ReadAhead(queue))
-    return 0
-
-
 def take_contents(queue: Queue, entries: list[Entry], lost: list[Entry]) -> None:
     """The contents of `entries` were loaded, but for those of `lost`, which the store has settled."""
     ready = queue.ready
@@ -438,6 +416,11 @@ def take_contents(queue: Queue, entries: list[Entry], lost: list[Entry]) -> None
                 entry.form = ALPHA
                 queue.paged_out_count -= 1
                 queue.out_bytes += entry.content_bytes
+
+
+def _ahead_bytes(queue: Queue) -> i64:
+    # A load brings one message at least, and no more than half of the queue's room: paging would undo the rest.
+    return min(queue.host.memory.ahead_room() // 2, i64(AHEAD_BYTES))
 
 
 def _look_after_demand(queue: Queue) -> None:

@@ -11,6 +11,8 @@ from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
+from warren.queues.transit import Transit
+
 # What an entry in RAM costs, and what its message costs beside address, properties and body. Measured: 240 to 335 bytes
 # for both together, with bodies of 0 to 5000 bytes.
 ENTRY_BYTES: Final = 144
@@ -19,6 +21,10 @@ MESSAGE_BYTES: Final = 160
 INFINITE: Final = float("inf")
 # Bytes that no account exceeds.
 NO_LIMIT_BYTES: Final = 1 << 62
+# Content (bytes) that a queue may have in memory for its consumers while memory is plenty: more than a disk needs that
+# reads while they work. And the share of what is held before paging begins that all active queues have for it together.
+AHEAD_BYTES_MAX: Final = 4194304
+AHEAD_SHARE: Final = 4
 
 
 class MemoryAccount:
@@ -32,12 +38,17 @@ class MemoryAccount:
         # Above, publishers wait for queues that have more to page than fits in a turn.
         self.stop_above: i64 = NO_LIMIT_BYTES
         self.is_over: bool = False
+        self.transit: Transit = Transit(NO_LIMIT_BYTES)
         # Users that have been active since the monitor looked, or are asked for what they hold.
         self.active: dict[MemoryUser, bool] = {}
         # The others that hold anything, those that have been idle for longest first, and what they hold together.
         self.idle: dict[MemoryUser, bool] = {}
         self.idle_bytes: i64 = 0
         self._wake: Callable[[], None] = wake
+
+    def ahead_room(self) -> i64:
+        """Content (bytes) that each queue may have in memory for its consumers, beside what need not be paged."""
+        return min(self.page_above // (AHEAD_SHARE * max(len(self.active), 1)), i64(AHEAD_BYTES_MAX))
 
     def activate(self, user: "MemoryUser", held_bytes: i64) -> None:
         """`user`, which held so much while it was idle, does something again, or is to do something."""

@@ -38,6 +38,8 @@ _ADDITIONAL_S: Final = 1.0
 # Where paging by bytes begins, as a share of what the ratio allows, and where it stops, as a share of where it begins.
 BEGIN: Final = 0.9
 GOAL: Final = 0.9
+# The share of the limit that may be on its way to sockets.
+TRANSIT_SHARE: Final = 8
 # Time between two reactions to an account that is over (ms).
 REACT_MS: Final = 100
 # Idle queues that are asked in one turn.
@@ -84,6 +86,7 @@ class MemoryMonitor:
     def set_limit(self, limit_bytes: i64) -> None:
         """The memory limit (the alarm's; paging begins at the paging ratio of it)."""
         self._limit_bytes = limit_bytes
+        self.account.transit.room_bytes = limit_bytes // TRANSIT_SHARE
         self._set_page_above()
 
     def set_resident(self, resident_bytes: i64) -> None:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from warren.queues.entry import ALPHA, BETA, GAMMA, Entry
+from warren.queues.read_ahead import kept_count
 from warren.queues.variable_queue import INFINITE, permitted_beta_count
 from warren.store.message import INDEXED, NOT_JOURNALED, PENDING, Message, Position
 
@@ -42,9 +43,6 @@ WAIT_FOR_DISK: Final = 3
 SLICE_MESSAGES: Final = 2048
 # What a message costs that is written, in steps. A step is a move between two parts of a queue, half a microsecond or so.
 WRITE_STEPS: Final = 4
-# Content (bytes) that messages in the middle may keep in memory while a queue is above its target. The rules of 3.5 count
-# messages only, and would let a segment of small ones stay with up to 64 MiB.
-MIDDLE_BYTES: Final = 4194304
 
 
 class Progress:
@@ -272,7 +270,8 @@ class PageStep:
             queue.target_ram_count,
             queue.host.segment_entries,
         )
-        if is_above and ready.alpha_bytes > MIDDLE_BYTES:
+        if is_above and ready.alpha_bytes > queue.host.memory.ahead_room():
+            # The rules of 3.5 count messages: a segment of small ones would stay with up to 64 MiB, of large ones with more.
             permitted = 0
         surplus = ready.q2.count + ready.q3.count - permitted
         batch = queue.host.page_batch
@@ -283,7 +282,7 @@ class PageStep:
             return
         begun = surplus
         # A consumer will want what was read ahead for it.
-        keep: i64 = 2 * queue.host.page_batch if queue.has_demand() else 1
+        keep = max(kept_count(queue), 1)
         surplus = self._push_old(surplus, keep)
         while surplus > 0 and ready.q2.count > 0 and self._push_young(ready.q2.last_seq() + 1):
             surplus -= 1
@@ -298,7 +297,7 @@ class PageStep:
         excess = queue.ram_count - queue.target_ram_count
         if excess > 0:
             self._drop_unacked(excess)
-        keep: i64 = 2 * queue.host.page_batch if queue.has_demand() else 0
+        keep = kept_count(queue)
         if ready.delta.count == 0 and ready.q3.count == 0:
             if ready.q4.count <= keep:
                 return

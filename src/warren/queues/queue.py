@@ -20,11 +20,13 @@ from mypy_extensions import i64
 from warren.queues.arguments import NO_LIMIT, QueueArguments, lower_ttl
 from warren.queues.consumer import Consumer, ConsumerCircle
 from warren.queues.entry import ALPHA, Entry, EntryLog
-from warren.queues.loading import Loader, look_ahead, want_head
+from warren.queues.loading import Loader
 from warren.queues.paging import DONE, MORE, SLICE_MESSAGES, Progress, index_slice, page_slice
 from warren.queues.purging import Purge, begin_purge, work_on_purges
 from warren.queues.queue_host import QueueHost
 from warren.queues.queue_memory import QueueMemory
+from warren.queues.read_ahead import keep_ahead, want_head
+from warren.queues.transit import Transit
 from warren.queues.variable_queue import EMPTY, INFINITE, LOADING, READY, UNKNOWN, VariableQueue
 from warren.routing.destination import Destination
 from warren.store.message import INDEXED, NOT_JOURNALED, Message, Position
@@ -98,12 +100,13 @@ class Queue(Destination):
         self.journals_transient: bool = False
         # Highest seq id that was unacked since the start.
         self.unacked_upto: i64 = 0
+        self._transit: Transit = host.memory.transit
         self._has_arrivals: bool = False
         # When somebody last wanted the head, and the time of the last `work`.
         self._wanted_ms: i64 = -GET_DEMAND_MS
         self._worked_ms: i64 = 0
         # Fetches until the next look at what should be read ahead.
-        self._until_look: i64 = 0
+        self.until_look: i64 = 0
         self.purges: list[Purge] = []
         # Called once, when the head is there or the queue is empty, with the time.
         self._head_waiters: list[Callable[[int], None]] = []
@@ -174,7 +177,7 @@ class Queue(Destination):
         entry.redelivered = is_known
         if self.message_ttl_ms != NO_LIMIT or expiration_ms != NO_LIMIT:
             entry.expiry_ms = now_ms + lower_ttl(self.message_ttl_ms, expiration_ms)
-        if self.ready.count == 0:
+        if self.ready.count == 0 and self._transit.admits(self, entry.body_bytes):
             consumer = self.circle.next_ready()
             if consumer is not None:
                 if consumer.no_ack:
@@ -207,7 +210,7 @@ class Queue(Destination):
         ready = self.ready
         fetched: i64 = 0
         while ready.count > 0:
-            if ready.head_state() != READY:
+            if ready.head_state() != READY or not self._transit.admits(self, ready.head().body_bytes):
                 break
             consumer = self.circle.next_ready()
             if consumer is None:
@@ -228,7 +231,7 @@ class Queue(Destination):
             else:
                 self._hand_over(consumer, entry)
         if ready.count > ready.ram_count and len(self.consumers) > 0:
-            self._look_ahead(fetched)
+            keep_ahead(self, fetched)
 
     def look_at_head(self, now_ms: i64) -> i64:
         """EMPTY, READY, or LOADING: then somebody has to wait for it (`when_head`). Drops what is expired."""
@@ -256,7 +259,7 @@ class Queue(Destination):
         else:
             self._count_out(entry)
         if self.ready.count > self.ready.ram_count:
-            self._look_ahead(1)
+            keep_ahead(self, 1)
         return entry
 
     # -- settle and requeue --------------------------------------------------------------------------------------
@@ -308,7 +311,7 @@ class Queue(Destination):
                 self.expect_expiry()
         self.ready.requeue(entries)
         self.drop_expired_head(now_ms)
-        self._until_look = 0
+        self.until_look = 0
         if len(self._head_waiters) > 0:
             self.on_arrival()
         self.deliver_ready(now_ms)
@@ -558,12 +561,6 @@ class Queue(Destination):
         # A load of its content that is under way must not find it unacked.
         entry.form = ALPHA
         self._settle_record(entry, now_ms)
-
-    def _look_ahead(self, fetched: i64) -> None:
-        """Read what consumers will want next before they want it; called after `fetched` messages were taken."""
-        self._until_look -= fetched
-        if self.loader.current is None and (self._until_look <= 0 or self.ready.head_state() == LOADING):
-            self._until_look = look_ahead(self)
 
     def _serve_waiters(self, now_ms: i64) -> None:
         if self.is_held_back and not self.is_deleted:

@@ -94,6 +94,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         if self._connection is not None:
             self._connection.is_writable = True
+            self.count_unsent()
             self._connection.on_written(self._node.clock.now_ms())
             self._apply_reading()
             self._node.schedule_turn()
@@ -162,11 +163,17 @@ class ClientProtocol(asyncio.BufferedProtocol):
             transport.write(parts[0])
         elif parts:
             transport.writelines(parts)
+        connection.out.set_unsent(transport.get_write_buffer_size())
         if connection.is_writable:
             connection.on_written(self._node.clock.now_ms())
         self._apply_reading()
         if connection.state == CLOSED and connection.close_at_ms <= connection.now_ms:
             transport.close()
+
+    def count_unsent(self) -> None:
+        """Tell the connection what its socket has not taken."""
+        if self._connection is not None and self._transport is not None:
+            self._connection.out.set_unsent(self._transport.get_write_buffer_size())
 
     def read_on(self) -> None:
         """The turn in which this socket had its share is over."""
@@ -193,6 +200,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         """Drop the socket when the time the connection had is over, or when a blocked client has hung up."""
         connection = self._connection
         if connection is not None:
+            self.count_unsent()
             due = connection.close_at_ms != NEVER and connection.close_at_ms <= now_ms
             due = due or (not self._is_reading and self._is_gone(connection))
         else:

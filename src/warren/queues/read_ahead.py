@@ -1,0 +1,108 @@
+"""How far a queue reads ahead of its consumers, in messages and in bytes, and what it keeps in memory for them.
+
+Reading ahead is for consumers that take what is read: the disk works while they do. A consumer that holds its messages,
+or does not read its socket, takes nothing for hours, and what was read for it fills the memory meanwhile. So a queue
+reads ahead
+
+- half of `page_batch` messages at most;
+- half of its room in bytes at most (`MemoryAccount.ahead_room`), which becomes smaller as more queues share the memory;
+- a message that is larger than its room only when somebody can take it at once.
+
+The oldest messages that fit into its room, and one more, stay in memory while somebody consumes the queue; the others
+leave it. The room for what stays is twice what is read ahead, or a load would be undone by the next slice of paging.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mypy_extensions import i64
+
+from warren.queues.entry import ALPHA
+from warren.queues.loading import HeadContents, ReadAhead
+from warren.queues.transit import LARGE_BYTES
+from warren.queues.variable_queue import LOADING, VariableQueue
+
+if TYPE_CHECKING:
+    from warren.queues.queue import Queue
+
+
+def want_head(queue: Queue) -> None:
+    """Somebody waits for the head: load it when it is on disk."""
+    if queue.ready.head_state() != LOADING:
+        if not queue.is_held_back:
+            queue.on_arrival()
+    elif queue.loader.current is None:
+        look_ahead(queue, True)
+
+
+def keep_ahead(queue: Queue, fetched: i64) -> None:
+    """Read what consumers will want next before they want it; called after `fetched` messages were taken."""
+    queue.until_look -= fetched
+    is_away = queue.ready.head_state() == LOADING
+    if queue.loader.current is None and (queue.until_look <= 0 or is_away):
+        queue.until_look = look_ahead(queue, is_away and queue.circle.has_ready())
+
+
+def look_ahead(queue: Queue, is_wanted: bool) -> i64:
+    """Load what consumers will want next, unless enough is in memory; returns after how many fetches to look again.
+
+    `is_wanted`: somebody takes the head as soon as it is there, whatever its size.
+    """
+    ready = queue.ready
+    batch = queue.host.page_batch
+    room = queue.host.memory.ahead_room()
+    near: i64 = 0
+    near_bytes: i64 = 0
+    end: i64 = min(batch, ready.old_count)
+    while near < end and near_bytes < room:
+        entry = ready.at(near)
+        if entry.form != ALPHA:
+            break
+        near_bytes += entry.content_bytes
+        near += 1
+    if near * 2 >= batch:
+        return near - batch // 2
+    if near_bytes * 2 >= room and near > 0:
+        return near // 4 + 1
+    is_in_delta = near == ready.old_count
+    if is_in_delta and ready.delta.count == 0:
+        return max(near, batch)
+    next_bytes = (
+        ready.delta.content_bytes // ready.delta.count if is_in_delta else ready.at(near).content_bytes
+    )
+    if near_bytes + next_bytes > room and (near > 0 or not is_wanted):
+        return near // 4 + 1
+    transit = queue.host.memory.transit
+    if near == 0 and not transit.admits(queue, next_bytes):
+        return 1
+    load = ReadAhead(queue) if is_in_delta else HeadContents(queue)
+    if near == 0 and next_bytes > LARGE_BYTES:
+        load.transit_bytes = next_bytes
+        transit.change(next_bytes)
+    queue.loader.submit(load)
+    return 0
+
+
+def kept_count(queue: Queue) -> i64:
+    """How many of the oldest messages paging leaves in memory for whoever wants the head."""
+    if not queue.has_demand():
+        return 0
+    ready = queue.ready
+    limit: i64 = 2 * queue.host.page_batch
+    room = queue.host.memory.ahead_room()
+    if ready.alpha_bytes <= room:
+        return limit
+    return _count_within(ready, min(limit, ready.old_count), room)
+
+
+def _count_within(ready: VariableQueue, limit: i64, room: i64) -> i64:
+    """The oldest entries, at most `limit`, in front of which less than `room` bytes of content are in memory."""
+    count: i64 = 0
+    size: i64 = 0
+    while count < limit and size < room:
+        entry = ready.at(count)
+        if entry.form == ALPHA:
+            size += entry.content_bytes
+        count += 1
+    return count

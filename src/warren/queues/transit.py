@@ -1,0 +1,48 @@
+"""Large messages on their way from queues to sockets: how many bytes of them a node has at a time.
+
+Prefetch counts messages and every connection has a buffer of its own, so nothing else bounds how much a hundred
+connections are sent at once when a message has 16 MiB and their sockets take nothing. A message counts from the moment
+its content is read for somebody who can take it, and then with all that its connection has not written. When there is
+no room for the next one, it stays in its queue, and the queue goes on when something was written.
+
+Messages of up to LARGE_BYTES are never held up: the buffer of a connection bounds those. A message that is larger than
+all the room goes out when no more than half of the room is in use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import i64
+
+if TYPE_CHECKING:
+    from warren.queues.queue import Queue
+
+LARGE_BYTES: Final = 65536
+
+
+class Transit:
+    """The room of one node, in bytes."""
+
+    def __init__(self, room_bytes: i64) -> None:
+        self.room_bytes: i64 = room_bytes
+        self.used_bytes: i64 = 0
+        # Queues whose head waits for room.
+        self._waiting: dict[Queue, None] = {}
+
+    def admits(self, queue: Queue, size: i64) -> bool:
+        """May `queue` send, or read, a message of `size` bytes now? If not, it gets a turn when there is more room."""
+        used = self.used_bytes
+        if size <= LARGE_BYTES or used * 2 <= self.room_bytes or used + size <= self.room_bytes:
+            return True
+        self._waiting[queue] = None
+        return False
+
+    def change(self, size: i64) -> None:
+        """So many bytes more, or less, are on their way."""
+        self.used_bytes += size
+        if size < 0 and len(self._waiting) > 0:
+            waiting = self._waiting
+            self._waiting = {}
+            for queue in waiting:
+                queue.on_arrival()

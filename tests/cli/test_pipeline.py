@@ -9,11 +9,13 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from warren.cli import pipeline_store  # noqa: F401  # it adds its commands
-from warren.cli.pipeline import ProgressKind, pipeline, run_job
+from warren.cli import connection, pipeline_replay, pipeline_store  # noqa: F401  # two add their commands
+from warren.cli.job_progress import ProgressKind
+from warren.cli.pipeline import pipeline, run_job
 from warren.pipeline.progress import Progress, Step
 from warren.pipeline.result import FOUND_EXIT, JobError, JobResult
 from warren.spark import SparkUnavailableError
+from warren.spark.retry import Retry
 
 
 @dataclasses.dataclass
@@ -78,7 +80,38 @@ def test_ctrl_c_and_our_own_mistakes_are_not_findings(capsys: pytest.CaptureFixt
     assert run(interrupted) == 2
     assert capsys.readouterr().err == "warren: interrupted\n"
     assert run(mistaken) == 2
-    assert "Traceback" in capsys.readouterr().err
+    hint = "(a mistake in warren: --traceback shows where)"
+    assert capsys.readouterr().err == f"warren: KeyError: 'mistake' {hint}\n"
+
+
+@pytest.mark.parametrize("failure", [JobError, KeyError])
+def test_the_stack_is_shown_when_it_is_asked_for(
+    failure: type[Exception], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Behind the line with the cause."""
+
+    def fail(progress: Progress) -> JobResult:
+        raise failure("the cause")
+
+    with pytest.raises(typer.Exit):
+        run_job(fail, False, ProgressKind.NONE, traceback=True)
+    first, second, *_ = capsys.readouterr().err.splitlines()
+    assert "the cause" in first and second.startswith("Traceback")
+
+
+@pytest.mark.parametrize("shown", ["none", "json", "bar"])
+def test_what_a_job_waits_for_is_a_line(shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of JSON, where lines are that."""
+
+    def wait(progress: Progress) -> JobResult:
+        with Retry("mars:5672", 100, "--retry-timeout") as waiting:
+            waiting._announce()
+        return CountResult(0)
+
+    assert run(wait, shown=shown) == 0
+    text = "waiting for the broker at mars:5672"
+    line = json.dumps({"notice": text}) if shown == "json" else f"warren: {text}"
+    assert line in capsys.readouterr().err.splitlines()
 
 
 ONE_OF_THEM = "warren: name a directory with --data-dir, or a node with --uri: one of them\n"
@@ -98,7 +131,30 @@ def test_the_environment_names_a_node_when_no_directory_is_named(
 ) -> None:
     monkeypatch.setenv("WARREN_URI", "amqp://localhost:1")
     monkeypatch.chdir(tmp_path)
-    found = CliRunner().invoke(pipeline, ["backup", "new"])
+    found = CliRunner().invoke(pipeline, ["backup", "new", "--retry-timeout", "0"])
     assert found.exit_code == 2 and "no connection to localhost:1" in found.stderr
     found = CliRunner().invoke(pipeline, ["backup", "new", "--data-dir", "nothing"])
     assert (found.exit_code, found.stderr) == (2, "warren: nothing is not a directory\n")
+
+
+@pytest.mark.parametrize(
+    "command", ["archive new --queue q", "replay .", "backup new --uri {}", "report x.html --uri {}"]
+)
+def test_a_job_waits_for_its_node_as_long_as_it_is_told(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And begins with it: nothing is started in vain. The default is named before."""
+    monkeypatch.delenv("WARREN_URI", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "messages.parquet").write_bytes(b"")
+    arguments = command.format("amqp://localhost:1").split()
+    if "--uri" not in arguments:
+        monkeypatch.setattr(connection, "DEFAULT_URI", "amqp://guest:guest@localhost:1/")
+    found = CliRunner().invoke(pipeline, [*arguments, "--retry-timeout", "0.01"])
+    assert (found.exit_code, found.stdout) == (2, "")
+    *before, last = found.stderr.splitlines()
+    assert last.startswith(
+        "warren: given up after 0.01 s (retry_timeout_s, --retry-timeout): no connection to localhost:1"
+    )
+    default = "warren: no --uri, --host or WARREN_URI: taking the node at localhost:1, user guest, vhost /"
+    assert before == ([] if "--uri" in arguments else [default])

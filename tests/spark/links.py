@@ -5,7 +5,7 @@ import pytest
 from tests.support.memory_node import MemoryClient, MemoryNode
 from warren.admin.client import AdminRefusedError, ReplyType
 from warren.admin.protocol import ErrorReply, Fetched, Request
-from warren.spark.broker_link import SourceError
+from warren.spark.retry import SourceError
 
 URI = "amqp://guest:guest@memory/"
 

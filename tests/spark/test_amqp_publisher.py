@@ -8,11 +8,11 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from warren.spark import amqp_publisher
+from warren.spark import retry
 from warren.spark.amqp_connection import AmqpLostError, Event
 from warren.spark.amqp_options import parse_amqp_sink
 from warren.spark.amqp_publisher import ConfirmedPublisher
-from warren.spark.broker_link import SourceError
+from warren.spark.retry import SourceError
 from warren.spark.sink_columns import MessageMaker
 from warren.wire.methods import BasicAck, BasicNack
 
@@ -55,7 +55,7 @@ class Connection:
 def published(monkeypatch: pytest.MonkeyPatch, connections: Sequence[Connection], count: int) -> None:
     """`count` messages, all of them confirmed when it returns."""
     left = deque(connections)
-    monkeypatch.setattr(amqp_publisher, "_PAUSE_FIRST_S", 0.01)
+    monkeypatch.setattr(retry, "PAUSE_FIRST_S", 0.01)
     monkeypatch.setattr(ConfirmedPublisher, "_connect", lambda _: left.popleft())
     publisher = ConfirmedPublisher(OPTIONS)
     rows = pa.RecordBatch.from_pydict({"body": [f"m{number}" for number in range(count)]})

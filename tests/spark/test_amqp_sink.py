@@ -31,7 +31,7 @@ from warren.spark import amqp_connection, amqp_publisher
 from warren.spark.amqp_options import AmqpSinkOptions, parse_amqp_sink
 from warren.spark.amqp_publisher import publisher_for
 from warren.spark.amqp_writer import publish
-from warren.spark.broker_link import SourceError
+from warren.spark.retry import SourceError
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 

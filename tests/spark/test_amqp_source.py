@@ -29,8 +29,8 @@ from warren.admin.client import NodeAddress
 from warren.spark.amqp_connection import AmqpConnection
 from warren.spark.amqp_options import parse_amqp_source
 from warren.spark.amqp_stream_reader import AmqpStreamReader
-from warren.spark.broker_link import SourceError
 from warren.spark.columns import default_schema
+from warren.spark.retry import SourceError
 from warren.wire.methods import BasicQos, BasicQosOk
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]

@@ -14,7 +14,7 @@ pytest.importorskip("pyspark")
 from warren.spark import amqp_spool
 from warren.spark.amqp_connection import Delivery
 from warren.spark.amqp_spool import Spool
-from warren.spark.broker_link import SourceError
+from warren.spark.retry import SourceError
 from warren.tables.spool import MARK_MESSAGES, read_slice
 from warren.wire.methods import BasicDeliver
 from warren.wire.properties import Properties

@@ -11,8 +11,8 @@ from pyspark.sql.datasource import InputPartition
 from tests.spark.links import URI, install
 from tests.support.memory_node import MemoryDisk, MemoryNode
 from warren.spark.batch_reader import WarrenBatchReader
-from warren.spark.broker_link import SourceError
 from warren.spark.options import OptionError
+from warren.spark.retry import SourceError
 from warren.spark.source import WarrenDataSource
 
 

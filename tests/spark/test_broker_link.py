@@ -19,7 +19,8 @@ from warren.admin.protocol import (
     QueueDescription,
     Request,
 )
-from warren.spark.broker_link import BrokerLink, SourceError, link_to
+from warren.spark.broker_link import BrokerLink, link_to
+from warren.spark.retry import SourceError
 
 
 @pytest.fixture

@@ -4,7 +4,8 @@ import pickle
 
 import pytest
 
-from warren.spark.options import EVERYTHING, URI_VARIABLE, Bound, OptionError, parse_options
+from warren.admin.client import URI_VARIABLE
+from warren.spark.options import EVERYTHING, Bound, OptionError, parse_options
 
 GIVEN = {"uri": "amqp://u:geheim@h:1", "queues": "q"}
 

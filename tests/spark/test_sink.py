@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from tests.support.broker_process import BrokerProcess
@@ -27,16 +28,23 @@ from warren.admin.sink_protocol import (
     SinkStatus,
 )
 from warren.spark import sink
-from warren.spark.broker_link import BrokerAwayError, SourceError
 from warren.spark.options import OptionError
+from warren.spark.retry import BrokerAwayError, SourceError
 from warren.spark.sink import StagedRows, WarrenBatchWriter, WarrenStreamWriter, commit, stage_rows
 from warren.spark.sink_blocks import BlockMaker
 from warren.spark.sink_options import SinkOptions, parse_sink_options
 from warren.spark.source import WarrenDataSource
+from warren.spark.task_failure import TaskFailed
 from warren.store.publish_body import decode_message
 from warren.wire.properties import decode_properties
 
 SCHEMA = StructType([StructField("body", BinaryType()), StructField("routing_key", StringType())])
+
+
+def succeeded(result: WriterCommitMessage) -> StagedRows:
+    """What a task returned, which has not failed."""
+    assert isinstance(result, StagedRows), result
+    return result
 
 
 def batch(**columns: Any) -> pa.RecordBatch:
@@ -184,8 +192,9 @@ def test_refusals_are_told(broker: BrokerProcess) -> None:
         commit(options, "t", 0, [part], True)
     with pytest.raises(SourceError, match="no exchange 'missing'"):
         staged(options_of(broker, exchange="missing"), "t", 0, 0, ["a"])
-    with pytest.raises(SourceError, match="nothing of the batch is published"):
-        staged(parse_sink_options({"uri": "amqp://localhost:1", "exchange": ""}), "t", 0, 0, ["a"])
+    away = {"uri": "amqp://localhost:1", "exchange": "", "confirmTimeoutMs": "1"}
+    with pytest.raises(SourceError, match=r"given up after 0.001 s \(confirmTimeoutMs\): no connection"):
+        staged(parse_sink_options(away), "t", 0, 0, ["a"])
 
 
 def test_a_message_that_is_too_large_is_told(tmp_path: Path) -> None:
@@ -215,7 +224,7 @@ def test_save_is_done_when_its_messages_are_published(
     """Whatever becomes of its sink, which nobody needs any more: whoever is told of an error would write all once more."""
     assert drained(broker, "saved") == []
     writer = WarrenBatchWriter(options_of(broker, routingKey="saved"))
-    part = writer.write(iter([batch(body=["a"])]))
+    part = succeeded(writer.write(iter([batch(body=["a"])])))
 
     class Away(AdminClient):
         def __init__(self, *_: object) -> None:
@@ -228,7 +237,7 @@ def test_save_is_done_when_its_messages_are_published(
         client.request(DeleteSink(part.sink), SinkDeleted)
     # Somebody else has deleted it.
     writer = WarrenBatchWriter(options_of(broker, routingKey="saved"))
-    part = writer.write(iter([batch(body=["b"])]))
+    part = succeeded(writer.write(iter([batch(body=["b"])])))
 
     class Deletes(AdminClient):
         def __init__(self, address: NodeAddress, purpose: str) -> None:
@@ -257,16 +266,16 @@ def test_a_stream_whose_batches_begin_anew_is_stopped(
     writer = WarrenStreamWriter(options_of(broker, routingKey="anew", sinkId="anew"))
     for number in range(3):
         task_of(monkeypatch, "first", number)
-        part = writer.write(iter([batch(body=[f"first {number}"])]))
+        part = succeeded(writer.write(iter([batch(body=[f"first {number}"])])))
         writer.commit([part], number)
     assert not caplog.records
     # After a crash the last one is repeated.
     task_of(monkeypatch, "first", 2)
-    part = writer.write(iter([batch(body=["first 2"])]))
+    part = succeeded(writer.write(iter([batch(body=["first 2"])])))
     writer.commit([part], 2)
     assert "batch 2 of sink 'anew' had been published already" in caplog.text
     task_of(monkeypatch, "second", 0)
-    part = writer.write(iter([batch(body=["second 0"])]))
+    part = succeeded(writer.write(iter([batch(body=["second 0"])])))
     with pytest.raises(SourceError, match=r"batch 0 of sink 'anew' .* batch 2 .* checkpoint"):
         writer.commit([part], 0)
     commit(writer._options, "anew", 2, [], True)
@@ -281,19 +290,19 @@ def test_attempts_of_a_task_that_do_not_count_are_not_published(
     options = options_of(broker, routingKey="attempts")
     writer = WarrenStreamWriter(options)
     task_of(monkeypatch, "attempts", 0)
-    speculative = writer.write(iter([batch(body=["a"])]))
-    counted = writer.write(iter([batch(body=["a"])]))
+    speculative = succeeded(writer.write(iter([batch(body=["a"])])))
+    counted = succeeded(writer.write(iter([batch(body=["a"])])))
     assert speculative.stage != counted.stage
     task_of(monkeypatch, "attempts", 0, partition=1)
-    other = writer.write(iter([batch(body=["b"])]))
+    other = succeeded(writer.write(iter([batch(body=["b"])])))
     writer.commit([other, counted], 0)
     task_of(monkeypatch, "attempts", 0)
-    zombie = writer.write(iter([batch(body=["a"])]))
+    zombie = succeeded(writer.write(iter([batch(body=["a"])])))
     # Of a driver that does not know that another one has taken over.
     writer.commit([zombie, other], 0)
     writer.abort([speculative, None], 0)
     task_of(monkeypatch, "attempts", 1)
-    late = writer.write(iter([batch(body=["c"])]))
+    late = succeeded(writer.write(iter([batch(body=["c"])])))
     writer.commit([late], 1)
     commit(options, "attempts", 1, [], True)
     assert drained(broker, "attempts") == [b"a", b"b", b"c"]
@@ -306,7 +315,7 @@ def test_rows_that_cannot_be_computed_leave_nothing(broker: BrokerProcess) -> No
     """Nor does a job that fails when some of its tasks have ended."""
     options = options_of(broker, routingKey="q")
     writer = WarrenBatchWriter(options)
-    part = writer.write(iter([batch(body=["a"])]))
+    part = succeeded(writer.write(iter([batch(body=["a"])])))
 
     def failing() -> Iterator[pa.RecordBatch]:
         yield batch(body=["b"])
@@ -320,6 +329,27 @@ def test_rows_that_cannot_be_computed_leave_nothing(broker: BrokerProcess) -> No
         pytest.raises(AdminRefusedError, match="no sink"),
     ):
         client.request(DescribeSink(part.sink), SinkStatus)
+
+
+@pytest.mark.parametrize(
+    ("options", "rows", "text"),
+    [
+        ({"exchange": "missing"}, {"body": ["a"]}, "no exchange 'missing'"),
+        ({"exchange": ""}, {"body": ["a"], "priority": [1000]}, "'priority'"),
+    ],
+)
+def test_what_can_never_succeed_is_not_raised_in_a_task(
+    broker: BrokerProcess, options: dict[str, str], rows: dict[str, list[Any]], text: str
+) -> None:
+    """Spark would repeat the task. The driver raises it, and has committed nothing."""
+    writer = WarrenBatchWriter(options_of(broker, sinkId="never", **options))
+    failed = writer.write(iter([batch(**rows)]))
+    assert isinstance(failed, TaskFailed) and text in failed.text
+    with pytest.raises(SourceError, match=text):
+        writer.commit([None, failed])
+    writer.abort([failed])
+    with AdminClient(NodeAddress(broker.uri)) as client:
+        assert "never" not in [each.sink for each in client.request(ListSinks(), SinkList).sinks]
 
 
 def test_options_that_spark_adds(tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ from pyspark.sql.types import (
 )
 
 from warren.offline.part_writer import address_of
-from warren.spark.broker_link import SourceError
 from warren.spark.columns import COLUMNS
 from warren.spark.options import OptionError
+from warren.spark.retry import SourceError
 from warren.spark.sink_columns import MessageMaker, check_sink_columns
 from warren.wire.field_table import decode_table, to_python
 from warren.wire.properties import Properties, decode_properties

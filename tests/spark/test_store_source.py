@@ -15,8 +15,8 @@ from tests.support.amqp_frames import PERSISTENT
 from tests.support.broker_process import BrokerProcess
 from tests.support.kill_ledger import Confirms, connect
 from warren.spark import columns, node_snapshot
-from warren.spark.broker_link import SourceError
 from warren.spark.options import OptionError
+from warren.spark.retry import SourceError
 from warren.spark.store_options import TABLE_OPTIONS, parse_store_options
 from warren.spark.store_source import StorePartition, WarrenStoreDataSource
 from warren.tables.schemas import COLUMNS, schema_of

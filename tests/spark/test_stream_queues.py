@@ -7,8 +7,8 @@ pytest.importorskip("pyspark")
 from tests.spark.driving import Make, bounds, fill, latest, numbered, rows
 from tests.spark.links import MemoryLink
 from tests.support.memory_node import MemoryNode
-from warren.spark.broker_link import SourceError
 from warren.spark.offsets import OffsetJson
+from warren.spark.retry import SourceError
 
 
 def position(offset: OffsetJson, queue: str) -> int | None:

@@ -14,8 +14,8 @@ from tests.spark.driving import Make, bounds, fill, latest, numbered, rows
 from tests.spark.links import URI, MemoryLink
 from tests.spark.micro_batches import through_json
 from tests.support.memory_node import MemoryDisk, MemoryNode
-from warren.spark.broker_link import SourceError
 from warren.spark.options import OptionError
+from warren.spark.retry import SourceError
 from warren.spark.source import WarrenDataSource
 
 

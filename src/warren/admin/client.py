@@ -25,6 +25,10 @@ from warren.admin.protocol import (
 )
 
 DEFAULT_PORT: Final = 5672
+# Names the node where a program or a command names none: a password in it need not appear in either.
+URI_VARIABLE: Final = "WARREN_URI"
+# How long jobs wait for a node that does not answer, unless they are told otherwise.
+RETRY_TIMEOUT_S: Final = 120.0
 CONNECT_TIMEOUT_S: Final = 10.0
 # Above every wait the node is asked for, this long may an answer take (a commit on a slow disk, a large block).
 REPLY_TIMEOUT_S: Final = 60.0

@@ -10,9 +10,8 @@ from typing import Annotated
 import typer
 
 from warren.admin.backup_client import BackupFailedError, back_up_node
-from warren.admin.client import AdminClient, AdminRefusedError, NodeAddress, NodeUnreachableError
 from warren.admin.protocol import BackupStatus
-from warren.cli.connection import node_address
+from warren.cli.connection import NamedBy, Node, node_client, takes_node
 from warren.cli.output import fail
 from warren.cli.progress import progress_bar
 from warren.offline.backup import back_up, restore
@@ -20,41 +19,29 @@ from warren.offline.data_directory import ToolError
 from warren.offline.sizes import tree_bytes
 
 
+@takes_node
 def backup_command(
     target: Annotated[
         Path,
         typer.Argument(metavar="TARGET", help="A new directory; of a running node, on the node's machine."),
     ],
+    node: Node,
     data_dir: Annotated[
         Path | None,
         typer.Option("--data-dir", metavar="DIR", help="Of a node that is stopped: its data directory."),
     ] = None,
-    host: Annotated[
-        str, typer.Option(metavar="HOST", help="Of a running node: where it listens.")
-    ] = "localhost",
-    port: Annotated[int, typer.Option(metavar="PORT", help="Its AMQP port.")] = 5672,
-    user: Annotated[str, typer.Option(metavar="NAME", help="An administrator.")] = "guest",
-    password: Annotated[
-        str, typer.Option(metavar="TEXT", envvar="WARREN_PASSWORD", help="Their password.")
-    ] = "guest",  # noqa: S107  # the user that every new node has
-    vhost: Annotated[str, typer.Option(metavar="NAME", help="A vhost they may enter.")] = "/",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Back up a node with all its vhosts, while it runs, or a stopped one's data directory."""
     try:
         if data_dir is not None:
+            if node.named_by is NamedBy.OPTION:
+                fail("name a directory with --data-dir, or a running node: one of them")
             with progress_bar("backing up", tree_bytes(data_dir)) as bar:
                 size = back_up(data_dir, target, bar.advance).total_bytes
         else:
-            size = _back_up_online(node_address(host, port, user, password, vhost), target)
-    except (
-        ToolError,
-        BackupFailedError,
-        AdminRefusedError,
-        NodeUnreachableError,
-        ValueError,
-        OSError,
-    ) as error:
+            size = _back_up_online(node, target)
+    except (ToolError, BackupFailedError, OSError) as error:
         fail(error)
     if as_json:
         print(json.dumps({"backup": str(target), "bytes": size}))
@@ -95,8 +82,8 @@ def restore_command(
         )
 
 
-def _back_up_online(address: NodeAddress, target: Path) -> int:
-    with AdminClient(address, "warren backup") as client, progress_bar("backing up", 1) as bar:
+def _back_up_online(node: Node, target: Path) -> int:
+    with node_client(node, "warren backup") as client, progress_bar("backing up", 1) as bar:
 
         def show(status: BackupStatus) -> None:
             bar.show(f"backing up: {status.step}", status.done_bytes, status.total_bytes)

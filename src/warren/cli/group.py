@@ -11,7 +11,7 @@ import typer
 
 from warren.admin.client import AdminRefusedError
 from warren.admin.protocol import BAD_REQUEST, DeleteGroup, GroupDeleted, GroupList, GroupStatus, ListGroups
-from warren.cli.connection import Host, Password, Port, User, VhostName, node_client
+from warren.cli.connection import Node, node_client, takes_node
 from warren.cli.output import AsJson, fail, print_json, print_rows
 from warren.queues.reader_group import NOT_FOUND
 
@@ -28,18 +28,15 @@ GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="Its name.")]
 
 
 @group.command("list")
+@takes_node
 def list_command(
-    host: Host = "localhost",
-    port: Port = 5672,
-    user: User = "guest",
-    password: Password = "guest",  # noqa: S107  # the user that every new node has
-    vhost: VhostName = "/",
+    node: Node,
     as_json: AsJson = False,
 ) -> None:
     """All groups of a vhost."""
-    groups = _groups(host, port, user, password, vhost)
+    groups = _groups(node)
     if as_json:
-        print_json({"vhost": vhost, "groups": [_as_json(each) for each in groups]})
+        print_json({"vhost": node.address.vhost, "groups": [_as_json(each) for each in groups]})
         return
     rows = [["group", "queues", "held", "lag", "lag seconds", "opened by"]]
     for each in groups:
@@ -51,22 +48,19 @@ def list_command(
 
 
 @group.command("show")
+@takes_node
 def show_command(
     name: GroupName,
-    host: Host = "localhost",
-    port: Port = 5672,
-    user: User = "guest",
-    password: Password = "guest",  # noqa: S107  # the user that every new node has
-    vhost: VhostName = "/",
+    node: Node,
     as_json: AsJson = False,
 ) -> None:
     """One group, queue by queue."""
-    found = [each for each in _groups(host, port, user, password, vhost) if each.group == name]
+    found = [each for each in _groups(node) if each.group == name]
     if not found:
         fail(f"no reader group '{name}'", NO_GROUP_EXIT)
     (status,) = found
     if as_json:
-        print_json({"vhost": vhost, **_as_json(status)})
+        print_json({"vhost": node.address.vhost, **_as_json(status)})
         return
     print(f"{status.group}: epoch {status.epoch}, opened by {status.opener or 'nobody since the start'}")
     if status.pattern:
@@ -80,17 +74,14 @@ def show_command(
 
 
 @group.command("delete")
+@takes_node
 def delete_command(
     name: GroupName,
-    host: Host = "localhost",
-    port: Port = 5672,
-    user: User = "guest",
-    password: Password = "guest",  # noqa: S107  # the user that every new node has
-    vhost: VhostName = "/",
+    node: Node,
     as_json: AsJson = False,
 ) -> None:
     """Forget a group; the messages it holds go back to their places in the queues. Its reader ends with an error."""
-    with node_client(host, port, user, password, vhost, "warren group") as client:
+    with node_client(node, "warren group") as client:
         try:
             client.request(DeleteGroup(name), GroupDeleted)
         except AdminRefusedError as error:
@@ -99,13 +90,13 @@ def delete_command(
                 fail(f"no reader group '{name}'", NO_GROUP_EXIT)
             raise
     if as_json:
-        print_json({"vhost": vhost, "group": name, "deleted": True})
+        print_json({"vhost": node.address.vhost, "group": name, "deleted": True})
     else:
         print(f"{name} is deleted")
 
 
-def _groups(host: str, port: int, user: str, password: str, vhost: str) -> list[GroupStatus]:
-    with node_client(host, port, user, password, vhost, "warren group") as client:
+def _groups(node: Node) -> list[GroupStatus]:
+    with node_client(node, "warren group") as client:
         return client.request(ListGroups(), GroupList).groups
 
 

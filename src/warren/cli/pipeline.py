@@ -5,31 +5,32 @@ The work is done by `warren.pipeline`; here are the options and what is printed.
 could not be done.
 """
 
-import contextlib
 import json
+import logging
 import signal
 import sys
 import threading
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from traceback import format_exception_only, print_exception
+from typing import Annotated, Final
 
 import typer
 
 from warren import pipeline as jobs
 from warren.admin.client import AdminRefusedError, NodeUnreachableError
 from warren.broker.metadata import MetadataError
+from warren.cli.connection import NamedBy, Node, takes_node_and_waits
+from warren.cli.job_progress import ProgressKind, progress_of
 from warren.offline.data_directory import ToolError
 from warren.pipeline.archive_job import INTERVAL_S, MERGE_BYTES
-from warren.pipeline.progress import JsonProgress, Progress, Silent, Step
+from warren.pipeline.progress import Progress
 from warren.pipeline.result import FAILED_EXIT, JobError, JobResult
-from warren.pipeline.spark_run import program_ends_with_job
+from warren.pipeline.spark_run import one_line, program_ends_with_job
 from warren.spark import SparkUnavailableError
 
-if TYPE_CHECKING:
-    import rich.progress
+_log = logging.getLogger(__name__)
 
 pipeline = typer.Typer(
     help="Jobs on queues, stores and archives, done by Spark; they need the extra spark and Java 17 or newer.",
@@ -37,15 +38,6 @@ pipeline = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-
-class ProgressKind(StrEnum):
-    """How a job shows how far it is."""
-
-    AUTO = "auto"
-    BAR = "bar"
-    JSON = "json"
-    NONE = "none"
 
 
 class EngineChoice(StrEnum):
@@ -79,33 +71,21 @@ EngineOption = Annotated[
         help="Who does the work; local: this machine without Java; auto: local for small input, else spark.",
     ),
 ]
+Traceback = Annotated[
+    bool,
+    typer.Option("--traceback", help="Of an error, show the stack too, and what Spark logs of it."),
+]
 Shown = Annotated[
     ProgressKind,
     typer.Option(
         "--progress", help="On standard error; auto is a bar on a terminal, json a line for each step."
     ),
 ]
-Uri = Annotated[
-    str | None,
-    typer.Option(
-        "--uri", metavar="URI", envvar="WARREN_URI", help="The node: amqp://user:password@host:port/vhost"
-    ),
-]
-
 # Of jobs that read a store, or a running node instead.
 StoreDirectory = Annotated[
     Path | None,
     typer.Option(
         "--data-dir", metavar="DIR", help="Of a stopped node: its data directory, or a backup of files."
-    ),
-]
-NodeUri = Annotated[
-    str | None,
-    typer.Option(
-        "--uri",
-        metavar="URI",
-        envvar="WARREN_URI",
-        help="Instead: a running node, for one of its administrators: amqp://user:password@host:port/vhost",
     ),
 ]
 Snapshots = Annotated[
@@ -116,10 +96,7 @@ Snapshots = Annotated[
     ),
 ]
 
-# The node of this machine, and the user that every new node has.
-DEFAULT_URI: Final = "amqp://guest:guest@localhost:5672/"
-
-# Failures that are told in one line. Everything else is a mistake of ours and keeps its traceback.
+# Failures whose text is one line that says why. Everything else is a mistake of ours.
 _FAILURES: Final = (
     JobError,
     SparkUnavailableError,
@@ -136,20 +113,26 @@ def _pipeline() -> None:
     pass
 
 
-def run_job(work: Callable[[Progress], JobResult], as_json: bool, shown: ProgressKind) -> None:
-    """Do it, print its result, and leave with its exit status."""
-    program_ends_with_job()
+def run_job(
+    work: Callable[[Progress], JobResult],
+    as_json: bool,
+    shown: ProgressKind,
+    traceback: bool = False,
+    notice: str = "",
+) -> None:
+    """Do it, print its result, and leave with its exit status. `notice`: a line to be shown before; empty for none."""
+    program_ends_with_job(shows_logs=traceback)
     try:
-        with _progress(shown) as progress:
+        with progress_of(shown) as progress:
+            if notice:
+                _log.warning(notice)
             result = work(progress)
-    except _FAILURES as error:
-        print(f"warren: {error}", file=sys.stderr)
-        raise typer.Exit(FAILED_EXIT) from None
     except KeyboardInterrupt:
         print("warren: interrupted", file=sys.stderr)
         raise typer.Exit(FAILED_EXIT) from None
-    except Exception:  # A mistake of ours: python's own exit status for it, 1, says that something was found.
-        traceback.print_exc()
+    except Exception as error:
+        # Python's own exit status for what is not caught, 1, says that something was found.
+        _tell(error, traceback)
         raise typer.Exit(FAILED_EXIT) from None
     if as_json:
         print(json.dumps(result.as_json(), indent=2))
@@ -159,21 +142,33 @@ def run_job(work: Callable[[Progress], JobResult], as_json: bool, shown: Progres
     raise typer.Exit(result.exit_code)
 
 
-def node_uri(context: typer.Context, data_dir: Path | None, uri: str | None) -> str | None:
-    """Of a job that is about a directory or a node: the URI, or None for the directory. JobError when both were named, or
+def _tell(error: Exception, traceback: bool) -> None:
+    """One line of cause, and the stack when it is asked for."""
+    if isinstance(error, _FAILURES):
+        print(f"warren: {error}", file=sys.stderr)
+    else:
+        hint = "" if traceback else " (a mistake in warren: --traceback shows where)"
+        print(f"warren: {one_line(''.join(format_exception_only(error)))}{hint}", file=sys.stderr)
+    if traceback:
+        print_exception(error)
+
+
+def data_dir_or_node(data_dir: Path | None, node: Node) -> Node | None:
+    """Of a job that is about a directory or a node: the node, or None for the directory. JobError when both were named, or
     neither; what only the environment says is not named beside a directory."""
-    source = context.get_parameter_source("uri")
-    is_named = uri is not None and source is not None and source.name == "COMMANDLINE"
-    if (data_dir is not None and is_named) or (data_dir is None and uri is None):
+    is_both = data_dir is not None and node.named_by is NamedBy.OPTION
+    if is_both or (data_dir is None and node.named_by is NamedBy.DEFAULT):
         raise JobError("name a directory with --data-dir, or a node with --uri: one of them")
-    return uri if data_dir is None else None
+    return node if data_dir is None else None
 
 
 @pipeline.command()
+@takes_node_and_waits
 def archive(
     target: Annotated[
         Path, typer.Argument(metavar="TARGET", help="The archive: a new directory, or one to go on with.")
     ],
+    node: Node,
     queues: Annotated[
         list[str] | None, typer.Option("--queue", metavar="NAME", help="A durable queue; repeatable.")
     ] = None,
@@ -183,7 +178,6 @@ def archive(
             "--pattern", metavar="REGEX", help="Instead: all durable queues whose whole names match."
         ),
     ] = None,
-    uri: Uri = None,
     group: Annotated[
         str | None, typer.Option("--group", metavar="NAME", help="Reader group. (default: one for TARGET)")
     ] = None,
@@ -213,6 +207,7 @@ def archive(
     as_json: AsJson = False,
     master: Master = None,
     shown: Shown = ProgressKind.AUTO,
+    traceback: Traceback = False,
 ) -> None:
     """Move queues into Parquet files or a Delta table, each message exactly once."""
     stopping = threading.Event()
@@ -222,7 +217,7 @@ def archive(
     run_job(
         lambda progress: jobs.archive(
             target,
-            uri=uri or DEFAULT_URI,
+            uri=node.uri,
             queues=queues or [],
             pattern=pattern,
             group=group,
@@ -232,23 +227,26 @@ def archive(
             interval_s=interval_s,
             merge_bytes=merge_mib << 20 if merge_mib else None,
             fail_on_data_loss=not ignore_data_loss,
+            retry_timeout_s=node.retry_timeout_s,
             master=master,
             progress=progress,
             stopping=stopping,
         ),
         as_json,
         shown,
+        traceback,
+        node.default_notice,
     )
 
 
 @pipeline.command()
+@takes_node_and_waits
 def report(
-    context: typer.Context,
     html: Annotated[
         Path, typer.Argument(metavar="FILE.html", help="The page; the same as JSON comes beside it.")
     ],
+    node: Node,
     data_dir: StoreDirectory = None,
-    uri: NodeUri = None,
     snapshots: Snapshots = None,
     headers: Annotated[
         bool, typer.Option("--headers/--no-headers", help="Look into headers, for dead letters.")
@@ -257,74 +255,22 @@ def report(
     master: Master = None,
     engine: EngineOption = EngineChoice.AUTO,
     shown: Shown = ProgressKind.AUTO,
+    traceback: Traceback = False,
 ) -> None:
     """What is in a store: one HTML file with charts, and JSON."""
-    run_job(
-        lambda progress: jobs.report(
+
+    def work(progress: Progress) -> JobResult:
+        named = data_dir_or_node(data_dir, node)
+        return jobs.report(
             html,
             directory=data_dir,
-            uri=node_uri(context, data_dir, uri),
+            uri=None if named is None else named.uri,
             snapshots=snapshots,
             headers=headers,
+            retry_timeout_s=node.retry_timeout_s,
             master=master,
             engine=engine.value,
             progress=progress,
-        ),
-        as_json,
-        shown,
-    )
-
-
-@contextlib.contextmanager
-def _progress(shown: ProgressKind) -> Iterator[Progress]:
-    if shown is ProgressKind.JSON:
-        yield JsonProgress(_write_event)
-    elif shown is ProgressKind.BAR or (shown is ProgressKind.AUTO and sys.stderr.isatty()):
-        with _rich_progress() as bar:
-            yield _BarProgress(bar)
-    else:
-        yield Silent()
-
-
-def _write_event(line: str) -> None:
-    sys.stderr.write(line)
-    sys.stderr.flush()
-
-
-def _rich_progress() -> "rich.progress.Progress":
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TextColumn("{task.fields[figures]}", markup=False),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[note]}", markup=False),
-    )
-    return Progress(*columns, console=Console(stderr=True), transient=True)
-
-
-class _BarProgress:
-    """One bar; a step with another name begins it anew."""
-
-    def __init__(self, bar: "rich.progress.Progress") -> None:
-        self._bar = bar
-        self._task = bar.add_task("starting", total=None, figures="", note="")
-        self._name = ""
-
-    def show(self, step: Step) -> None:
-        figures = f"{step.done:,} {step.unit}"
-        if step.total is not None:
-            figures = f"{step.done:,} of {step.total:,} {step.unit}"
-        if step.name != self._name:
-            self._name = step.name
-            self._bar.reset(self._task)
-        self._bar.update(
-            self._task,
-            description=step.name,
-            completed=step.done,
-            total=None if step.total is None else max(step.total, 1),
-            figures=figures,
-            note=step.note,
         )
+
+    run_job(work, as_json, shown, traceback)

@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
-from warren.cli.pipeline import DEFAULT_URI, AsJson, Master, ProgressKind, Shown, Uri, pipeline, run_job
+from warren.cli.connection import Node, takes_node_and_waits
+from warren.cli.job_progress import ProgressKind
+from warren.cli.pipeline import AsJson, Master, Shown, Traceback, pipeline, run_job
 
 
 class Unroutable(StrEnum):
@@ -17,6 +19,7 @@ class Unroutable(StrEnum):
 
 
 @pipeline.command("replay")
+@takes_node_and_waits
 def replay_command(
     sources: Annotated[
         list[Path],
@@ -25,7 +28,7 @@ def replay_command(
             help="Archives, Delta tables, backups in Parquet, or other Parquet files with messages.",
         ),
     ],
-    uri: Uri = None,
+    node: Node,
     where: Annotated[
         str | None,
         typer.Option(
@@ -60,6 +63,7 @@ def replay_command(
     as_json: AsJson = False,
     master: Master = None,
     shown: Shown = ProgressKind.AUTO,
+    traceback: Traceback = False,
 ) -> None:
     """Publish messages from Parquet files, Delta tables or backups, each exactly once."""
     from warren.pipeline.replay_job import replay
@@ -67,7 +71,7 @@ def replay_command(
     run_job(
         lambda progress: replay(
             sources,
-            uri=uri or DEFAULT_URI,
+            uri=node.uri,
             where=where,
             exchange=exchange,
             routing_key=routing_key,
@@ -75,9 +79,12 @@ def replay_command(
             mandatory=mandatory.value,
             dry_run=dry_run,
             checkpoint=checkpoint,
+            retry_timeout_s=node.retry_timeout_s,
             master=master,
             progress=progress,
         ),
         as_json,
         shown,
+        traceback,
+        node.default_notice,
     )

@@ -5,17 +5,18 @@ from typing import Annotated
 
 import typer
 
+from warren.cli.connection import Node, takes_node_and_waits
+from warren.cli.job_progress import ProgressKind
 from warren.cli.pipeline import (
     AsJson,
     EngineChoice,
     EngineOption,
     Master,
-    NodeUri,
-    ProgressKind,
     Shown,
     Snapshots,
     StoreDirectory,
-    node_uri,
+    Traceback,
+    data_dir_or_node,
     pipeline,
     run_job,
 )
@@ -28,15 +29,12 @@ NewDirectory = Annotated[
 
 
 @pipeline.command("backup")
+@takes_node_and_waits
 def backup_command(
-    context: typer.Context,
     target: NewDirectory,
+    node: Node,
     data_dir: StoreDirectory = None,
-    uri: NodeUri = None,
     snapshots: Snapshots = None,
-    vhost: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The vhost. (default: the one of --uri, or /)")
-    ] = None,
     base: Annotated[
         Path | None,
         typer.Option(
@@ -47,37 +45,39 @@ def backup_command(
     engine: EngineOption = EngineChoice.AUTO,
     as_json: AsJson = False,
     shown: Shown = ProgressKind.AUTO,
+    traceback: Traceback = False,
 ) -> None:
     """A vhost as Parquet with a manifest: of a running node, a stopped one, or a backup of files."""
     from warren.pipeline.backup_job import backup
 
-    run_job(
-        lambda progress: backup(
-            node_uri(context, data_dir, uri) or str(data_dir),
+    def work(progress: Progress) -> JobResult:
+        named = data_dir_or_node(data_dir, node)
+        return backup(
+            str(data_dir) if named is None else named.uri,
             target,
-            vhost=vhost,
+            vhost=node.vhost_option,
             base=base,
             snapshot_directory=snapshots,
+            retry_timeout_s=node.retry_timeout_s,
             master=master,
             engine=engine.value,
             progress=progress,
-        ),
-        as_json,
-        shown,
-    )
+        )
+
+    run_job(work, as_json, shown, traceback)
 
 
 @pipeline.command("restore")
+@takes_node_and_waits
 def restore_command(
-    context: typer.Context,
     backup: Annotated[Path, typer.Argument(metavar="BACKUP", help="What warren pipeline backup has made.")],
+    node: Node,
     data_dir: Annotated[
         Path | None,
         typer.Option(
             "--data-dir", metavar="NEW_DIR", help="A new data directory; must not exist, or be empty."
         ),
     ] = None,
-    uri: NodeUri = None,
     base: Annotated[
         list[Path] | None,
         typer.Option(
@@ -89,6 +89,7 @@ def restore_command(
     engine: EngineOption = EngineChoice.AUTO,
     as_json: AsJson = False,
     shown: Shown = ProgressKind.AUTO,
+    traceback: Traceback = False,
 ) -> None:
     """A new data directory from a vhost's backup, or its messages in a running node; verified before and after."""
     from warren.pipeline.restore_job import restore
@@ -96,15 +97,21 @@ def restore_command(
 
     def work(progress: Progress) -> JobResult:
         bases = base or ()
-        node = node_uri(context, data_dir, uri)
-        if node is not None:
+        named = data_dir_or_node(data_dir, node)
+        if named is not None:
             return restore_live(
-                backup, node, bases=bases, master=master, engine=engine.value, progress=progress
+                backup,
+                named.uri,
+                bases=bases,
+                retry_timeout_s=node.retry_timeout_s,
+                master=master,
+                engine=engine.value,
+                progress=progress,
             )
         assert data_dir is not None
         return restore(backup, data_dir, bases=bases, master=master, engine=engine.value, progress=progress)
 
-    run_job(work, as_json, shown)
+    run_job(work, as_json, shown, traceback)
 
 
 @pipeline.command("import-rabbitmq")
@@ -127,6 +134,7 @@ def import_rabbitmq_command(
     engine: EngineOption = EngineChoice.AUTO,
     as_json: AsJson = False,
     shown: Shown = ProgressKind.AUTO,
+    traceback: Traceback = False,
 ) -> None:
     """A warren data directory from that of a RabbitMQ node; classic queues, all vhosts."""
     from warren.pipeline.import_rabbitmq_job import import_rabbitmq
@@ -143,6 +151,7 @@ def import_rabbitmq_command(
         ),
         as_json,
         shown,
+        traceback,
     )
 
 
@@ -165,6 +174,7 @@ def verify_command(
     engine: EngineOption = EngineChoice.AUTO,
     as_json: AsJson = False,
     shown: Shown = ProgressKind.AUTO,
+    traceback: Traceback = False,
 ) -> None:
     """Read a store whole, compare every checksum and count. Exit status 1 when there are problems."""
     from warren.pipeline.verify_job import verify
@@ -175,6 +185,7 @@ def verify_command(
         ),
         as_json,
         shown,
+        traceback,
     )
 
 
@@ -186,8 +197,9 @@ def rebuild_index_command(
     target: NewDirectory,
     as_json: AsJson = False,
     shown: Shown = ProgressKind.AUTO,
+    traceback: Traceback = False,
 ) -> None:
     """A new data directory when segments of an index are lost: from the journal and the content files."""
     from warren.pipeline.rebuild_index_job import rebuild_index
 
-    run_job(lambda progress: rebuild_index(source, target, progress=progress), as_json, shown)
+    run_job(lambda progress: rebuild_index(source, target, progress=progress), as_json, shown, traceback)

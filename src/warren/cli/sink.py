@@ -16,7 +16,7 @@ from warren.admin.sink_protocol import (
     SinkList,
     SinkStatus,
 )
-from warren.cli.connection import Host, Password, Port, User, VhostName, node_client
+from warren.cli.connection import Node, node_client, takes_node
 from warren.cli.output import AsJson, fail, print_json, print_rows
 
 sink = typer.Typer(
@@ -30,19 +30,18 @@ SinkName = Annotated[str, typer.Argument(metavar="SINK", help="Id of the sink.")
 
 
 @sink.command("list")
+@takes_node
 def list_command(
-    host: Host = "localhost",
-    port: Port = 5672,
-    user: User = "guest",
-    password: Password = "guest",  # noqa: S107  # the user that every new node has
-    vhost: VhostName = "/",
+    node: Node,
     as_json: AsJson = False,
 ) -> None:
     """The sinks of a vhost: which batch each has committed last, and what of it is still to be published."""
-    with node_client(host, port, user, password, vhost, "warren sink") as client:
+    with node_client(node, "warren sink") as client:
         found = client.request(ListSinks(), SinkList).sinks
     if as_json:
-        print_json({"vhost": vhost, "sinks": [msgspec.structs.asdict(status) for status in found]})
+        print_json(
+            {"vhost": node.address.vhost, "sinks": [msgspec.structs.asdict(status) for status in found]}
+        )
         return
     rows = [["sink", "state", "batch", "left", "logs", "staged"]]
     rows.extend(_row(status) for status in found)
@@ -50,17 +49,14 @@ def list_command(
 
 
 @sink.command("show")
+@takes_node
 def show_command(
     name: SinkName,
-    host: Host = "localhost",
-    port: Port = 5672,
-    user: User = "guest",
-    password: Password = "guest",  # noqa: S107  # the user that every new node has
-    vhost: VhostName = "/",
+    node: Node,
     as_json: AsJson = False,
 ) -> None:
     """One sink."""
-    with node_client(host, port, user, password, vhost, "warren sink") as client:
+    with node_client(node, "warren sink") as client:
         found = client.request(_request(DescribeSink, name), SinkStatus)
     if as_json:
         print_json(msgspec.structs.asdict(found))
@@ -71,20 +67,17 @@ def show_command(
 
 
 @sink.command("delete")
+@takes_node
 def delete_command(
     name: SinkName,
-    host: Host = "localhost",
-    port: Port = 5672,
-    user: User = "guest",
-    password: Password = "guest",  # noqa: S107  # the user that every new node has
-    vhost: VhostName = "/",
+    node: Node,
     as_json: AsJson = False,
 ) -> None:
     """Forget a sink and drop what it has staged. A query that goes on with it may publish its last batch again."""
-    with node_client(host, port, user, password, vhost, "warren sink") as client:
+    with node_client(node, "warren sink") as client:
         client.request(_request(DeleteSink, name), SinkDeleted)
     if as_json:
-        print_json({"vhost": vhost, "sink": name, "deleted": True})
+        print_json({"vhost": node.address.vhost, "sink": name, "deleted": True})
     else:
         print(f"{name} is deleted")
 

@@ -14,24 +14,21 @@ from warren.admin.protocol import (
     QueueStatus,
     VhostStatus,
 )
-from warren.cli.connection import Host, Password, Port, User, VhostName, node_client
+from warren.cli.connection import Node, node_client, takes_node
 from warren.cli.output import AsJson, print_json, print_rows
 from warren.offline.sizes import size_text
 
 
+@takes_node
 def status_command(
-    host: Host = "localhost",
-    port: Port = 5672,
-    user: User = "guest",
-    password: Password = "guest",  # noqa: S107  # the user that every new node has
-    vhost: VhostName = "/",
+    node: Node,
     as_json: AsJson = False,
 ) -> None:
     """How a running node is doing, and what its stores hold.
 
     Users with the tag administrator or monitoring see the stores of all vhosts, others that of the vhost they name.
     """
-    with node_client(host, port, user, password, vhost, "warren status") as client:
+    with node_client(node, "warren status") as client:
         status = client.request(DescribeNode(), NodeStatus)
     if as_json:
         print_json(msgspec.to_builtins(status))
@@ -41,17 +38,14 @@ def status_command(
         _print_vhost(each)
 
 
+@takes_node
 def queues_command(
-    host: Host = "localhost",
-    port: Port = 5672,
-    user: User = "guest",
-    password: Password = "guest",  # noqa: S107  # the user that every new node has
-    vhost: VhostName = "/",
+    node: Node,
     as_json: AsJson = False,
 ) -> None:
     """The queues of a vhost of a running node: how many messages are where."""
     queues: list[QueueStatus] = []
-    with node_client(host, port, user, password, vhost, "warren queues") as client:
+    with node_client(node, "warren queues") as client:
         page = client.request(ListQueues(), QueueList)
         queues.extend(page.queues)
         while not page.is_last:
@@ -59,7 +53,7 @@ def queues_command(
             queues.extend(page.queues)
     queues.sort(key=lambda queue: queue.name)
     if as_json:
-        print_json({"vhost": vhost, "queues": msgspec.to_builtins(queues)})
+        print_json({"vhost": node.address.vhost, "queues": msgspec.to_builtins(queues)})
         return
     rows = [("name", "mode", "ready", "unacked", "alpha", "beta", "gamma", "delta", "RAM", "target")]
     for queue in queues:

@@ -15,9 +15,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from warren.admin.client import AdminClient, AdminRefusedError, NodeAddress, NodeUnreachableError
+from warren.admin.client import (
+    RETRY_TIMEOUT_S,
+    AdminClient,
+    AdminRefusedError,
+    NodeAddress,
+    NodeUnreachableError,
+)
 from warren.admin.protocol import GroupList, ListGroups
 from warren.pipeline.archive_directory import ArchiveDirectory, Format
+from warren.pipeline.broker import address_of, as_job_error, must_be_reachable
 from warren.pipeline.progress import Progress, Silent, Step
 from warren.pipeline.result import JobError, JobResult
 from warren.pipeline.sharing import Sharing
@@ -91,6 +98,7 @@ class _Stream:
     continuous: bool
     interval_s: float
     fails_on_data_loss: bool = True
+    retry_timeout_s: float = RETRY_TIMEOUT_S
 
 
 def archive(
@@ -108,6 +116,7 @@ def archive(
     max_messages: int = BATCH_MESSAGES,
     max_bytes: int = BATCH_BYTES,
     fail_on_data_loss: bool = True,
+    retry_timeout_s: float = RETRY_TIMEOUT_S,
     master: str | None = None,
     spark: "SparkSession | None" = None,
     progress: Progress | None = None,
@@ -119,7 +128,8 @@ def archive(
     `interval_s` seconds. A run that is killed is gone on with by the next one: same target, same checkpoint (a directory
     beside the target, on the same file system). Files smaller than half of `merge_bytes` are merged; None: never. `group` is the reader
     group in the broker, by default one for this target. Without `fail_on_data_loss` a queue or a group that was deleted behind
-    its back does not end it. JobError when it cannot be done; what was archived stays so.
+    its back does not end it. A broker that does not answer is waited for, `retry_timeout_s` each time. JobError when it
+    cannot be done; what was archived stays so.
     """
     stream = _Stream(
         uri=uri,
@@ -131,6 +141,7 @@ def archive(
         continuous=continuous,
         interval_s=interval_s,
         fails_on_data_loss=fail_on_data_loss,
+        retry_timeout_s=retry_timeout_s,
     )
     vhost = _check(stream, merge_bytes)
     target = Path(target).absolute()
@@ -139,48 +150,74 @@ def archive(
     )
     books.check_places()
     progress = progress or Silent()
+    must_be_reachable(uri, "warren archive", retry_timeout_s)
     progress.show(Step("starting Spark"))
     started_s = time.monotonic()
     with starting_spark("archive", master, spark) as starting, books.locked():
-        from warren.pipeline.archive_batch import BatchWriter, put_in_place
-        from warren.pipeline.archive_delta import DeltaFiles, require_deltalake
-        from warren.pipeline.archive_merge import ParquetFiles
-
-        if format == "delta":
-            require_deltalake()
-        books.open(format, vhost, stream.group)
-        files = DeltaFiles(books) if format == "delta" else ParquetFiles(books)
-        before = books.committed()
-        if before is not None:
-            put_in_place(books, files, before)
-        writer = BatchWriter(books, files, merge_bytes)
-        watch = _Watch(books, stream, progress)
-        try:
-            with watch.looking():
-                _run(starting, books, stream, writer, stopping or threading.Event())
-        finally:
-            # Also after a failure: what is being merged is waited for.
-            progress.show(Step("merging small files"))
-            writer.close()
-        seconds = time.monotonic() - started_s
-        after = books.committed()
-        lag = watch.lag()
-        rows, size = (after.total_rows, after.total_bytes) if after else (0, 0)
-        return ArchiveResult(
-            target=target,
-            format=format,
-            group=stream.group,
-            messages=rows - (before.total_rows if before else 0),
-            bytes=size - (before.total_bytes if before else 0),
-            batches=writer.batches,
-            merged_files=writer.merged_files,
-            seconds=seconds,
-            spark_seconds=starting.seconds,
-            total_messages=rows,
-            total_bytes=size,
-            lag_messages=lag.messages if lag else None,
-            lag_seconds=lag.seconds if lag else None,
+        return _archive(
+            starting,
+            books,
+            stream,
+            vhost,
+            format,
+            merge_bytes,
+            progress,
+            stopping or threading.Event(),
+            started_s,
         )
+
+
+def _archive(
+    starting: StartingSpark,
+    books: ArchiveDirectory,
+    stream: _Stream,
+    vhost: str,
+    format: Format,
+    merge_bytes: int | None,
+    progress: Progress,
+    stopping: threading.Event,
+    started_s: float,
+) -> ArchiveResult:
+    """Under the lock of `books`; `started_s` is when the job began."""
+    from warren.pipeline.archive_batch import BatchWriter, put_in_place
+    from warren.pipeline.archive_delta import DeltaFiles, require_deltalake
+    from warren.pipeline.archive_merge import ParquetFiles
+
+    if format == "delta":
+        require_deltalake()
+    books.open(format, vhost, stream.group)
+    files = DeltaFiles(books) if format == "delta" else ParquetFiles(books)
+    before = books.committed()
+    if before is not None:
+        put_in_place(books, files, before)
+    writer = BatchWriter(books, files, merge_bytes)
+    watch = _Watch(books, stream, progress)
+    try:
+        with watch.looking():
+            _run(starting, books, stream, writer, stopping)
+    finally:
+        # Also after a failure: what is being merged is waited for.
+        progress.show(Step("merging small files"))
+        writer.close()
+    seconds = time.monotonic() - started_s
+    after = books.committed()
+    lag = watch.lag()
+    rows, size = (after.total_rows, after.total_bytes) if after else (0, 0)
+    return ArchiveResult(
+        target=books.target,
+        format=format,
+        group=stream.group,
+        messages=rows - (before.total_rows if before else 0),
+        bytes=size - (before.total_bytes if before else 0),
+        batches=writer.batches,
+        merged_files=writer.merged_files,
+        seconds=seconds,
+        spark_seconds=starting.seconds,
+        total_messages=rows,
+        total_bytes=size,
+        lag_messages=lag.messages if lag else None,
+        lag_seconds=lag.seconds if lag else None,
+    )
 
 
 def default_group(target: Path) -> str:
@@ -198,13 +235,11 @@ def _check(stream: _Stream, merge_bytes: int | None) -> str:
         raise JobError("sizes of batches and of merged files are positive numbers")
     if not 0 <= stream.interval_s <= threading.TIMEOUT_MAX:
         raise JobError("the interval is a number of seconds")
+    vhost = address_of(stream.uri).vhost
     try:
-        vhost = NodeAddress(stream.uri).vhost
         _options(stream)
     except OptionError as error:
         raise JobError(str(error)) from None
-    except ValueError as error:
-        raise JobError(f"uri: {error}") from None
     return vhost
 
 
@@ -216,6 +251,7 @@ def _options(stream: _Stream) -> "SourceOptions":
         given["queues"] = json.dumps(stream.queues)
     given["maxMessagesPerTrigger"] = str(stream.max_messages)
     given["maxBytesPerTrigger"] = str(stream.max_bytes)
+    given["retryTimeoutMs"] = str(round(stream.retry_timeout_s * 1000))
     given["failOnDataLoss"] = "true" if stream.fails_on_data_loss else "false"
     return parse_options(given)
 
@@ -229,9 +265,8 @@ def _run(
 ) -> None:
     """Batch after batch, until everything is archived that was there at the beginning, or until it is told to stop."""
     from warren.pipeline.archive_source import ArchiveReader
-    from warren.spark.broker_link import SourceError
 
-    try:
+    with as_job_error():
         reader = ArchiveReader(_options(stream), books.new_staging())
         if not stream.continuous:
             reader.prepareForTriggerAvailableNow()
@@ -249,16 +284,14 @@ def _run(
             if stream.continuous:
                 stopping.wait(begun_s + stream.interval_s - time.monotonic())
         reader.commit(start)
-    except SourceError as error:
-        # What an option is to a stream is a parameter here.
-        text = str(error).replace("failOnDataLoss=false", "fail_on_data_loss=False (--ignore-data-loss)")
-        raise JobError(text) from error
 
 
 def _written(sharing: Sharing, reader: "ArchiveReader", start: "OffsetJson", end: "OffsetJson") -> list[Path]:
-    """The files of a batch; Spark's tasks write them."""
+    """The files of a batch; Spark's tasks write them. SourceError when one of them cannot."""
+    from warren.pipeline.archive_source import staged_paths
+
     parts = reader.tasks(start, end, sharing.at_once())
-    return [Path(name) for name in sharing.run(reader.write, parts)] if parts else []
+    return staged_paths(sharing.run(reader.write, parts)) if parts else []
 
 
 @dataclasses.dataclass(frozen=True)

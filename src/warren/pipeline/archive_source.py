@@ -12,11 +12,11 @@ from typing import Final
 
 from pyspark.sql.datasource import InputPartition
 
-from warren.spark.broker_link import SourceError
 from warren.spark.columns import default_schema
 from warren.spark.fetching import share_out
 from warren.spark.offsets import OffsetJson
 from warren.spark.options import SourceOptions
+from warren.spark.retry import SourceError
 from warren.spark.stream_reader import GroupPartition, WarrenStreamReader
 
 # As many as a segment of an index has (queues/segment_places.py): a slice in files is in one of them.
@@ -24,6 +24,8 @@ SLICE_MESSAGES: Final = 16384
 # A task for less than this costs more than it saves, and leaves a smaller file.
 TASK_MESSAGES_MIN: Final = 32768
 TASK_BYTES_MIN: Final = 32 << 20
+# In front of why a task has failed; names of files are absolute paths.
+_FAILED: Final = "failed: "
 # Of a directory.
 NAME_BYTES_MAX: Final = 255
 # What a message takes in its file beside its content, about.
@@ -54,7 +56,10 @@ class ArchiveReader(WarrenStreamReader):
         return [GroupPartition(group) for group in groups]
 
     def write(self, partitions: Iterable[InputPartition]) -> Iterator[str]:
-        """In a worker: the names of the files, durable, with the messages of its partitions."""
+        """In a worker: the names of the files, durable, with the messages of its partitions; for `staged_paths`.
+
+        What will not pass is told instead of raised: Spark would repeat the task four times.
+        """
         from warren.pipeline.archive_files import StagedFiles
 
         try:
@@ -62,10 +67,20 @@ class ArchiveReader(WarrenStreamReader):
                 for partition in partitions:
                     for batch in self.read(partition):
                         files.write(batch)
-        except OSError as error:
-            # Else it would arrive as the traceback of a worker.
-            raise SourceError(str(error)) from None
-        yield from files.paths
+        except (OSError, SourceError) as error:
+            yield f"{_FAILED}{error}"
+        else:
+            yield from files.paths
+
+
+def staged_paths(found: Iterable[str]) -> list[Path]:
+    """The files that tasks have written. SourceError when one of the tasks has failed."""
+    paths = []
+    for text in found:
+        if text.startswith(_FAILED):
+            raise SourceError(text.removeprefix(_FAILED))
+        paths.append(Path(text))
+    return paths
 
 
 def _must_fit(queue: str) -> None:

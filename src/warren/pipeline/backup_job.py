@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 import warren
+from warren.admin.client import RETRY_TIMEOUT_S
 from warren.offline.backup import must_be_outside, now_text
 from warren.offline.backup_files import put_in_place
 from warren.offline.data_directory import VHOSTS_PATH, ToolError, locked, opened
@@ -86,6 +87,7 @@ def backup(
     vhost: str | None = None,
     base: Path | None = None,
     snapshot_directory: Path | None = None,
+    retry_timeout_s: float = RETRY_TIMEOUT_S,
     spark: "SparkSession | None" = None,
     master: str | None = None,
     engine: Engine = "auto",
@@ -97,7 +99,7 @@ def backup(
 
     Of a running node the snapshot is made below `snapshot_directory`, by the node and on its machine, by default beside
     `target`; on the file system of its data directory it takes no space. What was interrupted goes on when it is called
-    again with the same arguments. Raises ToolError, JobError, and what a node refuses.
+    again with the same arguments. A node that does not answer is waited for, `retry_timeout_s`. Raises ToolError, JobError, and what a node refuses.
     """
     progress = progress or Silent()
     target = absolute(target)
@@ -112,7 +114,7 @@ def backup(
             if snapshot := begun.fact("snapshot"):
                 shutil.rmtree(snapshot, ignore_errors=True)
             return BackupResult(**(begun.result | {"backup": target}))
-        job = _Job(str(source), begun, name, base, snapshot_directory, progress)
+        job = _Job(str(source), begun, name, base, snapshot_directory, retry_timeout_s, progress)
         with job.directory() as directory, locked(directory):
             # Before a JVM is started for nothing.
             look = job.look(directory)
@@ -156,6 +158,7 @@ class _Job:
     vhost: str
     base: Path | None
     snapshot_directory: Path | None
+    retry_timeout_s: float
     progress: Progress
 
     def __post_init__(self) -> None:
@@ -191,7 +194,7 @@ class _Job:
 
     def _make_snapshot(self) -> Path:
         from warren.admin.backup_client import BackupFailedError, back_up_node
-        from warren.admin.client import AdminClient, NodeAddress
+        from warren.pipeline.broker import reach
 
         place = self.snapshot_directory if self.snapshot_directory is not None else self.begun.path
         snapshot = absolute(place) / f"warren-snapshot-{secrets.token_hex(4)}" / _SNAPSHOT
@@ -200,8 +203,7 @@ class _Job:
         self.progress.show(Step("snapshot", 0, None, "bytes"))
         try:
             snapshot.parent.mkdir(0o700)
-            address = NodeAddress(self.source)
-            with AdminClient(address, "warren pipeline backup") as client:
+            with reach(self.source, "warren pipeline backup", self.retry_timeout_s) as client:
                 back_up_node(
                     client,
                     str(snapshot),

@@ -8,8 +8,10 @@ from typing import Any, Final
 
 from warren.admin.client import NodeAddress
 from warren.broker.metadata import Definitions, PutBinding, PutExchange, PutQueue
+from warren.pipeline.broker import RETRY_OPTION, as_job_error
 from warren.pipeline.result import JobError
 from warren.spark.amqp_connection import AmqpConnection, AmqpLostError, AmqpRefusedError
+from warren.spark.retry import Retry
 from warren.wire.method import Method
 from warren.wire.methods import (
     ExchangeBind,
@@ -39,8 +41,9 @@ class Missing:
 class LiveDefinitions:
     """The definitions of a backup, for one node. Whatever goes wrong is raised as JobError."""
 
-    def __init__(self, uri: str, definitions: Definitions) -> None:
+    def __init__(self, uri: str, definitions: Definitions, retry_timeout_s: float) -> None:
         self._address = NodeAddress(uri)
+        self._retry = Retry(self._address.where, retry_timeout_s, RETRY_OPTION)
         self._definitions = definitions
         self._connection: AmqpConnection | None = None
 
@@ -134,15 +137,25 @@ class LiveDefinitions:
             raise JobError(what + error.text) from None
 
     def _ask(self, method: Method, expected: Any) -> None:
-        try:
-            if self._connection is None:
-                self._connection = AmqpConnection(self._address, "warren restore", 0)
-            self._connection.call(method, expected)
-        except AmqpRefusedError:
-            # It has closed the channel.
-            if self._connection is not None:
-                self._connection.drop()
-                self._connection = None
-            raise
-        except AmqpLostError as error:
-            raise JobError(str(error)) from None
+        """The call may be repeated: a declaration of what is there changes nothing."""
+        with as_job_error(), self._retry as retry:
+            while True:
+                try:
+                    if self._connection is None:
+                        retry.attempt()
+                        self._connection = AmqpConnection(self._address, "warren restore", 0)
+                        retry.connected()
+                    self._connection.call(method, expected)
+                    return
+                except AmqpRefusedError:
+                    # It has closed the channel.
+                    self._drop()
+                    raise
+                except AmqpLostError as error:
+                    self._drop()
+                    retry.failed(error)
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.drop()
+            self._connection = None

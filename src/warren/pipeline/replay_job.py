@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from warren.admin.client import NodeAddress
+from warren.admin.client import RETRY_TIMEOUT_S, NodeAddress
+from warren.pipeline.broker import RETRY_OPTION, address_of, as_job_error, must_be_reachable
 from warren.pipeline.progress import Progress, Silent, Step
 from warren.pipeline.replay_directory import (
     ReplayDirectory,
@@ -26,6 +27,7 @@ from warren.pipeline.replay_directory import (
 from warren.pipeline.result import FOUND_EXIT, OK_EXIT, JobError, JobResult
 from warren.pipeline.spark_run import spark_for
 from warren.pipeline.staged_publisher import BATCH_BYTES, BATCH_MESSAGES, WAIT_MS, StagedPublisher, pieces
+from warren.spark.retry import Retry
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -108,6 +110,7 @@ class _Replay:
     identity: ReplayIdentity
     mandatory: Mandatory
     rate: float | None
+    retry_timeout_s: float = RETRY_TIMEOUT_S
 
     @property
     def sources(self) -> list[Path]:
@@ -131,6 +134,7 @@ def replay(
     mandatory: Mandatory = "fail",
     dry_run: bool = False,
     checkpoint: str | Path | None = None,
+    retry_timeout_s: float = RETRY_TIMEOUT_S,
     master: str | None = None,
     spark: "SparkSession | None" = None,
     progress: Progress | None = None,
@@ -141,7 +145,8 @@ def replay(
     A message that no queue would get ends the run (`mandatory="fail"`), or is left out. With `dry_run` they are counted
     and not published. A run that is killed is gone on with by the next one with the same arguments, or the same `checkpoint`
     (a directory; by default one beside the first source); a replay that has ended is not done again while that is there.
-    JobError when it cannot be done; what was published stays so.
+    A broker that does not answer is waited for, `retry_timeout_s` each time. JobError when it cannot be done; what was
+    published stays so.
     """
     from warren.pipeline.replay_source import check_sources, must_be_there
 
@@ -155,6 +160,7 @@ def replay(
         ),
         mandatory=mandatory,
         rate=rate,
+        retry_timeout_s=retry_timeout_s,
     )
     progress = progress or Silent()
     directory = ReplayDirectory(
@@ -162,7 +168,11 @@ def replay(
     )
     if dry_run or not directory.has_chosen:
         must_be_there(places)
+    must_be_reachable(uri, "warren replay", retry_timeout_s)
+    # Of the exchange for all: before Spark is started, and sorts what nobody takes.
+    named = [] if exchange is None else [exchange.encode()]
     if dry_run:
+        _check_exchanges(work, named)
         progress.show(Step("starting Spark"))
         with spark_for("replay", master, spark) as session:
             return _count(session, work, progress)
@@ -170,6 +180,7 @@ def replay(
         state = directory.expect(work.identity)
         if state is None:
             try:
+                _check_exchanges(work, named)
                 progress.show(Step("starting Spark"))
                 with spark_for("replay", master, spark) as session:
                     state = _choose(session, work, directory, progress)
@@ -185,10 +196,7 @@ def _address(uri: str, rate: float | None, exchange: str | None, routing_key: st
     for name in (exchange, routing_key):
         if name is not None and len(name.encode()) > 255:
             raise JobError("exchange and routing key have at most 255 bytes")
-    try:
-        return NodeAddress(uri)
-    except ValueError as error:
-        raise JobError(f"uri: {error}") from None
+    return address_of(uri)
 
 
 # -- choosing ----------------------------------------------------------------------------------------------------------
@@ -225,7 +233,7 @@ def _choose(
     writer.parquet(str(directory.draft))
     found = seen.get
     _must_be_messages(found["without_body"], found["without_exchange"])
-    check_exchanges(work.uri, [bytes(name) for name in found["exchanges"]])
+    _check_exchanges(work, [bytes(name) for name in found["exchanges"]])
     return directory.adopt_draft(work.identity, f"replay-{uuid.uuid4().hex}")
 
 
@@ -248,7 +256,7 @@ def _count(session: "SparkSession", work: _Replay, progress: Progress) -> Replay
             f.collect_set(EXCHANGE_NAME).alias("exchanges"),
         ).collect()[0]
         _must_be_messages(figures["without_body"] or 0, figures["without_exchange"] or 0)
-        check_exchanges(work.uri, [bytes(name) for name in figures["exchanges"]])
+        _check_exchanges(work, [bytes(name) for name in figures["exchanges"]])
         most = routes.orderBy(f.desc("messages"), EXCHANGE_NAME, "routing_key").limit(ROUTES_MAX).collect()
     finally:
         routes.unpersist()
@@ -295,25 +303,28 @@ def _must_be_messages(without_body: int, without_exchange: int) -> None:
         raise JobError("there are rows whose column 'exchange' is null: name one for all, or filter them out")
 
 
-def check_exchanges(uri: str, names: Sequence[bytes]) -> None:
+def _check_exchanges(work: _Replay, names: Sequence[bytes]) -> None:
     """JobError when an exchange is not there, or the node cannot be asked."""
     from warren.spark.amqp_connection import AmqpConnection, AmqpLostError, AmqpRefusedError
     from warren.wire.methods import ExchangeDeclare, ExchangeDeclareOk
 
-    try:
-        connection = AmqpConnection(NodeAddress(uri), "warren replay", 0)
-        try:
-            for name in sorted(names):
-                # The default exchange is always there, and nobody may declare it.
-                if name:
-                    connection.call(ExchangeDeclare(name, b"", True), ExchangeDeclareOk)
-            connection.close()
-        finally:
-            connection.drop()
-    except AmqpRefusedError as error:
-        raise JobError(error.text) from None
-    except AmqpLostError as error:
-        raise JobError(str(error)) from None
+    address = NodeAddress(work.uri)
+    with as_job_error(), Retry(address.where, work.retry_timeout_s, RETRY_OPTION) as retry:
+        while True:
+            retry.attempt()
+            try:
+                connection = AmqpConnection(address, "warren replay", 0)
+                try:
+                    for name in sorted(names):
+                        # The default exchange is always there, and nobody may declare it.
+                        if name:
+                            connection.call(ExchangeDeclare(name, b"", True), ExchangeDeclareOk)
+                    connection.close()
+                finally:
+                    connection.drop()
+                return
+            except (AmqpLostError, AmqpRefusedError) as error:
+                retry.failed(error)
 
 
 # -- publishing --------------------------------------------------------------------------------------------------------
@@ -368,6 +379,7 @@ def _sink_options(work: _Replay, state: ReplayState) -> Any:
         is_mandatory=work.mandatory == "fail",
         is_persistent=True,
         confirm_timeout_ms=WAIT_MS,
+        retry_timeout_ms=round(work.retry_timeout_s * 1000),
     )
 
 

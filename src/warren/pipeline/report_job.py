@@ -14,9 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from warren.admin.backup_client import BackupFailedError
-from warren.admin.client import AdminClient, AdminRefusedError, NodeAddress, NodeUnreachableError
+from warren.admin.client import (
+    RETRY_TIMEOUT_S,
+    AdminClient,
+    AdminRefusedError,
+    NodeAddress,
+    NodeUnreachableError,
+)
 from warren.admin.protocol import DescribeNode, ListQueues, NodeStatus, QueueList, QueueStatus
 from warren.offline.sizes import tree_bytes
+from warren.pipeline.broker import address_of, must_be_reachable
 from warren.pipeline.engine import Engine, require_engine, sharing_for
 from warren.pipeline.progress import Progress, Silent, Step
 from warren.pipeline.result import FOUND_EXIT, JobError, JobResult, json_value
@@ -61,6 +68,7 @@ def report(
     uri: str | None = None,
     snapshots: str | Path | None = None,
     headers: bool = True,
+    retry_timeout_s: float = RETRY_TIMEOUT_S,
     master: str | None = None,
     spark: "SparkSession | None" = None,
     engine: Engine = "auto",
@@ -70,7 +78,8 @@ def report(
 
     `directory` is the data directory of a stopped node or a backup; `uri` names a running node instead, of which a
     snapshot is made below `snapshots`, on the node's machine, by an administrator. Without `headers` there are no dead
-    letters in the report, which then needs no look at the properties of each message. JobError when it cannot be done.
+    letters in the report, which then needs no look at the properties of each message. A node that does not answer is waited
+    for, `retry_timeout_s`. JobError when it cannot be done.
     """
     page_path = Path(html).absolute()
     json_path = page_path.with_suffix(".json")
@@ -78,10 +87,7 @@ def report(
     if (directory is None) == (uri is None):
         raise JobError("name a data directory, or the URI of a running node")
     if uri is not None:
-        try:
-            NodeAddress(uri)
-        except ValueError as error:
-            raise JobError(f"uri: {error}") from None
+        address_of(uri)
     if page_path.suffix.lower() not in (".html", ".htm"):
         raise JobError(f"{page_path} must end in .html")
     if page_path.is_dir():
@@ -90,6 +96,8 @@ def report(
         if not place.is_dir():
             raise JobError(f"there is no directory {place}")
     require_engine(engine, master, spark)
+    if uri is not None:
+        must_be_reachable(uri, "warren report", retry_timeout_s)
     from warren.pipeline.report_figures import read_figures
     from warren.pipeline.report_page import page
 

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from warren.admin.client import AdminClient, AdminRefusedError, NodeAddress
+from warren.admin.client import RETRY_TIMEOUT_S, AdminClient
 from warren.admin.protocol import ListQueues, QueueList
 from warren.admin.sink_protocol import OpenStage, StageOpened
 from warren.broker.metadata import Definitions
 from warren.pipeline.backup_manifest import SEQ_END, QueueEntry, read_topology
+from warren.pipeline.broker import address_of, as_job_error, must_be_reachable, reach
 from warren.pipeline.engine import Engine, sharing_for
 from warren.pipeline.progress import Progress, Silent, Step
 from warren.pipeline.result import FOUND_EXIT, OK_EXIT, JobError, JobResult
@@ -73,6 +74,7 @@ def restore_live(
     uri: str,
     *,
     bases: Sequence[Path] = (),
+    retry_timeout_s: float = RETRY_TIMEOUT_S,
     spark: "SparkSession | None" = None,
     master: str | None = None,
     engine: Engine = "auto",
@@ -81,20 +83,19 @@ def restore_live(
     """Put the messages of a vhost's backup into the vhost of the running node at `uri`; an administrator's.
 
     Exchanges, queues and bindings are declared where they are missing. Queues that get messages must be empty. Each message is
-    there once, in its order, also when a run is killed and this is called again. Raises ToolError and JobError; when it does
+    there once, in its order, also when a run is killed and this is called again. A node that does not answer is waited for,
+    `retry_timeout_s` each time. Raises ToolError and JobError; when it does
     so before the first message, nothing was changed but for definitions that were missing.
     """
     from warren.pipeline.backup_chain import open_chain
 
     chain = open_chain(backup, bases)
     definitions = definitions_of(read_topology(backup, chain.last))
-    try:
-        vhost = NodeAddress(uri).vhost
-    except ValueError as error:
-        raise JobError(f"uri: {error}") from None
+    vhost = address_of(uri).vhost
+    must_be_reachable(uri, _PURPOSE, retry_timeout_s)
     progress = progress or Silent()
     with sharing_for("restore", engine, chain.size(), master, spark, progress) as sharing:
-        return _LiveRestore(chain, definitions, uri, vhost, sharing, progress).run()
+        return _LiveRestore(chain, definitions, uri, vhost, retry_timeout_s, sharing, progress).run()
 
 
 @dataclass
@@ -103,6 +104,7 @@ class _LiveRestore:
     definitions: Definitions
     uri: str = field(repr=False)
     vhost: str
+    retry_timeout_s: float
     sharing: Sharing
     progress: Progress
 
@@ -110,7 +112,8 @@ class _LiveRestore:
         from warren.spark.sink_options import SinkOptions
 
         self.sink = f"restore-{self.chain.last.id}"
-        options = SinkOptions(self.uri, None, None, self.sink, True, True, WAIT_MS)
+        retry_ms = round(self.retry_timeout_s * 1000)
+        options = SinkOptions(self.uri, None, None, self.sink, True, True, WAIT_MS, retry_ms)
         self.publisher = StagedPublisher(options, self.sink)
         self.names = {int(queue.id): queue.name for queue in self.definitions.queues}
         self.queues = [queue for queue in self.chain.last.queues if queue.messages]
@@ -120,7 +123,7 @@ class _LiveRestore:
         from warren.pipeline.live_definitions import LiveDefinitions
 
         last = self.chain.last
-        live = LiveDefinitions(self.uri, self.definitions)
+        live = LiveDefinitions(self.uri, self.definitions, self.retry_timeout_s)
         with tempfile.TemporaryDirectory(prefix="warren-restore-") as scratch:
             try:
                 self._check_files(Path(scratch))
@@ -170,18 +173,15 @@ class _LiveRestore:
 
     def _must_be_allowed(self) -> None:
         """JobError when the user may not put messages into queues."""
-        try:
-            # Ended without a message, the log goes with its client.
-            with AdminClient(NodeAddress(self.uri), _PURPOSE) as client:
-                client.request(OpenStage(self.sink, 0, b"-"), StageOpened)
-        except AdminRefusedError as error:
-            raise JobError(error.text) from None
+        # Ended without a message, the log goes with its client.
+        with as_job_error(), self._client() as client:
+            client.request(OpenStage(self.sink, 0, b"-"), StageOpened)
 
     def _must_be_empty(self) -> None:
         """JobError when a queue that is to get messages has some: nobody could tell them apart."""
         wanted = {self.names[queue.id].decode("utf-8", "replace") for queue in self.queues}
         found = []
-        with AdminClient(NodeAddress(self.uri), _PURPOSE) as client:
+        with self._client() as client:
             after = 0
             while True:
                 queues = client.request(ListQueues(after), QueueList)
@@ -197,6 +197,9 @@ class _LiveRestore:
                 f"queue '{found[0].name}' in vhost '{self.vhost}' is not empty "
                 f"({found[0].ready + found[0].unacked} messages){more}: restore into empty queues"
             )
+
+    def _client(self) -> AdminClient:
+        return reach(self.uri, _PURPOSE, self.retry_timeout_s)
 
     def _publish(self, before: int) -> None:
         """All rows behind the first `before`, queue by queue."""

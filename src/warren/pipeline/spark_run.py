@@ -24,6 +24,8 @@ _ERROR_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _LOCAL_SETTINGS: Final = {"spark.python.daemon.module": "warren.pipeline.task_daemon"}
 # Set once, by a program of one job.
 _ends_with_job = False
+# What Spark logs of a task that fails is in the job's error, without the stacks.
+_shows_logs = False
 # Our own errors reach the driver inside the traceback of a Python worker.
 _OURS: Final = re.compile(r"\bwarren\.[\w.]+(?:Error|Exception): (.+)")
 
@@ -157,10 +159,12 @@ def starting_spark(
             raise JobError(one_line(str(error))) from error
 
 
-def program_ends_with_job() -> None:
-    """Say that nobody wants Spark after the job: it ends with the program, and need not be stopped before."""
-    global _ends_with_job
+def program_ends_with_job(shows_logs: bool = False) -> None:
+    """Say that nobody wants Spark after the job: it ends with the program, and need not be stopped before. `shows_logs`: what
+    Spark logs of tasks that fail is wanted."""
+    global _ends_with_job, _shows_logs
     _ends_with_job = True
+    _shows_logs = shows_logs
 
 
 def one_line(text: str) -> str:

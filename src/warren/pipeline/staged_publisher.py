@@ -6,13 +6,15 @@ Each batch names the one that it follows: what a run that was killed has left on
 makes it be refused.
 """
 
-import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from warren.admin.client import AdminRefusedError
 from warren.admin.sink_protocol import DeleteSink, DescribeSink, SinkDeleted, SinkStatus
+from warren.pipeline.broker import RETRY_OPTION, address_of, as_job_error
 from warren.pipeline.result import JobError
+from warren.spark.broker_link import link_to
+from warren.spark.retry import BrokerAwayError, Retry, SourceError
 
 if TYPE_CHECKING:
     from warren.spark.sink_options import SinkOptions
@@ -22,11 +24,10 @@ BATCH_BYTES: Final = 16 << 20
 WAIT_MS: Final = 120_000
 _PURPOSE: Final = "pipeline"
 _NOT_FOUND: Final = "not_found"
-_PAUSE_S: Final = 0.5
 
 
 class StagedPublisher:
-    """One sink. What the broker refuses, and what does not come back within WAIT_MS, is raised as JobError."""
+    """One sink. What the broker refuses, and a broker that stays away, is raised as JobError."""
 
     def __init__(self, options: "SinkOptions", sink: str) -> None:
         self._options = options
@@ -48,32 +49,25 @@ class StagedPublisher:
     def publish(self, rows: Sequence[Any], end: int, queue: bytes = b"") -> int:
         """Publish record batches, the last of whose rows has the number `end`, beginning with 1; to `queue` if that is not
         empty. Returns how many of them no queue gets."""
-        from warren.spark.broker_link import BrokerAwayError, SourceError
         from warren.spark.sink import commit, stage_rows
 
-        deadline = time.monotonic() + WAIT_MS / 1000
-        while True:
-            try:
-                part = stage_rows(self._options, self._sink, end, 0, iter(rows), queue)
-                commit(self._options, self._sink, end, [part], False, self._last)
-                self._last = end
-                return part.unroutable
-            except BrokerAwayError as error:
-                if time.monotonic() > deadline:
-                    raise JobError(str(error)) from None
-                time.sleep(_PAUSE_S)
-            except SourceError as error:
-                raise JobError(str(error)) from None
+        seconds = self._options.away_timeout_ms / 1000
+        with as_job_error(), Retry(address_of(self._options.uri).where, seconds, RETRY_OPTION) as retry:
+            while True:
+                try:
+                    part = stage_rows(self._options, self._sink, end, 0, iter(rows), queue)
+                    commit(self._options, self._sink, end, [part], False, self._last)
+                    self._last = end
+                    return part.unroutable
+                except BrokerAwayError as error:
+                    retry.failed(error)
 
     def await_queues(self, end: int) -> None:
         """Return when all of the rows up to `end`, which are published, are in their queues."""
-        from warren.spark.broker_link import SourceError
         from warren.spark.sink import commit
 
-        try:
+        with as_job_error():
             commit(self._options, self._sink, end, [], True)
-        except SourceError as error:
-            raise JobError(str(error)) from None
 
     def forget(self) -> None:
         """The broker need not know the sink any more."""
@@ -93,10 +87,9 @@ class StagedPublisher:
         return status
 
     def _request(self, request: Any, expected: Any) -> Any:
-        from warren.spark.broker_link import SourceError, link_to
-
+        link = link_to(self._options.uri, _PURPOSE, self._options.away_timeout_ms, RETRY_OPTION)
         try:
-            return link_to(self._options.uri, _PURPOSE, WAIT_MS).request(request, expected)
+            return link.request(request, expected)
         except SourceError as error:
             raise JobError(str(error)) from None
 

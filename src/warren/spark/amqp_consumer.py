@@ -16,6 +16,7 @@ from warren.admin.client import NodeAddress
 from warren.spark.amqp_connection import AmqpConnection, AmqpLostError, AmqpRefusedError, Delivery
 from warren.spark.amqp_options import AmqpSourceOptions
 from warren.spark.amqp_spool import Spool
+from warren.spark.retry import PAUSE_FIRST_S, Retry, SourceError
 from warren.tables.spool import read_slice
 from warren.wire.errors import AmqpError
 from warren.wire.methods import (
@@ -37,7 +38,6 @@ HEARTBEAT_S: Final = 30
 BATCH_BYTES: Final = 4 * 1024 * 1024
 # Redelivered messages are among the last that were unacked; several connections may break before they come.
 KNOWN_IDS_PER_PREFETCH: Final = 4
-_PAUSE_FIRST_S: Final = 0.1
 _PAUSE_MAX_S: Final = 5.0
 _TICK_S: Final = 0.5
 # A queue is empty when it says so twice and nothing came in between: a delivery may be on its way.
@@ -80,33 +80,17 @@ class SpoolConsumer(threading.Thread):
 
     def run(self) -> None:
         """Consume, and again after each loss of the connection."""
-        lost_s: float | None = None
-        pause_s = _PAUSE_FIRST_S
+        seconds = self._options.retry_timeout_ms / 1000
+        retry = Retry(
+            self._address.where, seconds, "retryTimeoutMs", self._is_stopping.wait, pause_max_s=_PAUSE_MAX_S
+        )
         try:
             self._known.load(self._spool)
-            while not self._is_stopping.is_set() and not self._is_done:
-                try:
-                    connection = self._connect()
-                except AmqpLostError as error:
-                    now = time.monotonic()
-                    lost_s = lost_s or now
-                    if now + pause_s > lost_s + self._options.retry_timeout_ms / 1000:
-                        seconds = self._options.retry_timeout_ms / 1000
-                        self._fail(f"given up after {seconds:g} s (retryTimeoutMs): {error}")
-                        return
-                    self._is_stopping.wait(pause_s)
-                    pause_s = min(pause_s * 2, _PAUSE_MAX_S)
-                    continue
-                try:
-                    self._consume(connection)
-                except AmqpLostError as error:
-                    _log.warning("queue '%s': %s", self._options.queue, error)
-                    lost_s = time.monotonic()
-                    pause_s = _PAUSE_FIRST_S
-                    # A broker may let everybody in, and out at once.
-                    self._is_stopping.wait(pause_s)
-                finally:
-                    connection.drop()
+            with retry:
+                while not self._is_stopping.is_set() and not self._is_done:
+                    self._consume_once(retry)
+        except SourceError as error:
+            self._fail(str(error))
         except AmqpRefusedError as error:
             self._fail(f"queue '{self._options.queue}': {error}")
         except OSError as error:
@@ -115,6 +99,24 @@ class SpoolConsumer(threading.Thread):
             # A thread that ends without a word would leave the query waiting for ever.
             _log.exception("the consumer of queue '%s' failed", self._options.queue)
             self._fail(f"the consumer of queue '{self._options.queue}' failed: {error!r}")
+
+    def _consume_once(self, retry: Retry) -> None:
+        """Connect, and consume until the connection is lost or nothing is left to do. Pauses after a failure."""
+        retry.attempt()
+        try:
+            connection = self._connect()
+        except AmqpLostError as error:
+            retry.failed(error)
+            return
+        retry.succeeded()
+        try:
+            self._consume(connection)
+        except AmqpLostError as error:
+            _log.warning("queue '%s': %s", self._options.queue, error)
+            # A broker may let everybody in, and out at once.
+            self._is_stopping.wait(PAUSE_FIRST_S)
+        finally:
+            connection.drop()
 
     # -- one connection ------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from librt.strings import BytesWriter
 from warren.admin.client import NodeAddress
 from warren.spark.amqp_connection import CHANNEL, AmqpConnection, AmqpLostError, AmqpRefusedError, Returned
 from warren.spark.amqp_options import AmqpSinkOptions
-from warren.spark.broker_link import SourceError
+from warren.spark.retry import Retry, SourceError
 from warren.wire.encode import write_content, write_method_frame
 from warren.wire.methods import BasicAck, BasicNack, BasicPublish, ConfirmSelect, ConfirmSelectOk
 
@@ -28,8 +28,6 @@ WINDOW_MESSAGES: Final = 10_000
 WINDOW_BYTES: Final = 16 * 1024 * 1024
 # One write to the socket, unless a message is larger.
 WRITE_BYTES: Final = 256 * 1024
-_PAUSE_FIRST_S: Final = 0.1
-_PAUSE_MAX_S: Final = 2.0
 # How long to look away from the clock.
 _TICK_S: Final = 1.0
 
@@ -54,9 +52,8 @@ class ConfirmedPublisher:
         self._settled = 1
         self._refused: list[Message] = []
         self._methods: dict[bytes, bytes] = {}
-        # When the trouble of now began, and the pause before the next attempt; None: all is well.
-        self._trouble_since_s: float | None = None
-        self._pause_s = _PAUSE_FIRST_S
+        # Only a confirm says that the trouble is over.
+        self._retry = Retry(self._address.where, options.retry_timeout_ms / 1000, "retryTimeoutMs")
         self._progress_s = 0.0
         self._was_blocked = False
 
@@ -77,13 +74,16 @@ class ConfirmedPublisher:
         self._waiting.clear()
         self._refused.clear()
         self._forget_numbers()
+        self._retry.succeeded()
 
     def _drive(self, wants_all: bool) -> None:
         self._progress_s = time.monotonic()
         while self._waiting or self._refused or (wants_all and self._unconfirmed):
             try:
                 if self._connection is None:
+                    self._retry.attempt()
                     self._connection = self._connect()
+                    self._retry.connected()
                 self._step(self._connection)
             except AmqpLostError as error:
                 if self._connection is not None:
@@ -93,9 +93,9 @@ class ConfirmedPublisher:
                 self._waiting.extendleft(reversed(self._unconfirmed.values()))
                 self._send_refused_again()
                 self._forget_numbers()
-                self._pause(str(error))
+                self._retry.failed(error)
             except AmqpRefusedError as error:
-                raise SourceError(error.text) from None
+                self._retry.failed(error)
 
     def _connect(self) -> AmqpConnection:
         # No heartbeats: nobody sends them while Spark computes the next rows.
@@ -129,7 +129,9 @@ class ConfirmedPublisher:
                 )
         if self._refused:
             self._send_refused_again()
-            self._pause("the broker refuses messages with basic.nack: a queue is full, or failed")
+            self._retry.wait_because(
+                "the broker refuses messages with basic.nack: a queue is full, or failed"
+            )
 
     def _send(self, connection: AmqpConnection) -> None:
         out = BytesWriter()
@@ -170,8 +172,7 @@ class ConfirmedPublisher:
             self._settled = last + 1
         self._progress_s = time.monotonic()
         if isinstance(event, BasicAck):
-            self._trouble_since_s = None
-            self._pause_s = _PAUSE_FIRST_S
+            self._retry.succeeded()
 
     def _send_refused_again(self) -> None:
         self._waiting.extendleft(reversed(self._refused))
@@ -191,19 +192,6 @@ class ConfirmedPublisher:
                 f"{self._options.confirm_timeout_ms / 1000:g} s (confirmTimeoutMs)"
             )
         self._was_blocked = connection.is_blocked
-
-    def _pause(self, reason: str) -> None:
-        """Before another attempt. SourceError when the trouble lasts too long."""
-        now = time.monotonic()
-        if self._trouble_since_s is None:
-            self._trouble_since_s = now
-            _log.warning("publishing goes on after a pause: %s", reason)
-        if now + self._pause_s > self._trouble_since_s + self._options.retry_timeout_ms / 1000:
-            raise SourceError(
-                f"given up after {self._options.retry_timeout_ms / 1000:g} s (retryTimeoutMs): {reason}"
-            )
-        time.sleep(self._pause_s)
-        self._pause_s = min(self._pause_s * 2, _PAUSE_MAX_S)
 
     def _forget_numbers(self) -> None:
         self._unconfirmed = {}

@@ -26,7 +26,7 @@ from typing import Final
 import msgspec
 
 from warren.spark.amqp_connection import Delivery
-from warren.spark.broker_link import SourceError
+from warren.spark.retry import SourceError
 from warren.store.disk.files import make_directories, put_whole, sync_directory
 from warren.store.disk.local_file_system import LocalFileHandle, LocalFileSystem
 from warren.store.message import Message, Position, QueueLog

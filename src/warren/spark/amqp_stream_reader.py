@@ -31,9 +31,9 @@ from warren.admin.client import NodeAddress
 from warren.spark.amqp_consumer import SpoolConsumer, known_ids
 from warren.spark.amqp_options import AmqpSourceOptions
 from warren.spark.amqp_spool import Spool
-from warren.spark.broker_link import SourceError
 from warren.spark.fetching import BODY_BYTES_MAX
 from warren.spark.offsets import OFFSET_VERSION, OffsetJson
+from warren.spark.retry import SourceError
 from warren.tables.spool import SpoolError, SpoolSlice, read_slice
 
 if TYPE_CHECKING:

@@ -18,8 +18,9 @@ from pyspark.taskcontext import TaskContext
 
 from warren.spark.amqp_options import AmqpSinkOptions
 from warren.spark.amqp_publisher import publisher_for
-from warren.spark.broker_link import SourceError
+from warren.spark.retry import SourceError
 from warren.spark.sink_columns import MessageMaker
+from warren.spark.task_failure import raise_failures, unless_permanent
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -40,12 +41,14 @@ class AmqpBatchWriter(DataSourceArrowWriter):
         # Made once, in the driver: all attempts of all tasks have it.
         self._sink_id = options.sink_id or uuid.uuid4().hex
 
-    def write(self, iterator: Iterator["RecordBatch"]) -> Published:
+    def write(self, iterator: Iterator["RecordBatch"]) -> WriterCommitMessage:
         """In a worker: the rows of one partition."""
-        return publish(self._options, iterator, f"{self._sink_id}/0/{_task_context().partitionId()}")
+        prefix = f"{self._sink_id}/0/{_task_context().partitionId()}"
+        return unless_permanent(lambda: publish(self._options, iterator, prefix))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """All of it is published already."""
+        """All of it is published already, unless a task failed."""
+        raise_failures(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """What is published cannot be taken back."""
@@ -57,8 +60,11 @@ class AmqpStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: AmqpSinkOptions) -> None:
         self._options = options
 
-    def write(self, iterator: Iterator["RecordBatch"]) -> Published:
+    def write(self, iterator: Iterator["RecordBatch"]) -> WriterCommitMessage:
         """In a worker: the rows of one partition of a batch."""
+        return unless_permanent(lambda: self._publish(iterator))
+
+    def _publish(self, iterator: Iterator["RecordBatch"]) -> Published:
         context = _task_context()
         # The query's id is in its checkpoint, so it is the same after a restart.
         sink_id = self._options.sink_id or context.getLocalProperty("sql.streaming.queryId")
@@ -68,7 +74,8 @@ class AmqpStreamWriter(DataSourceStreamArrowWriter):
         return publish(self._options, iterator, f"{sink_id}/{batch_id}/{context.partitionId()}")
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """All of it is published already."""
+        """All of it is published already, unless a task failed."""
+        raise_failures(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """What is published cannot be taken back."""

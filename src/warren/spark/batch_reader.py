@@ -25,9 +25,10 @@ from warren.admin.protocol import (
 )
 from warren.queues.name_pattern import NamePattern
 from warren.queues.reader_group import NOT_FOUND, PRECONDITION, text
-from warren.spark.broker_link import BrokerLink, SourceError, link_to
+from warren.spark.broker_link import BrokerLink, link_to
 from warren.spark.fetching import FETCH_BYTES, FETCH_MESSAGES, TASKS_WANTED, RangeReader, pack
 from warren.spark.options import EVERYTHING, LATEST, Bound, OptionError, SourceOptions
+from warren.spark.retry import SourceError
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

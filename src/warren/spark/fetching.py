@@ -9,8 +9,9 @@ from pyspark.sql.types import StructType
 
 from warren.admin.client import AdminRefusedError
 from warren.admin.protocol import Fetched, Request
-from warren.spark.broker_link import BrokerLink, SourceError
+from warren.spark.broker_link import BrokerLink
 from warren.spark.options import SourceOptions
+from warren.spark.retry import SourceError
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

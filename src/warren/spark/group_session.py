@@ -24,9 +24,10 @@ from warren.admin.protocol import (
 )
 from warren.queues.name_pattern import NamePattern
 from warren.queues.reader_group import DATA_LOSS, NOT_FOUND
-from warren.spark.broker_link import BrokerLink, SourceError, link_to
+from warren.spark.broker_link import BrokerLink, link_to
 from warren.spark.offsets import Positions, QueueKey, queue_key
 from warren.spark.options import ACK_ON_LATEST_OFFSET, EARLIEST, SourceOptions
+from warren.spark.retry import SourceError
 
 _REOPEN_PAUSE_S: Final = 0.5
 

@@ -13,11 +13,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from warren.admin.client import NodeAddress
+from warren.admin.client import URI_VARIABLE, NodeAddress
 from warren.queues.name_pattern import NamePattern
 
-# Read when the option `uri` is not given, so that the password need not appear in a program or in Spark's plans.
-URI_VARIABLE: Final = "WARREN_URI"
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _DURATION: Final = re.compile(r"([0-9]{1,9}) *(ms|s|m|h)")
 _DURATION_MAX_MS: Final = 86_400_000

@@ -21,7 +21,6 @@ from pyspark.sql.datasource import (
 )
 
 from warren.admin.client import AdminClient, AdminRefusedError, NodeAddress, NodeUnreachableError
-from warren.admin.protocol import STORAGE_FAILED
 from warren.admin.sink_protocol import (
     AbortStages,
     BatchCommitted,
@@ -38,9 +37,11 @@ from warren.admin.sink_protocol import (
     StageOpened,
     StagesAborted,
 )
-from warren.spark.broker_link import BrokerAwayError, BrokerLink, SourceError, link_to
+from warren.spark.broker_link import BrokerLink, connect, link_to
+from warren.spark.retry import BrokerAwayError, SourceError, is_transient
 from warren.spark.sink_blocks import BlockMaker
 from warren.spark.sink_options import SinkOptions
+from warren.spark.task_failure import raise_failures, unless_permanent
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
 _PURPOSE: Final = "spark sink"
+_TIMEOUT_OPTION: Final = "confirmTimeoutMs"
 _WAIT_MS: Final = 10_000
 # The one batch of a batch write.
 _ONLY_BATCH: Final = 0
@@ -76,8 +78,9 @@ def stage_rows(
     iterator: "Iterator[RecordBatch]",
     queue: bytes = b"",
 ) -> StagedRows:
-    """Stage the rows of `iterator`; all go to `queue` if that is not empty. SourceError when that fails, BrokerAwayError when
-    it may go well another time; nothing of it will be published then."""
+    """Stage the rows of `iterator`; all go to `queue` if that is not empty. Nothing of it will be published when it fails:
+    SourceError when that is permanent, BrokerAwayError when the rows may be staged another time, from the first one on.
+    A broker that is away at the first row is waited for, since no row is lost by that."""
     maker = BlockMaker(options.exchange, options.routing_key, options.is_persistent)
     wait_s = options.confirm_timeout_ms / 1000
     client: AdminClient | None = None
@@ -88,7 +91,12 @@ def stage_rows(
         for rows in iterator:
             for messages, block in maker.blocks(rows):
                 if client is None or opened is None:
-                    client = AdminClient(NodeAddress(options.uri), f"{_PURPOSE} {sink}")
+                    client = connect(
+                        NodeAddress(options.uri),
+                        f"{_PURPOSE} {sink}",
+                        options.away_timeout_ms / 1000,
+                        _TIMEOUT_OPTION,
+                    )
                     opened = client.request(OpenStage(sink, batch, queue), StageOpened, wait_s)
                 if len(block) > opened.block_bytes_max:
                     # Sent, it would end the connection, as if the broker were away.
@@ -99,8 +107,7 @@ def stage_rows(
         if client is not None and opened is not None:
             unroutable = client.request(FinishStage(opened.stage, count), StageFinished, wait_s).unroutable
     except (AdminRefusedError, NodeUnreachableError) as error:
-        is_final = isinstance(error, AdminRefusedError) and error.code != STORAGE_FAILED
-        raise (SourceError if is_final else BrokerAwayError)(f"{_NOT_STAGED}: {error}") from None
+        raise (BrokerAwayError if is_transient(error) else SourceError)(f"{_NOT_STAGED}: {error}") from None
     finally:
         # Ends what was not finished.
         if client is not None:
@@ -152,7 +159,7 @@ def abort(options: SinkOptions, parts: Sequence[object]) -> None:
 
 
 def _link(options: SinkOptions) -> BrokerLink:
-    return link_to(options.uri, _PURPOSE, options.confirm_timeout_ms, "confirmTimeoutMs")
+    return link_to(options.uri, _PURPOSE, options.away_timeout_ms, _TIMEOUT_OPTION)
 
 
 def _stages(parts: Sequence[object]) -> list[int]:
@@ -168,14 +175,17 @@ class WarrenBatchWriter(DataSourceArrowWriter):
         self._options = options
         self._sink = options.sink_id or f"save-{uuid.uuid4().hex}"
 
-    def write(self, iterator: "Iterator[RecordBatch]") -> StagedRows:
+    def write(self, iterator: "Iterator[RecordBatch]") -> WriterCommitMessage:
         """Stage the rows of a task."""
         context = TaskContext.get()
         partition = 0 if context is None else context.partitionId()
-        return stage_rows(self._options, self._sink, _ONLY_BATCH, partition, iterator)
+        return unless_permanent(
+            lambda: stage_rows(self._options, self._sink, _ONLY_BATCH, partition, iterator)
+        )
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish all of it."""
+        raise_failures(messages)
         if commit(self._options, self._sink, _ONLY_BATCH, messages, True):
             _log.warning("sink '%s' had been written already; nothing is written twice", self._sink)
         if self._options.sink_id is None:
@@ -200,8 +210,11 @@ class WarrenStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
-    def write(self, iterator: "Iterator[RecordBatch]") -> StagedRows:
+    def write(self, iterator: "Iterator[RecordBatch]") -> WriterCommitMessage:
         """Stage the rows of a task."""
+        return unless_permanent(lambda: self._stage(iterator))
+
+    def _stage(self, iterator: "Iterator[RecordBatch]") -> StagedRows:
         context = TaskContext.get()
         query = None if context is None else context.getLocalProperty(_QUERY_ID)
         batch = None if context is None else context.getLocalProperty(_BATCH_ID)
@@ -214,6 +227,7 @@ class WarrenStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Publish the batch, if it was not published before."""
+        raise_failures(messages)
         sinks = {part.sink for part in messages if isinstance(part, StagedRows)}
         for sink in sinks:
             if commit(self._options, sink, batchId, messages, False):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from warren.admin.protocol import STAGE_BYTES
-from warren.spark.broker_link import SourceError
+from warren.spark.retry import SourceError
 from warren.spark.sink_columns import SINK_COLUMNS, MessageMaker
 
 # So many bytes of bodies are made into blocks at a time.

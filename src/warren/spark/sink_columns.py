@@ -21,9 +21,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from warren.spark.broker_link import SourceError
 from warren.spark.columns import COLUMNS
 from warren.spark.options import SHORT_BYTES_MAX, OptionError
+from warren.spark.retry import SourceError
 from warren.wire.errors import AmqpError
 from warren.wire.field_table import encode_table, fields_from_python, validate_table
 from warren.wire.properties import DELIVERY_MODE_PERSISTENT, decode_properties, delivery_mode

@@ -49,6 +49,13 @@ class SinkOptions:
     # Of messages of which no column says whether they are persistent.
     is_persistent: bool
     confirm_timeout_ms: int
+    # Jobs have an option of their own for how long a broker that is away is waited for. None: confirm_timeout_ms.
+    retry_timeout_ms: int | None = None
+
+    @property
+    def away_timeout_ms(self) -> int:
+        """How long a broker that is away is waited for."""
+        return self.confirm_timeout_ms if self.retry_timeout_ms is None else self.retry_timeout_ms
 
 
 def without_options_of_spark(options: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:

@@ -13,9 +13,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from warren.spark.broker_link import SourceError
 from warren.spark.columns import check_columns
 from warren.spark.fetching import BODY_BYTES_MAX
+from warren.spark.retry import SourceError
 from warren.spark.store_options import StoreOptions, parse_store_options
 from warren.spark.worker import settle
 

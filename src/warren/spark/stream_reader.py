@@ -29,12 +29,12 @@ from pyspark.sql.types import StructType
 
 from warren.admin.client import AdminRefusedError
 from warren.admin.protocol import Fetch, Fetched, Request, Slice
-from warren.spark.broker_link import SourceError
 from warren.spark.fetching import FETCH_BYTES, FETCH_MESSAGES, TASKS_WANTED, RangeReader, pack
 from warren.spark.file_access import FileSlices, store_id_of, wants_files
 from warren.spark.group_session import GroupSession, Limits, final
 from warren.spark.offsets import OffsetError, OffsetFormat, OffsetJson, QueueKey
 from warren.spark.options import EVERYTHING, OptionError, SourceOptions
+from warren.spark.retry import SourceError
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

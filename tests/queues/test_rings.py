@@ -293,7 +293,7 @@ class CircleMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def leave(self, data: st.DataObject) -> None:
         taker = data.draw(st.sampled_from(self.waiting + self.idle))
-        self.circle.remove(taker)
+        taker.stop_waiting()
         self.waiting = [one for one in self.waiting if one is not taker]
         self.idle = [one for one in self.idle if one is not taker]
 
@@ -316,8 +316,8 @@ class CircleMachine(RuleBasedStateMachine):
 
     @invariant()
     def same(self) -> None:
-        assert all(taker.is_waiting for taker in self.waiting)
-        assert not any(taker.is_waiting for taker in self.idle)
+        assert all(taker.waits_in is self.circle for taker in self.waiting)
+        assert all(taker.waits_in is None for taker in self.idle)
 
 
 TestCircle = CircleMachine.TestCase
@@ -332,7 +332,7 @@ def test_priorities_that_nobody_has_any_more_are_forgotten() -> None:
         # Half of them leave while they wait, half after they could not take any more.
         if priority % 2:
             assert circle.next_ready() is None
-        circle.remove(taker)
+        taker.stop_waiting()
     assert len(circle._levels) <= 1
 
 

@@ -23,6 +23,7 @@ from warren.broker.backlog import Backlog
 from warren.broker.body import Body
 from warren.broker.disk_flow import NOTHING, PERSISTENT, TRANSIENT
 from warren.broker.publish_properties import PublishProperties, inspect_properties, with_reply_to
+from warren.broker.room import ChannelRoom
 from warren.broker.transaction import Transaction, TransactionPublish, TransactionSettle
 from warren.broker.unacked import UnackedWindow
 from warren.queues.consumer import Consumer
@@ -91,6 +92,10 @@ class ChannelConsumer(Consumer):
             return False
         return self.channel.can_take()
 
+    def wait_for_room(self) -> None:
+        if self.prefetch_count == 0 or self.unacked_count < self.prefetch_count or self.no_ack:
+            self.channel.wait_for_turn(self)
+
     def deliver(self, entry: Entry) -> None:
         self.channel.deliver(self, entry)
 
@@ -112,11 +117,9 @@ class Channel(ConfirmWaiter):
         self.consumers: dict[bytes, ChannelConsumer] = {}
         self.unacked: UnackedWindow = UnackedWindow()
         self.next_delivery_tag: i64 = 1
-        # basic.qos: default of later consumers, and the channel-wide limit (0 = none).
+        # basic.qos: default of later consumers, and the channel-wide limit.
         self.consumer_prefetch: i64 = 0
-        self.channel_prefetch: i64 = 0
-        # Unacked deliveries to consumers, cancelled ones included: what the channel-wide limit counts (not basic.get).
-        self.delivered_unacked: i64 = 0
+        self.room: ChannelRoom = ChannelRoom()
         self.is_confirming: bool = False
         self.confirmed_upto: i64 = 0
         self.transaction: Transaction | None = None
@@ -417,18 +420,28 @@ class Channel(ConfirmWaiter):
 
     def can_take(self) -> bool:
         """May a consumer of this channel be given a message now?"""
-        if self.channel_prefetch != 0 and self.delivered_unacked >= self.channel_prefetch:
-            return False
-        return self.connection.can_take()
+        return self.room.is_open() and self.connection.can_take()
+
+    def wait_for_turn(self, consumer: ChannelConsumer) -> None:
+        """`consumer` was refused for want of room that it shares with others."""
+        if self.room.is_open():
+            self.connection.rotation.add(consumer)
+        else:
+            self.room.wait(consumer)
+
+    def serve_waiting(self) -> None:
+        """The channel-wide limit may have room again."""
+        self.room.serve(self.connection.now_ms)
 
     def deliver(self, consumer: ChannelConsumer, entry: Entry) -> None:
         """basic.deliver."""
         tag = self.next_delivery_tag
         self.next_delivery_tag = tag + 1
+        self.room.turn_left -= 1
         if not consumer.no_ack:
             entry.delivery_tag = tag
             self.unacked.append(entry)
-            self.delivered_unacked += 1
+            self.room.unacked_count += 1
         connection = self.connection
         message = entry.message
         out = connection.out
@@ -485,47 +498,29 @@ class Channel(ConfirmWaiter):
         for entry in entries:
             consumer = entry.consumer
             if consumer is not None:
-                consumer.unacked_count -= 1
-                self.delivered_unacked -= 1
+                self.room.take_back(consumer)
             returned = by_queue.get(id(entry.queue))
             if returned is None:
                 by_queue[id(entry.queue)] = [entry]
             else:
                 returned.append(entry)
+        # Whoever waits for room comes before the consumer that returns a message, perhaps over and over.
+        self.room.close_while_waited_for()
         for returned in by_queue.values():
-            queue = returned[0].queue
-            self._rejoin(queue)
-            queue.requeue(returned, now_ms)
-        if self.channel_prefetch != 0:
-            # The room they left may be another queue's turn.
-            self.wake_consumers()
+            returned[0].queue.requeue(returned, now_ms)
+        self.serve_waiting()
 
     def _settle(self, entry: Entry, queue: Queue) -> None:
         consumer = entry.consumer
         if consumer is not None:
-            consumer.unacked_count -= 1
-            self.delivered_unacked -= 1
-            if not consumer.is_waiting:
-                queue.consumer_can_take(consumer)
+            self.room.take_back(consumer)
         queue.settle(entry, self.connection.now_ms)
 
     def _serve(self, queue: Queue) -> None:
-        if self.channel_prefetch != 0:
-            self.wake_consumers()
+        if self.room.prefetch != 0:
+            self.serve_waiting()
         elif queue.ready.count > 0:
             queue.deliver_ready(self.connection.now_ms)
-
-    def _rejoin(self, queue: Queue) -> None:
-        for consumer in self.consumers.values():
-            if consumer.queue is queue or self.channel_prefetch != 0:
-                consumer.queue.consumer_can_take(consumer)
-
-    def wake_consumers(self) -> None:
-        """The channel has room again: its consumers rejoin their queues."""
-        now_ms = self.connection.now_ms
-        for consumer in self.consumers.values():
-            consumer.queue.consumer_can_take(consumer)
-            consumer.queue.deliver_ready(now_ms)
 
     def _take_entries(self, tag: i64, multiple: bool) -> list[Entry]:
         if multiple:

@@ -266,13 +266,13 @@ def _qos(channel: Channel, method: BasicQos) -> None:
     if method.prefetch_size != 0:
         raise ConnectionException(NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})", 60, 10)
     if method.global_:
-        channel.channel_prefetch = method.prefetch_count
+        channel.room.prefetch = method.prefetch_count
     else:
         # Counts for later consumers, and lifts a channel-wide limit (P5).
         channel.consumer_prefetch = method.prefetch_count
-        channel.channel_prefetch = 0
+        channel.room.prefetch = 0
     channel.connection.out.method(channel.number, BasicQosOk())
-    channel.wake_consumers()
+    channel.serve_waiting()
 
 
 def _recover(channel: Channel, requeue: bool) -> None:

@@ -12,16 +12,19 @@ is in our log only. The exceptions are refused logins (for clients that understa
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
 from warren.broker.authentication import plain_credentials
-from warren.broker.channel import OUTPUT_BYTES_MAX, Channel
+from warren.broker.channel import OUTPUT_BYTES_MAX, Channel, ChannelConsumer
 from warren.broker.channel_methods import handle_channel_method
+from warren.broker.client_properties import read_client_properties
 from warren.broker.disk_flow import NOTHING
 from warren.broker.heartbeat import IDLE_LOOKS_MAX, Heartbeats
 from warren.broker.output import Output
+from warren.broker.rotation import Rotation
 from warren.broker.server_properties import server_properties
 from warren.broker.throttle import Throttle
 from warren.broker.tuning import check_tuned
@@ -39,8 +42,6 @@ from warren.wire.errors import (
     ConnectionException,
     octets_text,
 )
-from warren.wire.field_table import decode_table
-from warren.wire.field_types import TAG_BOOL, TAG_LONGSTR, TAG_TABLE
 from warren.wire.frames import (
     FRAME_BODY,
     FRAME_HEADER,
@@ -90,6 +91,8 @@ HANDSHAKE_TIMEOUT_MS: Final = 10000
 # Direct replies that a peer does not read, in bytes, above which further ones are lost.
 REPLY_BYTES_MAX: Final = 33554432
 NEVER: Final = -1
+# Deliveries to a consumer before the next one that waits for room in the output gets its turn.
+TURN_MESSAGES: Final = 32
 
 
 class Connection:
@@ -120,14 +123,14 @@ class Connection:
         # What was published since the end of the last turn.
         self.published: i64 = NOTHING
         self.close_at_ms: i64 = now_ms + HANDSHAKE_TIMEOUT_MS
-        # A consumer was refused for want of room in `out`; it is served again after the next write.
-        self._has_stalled: bool = False
+        # Consumers that wait until what is in `out` is written.
+        self.rotation: Rotation = Rotation()
         # Channels that wait until what they answered is written, and direct replies since the socket took anything.
-        self._awaiting_room: list[Channel] = []
+        self._awaiting_room: deque[Channel] = deque()
+        self._are_consumers_first: bool = False
         self._reply_bytes: i64 = 0
         self._confirm_later: list[Channel] = []
         self._frames: FrameBuffer = FrameBuffer(FRAME_MIN_SIZE)
-        self._wants_login_failure: bool = False
         # The client has sent connection.close; it is answered when no channel is suspended any more.
         self._is_close_due: bool = False
         self._last_channel: Channel | None = None
@@ -359,7 +362,10 @@ class Connection:
             )
 
     def _on_start_ok(self, method: ConnectionStartOk) -> None:
-        self._read_client_properties(method.client_properties)
+        client = read_client_properties(method.client_properties)
+        self.client_name = client.name
+        self.wants_cancel_notify = "consumer_cancel_notify" in client.capabilities
+        self.throttle.wants_notice = "connection.blocked" in client.capabilities
         mechanism = method.mechanism.decode("utf-8", "replace")
         if mechanism not in ("PLAIN", "AMQPLAIN"):
             raise ConnectionException(COMMAND_INVALID, f"unknown authentication mechanism '{mechanism}'")
@@ -376,7 +382,7 @@ class Connection:
                 "For details see the broker logfile.",
             )
             self._linger()
-            if self._wants_login_failure:
+            if "authentication_failure_close" in client.capabilities:
                 self._send_close(error)
                 # The peer's close-ok ends it before the time is over.
                 self.state = CLOSING
@@ -386,23 +392,6 @@ class Connection:
         settings = self.broker.settings
         self.out.method(0, ConnectionTune(settings.channel_max, settings.frame_max, settings.heartbeat))
         self.state = TUNING
-
-    def _read_client_properties(self, raw: bytes) -> None:
-        properties = decode_table(raw)
-        name = properties.get("connection_name")
-        if name is not None and name.tag == TAG_LONGSTR and isinstance(name.value, bytes):
-            self.client_name = name.value.decode("utf-8", "replace")
-        capabilities = properties.get("capabilities")
-        if capabilities is None or capabilities.tag != TAG_TABLE or not isinstance(capabilities.value, dict):
-            return
-        for key, field in capabilities.value.items():
-            if field.tag == TAG_BOOL and field.value is True:
-                if key == "consumer_cancel_notify":
-                    self.wants_cancel_notify = True
-                elif key == "authentication_failure_close":
-                    self._wants_login_failure = True
-                elif key == "connection.blocked":
-                    self.throttle.wants_notice = True
 
     def _on_tune_ok(self, method: ConnectionTuneOk) -> None:
         check_tuned(method, self.broker.settings)
@@ -511,17 +500,14 @@ class Connection:
 
     def can_take(self) -> bool:
         """Is there room for one more delivery?"""
-        if self.is_writable and self.out.size_bytes < OUTPUT_BYTES_MAX:
-            return True
-        self._has_stalled = True
-        return False
+        return self.is_writable and self.out.size_bytes < OUTPUT_BYTES_MAX
 
     def wait_for_room(self, channel: Channel) -> None:
         """`channel` has answered with content: it goes on when that is written, if it is much or nobody reads it.
 
         Otherwise a client that gets and returns one message over and over, and never reads, fills our memory.
         """
-        if not self.is_writable or self.out.size_bytes >= OUTPUT_BYTES_MAX:
+        if not self.can_take():
             channel.suspend()
             self._awaiting_room.append(channel)
 
@@ -565,16 +551,25 @@ class Connection:
 
     def on_written(self, now_ms: i64) -> None:
         """Output was taken and the socket accepts more: serve consumers and channels that had to wait."""
-        if len(self._awaiting_room) > 0 and self.is_writable:
-            waiting = self._awaiting_room
-            self._awaiting_room = []
-            for channel in waiting:
-                channel.resume(now_ms)
-        if self._has_stalled and self.is_writable:
-            self._has_stalled = False
-            self.now_ms = now_ms
-            for channel in list(self.channels.values()):
-                channel.wake_consumers()
+        if len(self._awaiting_room) > 0:
+            # Consumers and channels that answer both fill all room there is: they come first by turns.
+            self._are_consumers_first = not self._are_consumers_first
+            if self._are_consumers_first:
+                self._serve_consumers(now_ms)
+            while len(self._awaiting_room) > 0 and self.can_take():
+                self._awaiting_room.popleft().resume(now_ms)
+        self._serve_consumers(now_ms)
+
+    def _serve_consumers(self, now_ms: i64) -> None:
+        if self.rotation.count == 0:
+            return
+        self.now_ms = now_ms
+        while self.can_take():
+            consumer = self.rotation.take()
+            if consumer is None:
+                return
+            assert isinstance(consumer, ChannelConsumer)
+            consumer.channel.room.give_turn(consumer, self.rotation, TURN_MESSAGES, now_ms)
 
     def tick(self, now_ms: i64) -> None:
         """Heartbeats and bodies that stand still, about once a second."""

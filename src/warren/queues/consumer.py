@@ -27,13 +27,22 @@ class Consumer:
         self.priority: i64 = priority
         self.prefetch_count: i64 = prefetch_count
         self.unacked_count: i64 = 0
-        # Is it in its queue's circle, or has it left because it could not take more?
-        self.is_waiting: bool = False
+        # Where it waits: for a message in its queue's circle, for room it shares in a rotation. None: its own prefetch is full.
+        self.waits_in: WaitingConsumers | None = None
         self.is_cancelled: bool = False
 
     def can_take(self) -> bool:
         """May it be given one more message now?"""
         raise RuntimeError("abstract")
+
+    def wait_for_room(self) -> None:
+        """It has left the circle, since it cannot take more: it may wait in another place until it can."""
+
+    def stop_waiting(self) -> None:
+        """It is cancelled: nobody finds it in a circle or a rotation any more."""
+        place = self.waits_in
+        if place is not None:
+            place.remove(self)
 
     def deliver(self, entry: Entry) -> None:
         """Send it `entry`. The queue has counted the entry as unacked (or settled it, for no-ack) already."""
@@ -44,37 +53,64 @@ class Consumer:
         raise RuntimeError("abstract")
 
 
-class ConsumerCircle:
-    """Consumers of one queue that wait for messages: highest priority first, round robin among equals (9.1).
+class WaitingConsumers:
+    """Consumers that wait: highest priority first, first come first served among equals (9.1).
 
-    A consumer that cannot take more leaves the circle and comes back at the end.
+    A consumer waits in one such place at a time, its `waits_in`.
     """
 
     def __init__(self) -> None:
         self._levels: list[tuple[i64, deque[Consumer]]] = []
 
+    def is_empty(self) -> bool:
+        """Does nobody wait?"""
+        for level in self._levels:  # noqa: SIM110  # compiled, a generator costs more than the loop
+            if len(level[1]) > 0:
+                return False
+        return True
+
     def add(self, consumer: Consumer) -> None:
         """Let `consumer` wait at the end of its priority."""
-        consumer.is_waiting = True
-        place = 0
+        consumer.waits_in = self
+        for level in self._levels:
+            if level[0] == consumer.priority:
+                level[1].append(consumer)
+                return
+        self._add_level(consumer)
+
+    def remove(self, consumer: Consumer) -> None:
+        """`consumer`, which waits here, waits no longer."""
+        consumer.waits_in = None
         for priority, waiting in self._levels:
             if priority == consumer.priority:
-                waiting.append(consumer)
-                return
-            if priority < consumer.priority:
+                waiting.remove(consumer)
+
+    def take(self) -> Consumer | None:
+        """Remove and return the consumer that is first; None when nobody waits."""
+        for level in self._levels:
+            waiting = level[1]
+            if len(waiting) > 0:
+                consumer = waiting.popleft()
+                consumer.waits_in = None
+                return consumer
+        return None
+
+    def _add_level(self, consumer: Consumer) -> None:
+        # Clients choose priorities: levels nobody waits in must not pile up.
+        self._levels = [level for level in self._levels if len(level[1]) > 0]
+        place = 0
+        for level in self._levels:
+            if level[0] < consumer.priority:
                 break
             place += 1
         self._levels.insert(place, (consumer.priority, deque([consumer])))
 
-    def remove(self, consumer: Consumer) -> None:
-        """The consumer is cancelled."""
-        if consumer.is_waiting:
-            consumer.is_waiting = False
-            for priority, waiting in self._levels:
-                if priority == consumer.priority:
-                    waiting.remove(consumer)
-        # Clients choose priorities: levels nobody waits in must not pile up.
-        self._levels = [level for level in self._levels if len(level[1]) > 0]
+
+class ConsumerCircle(WaitingConsumers):
+    """Consumers of one queue that wait for messages, round robin among those of the same priority.
+
+    A consumer that cannot take more leaves the circle and comes back at the end.
+    """
 
     def next_ready(self) -> Consumer | None:
         """The consumer whose turn it is, moved to the end of its circle; None when nobody can take a message."""
@@ -87,7 +123,8 @@ class ConsumerCircle:
                         waiting.rotate(-1)
                     return consumer
                 waiting.popleft()
-                consumer.is_waiting = False
+                consumer.waits_in = None
+                consumer.wait_for_room()
         return None
 
     def has_ready(self) -> bool:

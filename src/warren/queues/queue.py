@@ -362,7 +362,7 @@ class Queue(Destination):
         if consumer in self.consumers:
             self.consumers.remove(consumer)
         consumer.is_cancelled = True
-        self.circle.remove(consumer)
+        consumer.stop_waiting()
         self.last_used_ms = now_ms
         if self.pages and not self.is_listed:
             self._expect_paging()
@@ -370,7 +370,7 @@ class Queue(Destination):
 
     def consumer_can_take(self, consumer: Consumer) -> None:
         """The consumer has room again: it rejoins the circle at the end."""
-        if not consumer.is_waiting and not consumer.is_cancelled:
+        if consumer.waits_in is None and not consumer.is_cancelled:
             self.circle.add(consumer)
 
     def delete(self, now_ms: i64) -> list[Consumer]:
@@ -383,7 +383,7 @@ class Queue(Destination):
         self.consumers = []
         for consumer in consumers:
             consumer.is_cancelled = True
-            self.circle.remove(consumer)
+            consumer.stop_waiting()
         self._serve_waiters(now_ms)
         self._notify_watchers()
         return consumers

@@ -4,6 +4,7 @@ import pytest
 
 from tests.support.amqp_peer import ChannelPeer, Peer
 from tests.support.memory_broker import MemoryBroker
+from warren.broker.metadata import PutBinding
 from warren.wire.method import Method
 from warren.wire.methods import (
     BasicAck,
@@ -173,3 +174,20 @@ def test_a_deletion_overtakes_its_own_refusal(memory: MemoryBroker) -> None:
     memory.pump()
     assert b"new" not in memory.vhost.queues
     memory.vhost.router.check()
+
+
+@pytest.mark.parametrize("is_exchange_durable", [True, False])
+@pytest.mark.parametrize("is_queue_durable", [True, False])
+def test_s9_a_binding_is_stored_when_both_its_ends_are(
+    memory: MemoryBroker, is_exchange_durable: bool, is_queue_durable: bool
+) -> None:
+    """A stored binding whose queue is gone would come to life with a later queue of that name."""
+    channel = channel_of(memory)
+    channel.declare(b"other", durable=is_queue_durable)
+    channel.exchange(b"z", durable=is_exchange_durable)
+    memory.holds_commits = True
+    channel.send(QueueBind(b"other", b"z", b"key"))
+    memory.pump()
+    changes = [change for taken in memory.vhost.journal.definitions.take() for change in taken.changes]
+    assert len(changes) == (1 if is_exchange_durable and is_queue_durable else 0)
+    assert all(isinstance(change, PutBinding) for change in changes)

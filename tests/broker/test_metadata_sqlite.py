@@ -103,6 +103,15 @@ def test_metadata_is_durable_before_it_is_closed(tmp_path: Path) -> None:
     metadata.close()
 
 
+def test_metadata_is_synced_with_each_commit(tmp_path: Path) -> None:
+    """SQLite says itself how it was opened: FULL (2) syncs the write-ahead log at every commit, OFF and NORMAL do not."""
+    metadata = SqliteMetadata(tmp_path / "node.sqlite")
+    connection = metadata._connection
+    assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    metadata.close()
+
+
 def test_metadata_put_replaces_and_delete_removes(tmp_path: Path) -> None:
     """By name or id, in the order of the changes; deleting what is not there is fine."""
     metadata = SqliteMetadata(tmp_path / "node.sqlite")

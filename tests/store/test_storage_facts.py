@@ -4,8 +4,9 @@ S: what a classic queue is and does. W: weaknesses known from other brokers, whi
 T: faults and situations that the tests must bring about. Comments and docstrings all over the code use these numbers.
 
 One line a fact: `ID | what it says | evidence`, more evidence in indented lines. Evidence is `module:name`, a piece of code
-in `src/warren` (or `bench.module:name`); `path::name`, a test below `tests`; or `argued: ` and why there is none.
-The tests look whether what is named exists. Facts without evidence are in OPEN, which should be empty.
+in `src/warren` (or `bench.module:name`); `path::name`, a test below `tests`; or `argued: ` and why there is none. Each fact
+that is not argued names a test that fails when the fact is broken; `python -m tests.mutants` breaks many of them to see.
+The tests here look whether what is named exists. Facts without evidence are in OPEN, which should be empty.
 """
 
 import ast
@@ -31,10 +32,12 @@ S6 | durable exchanges come back with all properties | broker.metadata:PutExchan
     broker/test_metadata_sqlite.py::test_metadata_comes_back_as_it_was_written
 S7 | durable queues come back with all properties | broker.metadata:PutQueue
     broker/test_metadata_sqlite.py::test_metadata_comes_back_as_it_was_written
+    broker/test_metadata_sqlite.py::test_metadata_is_synced_with_each_commit
 S8 | an exclusive queue ends with its connection | protocol/test_queues.py::test_exclusive_queues_are_never_durable
     protocol/test_clean_up.py::test_exclusive_queues_go_with_a_lost_connection
     kill/test_restart.py::test_what_is_not_durable_is_gone
 S9 | a binding is kept when both its ends are durable | routing.binding:Binding.is_durable
+    broker/test_definitions_durable.py::test_s9_a_binding_is_stored_when_both_its_ends_are
     kill/test_restart.py::test_what_is_not_durable_is_gone
 S10 | persistent takes both, queue and message | queues.queue:Queue.publish
     kill/test_restart.py::test_what_is_not_durable_is_gone
@@ -44,21 +47,27 @@ S12 | disk before confirm | store.journal:Journal.on_done
     protocol/test_confirms.py::test_a_persistent_message_is_confirmed_by_the_commit_only
 S13 | only what matters should be persistent | argued: advice for users; what it costs is in docs/benchmarks.md
 S14 | written is not synced | store.file_system:FileHandle store.disk.flusher:BatchFlusher
+    store/test_flusher.py::test_a_failing_call_fails_the_batch_and_the_next_one_succeeds
     simulation/test_simulated_file_system.py::test_an_unsynced_write_is_kept_dropped_or_torn
     simulation/test_planted_bugs.py::test_a_planted_bug_is_found
 S15 | one copy is one point of failure | argued: replication is not the store's business
 S16 | two reasons to write: persistence and memory | queues.queue:Queue.publish queues.paging:PageStep
+    queues/test_queue_paging.py::test_large_persistent_messages_become_gamma_and_transient_ones_beta
 S17 | a buffer in front of the file, 1 MiB | store.journal:BUFFER_BYTES
     store/test_documented_format.py::test_limits_are_those_of_the_code
+    store/test_journal_due.py::test_s17_a_full_buffer_is_due_at_once
 S18 | at the latest after 25 ms | store.journal:FLUSH_INTERVAL_MS server.node:Node._on_flush_timer
     store/test_documented_format.py::test_limits_are_those_of_the_code
+    store/test_journal_due.py::test_s18_the_oldest_entry_waits_for_25_ms
 S19 | at once when nothing else is to be done | store.journal:Journal.is_due server.node:Node._commit
+    store/test_journal_due.py::test_s19_nobody_who_waits_waits_for_the_tick
 S20 | persistent messages reach the kernel | store.disk.flusher:BatchFlusher.flush
     store/test_flusher.py::test_what_is_written_is_what_was_sealed
 S21 | transient ones are paged too, and gone after a start | queues.paging:PageStep store.disk.store_reader:read_store
     store/test_index_rebuild.py::test_transient_messages_of_an_earlier_life_do_not_count
 S22 | persistent ones stay in memory too, and go first | queues.entry:Entry.is_on_disk
     queues.paging:PageStep._sink_alphas
+    queues/test_queue_paging.py::test_large_persistent_messages_become_gamma_and_transient_ones_beta
 S23 | a confirm says that it is safe | store.journal:Journal.on_done
     protocol/test_confirms.py::test_a_persistent_message_is_confirmed_by_the_commit_only
     simulation/test_planted_bugs.py::test_a_planted_bug_is_found
@@ -94,6 +103,7 @@ S38 | a publish adds, an ack removes | store.journal:Journal.publish store.journ
 S39 | an index for each queue | store.queue_index:QueueIndex
     store/test_documented_format.py::test_a_segment
 S40 | segments of 16384 positions, from 0 | store.queue_index:SEGMENT_ENTRIES store.queue_index:QueueIndex.segment_for_append
+    store/test_segments.py::test_a_segment_dies_while_it_is_loaded
     store/test_documented_format.py::test_limits_are_those_of_the_code
 S41 | reading keeps a segment in memory | argued: a load reads as much as it wants and keeps nothing else
     (store.index_load:IndexLoad)
@@ -102,51 +112,71 @@ S42 | a summary of each segment is in memory | store.queue_index:Segment
 S43 | small messages in the index, large ones in the store | store.journal:Journal.write_message
     store/test_segments.py::test_the_embed_threshold_may_change_between_starts
     server/test_config.py::test_sizes_have_the_units_of_rabbitmq
+    store/test_embedding.py::test_s43_messages_below_the_threshold_are_embedded
 S44 | a higher threshold costs memory | argued: no segment is held in memory, so it does not
 S45 | small ones cost one write | store.journal:Journal.write_message
+    store/test_embedding.py::test_s43_messages_below_the_threshold_are_embedded
 S46 | RabbitMQ's directories before 3.7 | argued: imports read those since 3.7 only; an older node is upgraded first
 S47 | RabbitMQ's directories since 3.7 | tables/rabbitmq/test_real_directories.py::test_every_message_is_there_in_order
-S48 | a queue is a protocol part and an engine | queues.queue:Queue queues.variable_queue:VariableQueue
+S48 | a queue is a protocol part and an engine | argued: a matter of structure, queues.queue:Queue and
+    queues.variable_queue:VariableQueue
 S49 | straight to a consumer when nothing waits | queues.queue:Queue.publish
+    queues/test_queue_paging.py::test_t63_direct_delivery
     queues/test_queue_machine.py::TestQueueMachine
 S50 | alpha | queues.entry:ALPHA queues/test_queue_machine.py::TestQueueMachine
 S51 | beta | queues.entry:BETA queues/test_queue_machine.py::TestQueueMachine
 S52 | gamma | queues.entry:GAMMA queues/test_queue_machine.py::TestQueueMachine
 S53 | delta | queues.variable_queue:Delta queues/test_queue_machine.py::TestQueueMachine
 S54 | persistent ones are on disk whatever their form | queues.paging:PageStep._may_sink store.journal:Journal
+    queues/test_queue_machine.py::TestQueueMachine
 S55 | not every message is in every form | queues/test_queue_machine.py::TestQueueMachine
 S56 | q1, q2, delta, q3, q4 | queues.variable_queue:VariableQueue queues.variable_queue:VariableQueue.check
+    queues/test_queue_machine.py::TestQueueMachine
 S57 | memory, disk, memory | queues/test_queue_machine.py::TestQueueMachine
 S58 | who keeps up stays alpha | queues.queue:Queue._expect_paging
     store/test_recovery.py::test_a_journal_that_keeps_up_writes_nothing
 S59 | target_ram_count from rates, none without pressure | queues.queue_memory:QueueMemory.set_duration
     queues/test_memory_monitor.py::test_the_worked_example_to_the_target_of_a_queue
 S60 | unacked ones count; looked at after everything | queues.queue:Queue.ram_count queues.queue:Queue.work
+    queues/test_queue_unacked.py::test_t54_unacked_messages_leave_memory_and_come_back
 S61 | a publish goes to q4, or q1 | queues.variable_queue:VariableQueue.publish
     queues/test_queue_machine.py::TestQueueMachine
 S62 | q4 sinks youngest first to the old end of q3 | queues.variable_queue:VariableQueue.sink_q4
     queues.paging:PageStep._sink_alphas
+    queues/test_queue_paging.py::test_large_persistent_messages_become_gamma_and_transient_ones_beta
+    queues/test_queue_paging.py::test_alphas_sink_from_q1_oldest_first_then_from_q4_youngest_first
 S63 | q3 sinks youngest first, its oldest stays | queues.paging:PageStep._push_old
+    queues/test_queue_paging.py::test_c7_the_oldest_of_q3_stays
 S64 | q1 sinks to q2, or q3, then q4 | queues.variable_queue:VariableQueue.sink_q1 queues.paging:PageStep._sink_alphas
+    queues/test_queue_paging.py::test_alphas_sink_from_q1_oldest_first_then_from_q4_youngest_first
 S65 | permitted_beta_count | queues.variable_queue:permitted_beta_count queues/test_paging.py::test_permitted_betas
 S66 | in batches to delta, first q3, then q2 | queues.paging:PageStep._push_middle
+    queues/test_queue_paging.py::test_s66_only_lumps_go_to_delta
 S67 | a bound for what is written at once | queues.queue_host:TURN_STEPS store.vhost_store:VhostStore.is_behind
+    queues/test_queue_paging.py::test_a_turn_pages_a_bounded_number_of_messages_and_more_than_came_in
+    queues/test_queue_paging.py::test_a_disk_that_is_behind_is_given_no_more
 S68 | the middle goes to disk, in batches | queues.paging:PageStep._push_middle
+    queues/test_queue_paging.py::test_a_batch_that_is_cut_goes_to_delta_to_its_end
 S69 | a target = duration x rates | queues.memory_monitor:desired_duration
     queues/test_memory_monitor.py::test_the_desired_duration
 S70 | taken from q4, then q3 | queues.variable_queue:VariableQueue.fetch
     queues/test_queue_machine.py::TestQueueMachine
 S71 | q3 and delta empty: q1 becomes q4 | queues.variable_queue:VariableQueue._keep_shape
+    queues/test_variable_queue.py::test_taking_the_last_of_q3_makes_q1_the_head
 S72 | q3 empty: a batch of delta comes | queues.variable_queue:VariableQueue.accept queues.loading:ReadAhead
+    queues/test_variable_queue.py::test_an_emptied_delta_hands_on_to_q2
 S73 | q3 empty means all empty | queues.variable_queue:VariableQueue.check queues/test_queue_machine.py::TestQueueMachine
 S74 | two modes, by argument | queues.arguments:parse_arguments protocol/test_queues.py::test_bad_argument
 S75 | lazy: to disk at once, from it when consumed | queues.paging:PageStep.page_lazy
     queues/test_queue_machine.py::TestQueueMachine kill/test_mixed_load.py::test_killed_under_mixed_load
 S76 | lazy and transient: gone after a start | store.queue_store:QueueStore._is_lasting
-    store/test_index_rebuild.py::test_transient_messages_of_an_earlier_life_do_not_count
+    store/test_segments.py::test_transient_messages_are_paged_and_do_not_outlive_the_node
 S77 | paging must not block | queues.queue_host:QueueHost.work_off queues.paging:PageStep
+    queues/test_queue_paging.py::test_w19_paging_goes_in_slices_and_other_queues_have_their_turn
 S78 | 10,000,000 messages in a lazy queue: 1.5 MB | bench.backlog:measure
+    queues/test_queue_paging.py::test_s75_lazy_keeps_nothing_without_consumers_and_a_little_with_one
 S79 | a backlog slows a queue down | bench.backlog:measure queues.read_ahead:look_ahead
+    queues/test_queue_paging.py::test_the_next_batch_is_read_before_the_last_one_is_used_up
 S80 | prefetch, multiple acks, flow control | protocol/test_qos.py::test_per_consumer_limit_is_exact
     protocol/test_settle.py::test_multiple broker/test_disk_flow.py::test_who_publishes_to_a_disk_that_lags_is_stopped_until_half_is_written
 S81 | recovery after any end | store.disk.store_reader:read_store simulation/test_histories.py::test_the_fixed_seeds_hold
@@ -170,6 +200,7 @@ W7 | replay that crashes | store/test_recovery.py::test_any_bytes_give_a_state
     store/test_recovery.py::test_valid_records_with_contents_of_nonsense
 W8 | two stores, two syncs | store.journal:Journal broker/test_definitions_durable.py::test_the_second_to_ask_waits_for_the_disk_as_the_first_does
 W9 | compaction locks readers out | store/test_content_compaction.py::test_readers_do_not_wait_for_compaction
+    store/test_segments.py::test_a_segment_goes_when_all_of_it_is_settled
 W10 | compaction falls behind: debt is shown, and publishers wait until it is paid
     | store.figures:StoreFigures.debt_bytes store.figures:debt_to_pay broker.disk_flow:DEBT_STOP_BYTES
     broker/test_disk_flow.py::test_a_store_in_debt_stops_publishers_until_it_is_paid
@@ -180,6 +211,7 @@ W10 | compaction falls behind: debt is shown, and publishers wait until it is pa
 W11 | reference counts that are not kept | store/test_content_recovery.py::test_references_after_recovery
     simulation/test_planted_bugs.py::test_a_planted_bug_is_found
 W12 | memory for each stored message | store.content_file:ContentFile store.queue_index:QueueIndex
+    kill/test_store_on_disk.py::test_a_start_reads_no_bodies_and_takes_no_memory_for_them
 W13 | embedding costs memory | argued: an index is not in memory, see S44
 W14 | what a length limit drops is written first | argued: length limits are refused until they are there
     (queues.arguments:parse_arguments)
@@ -187,9 +219,12 @@ W15 | paging blocks and bloats | queues.queue_host:QueueHost.work_off
     queues/test_memory_monitor.py::test_a_flood_stays_at_the_threshold
 W16 | idle queues are woken | queues/test_memory_monitor.py::test_idle_queues_are_not_touched
 W17 | a start loads lazy queues | queues.queue:Queue.restore_delta broker.vhost:Vhost._restore_queue
+    kill/test_store_on_disk.py::test_a_start_reads_no_bodies_and_takes_no_memory_for_them
 W18 | one segment is never paged | queues.memory_account:MemoryAccount.ahead_room
     queues/test_paging.py::test_small_messages_of_one_segment_are_paged_too
 W19 | unlimited batches | queues.purging:Purge.work queues.queue:Queue.drop_expired_head queues.reader_group:SLICE_MESSAGES
+    queues/test_queue_paging.py::test_w19_paging_goes_in_slices_and_other_queues_have_their_turn
+    queues/test_queue_unacked.py::test_w19_a_purge_takes_turns queues/test_queue_paging.py::test_t56_expired_messages_are_dropped_in_slices
 W20 | damage takes the vhost down | kill/test_restart.py::test_damage_costs_what_is_damaged
     store/test_index_rebuild.py::test_what_is_not_ours_is_kept
 W21 | a full disk | store.disk.space_reserve:SpaceReserve kill/test_failing_disk.py::test_files_may_not_grow
@@ -211,6 +246,7 @@ W27 | failed syncs that are repeated | store/test_checkpoint_job.py::test_a_sync
     store/test_flusher.py::test_a_failing_call_fails_the_batch_and_the_next_one_succeeds
     store/test_content_store.py::test_a_failed_write_gives_its_file_up
 W28 | names that are not durable | store/test_files.py::test_directories_are_made_with_their_parents
+    store/test_flusher.py::test_contents_are_durable_before_the_journal_is_written
     simulation/test_simulated_file_system.py::test_a_name_needs_its_directory_synced
     store/test_checkpoint_job.py::test_power_fails_in_any_call_of_a_checkpoint
 W29 | everything redelivered after a crash | queues.queue:Queue.restore
@@ -218,16 +254,20 @@ W29 | everything redelivered after a crash | queues.queue:Queue.restore
     store/test_recovery.py::test_the_mark_of_a_clean_stop_ends_with_the_next_start
 
 G1 | confirmed survives | kill/test_sigkill.py::test_fifty_kills simulation/test_histories.py::test_the_fixed_seeds_hold
+    spark/test_exactly_once.py::TestStream
     kill/test_mixed_load.py::test_killed_under_mixed_load
 G2 | acked and synced stays away | kill/test_sigkill.py::test_fifty_kills
+    store/test_journal_machine.py::TestJournalMachine
     simulation/test_histories.py::test_the_fixed_seeds_hold
 G3 | order, and a requeue returns to its place | protocol/test_settle.py::test_requeue_to_the_original_place
+    queues/test_queue_unacked.py::test_t53_a_block_that_comes_back_in_reverse_keeps_its_order
     queues/test_queue_machine.py::TestQueueMachine
 G4 | nothing damaged is delivered | kill/test_restart.py::test_damage_costs_what_is_damaged
     store/test_content_compaction.py::test_damage_costs_one_content simulation/test_histories.py::test_the_fixed_seeds_hold
 G5 | a start is bounded by what no checkpoint has | store.disk.store_reader:read_store bench.workloads:run_restart
     store/test_segments.py::test_a_start_reads_the_checkpoint_and_the_journal_behind_it
 G6 | no queue stalls another | queues.queue_host:QueueHost.work_off bench.interference:measure
+    queues/test_queue_paging.py::test_w19_paging_goes_in_slices_and_other_queues_have_their_turn
 G7 | memory is bounded whatever the backlog | bench.backlog:measure
     queues/test_memory_monitor.py::test_a_flood_stays_at_the_threshold
 G8 | the disk holds twice what is alive, and 1 GiB | store.figures:Debt store.segment_rewrite:SegmentRewriter
@@ -453,5 +493,5 @@ def test_what_is_named_exists(fact: str) -> None:
         assert len(evidence) > 20
         return
     pointers = evidence.split()
-    assert pointers
+    assert any("::" in pointer for pointer in pointers), "name a test that fails when the fact is broken"
     assert [pointer for pointer in pointers if not is_there(pointer)] == []

@@ -1,0 +1,74 @@
+"""When a batch is sealed: for its size, for its age, or because somebody waits (S17-S19)."""
+
+import pytest
+
+from tests.support.journal_driver import JournalDriver, Key
+from warren.store.journal import BUFFER_BYTES, FLUSH_INTERVAL_MS, ConfirmWaiter
+
+# What the journal adds to the content of a position when it measures the buffer.
+POSITION_BYTES = 64
+
+
+@pytest.fixture
+def driver() -> JournalDriver:
+    return JournalDriver(1 << 30)
+
+
+def publish_bytes(driver: JournalDriver, size: int) -> Key:
+    """One message that takes `size` bytes of the buffer."""
+    before = driver.journal.pending_bytes
+    (key,) = driver.publish(0, [1])
+    overhead = driver.journal.pending_bytes - before
+    driver.settle(key)
+    assert driver.journal.pending_bytes == before
+    (key,) = driver.publish(size - overhead, [1])
+    return key
+
+
+def test_an_empty_journal_is_never_due(driver: JournalDriver) -> None:
+    assert not driver.journal.is_due(driver.now_ms + 1_000_000)
+
+
+def test_s17_a_full_buffer_is_due_at_once(driver: JournalDriver) -> None:
+    """One byte less waits for its age; what is settled meanwhile leaves the buffer."""
+    journal = driver.journal
+    key = publish_bytes(driver, BUFFER_BYTES - 200)
+    publish_bytes(driver, 199)
+    assert journal.pending_bytes == BUFFER_BYTES - 1
+    assert not journal.is_due(driver.now_ms)
+    driver.publish(0, [1])
+    assert journal.is_due(driver.now_ms)
+    driver.settle(key)
+    assert not journal.is_due(driver.now_ms)
+
+
+def test_s18_the_oldest_entry_waits_for_25_ms(driver: JournalDriver) -> None:
+    """Later ones do not make it wait longer; the next batch begins anew."""
+    journal = driver.journal
+    driver.publish(10, [1])
+    oldest_ms = driver.now_ms
+    driver.publish(10, [2])
+    assert not journal.is_due(oldest_ms + FLUSH_INTERVAL_MS - 1)
+    assert journal.is_due(oldest_ms + FLUSH_INTERVAL_MS)
+    driver.now_ms = oldest_ms + FLUSH_INTERVAL_MS
+    driver.commit()
+    assert not journal.is_due(driver.now_ms + 1_000_000)
+    driver.publish(10, [1])
+    assert not journal.is_due(driver.now_ms + FLUSH_INTERVAL_MS - 1)
+    assert journal.is_due(driver.now_ms + FLUSH_INTERVAL_MS)
+
+
+def test_s18_an_ack_waits_as_long_as_a_publish(driver: JournalDriver) -> None:
+    (key,) = driver.publish(10, [1])
+    driver.commit()
+    driver.now_ms += 1_000
+    driver.settle(key)
+    assert not driver.journal.is_due(driver.now_ms + FLUSH_INTERVAL_MS - 1)
+    assert driver.journal.is_due(driver.now_ms + FLUSH_INTERVAL_MS)
+
+
+def test_s19_nobody_who_waits_waits_for_the_tick(driver: JournalDriver) -> None:
+    driver.publish(10, [1])
+    assert not driver.journal.is_due(driver.now_ms)
+    driver.journal.confirm_with_batch(ConfirmWaiter())
+    assert driver.journal.is_due(driver.now_ms)

@@ -1,11 +1,12 @@
 """Clients that begin what they do not end, and go: the memory stays within its limit, and others are served."""
 
+import contextlib
 import threading
 import time
 
 import pika
 import pytest
-from pika.exceptions import ChannelClosedByBroker
+from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from tests.support.amqp_frames import BODY, SocketLink, frame, header_frame, method_frame
 from tests.support.amqp_peer import Peer
@@ -17,6 +18,7 @@ pytestmark = pytest.mark.slow
 # About twice what a node takes that has nothing to do.
 LIMIT = 150 * MIB
 ANNOUNCED = 120 * MIB
+BODY_100_KB = bytes(100_000)
 
 
 @pytest.fixture
@@ -111,11 +113,32 @@ def test_a_transaction_larger_than_memory(broker: WatchedBroker) -> None:
     channel = connection.channel()
     channel.queue_declare("q")
     channel.tx_select()
-    body = bytes(100_000)
     with pytest.raises(ChannelClosedByBroker) as refused:
         for _ in range(1640):
-            channel.basic_publish("", "q", body)
+            channel.basic_publish("", "q", BODY_100_KB)
         channel.tx_commit()
     assert refused.value.reply_code == 406
     connection.close()
     broker.check_service()
+
+
+def test_transactions_that_are_too_large_together(broker: WatchedBroker) -> None:
+    """Each is within its bound. They raise an alarm that nothing but their end can clear, and get it."""
+    client = Confirmed(broker)
+    client.start()
+    connections: list[pika.BlockingConnection] = []
+    for _ in range(4):
+        connection = pika.BlockingConnection(pika.URLParameters(broker.node.uri))
+        connections.append(connection)
+        channel = connection.channel()
+        channel.tx_select()
+        with contextlib.suppress(AMQPError):
+            for _ in range(34 * MIB // len(BODY_100_KB)):
+                channel.basic_publish("", "q", BODY_100_KB)
+    eventually(lambda: "memory alarm cleared" in broker.node.log_path.read_text(), "the end of the alarm")
+    assert "low on memory" in broker.node.log_path.read_text()
+    client.await_more(20)
+    for connection in connections:
+        with contextlib.suppress(AMQPError):
+            connection.close()
+    client.stop()

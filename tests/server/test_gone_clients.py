@@ -1,0 +1,94 @@
+"""Clients that go while the broker does not read them: closed, killed, vanished from the network."""
+
+import ctypes
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.amqp_frames import SocketLink
+from tests.support.amqp_peer import Peer
+from tests.support.awaiting import eventually
+from tests.support.node_thread import NodeThread
+from warren.broker.throttle import WINDOW_BYTES
+from warren.wire.methods import ConnectionBlocked
+
+BODY = bytes(100_000)
+CAPABILITIES: dict[str, object] = {"connection.blocked": True}
+SO_ATTACH_FILTER = 26
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[NodeThread]:
+    node = NodeThread(tmp_path)
+    yield node
+    node.stop()
+
+
+def set_memory_low(node: NodeThread, is_low: bool) -> None:
+    now_ms = node.node.clock.now_ms()
+    node.call(lambda: node.node.broker.set_vm_memory_high_watermark(0 if is_low else 1 << 59, 0, now_ms))
+
+
+def blocked(node: NodeThread, heartbeat: int) -> tuple[Peer, socket.socket]:
+    """A client that is blocked and not read, with nothing on its way."""
+    set_memory_low(node, True)
+    peer = node.peer().open(capabilities=CAPABILITIES, heartbeat=heartbeat)
+    channel = peer.channel()
+    for _ in range(WINDOW_BYTES // len(BODY) + 1):
+        channel.publish(b"nowhere", BODY)
+    peer.expect(ConnectionBlocked)
+    eventually(lambda: node.call(lambda: not node.node.broker.connections[0].is_reading), "not read")
+    assert isinstance(peer.link, SocketLink)
+    return peer, peer.link.socket
+
+
+def await_gone(node: NodeThread) -> None:
+    eventually(lambda: node.call(lambda: not node.node.broker.connections), "gone")
+    assert node.node.broker.alarms.kept_bytes == 0
+    assert node.node.broker.alarms.is_on
+
+
+def test_a_client_whose_end_is_behind_what_is_not_read(node: NodeThread) -> None:
+    _, client = blocked(node, 600)
+    client.setblocking(False)
+    # More than the buffers of both ends take: the end of the stream cannot come by itself.
+    with pytest.raises(BlockingIOError):
+        while True:
+            client.send(bytes(1 << 20))
+    client.close()
+    await_gone(node)
+
+
+def test_a_client_that_is_reset(node: NodeThread) -> None:
+    _, client = blocked(node, 0)
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+    await_gone(node)
+
+
+def test_a_client_that_vanishes(node: NodeThread) -> None:
+    _, client = blocked(node, 1)
+    # From here on the client's system drops what comes for it: no ack, no reset, as behind a cable that was cut.
+    drop_all = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))
+    program = struct.pack("HL", 1, ctypes.addressof(drop_all))
+    client.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, program)
+    await_gone(node)
+    client.close()
+
+
+def test_a_client_that_is_there_stays(node: NodeThread) -> None:
+    peer, _ = blocked(node, 1)
+    # Its system acks our heartbeats; it need not read them, nor can its own be read.
+    connection = node.node.broker.connections[0]
+    started_ms = node.node.clock.now_ms()
+    eventually(
+        lambda: node.node.clock.now_ms() - started_ms > 4 * connection.silence_max_ms() // 2, "a while"
+    )
+    assert node.call(lambda: len(node.node.broker.connections)) == 1
+    set_memory_low(node, False)
+    channel = peer.channels[1]
+    channel.declare(b"q")
+    peer.drop()

@@ -5,7 +5,6 @@ and loads it when it is asked for.
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -42,45 +41,12 @@ def _warren(
     pass
 
 
-@app.command()
-def server(
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Configuration in rabbitmq.conf's format, or a directory of *.conf."
-        ),
-    ] = None,
-    data_dir: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Where everything durable lies. (default: ./warren-data or /var/lib/warren)"
-        ),
-    ] = None,
-    node: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Node name. (default: warren@HOST)")
-    ] = None,
-    listen: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT", help="AMQP listener; port 0 takes a free one. (default: every address, 5672)"
-        ),
-    ] = None,
-    management: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Management listener, or off. (default: off)")
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Set a key of the configuration file; repeatable."),
-    ] = None,
-) -> None:
+@app.command(context_settings=_PASS_THROUGH, add_help_option=False)
+def server(context: typer.Context) -> None:
     """Run a broker until SIGTERM or Ctrl-C."""
-    from warren.cli import server as server_command
+    from warren.cli import server as command
 
-    raise typer.Exit(
-        server_command.run(
-            config, settings or [], data_dir=data_dir, node=node, listen=listen, management=management
-        )
-    )
+    raise typer.Exit(command.main(context.args))
 
 
 @app.command(context_settings=_PASS_THROUGH, add_help_option=False)

@@ -1,7 +1,6 @@
 """Backup of a data directory whose node is stopped, and restore of any backup."""
 
 import contextlib
-import datetime
 import os
 import sqlite3
 import tempfile
@@ -19,6 +18,8 @@ from warren.offline.backup_files import (
     differences,
     finish_backup,
     give_up,
+    must_be_outside,
+    now_text,
     put_in_place,
     read_manifest,
     take_files,
@@ -40,17 +41,6 @@ from warren.store.queue_index import SEGMENT_ENTRIES
 from warren.store.vhost_store import PERSISTENT_NAME, QUEUES_NAME, TRANSIENT_NAME
 
 _DATABASE_NAMES: Final = (DATABASE_NAME, f"{DATABASE_NAME}-wal", f"{DATABASE_NAME}-shm")
-
-
-def now_text() -> str:
-    """When a backup was made, as its manifest says it."""
-    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def must_be_outside(directory: Path, target: Path) -> None:
-    """Raises ToolError when a backup would lie in the directory it is of."""
-    if target.resolve().is_relative_to(directory.resolve()):
-        raise ToolError(f"{target} lies in the data directory {directory}")
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ without one was never finished. It lists every file with its size and CRC-32C, a
 """
 
 import contextlib
+import datetime
 import json
 import os
 import shutil
@@ -24,6 +25,17 @@ PIECE_BYTES: Final = 1048576
 
 # Called after each piece with its size in bytes; may take its time, and may raise to end the work.
 OnPiece = Callable[[int], None]
+
+
+def now_text() -> str:
+    """When a backup was made, as its manifest says it."""
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def must_be_outside(directory: Path, target: Path) -> None:
+    """Raises ToolError when a backup would lie in the directory it is of."""
+    if target.resolve().is_relative_to(directory.resolve()):
+        raise ToolError(f"{target} lies in the data directory {directory}")
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,7 @@ import msgspec
 
 import warren
 from warren.admin.client import RETRY_TIMEOUT_S
-from warren.offline.backup import must_be_outside, now_text
-from warren.offline.backup_files import put_in_place
+from warren.offline.backup_files import must_be_outside, now_text, put_in_place
 from warren.offline.data_directory import VHOSTS_PATH, ToolError, locked, opened
 from warren.offline.sizes import tree_bytes
 from warren.pipeline.backup_manifest import (

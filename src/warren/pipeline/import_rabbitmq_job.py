@@ -16,8 +16,7 @@ import msgspec
 
 import warren
 from warren.broker.metadata import PutVhost
-from warren.offline.backup import must_be_outside, now_text
-from warren.offline.backup_files import give_up, put_in_place
+from warren.offline.backup_files import give_up, must_be_outside, now_text, put_in_place
 from warren.offline.data_directory import ToolError
 from warren.offline.part_writer import PLAN_NAME, PartWriter
 from warren.offline.sizes import tree_bytes

@@ -9,8 +9,7 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from warren.offline.backup import must_be_outside
-from warren.offline.backup_files import begin_new, put_in_place
+from warren.offline.backup_files import begin_new, must_be_outside, put_in_place
 from warren.offline.salvage import SalvagedQueue, SalvageResult, salvage
 from warren.pipeline.progress import Progress, Silent, Step
 from warren.pipeline.result import FOUND_EXIT, OK_EXIT, JobResult

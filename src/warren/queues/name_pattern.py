@@ -4,15 +4,20 @@ RE2 builds an automaton and never backtracks, so no pattern can hold up the node
 look-around and references back.
 """
 
-from typing import Final, final
+from __future__ import annotations
 
-import re2
+from typing import TYPE_CHECKING, Final, final
+
+if TYPE_CHECKING:
+    import re2
 
 # For the automaton of one pattern (bytes); what does not fit is refused or, at match time, computed anew.
 _MEMORY_MAX: Final = 1048576
 
 
 def _options() -> re2.Options:
+    import re2
+
     options = re2.Options()
     options.max_mem = _MEMORY_MAX
     # What is wrong is told to whoever sent the pattern.
@@ -26,6 +31,9 @@ class NamePattern:
 
     def __init__(self, pattern: str) -> None:
         """Raises ValueError, in words, when it is no regular expression or too large a one."""
+        # Only here: most nodes never see a pattern, and a start should not wait for the library.
+        import re2
+
         try:
             self._matcher = re2.compile(pattern, _options())
         except re2.error as error:

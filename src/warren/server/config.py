@@ -6,7 +6,6 @@ accepted: a key that warren does not know, or knows but cannot honour yet, stops
 file and the line, because a setting that is silently ignored is found out on the worst day.
 """
 
-import difflib
 import os
 import re
 import socket
@@ -354,6 +353,9 @@ def _blame(where: str) -> Iterator[None]:
 def _unknown(key: str) -> str:
     if key.startswith(NOT_YET):
         return f"{key} is not supported yet"
+    # Only here: a start without a mistake does not need it.
+    import difflib
+
     names = [name.rstrip(".") for name in KEYS]
     similar = difflib.get_close_matches(key, names, n=1)
     hint = f"; did you mean {similar[0]}?" if similar else ""

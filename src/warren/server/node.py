@@ -413,7 +413,9 @@ def _settings(config: Config) -> Settings:
 def _listen(host: str, port: int) -> socket.socket:
     """A bound socket; an empty host is every address, IPv4 and IPv6, on one port."""
     if host:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        # Python encodes a text as IDNA, whose tables take milliseconds to load.
+        name = host.encode() if host.isascii() else host
+        family, _, _, _, address = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, backlog=_LISTEN_BACKLOG)
     if socket.has_dualstack_ipv6():
         return socket.create_server(

@@ -20,12 +20,13 @@ import warren
 from warren.admin.node import BackupRefused
 from warren.admin.protocol import BACKUP_DONE, BACKUP_FAILED, BackupStatus
 from warren.broker.vhost import Vhost
-from warren.offline.backup import must_be_outside, now_text
 from warren.offline.backup_files import (
     ManifestBuilder,
     SourceFile,
     begin_new,
     give_up,
+    must_be_outside,
+    now_text,
     put_in_place,
     take_files,
 )

@@ -1,0 +1,50 @@
+"""What a started server has loaded: nothing that only other commands, jobs or rare requests need.
+
+A start is mostly imports, and whoever tests with warren starts many nodes. A time would be measured on a busy machine;
+what is in `sys.modules` when the node is ready is the same everywhere.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+# Packages that take tens of milliseconds to load, then modules of warren and of Python that others load for their part.
+NOT_NEEDED = {
+    "click", "fastapi", "jinja2", "numpy", "pandas", "psutil", "py4j", "pyarrow", "pydantic", "pyspark", "re2", "rich",
+    "typer",
+    "warren.cli.app", "warren.offline.check", "warren.perf", "warren.pipeline", "warren.spark", "warren.tables",
+    "warren.testing",
+    "difflib", "encodings.idna", "http.client", "multiprocessing", "unittest", "xml",
+}  # fmt: skip
+
+# Says what is loaded in the moment the node says that it is ready, and stops it.
+PROGRAM = """
+import json, os, signal, sys
+
+class ReadyLine:
+    def write(self, text):
+        if text.startswith("warren is ready"):
+            sys.__stdout__.write(json.dumps(sorted(sys.modules)))
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def flush(self):
+        pass
+
+sys.stdout = ReadyLine()
+from warren.cli import main
+main()
+"""
+
+
+def test_a_started_server_has_loaded_only_what_it_needs(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, "server", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    loaded = set(json.loads(done.stdout))
+    assert "warren.server.node" in loaded
+    assert loaded & NOT_NEEDED == set()

@@ -14,6 +14,7 @@ import secrets
 import signal
 import socket
 import time
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import uvloop
@@ -21,7 +22,6 @@ import uvloop
 from warren.admin.node import AdminNode
 from warren.broker.broker import Broker
 from warren.broker.settings import Settings
-from warren.broker.vhost import Vhost
 from warren.server.amqp_protocol import READ_BYTES, ClientProtocol
 from warren.server.config import Config
 from warren.server.disk_monitor import DiskMonitor, free_bytes
@@ -29,12 +29,13 @@ from warren.server.heap_release import find_heap_release
 from warren.server.memory_watch import MemoryWatch, ResidentMemory, find_malloc_trim, total_memory_bytes
 from warren.server.online_backup import BackupRunner, NodeBackups, Surroundings
 from warren.server.startup import DataDirectoryError, OpenedData, open_data_directory
+from warren.server.vhost_driver import VhostDriver, finish_job, start_drivers, stop_drivers
 from warren.store.disk.flusher import Flusher, FlushJob
 from warren.store.disk.job_runner import JobRunner
 from warren.store.disk.line_limit import LineLimit
 from warren.store.disk.workers import Workers
 from warren.store.jobs import StoreJob
-from warren.store.journal import FLUSH_INTERVAL_MS
+from warren.store.journal import Journal
 
 logger = logging.getLogger("warren.node")
 
@@ -42,15 +43,7 @@ _EXPIRY_TICK_S = 0.05
 _CONNECTION_TICK_S = 0.5
 # For how long a publisher that is ahead of its consumers is not read.
 _YIELD_S = 0.001
-# How long a start and a stop wait for a checkpoint.
-_CHECKPOINT_WAIT_S = 60.0
-# One says so without the dead files, the next one deletes them.
-_STOP_CHECKPOINTS = 2
-# After a failed commit, the next one waits this long.
-_FAILURE_PAUSE_S = 0.25
 _LISTEN_BACKLOG = 4096
-# Between two slices of work that nobody waits for.
-_WORK_PAUSE_S = 0.001
 # How long a stopping node waits for clients to answer connection.close.
 _STOP_GRACE_S = 2.0
 _START_FAILED_EXIT = 1
@@ -111,11 +104,8 @@ class Node:
         self._flusher: Flusher | None = None
         self._workers: Workers | None = None
         self._runners: dict[int, JobRunner] = {}
-        self._flushing: set[Vhost] = set()
-        # Their last commit failed.
-        self._failing: set[Vhost] = set()
+        self._drivers: dict[Journal, VhostDriver] = {}
         self._lines = LineLimit()
-        self._flush_timer: asyncio.TimerHandle | None = None
         self._server: asyncio.Server | None = None
         self._stopped = asyncio.Event()
 
@@ -136,6 +126,9 @@ class Node:
             self._runners[vhost.id] = JobRunner(
                 files, vhost.store.store_id, self._workers.pause, self._data.reserve
             )
+            self._drivers[vhost.journal] = VhostDriver(
+                vhost, self._data.flushers[vhost.id], self._data.apply_changes, self, self._lines
+            )
         self._backup_surroundings.copy_definitions = self._data.copy_definitions
         self._backup_surroundings.call_flusher = self._flusher.call
         self._backup_surroundings.submit = partial(self._workers.submit, BackupRunner())
@@ -143,12 +136,7 @@ class Node:
         self.broker.set_limits(self.clock.now_ms())
         await self._disk_monitor.start()
         self.memory_watch.start()
-        # Before anything is delivered, the mark of the last clean stop must not be the journal's last word any more.
-        # And what is in an index counts only behind a checkpoint, so there must be one.
-        for vhost in self.broker.vhosts.values():
-            vhost.journal.request_file()
-            vhost.store.is_checkpoint_wanted = True
-        await self._drain_journals(clean_stop=False)
+        await self._run_steps(start_drivers(list(self._drivers.values()), self.clock.now_ms))
         # What recovery built lives as long as the node: the collector need not look at it again and again.
         gc.collect()
         gc.freeze()
@@ -194,14 +182,7 @@ class Node:
         for protocol in list(self.protocols):
             protocol.abort()
         await asyncio.sleep(0)
-        await self._drain_journals(clean_stop=False)
-        stores = [vhost.store for vhost in self.broker.vhosts.values()]
-        for _ in range(_STOP_CHECKPOINTS):
-            for store in stores:
-                store.is_checkpoint_wanted = True
-            await self._drain_journals(clean_stop=True)
-            if not any(store.has_dead_files() for store in stores):
-                break
+        await self._run_steps(stop_drivers(list(self._drivers.values()), self.clock.now_ms))
         self._flusher.stop()
         await self.loop.run_in_executor(None, self._workers.stop)
         for vhost in self.broker.vhosts.values():
@@ -212,30 +193,9 @@ class Node:
         self._memory.close()
         self._stopped.set()
 
-    async def _drain_journals(self, clean_stop: bool) -> None:
-        for vhost in self.broker.vhosts.values():
-            await self._wait_for_flusher(vhost)
-            if clean_stop:
-                vhost.journal.request_clean_stop()
-            self._commit(vhost, is_forced=True)
-            await self._wait_for_flusher(vhost)
-            await self._wait_for_checkpoint(vhost)
-
-    async def _wait_for_checkpoint(self, vhost: Vhost) -> None:
-        # Nor for its success.
-        failures = vhost.store.checkpoint_failures
-        deadline = self.loop.time() + _CHECKPOINT_WAIT_S
-        while vhost.store.is_checkpoint_wanted or vhost.store.is_checkpointing:
-            if vhost in self._failing or vhost.store.checkpoint_failures > failures:
-                return
-            if self.loop.time() > deadline:
-                return
+    async def _run_steps(self, steps: Iterator[None]) -> None:
+        for _ in steps:
             self._end_turn()
-            await asyncio.sleep(0.001)
-
-    async def _wait_for_flusher(self, vhost: Vhost) -> None:
-        # Not for the success of what failed: a node must stop, and start, on a full disk too.
-        while vhost.journal.in_flight:
             await asyncio.sleep(0.001)
 
     # -- sockets ---------------------------------------------------------------------------------------------------
@@ -263,11 +223,10 @@ class Node:
 
     def _end_turn(self) -> None:
         self._is_turn_scheduled = False
-        for vhost in self.broker.vhosts.values():
-            if vhost not in self._flushing:
-                self._commit(vhost, is_forced=False)
-            self._work(vhost)
-        self.broker.end_turn(self.clock.now_ms())
+        now_ms = self.clock.now_ms()
+        for driver in self._drivers.values():
+            driver.end_turn(now_ms)
+        self.broker.end_turn(now_ms)
         for connection in self.broker.take_dirty():
             protocol = connection.shell
             if isinstance(protocol, ClientProtocol):
@@ -281,92 +240,41 @@ class Node:
                 else:
                     reader.read_on()
 
-    def _commit(self, vhost: Vhost, is_forced: bool) -> None:
-        journal = vhost.journal
-        now_ms = self.clock.now_ms()
-        if not is_forced and not journal.is_due(now_ms):
-            if journal.has_pending() and self._flush_timer is None:
-                self._flush_timer = self.loop.call_later(FLUSH_INTERVAL_MS / 1000, self._on_flush_timer)
-            return
-        batch = journal.seal()
-        if not batch.has_work():
-            # Everything in it was settled before it was written: nothing to lose, nothing to wait for.
-            vhost.store.on_batch_done(batch, True, now_ms)
-            return
-        assert self._flusher is not None and self._data is not None
-        job = FlushJob(journal, batch, self._data.flushers[vhost.id], self._data.apply_changes)
-        self._flushing.add(vhost)
+    # -- the shell of the drivers ------------------------------------------------------------------------------------
+
+    def submit_flush(self, driver: VhostDriver, job: FlushJob) -> None:
+        """To the flusher's thread."""
+        assert self._flusher is not None
         self._flusher.submit(job)
 
-    def _work(self, vhost: Vhost) -> None:
-        """Behind a commit, or where none was due: move messages between memory and disk, and hand out jobs."""
-        now_ms = self.clock.now_ms()
-        has_more = vhost.advance(now_ms)
+    def submit_job(self, driver: VhostDriver, job: StoreJob) -> None:
+        """To the workers' threads."""
         assert self._workers is not None
-        runner = self._runners[vhost.id]
-        for job in vhost.store.take_jobs(now_ms):
-            self._workers.submit(runner, job)
-        if has_more:
-            self.loop.call_later(_WORK_PAUSE_S, self.schedule_turn)
+        self._workers.submit(self._runners[driver.vhost.id], job)
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> None:
+        """On the loop."""
+        self.loop.call_later(delay_ms / 1000, callback)
+
+    def wake(self) -> None:
+        """See `schedule_turn`."""
+        self.schedule_turn()
 
     def _on_job_in_thread(self, job: StoreJob) -> None:
         self.loop.call_soon_threadsafe(self._on_job, job)
 
     def _on_job(self, job: StoreJob) -> None:
-        if job.error is not None:
-            name = type(job).__name__.lstrip("_")
-            if self._lines.allows(name):
-                logger.warning("%s failed: %s", name, job.error)
-        job.finished()
+        finish_job(job, self._lines)
         self.schedule_turn()
-
-    def _on_flush_timer(self) -> None:
-        self._flush_timer = None
-        self._end_turn()
 
     def _on_flushed_in_thread(self, job: FlushJob) -> None:
         self.loop.call_soon_threadsafe(self._on_flushed, job)
 
     def _on_flushed(self, job: FlushJob) -> None:
-        self._finish(job)
+        self._drivers[job.journal].on_flushed(job, self.clock.now_ms())
         # Should a turn be about to end, that one does for both: each has its share of background work.
         if not self._is_turn_scheduled:
             self._end_turn()
-
-    def _finish(self, job: FlushJob) -> None:
-        for vhost in self.broker.vhosts.values():
-            if vhost.journal is job.journal:
-                name = vhost.name.decode("utf-8", "replace")
-                self._log_definitions(name, job)
-                if job.error is None:
-                    self._flushing.discard(vhost)
-                    if vhost in self._failing:
-                        self._failing.discard(vhost)
-                        logger.info("vhost '%s': commits succeed again", name)
-                else:
-                    if vhost not in self._failing:
-                        self._failing.add(vhost)
-                        logger.error(
-                            "vhost '%s': a commit failed; publishes are nacked until one succeeds: %s",
-                            name,
-                            job.error,
-                        )
-                    # Acks are tried again; not at full speed against a full disk.
-                    self.loop.call_later(_FAILURE_PAUSE_S, self._commit_again, vhost)
-                vhost.store.on_batch_done(job.batch, job.error is None, self.clock.now_ms())
-
-    def _log_definitions(self, name: str, job: FlushJob) -> None:
-        error = job.definitions_error
-        if error is not None and self._lines.allows("definitions"):
-            logger.error(
-                "vhost '%s': definitions could not be stored: new ones are refused, deletions are tried again: %s",
-                name,
-                error,
-            )
-
-    def _commit_again(self, vhost: Vhost) -> None:
-        self._flushing.discard(vhost)
-        self._end_turn()
 
     # -- timers ----------------------------------------------------------------------------------------------------
 

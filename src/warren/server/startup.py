@@ -25,23 +25,13 @@ from warren.broker.metadata import (
 )
 from warren.broker.metadata_sqlite import SqliteMetadata
 from warren.broker.passwords import SHA256, hash_password
-from warren.broker.vhost import Vhost
 from warren.server.config import Config
-from warren.store.disk.files import (
-    JOURNAL_DIRECTORY,
-    keep_orphans,
-    load_store_id,
-    make_directories,
-    quarantine,
-)
+from warren.server.vhost_startup import open_vhost
+from warren.store.disk.files import make_directories
 from warren.store.disk.flusher import BatchFlusher
 from warren.store.disk.local_file_system import LocalFileSystem
 from warren.store.disk.space_reserve import SpaceReserve
-from warren.store.disk.store_reader import StoreReport, clear_queues, read_store
-from warren.store.recovery import Damage
 from warren.store.store_settings import StoreSettings
-from warren.store.vhost_store import QUEUES_NAME
-from warren.wire.errors import AmqpError
 
 logger = logging.getLogger("warren.startup")
 
@@ -92,6 +82,9 @@ def open_data_directory(config: Config, broker: Broker, now_ms: int) -> OpenedDa
         lock_descriptor = _lock(directory)
     except OSError as error:
         raise DataDirectoryError(f"data directory {directory}: {error.strerror}") from None
+    settings = StoreSettings(
+        config.journal_file_size_limit, config.msg_store_file_size_limit, config.queue_index_embed_msgs_below
+    )
     try:
         metadata, definitions = _open_metadata(directory)
         if not definitions.users and not definitions.vhosts:
@@ -105,7 +98,7 @@ def open_data_directory(config: Config, broker: Broker, now_ms: int) -> OpenedDa
             files = LocalFileSystem(path)
             directories[put_vhost.id] = path.absolute()
             file_systems[put_vhost.id] = files
-            _open_vhost(broker, put_vhost, files, definitions, config, now_ms)
+            open_vhost(broker, put_vhost, files, definitions, settings, now_ms)
     except MetadataError as error:
         os.close(lock_descriptor)
         raise DataDirectoryError(str(error)) from None
@@ -159,142 +152,3 @@ def _first_start(metadata: Metadata, config: Config) -> Definitions:
         ]
     )
     return metadata.load()
-
-
-def _open_vhost(
-    broker: Broker,
-    put_vhost: PutVhost,
-    files: LocalFileSystem,
-    definitions: Definitions,
-    config: Config,
-    now_ms: int,
-) -> None:
-    files.make_directories(JOURNAL_DIRECTORY)
-    started = time.monotonic()
-    settings = StoreSettings(
-        config.journal_file_size_limit, config.msg_store_file_size_limit, config.queue_index_embed_msgs_below
-    )
-    store, replay, report = read_store(files, load_store_id(files), settings)
-    vhost = Vhost(broker, put_vhost.name, put_vhost.id, store)
-    broker.vhosts[put_vhost.name] = vhost
-    unusable_ids = restore_definitions(vhost, definitions, now_ms)
-    broker.reserve_queue_ids(max(replay.queues, default=0))
-    orphans = vhost.restore_messages(replay, definitions.next_queue_id, unusable_ids, now_ms)
-    for queue_id in unusable_ids:
-        # Not deleted: its definition is damaged.
-        if files.exists(f"{QUEUES_NAME}/{queue_id}"):
-            report.quarantined.append(quarantine(files, f"{QUEUES_NAME}/{queue_id}"))
-    clear_queues(files, store, definitions.next_queue_id, report)
-
-    name = put_vhost.name.decode("utf-8", "replace")
-    messages = sum(queue.ready_count + queue.unacked_count for queue in vhost.queues.values())
-    logger.info(
-        "vhost '%s': %d queues, %d messages; read %d bytes, %d journal files behind checkpoint %d, in %.2f s",
-        name,
-        len(vhost.queues),
-        messages,
-        report.bytes_read,
-        report.journal_files,
-        report.generation,
-        time.monotonic() - started,
-    )
-    _log_report(name, report)
-    vhost.losses.report_all()
-    for orphan in orphans:
-        file_name = keep_orphans(files, orphan, store.store_id)
-        logger.error(
-            "vhost '%s': %d messages of queue id %d, which no usable definition names, are in lost+found: %s",
-            name,
-            len(orphan.positions),
-            orphan.log.queue_id,
-            file_name,
-        )
-
-
-def _log_report(name: str, report: StoreReport) -> None:
-    for line in report.quarantined:
-        logger.warning("vhost '%s': not a usable file of this vhost, moved to lost+found: %s", name, line)
-    for line in report.unfinished:
-        logger.info("vhost '%s': a file that was never finished, moved to lost+found: %s", name, line)
-    stretches: dict[tuple[int, str], list[Damage]] = {}
-    for damage in report.damage:
-        stretches.setdefault((damage.file_number, damage.reason), []).append(damage)
-    for (number, reason), found in stretches.items():
-        logger.error(
-            "vhost '%s': journal file %d is damaged from byte %d to %d (%s, stretches: %d); copied to lost+found",
-            name,
-            number,
-            min(damage.start for damage in found),
-            max(damage.end for damage in found),
-            reason,
-            len(found),
-        )
-    for torn in report.torn:
-        logger.info(
-            "vhost '%s': journal file %d ends in %d bytes of an unfinished write; copied to lost+found unless all are zero",
-            name,
-            torn.file_number,
-            torn.end - torn.start,
-        )
-    for path in report.damaged_headers:
-        logger.error("vhost '%s': the header of %s is damaged; its records are used", name, path)
-    for line in report.missing_journal:
-        logger.error("vhost '%s': a journal file is missing: %s; what no index has of it is lost", name, line)
-    if report.kept_references > 0:
-        logger.warning(
-            "vhost '%s': damage hides whether %d references to contents were given up; their contents are kept",
-            name,
-            report.kept_references,
-        )
-    for line in report.missing:
-        logger.error("vhost '%s': missing: %s", name, line)
-    if report.missing_contents > 0:
-        logger.error("vhost '%s': %d messages have lost their content", name, report.missing_contents)
-    if report.is_rebuilt:
-        logger.error(
-            "vhost '%s': no usable checkpoint; the indexes were read as a whole, %d damaged stretches in them. "
-            "Messages acked since they were written may be delivered again",
-            name,
-            report.index_damage,
-        )
-
-
-def restore_definitions(vhost: Vhost, definitions: Definitions, now_ms: int) -> set[int]:
-    """Declare what is defined; returns the ids of queues whose definition is damaged beyond use."""
-    router = vhost.router
-    unusable_ids: set[int] = set()
-    for exchange in definitions.exchanges:
-        if exchange.vhost == vhost.name:
-            try:
-                router.declare_exchange(
-                    exchange.name,
-                    exchange.type,
-                    True,
-                    exchange.auto_delete,
-                    exchange.internal,
-                    exchange.arguments,
-                )
-            except AmqpError as error:
-                logger.error("the definition of exchange %r is left out: %s", exchange.name, error.text)
-    for queue in definitions.queues:
-        if queue.vhost == vhost.name:
-            try:
-                vhost.restore_queue(queue, now_ms)
-            except AmqpError as error:
-                unusable_ids.add(queue.id)
-                logger.error("the definition of queue %r is left out: %s", queue.name, error.text)
-    vhost.staging.restore(definitions, now_ms)
-    for binding in definitions.bindings:
-        if binding.vhost != vhost.name:
-            continue
-        source = router.exchanges.get(binding.source)
-        names = router.queues if binding.destination_is_queue else router.exchanges
-        destination = names.get(binding.destination)
-        if source is None or destination is None:
-            logger.warning("a binding of %r leads nowhere and is left out", binding.source)
-            continue
-        try:
-            router.bind(source, destination, binding.key, binding.arguments)
-        except AmqpError as error:
-            logger.error("a binding of %r is left out: %s", binding.source, error.text)
-    return unusable_ids

@@ -159,9 +159,10 @@ class Oracle:
         self.moved = []
         return token
 
-    def committed(self, token: CommitToken) -> None:
-        """It is on disk."""
-        self.topology.stored.committed(token.version)
+    def committed(self, token: CommitToken, has_definitions: bool) -> None:
+        """It is on disk; so is every change of definitions before it, if `has_definitions`."""
+        if has_definitions:
+            self.topology.stored.committed(token.version)
         for copy in token.published:
             copy.is_must = True
         for message in token.moved:

@@ -28,11 +28,11 @@ class Delivery:
 
 
 class Unconfirmed:
-    """A publish without its confirm, and how many commits had failed before it."""
+    """A publish without its confirm, and how many batches had failed before it."""
 
-    def __init__(self, copies: list[Copy], failed_commits: int) -> None:
+    def __init__(self, copies: list[Copy], failed_batches: int) -> None:
         self.copies = copies
-        self.failed_commits = failed_commits
+        self.failed_batches = failed_batches
 
 
 class TransactionPublish:

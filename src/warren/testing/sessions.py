@@ -259,6 +259,7 @@ class Sessions:
 
     def before_output(self) -> None:
         """Connections that the broker has given up have lost what they held, before others are given it."""
+        self.topology.look()
         for connection in sorted(self._clients):
             client = self._clients[connection]
             if client.engine.state > RUNNING and not client.is_lost:
@@ -336,7 +337,7 @@ class Sessions:
                 raise Violation("confirm", f"publish {number} was confirmed twice")
             if ok:
                 self.oracle.confirmed(publish.copies)
-            elif self.node.failed_commits == publish.failed_commits:
+            elif self.node.failed_batches == publish.failed_batches:
                 raise Violation("nack", f"publish {number} was nacked, and no commit has failed since")
         if channel.returns and channel.returns[0][0] <= tag:
             raise Violation("return", f"publish {tag} was confirmed before it was returned")
@@ -419,7 +420,7 @@ class Sessions:
                     channel.returns.append((channel.publish_count + 1, content))
             if channel.mode == CONFIRM:
                 channel.publish_count += 1
-                channel.unconfirmed[channel.publish_count] = Unconfirmed(copies, self.node.failed_commits)
+                channel.unconfirmed[channel.publish_count] = Unconfirmed(copies, self.node.failed_batches)
             self._send(channel, frame + content_frames(channel.number, raw, body))
 
     def _take_number(self) -> int:

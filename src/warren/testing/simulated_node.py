@@ -1,4 +1,4 @@
-"""A whole node on a simulated disk: `start` puts it together as `server/startup.py` and `server/node.py` do.
+"""A whole node on a simulated disk: the shell of `server/vhost_driver.py` and `server/vhost_startup.py`, as `server/node.py` is.
 
 What threads do in a running node is done here when the simulation says so: each lane (the flusher and those of
 `store/jobs.py`) has jobs that wait for the disk and jobs that have run and whose completion has not reached the loop yet.
@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from warren.admin.node import AdminNode
 from warren.broker.broker import Broker
-from warren.broker.metadata import PutPermission, PutUser
+from warren.broker.metadata import PutPermission, PutUser, PutVhost
 from warren.broker.passwords import SHA256, hash_password
 from warren.broker.settings import Settings
 from warren.broker.stage import SLICE_MESSAGES
-from warren.broker.vhost import Vhost
-from warren.server.startup import restore_definitions
-from warren.store.disk.files import JOURNAL_DIRECTORY, keep_orphans, load_store_id
+from warren.server.vhost_driver import VhostDriver, finish_job, start_drivers, stop_drivers
+from warren.server.vhost_startup import open_vhost
+from warren.store.change_sets import RETRY_MS
+from warren.store.disk.files import JOURNAL_DIRECTORY
 from warren.store.disk.flusher import BatchFlusher, FlushJob
-from warren.store.disk.store_reader import StoreReport, clear_queues, read_store
+from warren.store.disk.line_limit import LineLimit
+from warren.store.disk.store_reader import StoreReport
 from warren.store.jobs import COMPACT, READ, WRITE, StoreJob
 from warren.store.store_settings import StoreSettings
 from warren.store.vhost_store import VhostStore
@@ -36,15 +38,12 @@ from warren.testing.simulated_metadata import SimulatedMetadata
 VHOST: Final = b"/"
 STORE_ID: Final = bytes(range(1, 17))
 USER: Final = PutUser(b"guest", hash_password(b"guest"), SHA256, ["administrator"])
-# As long as a real node waits after a failed commit.
-FAILURE_PAUSE_MS: Final = 250
-
 FLUSH: Final = "flush"
 # The flusher, and the lanes of `store/jobs.py` by their names.
 LANES: Final = (FLUSH, "write", "read", "compact")
 _LANE_NAMES: Final = {WRITE: "write", READ: "read", COMPACT: "compact"}
-# How long an orderly stop, or a start, waits for a checkpoint that fails, in turns.
-_CHECKPOINT_TURNS: Final = 20
+# What a step of a start or a stop takes.
+_STEP_MS: Final = 10_000
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ class Commits(Protocol):
     """Who is told of group commits: the oracle."""
 
     def seal(self) -> CommitToken: ...
-    def committed(self, token: CommitToken) -> None: ...
+    def committed(self, token: CommitToken, has_definitions: bool) -> None: ...
     def commit_failed(self, token: CommitToken) -> None: ...
 
 
@@ -166,12 +165,17 @@ class SimulatedNode:
         self.lanes = {name: Lane() for name in LANES}
         self._report = StoreReport()
         self._store: VhostStore | None = None
-        self._is_flushing = False
-        self._flush_again_ms = 0
+        self._lines = LineLimit()
+        # Change sets that were not stored are tried again by then.
+        self._definitions_due_ms = 0
+        # Calls of the disk that had failed before this node.
+        self._failed_calls = disk.files.failed_calls
         self._flusher: BatchFlusher = seams.flusher(self.files)
         self._random_calls = 0
         self.clock = SimulatedClock(self)
+        # Commits of which something failed, and those of which records or contents did.
         self.failed_commits = 0
+        self.failed_batches = 0
         # The broker has asked for another turn.
         self._is_woken = False
         # Has the store something to do that only time brings on?
@@ -186,14 +190,12 @@ class SimulatedNode:
     def start(self) -> None:
         """Recover from the disk. Crash or OSError when the disk says so."""
         self.broker = Broker(
-            Settings(msg_store_io_batch_size=self.limits.page_batch), self._random_bytes, self._wake
+            Settings(msg_store_io_batch_size=self.limits.page_batch), self._random_bytes, self.wake
         )
         definitions = self.disk.metadata.load()
         definitions.users = [USER]
         definitions.permissions = [PutPermission(VHOST, USER.name, ".*", ".*", ".*")]
         self.broker.load_users(definitions)
-        self.files.make_directories(JOURNAL_DIRECTORY)
-        store_id = load_store_id(self.files, lambda size: STORE_ID[:size])
         limits = self.limits
         settings = StoreSettings(
             limits.journal_file_bytes,
@@ -204,52 +206,41 @@ class SimulatedNode:
             limits.dead_tail_bytes,
             limits.garbage_allowance_bytes,
         )
-        store, replay, report = read_store(self.files, store_id, settings)
-        self.store = self._store = store
-        self._report = report
-        self.journal = store.journal
-        self.vhost = Vhost(self.broker, VHOST, 1, store)
-        self.vhost.staging.slice_messages = limits.move_slice
-        self.broker.vhosts[VHOST] = self.vhost
-        unusable_ids = restore_definitions(self.vhost, definitions, self.now_ms)
+        self.vhost, self._report = open_vhost(
+            self.broker,
+            PutVhost(VHOST, 1),
+            self.files,
+            definitions,
+            settings,
+            self.now_ms,
+            lambda size: STORE_ID[:size],
+        )
         self.seams.change_vhost(self.vhost)
-        self.broker.reserve_queue_ids(max(replay.queues, default=0))
-        orphans = self.vhost.restore_messages(replay, definitions.next_queue_id, unusable_ids, self.now_ms)
-        clear_queues(self.files, store, definitions.next_queue_id, report)
-        for orphan in orphans:
-            keep_orphans(self.files, orphan, store_id)
-        self._runner = self.seams.runner(self.files, store_id)
+        self.store = self._store = self.vhost.store
+        self.journal = self.store.journal
+        self.vhost.staging.slice_messages = limits.move_slice
+        self._runner = self.seams.runner(self.files, self.store.store_id)
         self.admin = AdminNode(self.broker)
         self.admin.recover(definitions.reader_groups, definitions.group_members)
-        self.journal.request_file()
-        store.is_checkpoint_wanted = True
-        self._commit(is_forced=True)
-        self._await_checkpoint()
+        self.driver = VhostDriver(self.vhost, self._flusher, self.disk.metadata.apply, self, self._lines)
+        self._run_steps(start_drivers)
 
     def stop(self) -> bool:
         """An orderly stop, clients closed before; True when everything reached the disk."""
         self.vhost.staging.stop()
         self.drain()
-        self._commit(is_forced=True)
-        self.drain()
-        self.store.is_checkpoint_wanted = True
-        self.journal.request_clean_stop()
-        self._commit(is_forced=True)
-        self._await_checkpoint()
+        self._run_steps(stop_drivers)
         failed = self.journal.has_pending()
         self._flusher.close()
         self._runner.close()
         return not failed
 
-    def _await_checkpoint(self) -> None:
-        # Not for its success: a node must start, and stop, on a full disk too.
-        failures = self.store.checkpoint_failures
-        for _ in range(_CHECKPOINT_TURNS):
+    def _run_steps(self, steps: Callable[[list[VhostDriver], Callable[[], int]], Iterator[None]]) -> None:
+        # Who waits for a checkpoint on a full disk gives up in the end; nobody else notices that time passes.
+        waited_ms = 0
+        for _ in steps([self.driver], lambda: self.now_ms + waited_ms):
+            waited_ms += _STEP_MS
             self.drain()
-            if self.store.checkpoint_failures > failures:
-                return
-            if not self.store.is_checkpoint_wanted and not self.store.is_checkpointing:
-                return
 
     @property
     def damage_count(self) -> int:
@@ -259,8 +250,13 @@ class SimulatedNode:
             found += self._store.damaged_count + self._store.lost_count
         return found
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Another turn is to be ended."""
         self._is_woken = True
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> None:
+        """Call `callback` in the first turn in so many ms."""
+        self.clock.call_later(delay_ms / 1000, callback)
 
     def _random_bytes(self, size: int) -> bytes:
         self._random_calls += 1
@@ -273,9 +269,9 @@ class SimulatedNode:
         while True:
             self._is_woken = False
             self.clock.run()
-            if not self._is_flushing and self.now_ms >= self._flush_again_ms:
-                self._commit(is_forced=False)
-            self._work()
+            if self.before_output is not None:
+                self.before_output()
+            self._end_turn()
             self.broker.end_turn(self.now_ms)
             dirty = self.broker.take_dirty()
             if not dirty:
@@ -294,56 +290,56 @@ class SimulatedNode:
         self.broker.tick(self.now_ms)
         self.turn()
 
-    def _commit(self, is_forced: bool) -> None:
-        journal = self.journal
-        if not is_forced and not journal.is_due(self.now_ms):
-            return
-        batch = journal.seal()
+    def _end_turn(self) -> None:
+        """What a node does behind the events of a turn; the watch is told of what moves to and from queues."""
+        watch = self.watch if self.vhost.staging.sinks else None
+        if watch is not None:
+            watch.begin(self)
+        self.has_more = self.driver.end_turn(self.now_ms)
+        if watch is not None:
+            watch.end(self)
+
+    def submit_flush(self, driver: VhostDriver, job: FlushJob) -> None:
+        """To the lane of the flusher."""
         token = self.commits.seal()
-        if not batch.has_work():
-            self.store.on_batch_done(batch, True, self.now_ms)
-            self.commits.committed(token)
-            return
-        self._is_flushing = True
-        job = FlushJob(journal, batch, self._flusher, self.disk.metadata.apply)
         files = self.disk.files
 
         def run() -> None:
             failed_calls = files.failed_calls
             self._flusher.flush(job)
+            if files.failed_calls == failed_calls and (job.error or job.definitions_error):
+                error = job.error or job.definitions_error
+                raise Violation("fault", f"a commit failed, and no call of the disk did: {error}")
             if job.error is None:
-                self.commits.committed(token)
-            elif files.failed_calls == failed_calls:
-                raise Violation("fault", f"a commit failed, and no call of the disk did: {job.error}")
+                self.commits.committed(token, files.failed_calls == self._failed_calls)
 
         def finish() -> None:
-            self._is_flushing = False
-            if job.error is not None:
-                self._flush_again_ms = self.now_ms + FAILURE_PAUSE_MS
+            if job.error is not None or job.definitions_error is not None:
                 self.failed_commits += 1
+                self._definitions_due_ms = self.now_ms + RETRY_MS
+            if job.error is not None:
+                self.failed_batches += 1
                 self.commits.commit_failed(token)
-            self.store.on_batch_done(batch, job.error is None, self.now_ms)
+            driver.on_flushed(job, self.now_ms)
 
+        text = f"flush batch {job.batch.number}"
         lane = self.lanes[FLUSH]
         if self.seams.confirms_early:
             lane.ran.append(Job("", run, finish))
-            lane.waiting.append(Job(f"flush batch {batch.number}", run, lambda: None))
+            lane.waiting.append(Job(text, run, lambda: None))
         else:
-            lane.waiting.append(Job(f"flush batch {batch.number}", run, finish))
+            lane.waiting.append(Job(text, run, finish))
 
-    def _work(self) -> None:
-        """Behind a commit, or where none was due: move messages between memory and disk, and hand out jobs."""
-        watch = self.watch if self.vhost.staging.sinks else None
-        if watch is not None:
-            watch.begin(self)
-        self.has_more = self.vhost.advance(self.now_ms)
-        if watch is not None:
-            watch.end(self)
-        for job in self.store.take_jobs(self.now_ms):
-            self.lanes[_LANE_NAMES[job.lane]].waiting.append(self._store_job(job))
+    def submit_job(self, driver: VhostDriver, job: StoreJob) -> None:
+        """To the job's lane."""
 
-    def _store_job(self, job: StoreJob) -> Job:
-        return Job(_text_of(job), lambda: self._runner.run(job), job.finished)
+        def run() -> None:
+            self._runner.run(job)
+
+        def finish() -> None:
+            finish_job(job, self._lines)
+
+        self.lanes[_LANE_NAMES[job.lane]].waiting.append(Job(_text_of(job), run, finish))
 
     # -- the disk --------------------------------------------------------------------------------------------------
 
@@ -385,7 +381,7 @@ class SimulatedNode:
 
     def is_pausing(self) -> bool:
         """Does the node wait for a better time after a failed commit?"""
-        return self.now_ms < self._flush_again_ms
+        return self.driver.is_pausing or self.now_ms < self._definitions_due_ms
 
     def file_sizes(self) -> dict[str, int]:
         """The files that the store knows, with the bytes that it knows to be in them; by path."""

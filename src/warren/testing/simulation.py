@@ -62,7 +62,7 @@ class Unwatched:
     def seal(self) -> CommitToken:
         return CommitToken([], [], [], 0)
 
-    def committed(self, token: CommitToken) -> None:
+    def committed(self, token: CommitToken, has_definitions: bool) -> None:
         pass
 
     def commit_failed(self, token: CommitToken) -> None:
@@ -265,6 +265,8 @@ class Simulation:
         check_topology(self.node, self.oracle)
         if self._is_disturbed():
             return
+        # At rest everything is on disk that anybody asked for.
+        self.oracle.topology.stored.committed(self.oracle.topology.stored.version)
         for sink in self.staged.sinks.values():
             self.staged.check_all_published(sink)
         for channel in self.sessions.channels.values():

@@ -27,7 +27,13 @@ from warren.testing.oracle import Oracle
 from warren.testing.session_models import ChannelModel
 from warren.testing.simulated_node import SimulatedNode
 from warren.testing.stored_definitions import Key
-from warren.testing.topology_model import Arguments, BindingModel, ExchangeModel, encode_arguments
+from warren.testing.topology_model import (
+    Arguments,
+    BindingModel,
+    ExchangeModel,
+    decode_arguments,
+    encode_arguments,
+)
 from warren.wire.method import Method
 from warren.wire.methods import (
     ExchangeBind,
@@ -73,6 +79,19 @@ class Channels(Protocol):
         """Send `method`; `then` gets the answer."""
 
 
+class Unanswered:
+    """Something durable that was made and may be refused: is it there, and what to do in the model when it is not."""
+
+    def __init__(
+        self, text: str, is_there: Callable[[], bool], take_back: Callable[[], None], failed_commits: int
+    ) -> None:
+        self.text = text
+        self.is_there = is_there
+        self.take_back = take_back
+        # Of the node, when it was asked for.
+        self.failed_commits = failed_commits
+
+
 class TopologySessions:
     """The clients of one node, as far as definitions go."""
 
@@ -80,6 +99,31 @@ class TopologySessions:
         self.node = node
         self.oracle = oracle
         self._clients = clients
+        self._unanswered: list[Unanswered] = []
+
+    def look(self) -> None:
+        """Take out of the model what the broker could not store and has taken back; its author may be gone."""
+        for made in list(self._unanswered):
+            if made.is_there():
+                continue
+            self._unanswered.remove(made)
+            if made.failed_commits == self.node.failed_commits:
+                raise Violation("topology", f"{made.text} is gone, and no commit has failed")
+            made.take_back()
+
+    def _made(
+        self, text: str, keys: list[Key], is_there: Callable[[], bool], take_back: Callable[[], None]
+    ) -> Callable[[], None]:
+        """Something of `keys` was made; returns what is to be called when that is answered."""
+        made = Unanswered(text, is_there, take_back, self.node.failed_commits)
+        if keys:
+            self._unanswered.append(made)
+
+        def answered() -> None:
+            if made in self._unanswered:
+                self._unanswered.remove(made)
+
+        return answered
 
     def queue(self, index: int, connection: int = NO_OWNER) -> QueueModel | None:
         """The queue of that number, if its declaration is answered and `connection` may use it."""
@@ -125,18 +169,12 @@ class TopologySessions:
         declare = QueueDeclare(name, False, durable, is_exclusive, is_auto_delete, False, raw)
 
         def declared(_method: Method, _properties: bytes, _body: bytes) -> None:
+            answered()
             model.is_declared = True
             topology.stored.answered(keys, version)
             if topology.queues.get(name) is not model:
                 return
-            binding = BindingModel(EXCHANGE, name, True, b"", ())
-            self._change(
-                channel,
-                topology.bind(binding),
-                QueueBind(name, EXCHANGE, b"", False, b""),
-                QueueBindOk,
-                bound,
-            )
+            self._bind(channel, BindingModel(EXCHANGE, name, True, b"", ()), bound)
 
         def bound() -> None:
             model.is_bound = True
@@ -154,6 +192,15 @@ class TopologySessions:
         self.oracle.queues[engine.id] = model
         keys = topology.add_queue(model)
         version = topology.stored.version
+
+        def is_there() -> bool:
+            engine = self.node.vhost.queues.get(name)
+            return model.is_deleting or (engine is not None and engine.id == model.id)
+
+        def take_back() -> None:
+            self._remove(model)
+
+        answered = self._made(f"queue {model.name}", keys, is_there, take_back)
         return True
 
     def _delete_or_purge(self, operation: Operation) -> bool:
@@ -244,9 +291,17 @@ class TopologySessions:
         if channel is None:
             return False
         keys = topology.declare_exchange(model) if known is None else []
+
+        def is_there() -> bool:
+            return topology.exchanges.get(name) is not model or name in self.node.vhost.router.exchanges
+
+        def take_back() -> None:
+            topology.delete_exchange(name)
+
+        answered = self._made(f"exchange {name.decode()}", keys, is_there, take_back)
         arguments = encode_arguments((("alternate-exchange", alternate),) if alternate else ())
         declare = ExchangeDeclare(name, kind, False, durable, auto_delete, model.internal, False, arguments)
-        self._change(channel, keys, declare, ExchangeDeclareOk)
+        self._change(channel, keys, declare, ExchangeDeclareOk, answered)
         return True
 
     def _delete_exchange(self, operation: Operation) -> bool:
@@ -276,13 +331,7 @@ class TopologySessions:
         if operation.kind == "bind":
             if queue is None if is_to_queue else destination not in topology.exchanges:
                 return False
-            raw = encode_arguments(arguments)
-            if is_to_queue:
-                bind: Method = QueueBind(destination, source, key, False, raw)
-                self._change(channel, topology.bind(binding), bind, QueueBindOk)
-            else:
-                bind = ExchangeBind(destination, source, key, False, raw)
-                self._change(channel, topology.bind(binding), bind, ExchangeBindOk)
+            self._bind(channel, binding)
             return True
         if binding not in topology.exchanges[source].bindings or (is_to_queue and queue is None):
             return False
@@ -296,6 +345,41 @@ class TopologySessions:
             unbind = ExchangeUnbind(destination, source, key, False, raw)
             self._change(channel, topology.unbind(binding), unbind, ExchangeUnbindOk)
         return True
+
+    def _bind(
+        self, channel: ChannelModel, binding: BindingModel, then: Callable[[], None] | None = None
+    ) -> None:
+        topology = self.oracle.topology
+        keys = topology.bind(binding)
+        source = topology.exchanges[binding.source]
+
+        def is_there() -> bool:
+            if topology.exchanges.get(binding.source) is not source or binding not in source.bindings:
+                return True
+            engine = self.node.vhost.router.exchanges[binding.source]
+            return any(
+                (found.destination.name, found.destination.is_queue, found.key)
+                == (binding.destination, binding.is_to_queue, binding.key)
+                and decode_arguments(found.arguments) == binding.arguments
+                for found in engine.outgoing.values()
+            )
+
+        def take_back() -> None:
+            topology.unbind(binding)
+
+        answered = self._made(str(binding), keys, is_there, take_back)
+
+        def bound() -> None:
+            answered()
+            if then is not None:
+                then()
+
+        raw = encode_arguments(binding.arguments)
+        names = (binding.destination, binding.source, binding.key)
+        if binding.is_to_queue:
+            self._change(channel, keys, QueueBind(*names, False, raw), QueueBindOk, bound)
+        else:
+            self._change(channel, keys, ExchangeBind(*names, False, raw), ExchangeBindOk, bound)
 
     def _change(
         self,

@@ -56,10 +56,10 @@ S16 | two reasons to write: persistence and memory | queues.queue:Queue.publish 
 S17 | a buffer in front of the file, 1 MiB | store.journal:BUFFER_BYTES
     store/test_documented_format.py::test_limits_are_those_of_the_code
     store/test_journal_due.py::test_s17_a_full_buffer_is_due_at_once
-S18 | at the latest after 25 ms | store.journal:FLUSH_INTERVAL_MS server.node:Node._on_flush_timer
+S18 | at the latest after 25 ms | store.journal:FLUSH_INTERVAL_MS server.vhost_driver:VhostDriver.end_turn
     store/test_documented_format.py::test_limits_are_those_of_the_code
     store/test_journal_due.py::test_s18_the_oldest_entry_waits_for_25_ms
-S19 | at once when nothing else is to be done | store.journal:Journal.is_due server.node:Node._commit
+S19 | at once when nothing else is to be done | store.journal:Journal.is_due server.vhost_driver:VhostDriver.commit
     store/test_journal_due.py::test_s19_nobody_who_waits_waits_for_the_tick
 S20 | persistent messages reach the kernel | store.disk.flusher:BatchFlusher.flush
     store/test_flusher.py::test_what_is_written_is_what_was_sealed
@@ -71,7 +71,7 @@ S22 | persistent ones stay in memory too, and go first | queues.entry:Entry.is_o
 S23 | a confirm says that it is safe | store.journal:Journal.on_done
     protocol/test_confirms.py::test_a_persistent_message_is_confirmed_by_the_commit_only
     simulation/test_planted_bugs.py::test_a_planted_bug_is_found
-S24 | timers: sync, rates, expiry of queues and messages | server.node:Node._on_flush_timer server.node:Node._tick_expiry
+S24 | timers: sync, rates, expiry of queues and messages | server.vhost_driver:VhostDriver.end_turn server.node:Node._tick_expiry
     queues.memory_monitor:MemoryMonitor.tick protocol/test_expiry.py::test_an_unused_queue_expires
 S25 | contents by id, one store for a vhost's queues | store.content_store:ContentStore
     store/test_content_store.py::test_a_fan_out_is_stored_once_and_removed_last
@@ -424,7 +424,7 @@ T74 | a backup under load, restored | kill/test_backup.py::test_what_was_confirm
 T75 | restored without definitions | kill/test_backup.py::test_missing_definitions_are_no_reason_to_lose_data
 T76 | RabbitMQ's directories | tables/rabbitmq/test_real_directories.py::test_every_message_is_there_in_order
 T77 | versions of the format | argued: there is one; what has another is put aside whole, T22
-T78 | what a start found is logged | server.startup:_log_report kill/test_restart.py::test_damage_costs_what_is_damaged
+T78 | what a start found is logged | server.vhost_startup:_log_report kill/test_restart.py::test_damage_costs_what_is_damaged
     broker/test_loss_log.py::test_what_a_start_finds_is_one_line_for_a_queue
 """
 

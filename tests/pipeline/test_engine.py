@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -108,9 +109,13 @@ def test_verify_says_the_same_in_one_process_and_in_two(
 
 @pytest.mark.kill
 def test_the_command_verifies_a_small_store_without_java(original: Path, tmp_path: Path) -> None:
-    """Even where there is none."""
+    """Even where there is none, nor PySpark."""
+    without = "import sys; sys.modules['pyspark'] = None; from warren.cli import main; main()"
     environment = {"JAVA_HOME": str(tmp_path), "PATH": os.path.dirname(sys.executable)}
-    done = warren("pipeline", "verify", original, environment=environment)
+    command = [sys.executable, "-c", without, "pipeline", "verify", str(original)]
+    done = subprocess.run(
+        command, env=os.environ | environment, capture_output=True, text=True, timeout=100, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert f" {MESSAGES} messages," in done.stdout
     refused = warren("pipeline", "verify", original, "--engine", "spark", environment=environment)

@@ -12,7 +12,6 @@ import pika
 import pytest
 
 from tests.support.broker_process import BrokerProcess
-from tests.support.stopped_node import MESSAGES
 from tests.support.stopped_node_fixtures import original
 from warren.pipeline import JobError, report, report_figures
 from warren.pipeline.progress import Silent
@@ -128,7 +127,7 @@ _FORMS: list[tuple[Any, bool]] = [
 ]
 
 
-def test_what_strangers_have_written(tmp_path: Path) -> None:
+def test_what_strangers_have_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Names, headers of all forms and damage: every message counts, and nothing is markup."""
     with publishing(tmp_path / "node") as (node, channel):
         for queue in ("<script>alert(1)</script>", "\u202eqp", "a\x00b"):
@@ -143,6 +142,11 @@ def test_what_strangers_have_written(tmp_path: Path) -> None:
     data = tmp_path / "node" / "data"
     (data / "msg_stores/vhosts/<stray>").touch()
     result = report(tmp_path / "page.html", directory=data, engine="local")
+    # The figures do not depend on the tasks: all in one, or one for each partition.
+    one = figures_of(data, tmp_path / "one", LocalSharing(1))
+    monkeypatch.setattr(report_figures, "TASK_BYTES", 0)
+    assert figures_of(data, tmp_path / "many", LocalSharing(1)) == one
+    assert [len(list((tmp_path / name).iterdir())) for name in ("one", "many")] == [1, 5]
     assert (
         report(tmp_path / "no.html", directory=data, headers=False, engine="local").figures.dead_letters == []
     )
@@ -163,23 +167,11 @@ def figures_of(store: Path, scratch: Path, sharing: Sharing) -> ReportFigures:
 
 
 @pytest.mark.kill
-def test_the_figures_do_not_depend_on_the_tasks(
-    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All in one, or a file each, which others do."""
-    one = figures_of(original, tmp_path / "one", LocalSharing(1))
-    assert (one.messages, len(list((tmp_path / "one").iterdir()))) == (MESSAGES, 1)
-    monkeypatch.setattr(report_figures, "TASK_BYTES", 1)
-    assert figures_of(original, tmp_path / "many", LocalSharing(1)) == one
-    assert len(list((tmp_path / "many").iterdir())) > 1
-    for queue in one.queues:
-        assert queue.newest_age_s <= queue.median_age_s <= queue.oldest_age_s
-
-
-@pytest.mark.kill
 @pytest.mark.spark
 def test_spark_finds_the_same_figures(spark: "SparkSession", original: Path, tmp_path: Path) -> None:
     local = figures_of(original, tmp_path / "local", LocalSharing(1))
+    for queue in local.queues:
+        assert queue.newest_age_s <= queue.median_age_s <= queue.oldest_age_s
     assert figures_of(original, tmp_path / "spark", ContextSharing(spark.sparkContext)) == local
 
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 Engine = Literal["auto", "spark", "local"]
 # `auto` takes Spark for more bytes of input than this; docs/benchmarks.md has the measurement.
 LOCAL_BYTES_MAX: Final = 1 << 30
-_ARROW_PACKAGES: Final = ("pyarrow", "numpy")
 
 
 def is_local(
@@ -45,10 +44,10 @@ def is_local(
 
 
 def require_engine(engine: Engine, master: str | None = None, given: "SparkSession | None" = None) -> None:
-    """Raise what choosing the engine for any input would raise, before there is input; SparkUnavailableError when what it
-    needs is not installed."""
+    """Raise what choosing the engine for any input would raise, before there is input; also when what
+    the engine needs is not installed."""
     if is_local(engine, 0, master, given):
-        require_arrow()
+        require_modules("pyarrow", "numpy")
     elif given is None and not (master or "").startswith(CONNECT_SCHEME):
         require_spark()
 
@@ -61,11 +60,11 @@ def _can_have_spark() -> bool:
     return True
 
 
-def require_arrow() -> None:
-    """SparkUnavailableError unless pyarrow and numpy are there."""
-    for module in _ARROW_PACKAGES:
-        if importlib.util.find_spec(module) is None:
-            raise SparkUnavailableError(f"{module} is not installed: pip install 'warren[spark]'")
+def require_modules(*names: str) -> None:
+    """JobError unless these modules of the extra `jobs` are installed."""
+    for name in names:
+        if importlib.util.find_spec(name) is None:
+            raise JobError(f"{name} is not installed: pip install 'warren[jobs]'")
 
 
 @contextlib.contextmanager
@@ -79,7 +78,7 @@ def sharing_for(
 ) -> Iterator[Sharing]:
     """Who does the tasks of a job with `size` bytes of input; see `is_local`, and `starting_spark` for what is raised."""
     if is_local(engine, size, master, given):
-        require_arrow()
+        require_modules("pyarrow", "numpy")
         with contextlib.closing(LocalSharing()) as local:
             yield local
         return

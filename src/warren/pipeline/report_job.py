@@ -24,7 +24,7 @@ from warren.admin.client import (
 from warren.admin.protocol import DescribeNode, ListQueues, NodeStatus, QueueList, QueueStatus
 from warren.offline.sizes import tree_bytes
 from warren.pipeline.broker import address_of, must_be_reachable
-from warren.pipeline.engine import Engine, require_engine, sharing_for
+from warren.pipeline.engine import Engine, require_engine, require_modules, sharing_for
 from warren.pipeline.progress import Progress, Silent, Step
 from warren.pipeline.result import FOUND_EXIT, JobError, JobResult, json_value
 from warren.spark import node_snapshot
@@ -96,6 +96,7 @@ def report(
         if not place.is_dir():
             raise JobError(f"there is no directory {place}")
     require_engine(engine, master, spark)
+    require_modules("pyarrow", "numpy", "jinja2", "vl_convert")
     if uri is not None:
         must_be_reachable(uri, "warren report", retry_timeout_s)
     from warren.pipeline.report_figures import read_figures

@@ -1,176 +1,195 @@
-"""The page of a report: one HTML file with everything in it. It needs no network, no script, and shows on light and dark.
+"""The page of a report: one HTML file with everything in it. It needs no network and no script, is light or dark as the
+reader's system is, and fits a phone, a desk and paper.
 
-Its policy (the first `meta`) forbids whatever it does not need, should a name get past the escaping after all.
+The page is a template (report_page.html) that escapes all text; sections are put together here. Its policy (the first
+`meta`) forbids whatever it does not need, should a name get past the escaping after all.
 """
 
 import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
+import jinja2
+
 from warren.offline.sizes import size_text
-from warren.pipeline.report_charts import Bar, bars, columns, text
-from warren.pipeline.report_figures import (
-    MessageFigures,
-    QueueFigures,
-    RateFigures,
-    ReportFigures,
-)
+from warren.pipeline.report_charts import Bar, Chart, Span, bars, columns, hour_labels, spans, visible
+from warren.pipeline.report_figures import MessageFigures, RateFigures, ReportFigures
 from warren.pipeline.report_part import ROWS_MAX
 
-_STYLE: Final = """
-:root { color-scheme: light dark; --page: #ffffff; --card: #f6f7f9; --ink: #1c2733; --soft: #5b6875; --line: #d5dbe1;
- --c0: #2f6fb3; --c1: #d9822b; --c2: #3d9970; --c3: #b0413e; --c4: #7d5ba6; --c5: #8a6d3b; --c6: #c2588f; --c7: #7a8591; }
-@media (prefers-color-scheme: dark) { :root { --page: #14191f; --card: #1d242c; --ink: #e4e9ee; --soft: #9aa7b4;
- --line: #36414d; --c0: #5b9bdc; --c1: #f0a352; --c2: #5cc396; --c3: #e0726e; --c4: #a98bd3; --c5: #c9a667; --c6: #e588b7; --c7: #98a4b0; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 1000px; padding: 24px; background: var(--page); color: var(--ink);
- font: 15px/1.45 system-ui, sans-serif; }
-h1 { font-size: 24px; margin: 0 0 4px; overflow-wrap: anywhere; } h2 { font-size: 17px; margin: 0 0 10px; }
-p { margin: 0 0 8px; } .soft { color: var(--soft); }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 12px; margin: 18px 0; }
-.tiles div, section { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 14px 16px; }
-.tiles b { display: block; font-size: 21px; font-variant-numeric: tabular-nums; } section { margin: 0 0 16px; }
-svg { width: 100%; height: auto; display: block; } svg text { fill: var(--ink); font-size: 12px; }
-svg .value { fill: var(--soft); } svg .grid { stroke: var(--line); stroke-width: 1; }
-.legend { display: flex; flex-wrap: wrap; gap: 4px 16px; color: var(--soft); font-size: 13px; }
-.legend i { display: inline-block; width: 11px; height: 11px; border-radius: 2px; margin-right: 6px; }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-size: 13px; }
-th { text-align: left; color: var(--soft); font-weight: 500; } th, td { padding: 4px 10px 4px 0; border-bottom: 1px solid var(--line);
- vertical-align: top; overflow-wrap: anywhere; } .n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
-"""
-_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
-_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
+_AGE_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
+# A clock that was wrong once must not make a chart of a million columns.
+_COLUMNS_MAX: Final = 400
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A figure at the top; `state` is "", "good" or "bad"."""
+
+    value: str
+    name: str
+    state: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """`head` are the columns; the first `texts` of them are left-aligned texts, the others numbers."""
+
+    caption: str
+    head: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    texts: int = 1
+
+
+@dataclass(frozen=True)
+class Section:
+    """A chart and the table with its figures, or only one of them."""
+
+    title: str
+    note: str = ""
+    chart: Chart | None = None
+    table: Table | None = None
 
 
 def page(figures: ReportFigures) -> str:
     """The whole file."""
-    colours = "".join(
-        [
-            f".c{place} {{ fill: var(--c{place}); }} .b{place} {{ background: var(--c{place}); }}\n"
-            for place in range(8)
-        ]
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    made = figures.made_at.strftime("%Y-%m-%d %H:%M:%S UTC")
-    parts = [
-        _tiles(figures),
+    environment.filters["visible"] = visible
+    sections = [
         _depth(figures),
-        _age(figures),
+        _ages(figures),
         _forms(figures),
         _sizes(figures),
         _rates(figures),
         _dead_letters(figures),
-        _files(figures),
+        *_files(figures),
         _messages("Largest messages", figures.largest),
         _messages("Oldest messages", figures.oldest),
         _damage(figures),
     ]
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{text(_POLICY)}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{text(figures.source)} - warren report</title><style>{_STYLE}{colours}</style></head><body>\n"
-        f'<h1>{text(figures.source)}</h1><p class="soft">Messages and files of a store, read on {made}.</p>\n'
-        + "\n".join(parts)
-        + "\n</body></html>\n"
+    return environment.get_template("report_page.html").render(
+        source=figures.source,
+        made=figures.made_at.strftime("%Y-%m-%d %H:%M:%S UTC"),
+        tiles=_tiles(figures),
+        sections=[section for section in sections if section is not None],
     )
 
 
 def age_text(seconds: float) -> str:
     """`5400` seconds are `1.5 h`."""
-    for limit, unit in _UNITS:
+    for limit, unit in _AGE_UNITS:
         if seconds >= limit:
             return f"{seconds / limit:.1f} {unit}"
     return f"{seconds:.0f} s"
 
 
-def _tiles(figures: ReportFigures) -> str:
+def _tiles(figures: ReportFigures) -> list[Tile]:
     stored = sum([kind["bytes"] for kind in figures.file_bytes.values()])
     garbage = sum([kind["garbage"] for kind in figures.file_bytes.values()])
     oldest = max([queue.oldest_age_s for queue in figures.queues], default=0.0)
-    tiles = [
-        (f"{figures.messages:,}", "messages"),
-        (f"{figures.queue_count:,}", "queues with messages"),
-        (size_text(figures.bytes), "bodies"),
-        (size_text(stored), f"in {figures.file_count:,} files"),
-        (size_text(garbage), "garbage"),
-        (age_text(oldest) if figures.messages else "none", "oldest message"),
-        (f"{figures.damage_count:,}", "damaged places"),
+    damaged = figures.damage_count
+    return [
+        Tile(f"{figures.messages:,}", "messages"),
+        Tile(f"{figures.queue_count:,}", "queues with messages"),
+        Tile(size_text(figures.bytes), "bodies"),
+        Tile(size_text(stored), f"in {figures.file_count:,} files"),
+        Tile(size_text(garbage), "garbage"),
+        Tile(age_text(oldest) if figures.messages else "none", "oldest message"),
+        Tile(f"{damaged:,}", "damaged places", "bad" if damaged else "good"),
     ]
-    drawn = [
-        f'<div><b>{text(value)}</b><span class="soft">{text(name)}</span></div>' for value, name in tiles
-    ]
-    return f'<div class="tiles">{"".join(drawn)}</div>'
 
 
-def _section(title: str, *parts: str) -> str:
-    return f"<section><h2>{text(title)}</h2>{''.join(parts)}</section>"
+def _name(vhost: str, name: str) -> str:
+    return name if vhost == "/" else f"{vhost} › {name}"
 
 
-def _name(queue: QueueFigures) -> str:
-    return queue.queue if queue.vhost == "/" else f"{queue.vhost} › {queue.queue}"
+def _shown(count: int, total: int, what: str) -> str:
+    return f"The first {count:,} of {total:,} {what}." if count < total else ""
 
 
-def _left_out(shown: int, total: int, what: str) -> str:
-    return f'<p class="soft">The first {shown:,} of {total:,} {what}.</p>' if shown < total else ""
-
-
-def _depth(figures: ReportFigures) -> str:
+def _depth(figures: ReportFigures) -> Section:
     shown = figures.queues[:ROWS_MAX]
     if not shown:
-        return _section("Depth by queue", '<p class="soft">No messages.</p>')
-    rows = [
-        Bar(_name(queue), (queue.messages,), f"{queue.messages:,}, {size_text(queue.bytes)}")
-        for queue in shown
-    ]
-    chart = bars("Messages by queue", rows, ("messages",))
-    return _section(
-        "Depth by queue", chart, _left_out(len(shown), len(figures.queues), "queues, deepest first")
+        return Section("Depth by queue", "No messages.")
+    return Section(
+        "Depth by queue",
+        _shown(len(shown), len(figures.queues), "queues, deepest first"),
+        bars(
+            "Messages by queue",
+            [Bar(_name(queue.vhost, queue.queue), (queue.messages,)) for queue in shown],
+            ("messages",),
+            "messages",
+        ),
+        Table(
+            "Messages and bytes by queue",
+            ("queue", "messages", "bodies"),
+            [
+                (_name(queue.vhost, queue.queue), f"{queue.messages:,}", size_text(queue.bytes))
+                for queue in shown
+            ],
+        ),
     )
 
 
-def _age(figures: ReportFigures) -> str:
+def _ages(figures: ReportFigures) -> Section | None:
     shown = sorted(figures.queues, key=lambda queue: -queue.oldest_age_s)[:ROWS_MAX]
     if not shown:
-        return ""
-    rows = [
-        Bar(
-            _name(queue),
-            (
-                queue.newest_age_s,
-                queue.median_age_s - queue.newest_age_s,
-                queue.oldest_age_s - queue.median_age_s,
-            ),
-            f"{age_text(queue.newest_age_s)} – {age_text(queue.median_age_s)} – {age_text(queue.oldest_age_s)}",
-        )
-        for queue in shown
-    ]
-    series = ("to the newest", "to the median", "to the oldest message")
-    chart = bars("Age of messages in seconds by queue", rows, series)
-    return _section("Age by queue", chart, _left_out(len(shown), len(figures.queues), "queues, oldest first"))
-
-
-def _forms(figures: ReportFigures) -> str:
-    found = [each for each in figures.forms if each.alpha + each.beta + each.gamma + each.delta]
-    if not found:
-        return ""
-    found.sort(key=lambda each: -(each.alpha + each.beta + each.gamma + each.delta))
-    rows = [
-        Bar(
-            each.queue if each.vhost == "/" else f"{each.vhost} › {each.queue}",
-            (each.alpha, each.beta, each.gamma, each.delta),
-            f"{each.unacked:,} unacked",
-        )
-        for each in found[:ROWS_MAX]
-    ]
-    series = ("alpha: in memory", "beta: content on disk", "gamma: written, kept", "delta: on disk")
-    chart = bars("Messages by form and queue", rows, series)
-    return _section(
-        "States, alpha to delta", chart, _left_out(len(rows), len(found), "queues, deepest first")
+        return None
+    ages = [(queue.newest_age_s, queue.median_age_s, queue.oldest_age_s) for queue in shown]
+    names = [_name(queue.vhost, queue.queue) for queue in shown]
+    note = "From the newest to the oldest message of each queue; the mark is the median."
+    return Section(
+        "Age by queue",
+        f"{note} {_shown(len(shown), len(figures.queues), 'queues, oldest first')}".rstrip(),
+        spans("Age of messages by queue", [Span(name, *age) for name, age in zip(names, ages, strict=True)]),
+        Table(
+            "Age of messages by queue",
+            ("queue", "newest", "median", "oldest"),
+            [(name, *[age_text(seconds) for seconds in age]) for name, age in zip(names, ages, strict=True)],
+        ),
     )
 
 
-def _sizes(figures: ReportFigures) -> str:
+def _forms(figures: ReportFigures) -> Section | None:
+    found = [
+        (each, (each.alpha, each.beta, each.gamma, each.delta))
+        for each in figures.forms
+        if each.alpha + each.beta + each.gamma + each.delta
+    ]
+    if not found:
+        return None
+    found.sort(key=lambda each: -sum(each[1]))
+    shown = found[:ROWS_MAX]
+    return Section(
+        "States, alpha to delta",
+        _shown(len(shown), len(found), "queues, deepest first"),
+        bars(
+            "Messages by state and queue",
+            [Bar(_name(each.vhost, each.queue), parts) for each, parts in shown],
+            ("alpha: in memory", "beta: content on disk", "gamma: written, kept", "delta: on disk"),
+            "messages",
+        ),
+        Table(
+            "Messages by state and queue",
+            ("queue", "alpha", "beta", "gamma", "delta", "unacked"),
+            [
+                (_name(each.vhost, each.queue), *[f"{part:,}" for part in parts], f"{each.unacked:,}")
+                for each, parts in shown
+            ],
+        ),
+    )
+
+
+def _sizes(figures: ReportFigures) -> Section | None:
     if not figures.sizes:
-        return ""
+        return None
     known = {row.from_bytes: row for row in figures.sizes}
     lows = [0] if 0 in known else []
     positive = [low for low in known if low]
@@ -179,107 +198,180 @@ def _sizes(figures: ReportFigures) -> str:
         while low <= max(positive):
             lows.append(low)
             low *= 2
-    rows = []
-    for low in lows:
-        row = known.get(low)
-        label = "empty" if low == 0 else f"{size_text(low).replace('.0', '')}"
-        rows.append(Bar(label, (row.messages if row else 0,)))
-    chart = columns("Messages by size of their body", rows, ("messages",))
-    return _section(
-        "Sizes of bodies", chart, '<p class="soft">From the size below a column to twice that.</p>'
+    labels = ["empty" if low == 0 else size_text(low).replace(".0", "") for low in lows]
+    counts = [known[low].messages if low in known else 0 for low in lows]
+    return Section(
+        "Sizes of bodies",
+        "From the size at a column to twice that.",
+        columns(
+            "Messages by size of their body",
+            [Bar(label, (count,)) for label, count in zip(labels, counts, strict=True)],
+            ("messages",),
+            "messages",
+        ),
+        Table(
+            "Messages by size of their body",
+            ("from", "messages", "bodies"),
+            [
+                (label, f"{known[low].messages:,}", size_text(known[low].bytes))
+                for label, low in zip(labels, lows, strict=True)
+                if low in known
+            ],
+        ),
     )
 
 
-def _rates(figures: ReportFigures) -> str:
+def _rates(figures: ReportFigures) -> Section | None:
     if not figures.rates:
-        return ""
+        return None
     totals: dict[str | None, int] = {}
     for row in figures.rates:
         totals[row.routing_key] = totals.get(row.routing_key, 0) + row.messages
-    keys = sorted([key for key in totals if key is not None], key=lambda key: -totals[key])
+    keys = sorted([key for key in totals if key is not None], key=lambda key: (-totals[key], key))
     named: list[str | None] = [*keys, *([None] if None in totals else [])]
-    series = tuple(["(all others)" if key is None else key or "(empty)" for key in named])
+    series = ["(all others)" if key is None else _shortened(key) or "(empty)" for key in named]
     is_daily = figures.bucket_s > 3600
     counts = {(row.start, row.routing_key): row.messages for row in figures.rates}
-    rows = [
-        Bar(
-            start.strftime("%m-%d" if is_daily else "%m-%d %H:00"),
-            tuple([counts.get((start, key), 0) for key in named]),
-        )
-        for start in _all_starts(figures.rates, figures.bucket_s)
-    ]
-    title = f"Messages that came, by routing key and {'day' if is_daily else 'hour'}"
-    note = '<p class="soft">Of the messages that are still there; by the time they were enqueued, UTC.</p>'
-    return _section(title, columns(title, rows, series), note)
+    starts = _all_starts(figures.rates, figures.bucket_s)
+    columns_of = [tuple([counts.get((start, key), 0) for key in named]) for start in starts]
+    title = f"Arrivals by routing key and {'day' if is_daily else 'hour'}"
+    return Section(
+        title,
+        "Messages that are still there, by the time they were enqueued (UTC).",
+        columns(
+            title,
+            [Bar(label, parts) for label, parts in zip(hour_labels(starts, is_daily), columns_of, strict=True)],
+            series,
+            "messages",
+        ),
+        Table(
+            "Messages by routing key",
+            ("routing key", "messages"),
+            [
+                ("(all others)" if key is None else key or "(empty)", f"{totals[key]:,}") for key in named
+            ],
+        ),
+    )  # fmt: skip
 
 
-def _all_starts(rates: list[RateFigures], bucket_s: int) -> list[datetime.datetime]:
+def _shortened(name: str) -> str:
+    return name if len(name) <= 40 else f"{name[:24]}…{name[-15:]}"
+
+
+def _all_starts(rates: Sequence[RateFigures], bucket_s: int) -> list[datetime.datetime]:
+    """Also of the hours or days without messages, unless there are too many."""
     first, last = min([row.start for row in rates]), max([row.start for row in rates])
-    # A clock that was wrong once must not make a chart of a million columns.
     count = int((last - first).total_seconds()) // bucket_s + 1
-    if count > 400:
+    if count > _COLUMNS_MAX:
         return sorted({row.start for row in rates})
     return [first + datetime.timedelta(seconds=bucket_s * number) for number in range(count)]
 
 
-def _dead_letters(figures: ReportFigures) -> str:
+def _dead_letters(figures: ReportFigures) -> Section | None:
     if not figures.dead_letters:
-        return ""
-    rows = [
-        Bar(f"{each.reason} · {each.queue}", (each.messages,), f"{each.messages:,} ({each.deaths:,} deaths)")
-        for each in figures.dead_letters
-    ]
-    chart = bars("Dead letters by reason and origin", rows, ("messages",))
-    note = '<p class="soft">By the first entry of the header x-death: why a message died last, and in which queue.</p>'
-    return _section("Dead letters by reason and origin", chart, note)
+        return None
+    return Section(
+        "Dead letters by reason and origin",
+        "By the first entry of the header x-death: why a message died last, and in which queue.",
+        bars(
+            "Dead letters by reason and origin",
+            [Bar(f"{each.reason} · {each.queue}", (each.messages,)) for each in figures.dead_letters],
+            ("messages",),
+            "messages",
+        ),
+        Table(
+            "Dead letters by reason and origin",
+            ("reason", "queue", "messages", "deaths"),
+            [
+                (each.reason, each.queue, f"{each.messages:,}", f"{each.deaths:,}")
+                for each in figures.dead_letters
+            ],
+            texts=2,
+        ),
+    )
 
 
-def _files(figures: ReportFigures) -> str:
+def _files(figures: ReportFigures) -> list[Section]:
     if not figures.file_bytes:
-        return ""
-    rows = [
-        Bar(
-            f"{kind} ({sums['files']:,} files)",
-            (sums["live"], sums["garbage"], max(0, sums["bytes"] - sums["live"] - sums["garbage"])),
-            f"{size_text(sums['bytes'])}, {size_text(sums['garbage'])} garbage",
-        )
-        for kind, sums in figures.file_bytes.items()
+        return []
+    series = ("live", "garbage", "other")
+    kinds = Section(
+        "Files and garbage",
+        "",
+        bars(
+            "Bytes by kind of file",
+            [
+                Bar(kind, _file_parts(sums["bytes"], sums["live"], sums["garbage"]))
+                for kind, sums in figures.file_bytes.items()
+            ],
+            series,
+            "bytes",
+        ),
+        Table(
+            "Bytes by kind of file",
+            ("kind", "files", "bytes", "live", "garbage"),
+            [
+                (kind, f"{sums['files']:,}", *[size_text(sums[name]) for name in ("bytes", "live", "garbage")])
+                for kind, sums in figures.file_bytes.items()
+            ],
+        ),
+    )  # fmt: skip
+    worst = [file for file in figures.files if file.garbage_bytes]
+    if not worst:
+        return [kinds]
+    names = [_name(file.vhost or "/", file.path) for file in worst]
+    return [
+        kinds,
+        Section(
+            "Files with the most garbage",
+            "",
+            bars(
+                "Garbage by file",
+                [
+                    Bar(name, _file_parts(file.bytes, file.live_bytes, file.garbage_bytes))
+                    for name, file in zip(names, worst, strict=True)
+                ],
+                series,
+                "bytes",
+            ),
+            Table(
+                "Garbage by file",
+                ("file", "bytes", "garbage"),
+                [
+                    (name, size_text(file.bytes), size_text(file.garbage_bytes))
+                    for name, file in zip(names, worst, strict=True)
+                ],
+            ),
+        ),
     ]
-    series = ("live bytes", "garbage", "other")
-    worst = [
-        Bar(
-            f"{file.vhost} › {file.path}",
-            (file.live_bytes, file.garbage_bytes, max(0, file.bytes - file.live_bytes - file.garbage_bytes)),
-            f"{size_text(file.garbage_bytes)} of {size_text(file.bytes)}",
-        )
-        for file in figures.files
-        if file.garbage_bytes
-    ]
-    parts = [bars("Bytes by kind of file", rows, series)]
-    if worst:
-        parts.append("<h2>Files with the most garbage</h2>")
-        parts.append(bars("Garbage by file", worst, series))
-    return _section("Files and garbage", *parts)
 
 
-def _messages(title: str, messages: list[MessageFigures]) -> str:
+def _file_parts(size: int, live: int, garbage: int) -> tuple[int, int, int]:
+    return live, garbage, max(0, size - live - garbage)
+
+
+def _messages(title: str, messages: Sequence[MessageFigures]) -> Section | None:
     if not messages:
-        return ""
-    head = "<tr><th>vhost<th>queue<th class=n>seq<th>exchange<th>routing key<th>enqueued<th class=n>size</tr>"
+        return None
     rows = [
-        f"<tr><td>{text(each.vhost)}<td>{text(each.queue)}<td class=n>{each.seq}<td>{text(each.exchange)}"
-        f"<td>{text(each.routing_key)}<td>{each.enqueued_at:%Y-%m-%d %H:%M:%S}<td class=n>{size_text(each.size)}</tr>"
+        (
+            each.vhost,
+            each.queue,
+            each.exchange or "(default)",
+            each.routing_key,
+            f"{each.enqueued_at:%Y-%m-%d %H:%M:%S}",
+            f"{each.seq}",
+            size_text(each.size),
+        )
         for each in messages
     ]
-    return _section(title, f'<div class="scroll"><table>{head}{"".join(rows)}</table></div>')
+    head = ("vhost", "queue", "exchange", "routing key", "enqueued (UTC)", "seq", "size")
+    return Section(title, table=Table(title, head, rows, texts=5))
 
 
-def _damage(figures: ReportFigures) -> str:
+def _damage(figures: ReportFigures) -> Section | None:
     if not figures.damage:
-        return ""
-    rows = [
-        f"<tr><td>{text(each.vhost)}<td>{text(each.file)}<td>{text(each.reason)}</tr>"
-        for each in figures.damage
-    ]
-    table = f'<div class="scroll"><table><tr><th>vhost<th>file<th>what</tr>{"".join(rows)}</table></div>'
-    return _section("Damage", table, _left_out(len(rows), figures.damage_count, "places"))
+        return None
+    rows = [(each.vhost, each.file, each.reason) for each in figures.damage]
+    note = _shown(len(rows), figures.damage_count, "places")
+    return Section("Damage", note, table=Table("Damage", ("vhost", "file", "what"), rows, texts=3))

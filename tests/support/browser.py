@@ -1,0 +1,98 @@
+"""Chromium without a window, for pages that tests look at."""
+
+import base64
+import contextlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from selenium.webdriver import Chrome
+
+_ARGUMENTS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+)
+_HEIGHT = 900
+# Runs in the browser: how many pixels of an image have each of these colours, and the colour of its first pixel.
+_COUNT_PIXELS = """
+const [url, colours, done] = arguments;
+const image = new Image();
+image.onload = () => {
+  const canvas = new OffscreenCanvas(image.width, image.height);
+  const context = canvas.getContext("2d");
+  context.drawImage(image, 0, 0);
+  const data = context.getImageData(0, 0, image.width, image.height).data;
+  const counts = {};
+  const name = place => `rgb(${data[place]}, ${data[place + 1]}, ${data[place + 2]})`;
+  for (let place = 0; place < data.length; place += 4)
+    if (colours.includes(name(place))) counts[name(place)] = (counts[name(place)] || 0) + 1;
+  done([name(0), counts]);
+};
+image.src = url;
+"""
+
+
+class Browser:
+    """A browser and its one window."""
+
+    def __init__(self, driver: "Chrome") -> None:
+        self._driver = driver
+
+    def open(self, path: Path) -> None:
+        """Show a file."""
+        self._driver.get(path.as_uri())
+
+    def show_as(self, width: int, scheme: str) -> None:
+        """From now on the window has this width, and the system's colours are `light` or `dark`."""
+        size = {"width": width, "height": _HEIGHT, "deviceScaleFactor": 1, "mobile": False}
+        self._driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self._driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+    def ask(self, script: str) -> Any:
+        """What a script returns that runs in the page."""
+        return self._driver.execute_script(script)
+
+    def picture(self) -> bytes:
+        """The window's part of the page as PNG."""
+        return base64.b64decode(
+            self._driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})["data"]
+        )
+
+    def pixels(self, picture: bytes, colours: list[str]) -> tuple[str, dict[str, int]]:
+        """The colour of a picture's first pixel as `rgb(...)`, and how many have each of `colours`. Leaves the page."""
+        self._driver.get("about:blank")
+        url = f"data:image/png;base64,{base64.b64encode(picture).decode()}"
+        first, counts = self._driver.execute_async_script(_COUNT_PIXELS, url, colours)
+        return first, counts
+
+
+@contextlib.contextmanager
+def chromium(profile: Path) -> Iterator[Browser]:
+    """A browser with the empty directory `profile`; skips the test when there is none."""
+    browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if browser is None or driver is None:
+        pytest.skip(f"{'chromium' if browser is None else 'chromedriver'} is not installed")
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = browser
+    for argument in (*_ARGUMENTS, f"--user-data-dir={profile}"):
+        options.add_argument(argument)
+    running = webdriver.Chrome(options, Service(driver))
+    try:
+        yield Browser(running)
+    finally:
+        running.quit()

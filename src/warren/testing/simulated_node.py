@@ -168,6 +168,8 @@ class SimulatedNode:
         self._lines = LineLimit()
         # Change sets that were not stored are tried again by then.
         self._definitions_due_ms = 0
+        # Who waits for a checkpoint on a full disk gives up in the end; nobody else notices that time passes.
+        self._waited_ms = 0
         # Calls of the disk that had failed before this node.
         self._failed_calls = disk.files.failed_calls
         self._flusher: BatchFlusher = seams.flusher(self.files)
@@ -236,10 +238,8 @@ class SimulatedNode:
         return not failed
 
     def _run_steps(self, steps: Callable[[list[VhostDriver], Callable[[], int]], Iterator[None]]) -> None:
-        # Who waits for a checkpoint on a full disk gives up in the end; nobody else notices that time passes.
-        waited_ms = 0
-        for _ in steps([self.driver], lambda: self.now_ms + waited_ms):
-            waited_ms += _STEP_MS
+        for _ in steps([self.driver], lambda: self.now_ms + self._waited_ms):
+            self._waited_ms += _STEP_MS
             self.drain()
 
     @property

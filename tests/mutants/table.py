@@ -94,6 +94,22 @@ MUTANTS: list[Mutant] = [
         "store/test_journal_due.py::test_s19_nobody_who_waits_waits_for_the_tick",
     ),
     mutant(
+        "S19",
+        "an idle node waits for the tick",
+        "server/vhost_driver.py",
+        "            self._shell.call_when_idle(self)",
+        "            pass",
+        "server/test_idle_flush.py::test_a_publish_to_an_idle_node_waits_for_no_timer",
+    ),
+    mutant(
+        "S19",
+        "every publish of a trickle is a reason to write",
+        "store/journal.py",
+        "now_ms - self._written_ms >= FLUSH_INTERVAL_MS",
+        "True",
+        "store/test_journal_due.py::test_s19_an_idle_node_keeps_back_what_follows_a_write_closely",
+    ),
+    mutant(
         "S26",
         "the transient store is kept over a start",
         "store/disk/store_reader.py",

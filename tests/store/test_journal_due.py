@@ -72,3 +72,35 @@ def test_s19_nobody_who_waits_waits_for_the_tick(driver: JournalDriver) -> None:
     assert not driver.journal.is_due(driver.now_ms)
     driver.journal.confirm_with_batch(ConfirmWaiter())
     assert driver.journal.is_due(driver.now_ms)
+
+
+def test_s19_an_idle_node_keeps_back_what_follows_a_write_closely(driver: JournalDriver) -> None:
+    journal = driver.journal
+    driver.publish(10, [1])
+    assert journal.is_due(driver.now_ms, is_idle=True)
+    driver.commit()
+    written_ms = driver.now_ms
+    driver.now_ms += 1
+    driver.publish(10, [1])
+    assert not journal.is_due(written_ms + FLUSH_INTERVAL_MS - 1, is_idle=True)
+    assert journal.is_due(written_ms + FLUSH_INTERVAL_MS, is_idle=True)
+
+
+def test_s19_what_was_settled_unwritten_keeps_nothing_back(driver: JournalDriver) -> None:
+    # The first batch writes the head of the file.
+    driver.publish(10, [1])
+    driver.commit()
+    driver.now_ms += 1_000
+    (key,) = driver.publish(10, [1])
+    driver.settle(key)
+    driver.commit()
+    driver.publish(10, [1])
+    assert driver.journal.is_due(driver.now_ms, is_idle=True)
+
+
+def test_s19_an_ack_alone_waits_although_the_node_is_idle(driver: JournalDriver) -> None:
+    (key,) = driver.publish(10, [1])
+    driver.commit()
+    driver.now_ms += 1_000
+    driver.settle(key)
+    assert not driver.journal.is_due(driver.now_ms + FLUSH_INTERVAL_MS - 1, is_idle=True)

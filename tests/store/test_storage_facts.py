@@ -59,8 +59,11 @@ S17 | a buffer in front of the file, 1 MiB | store.journal:BUFFER_BYTES
 S18 | at the latest after 25 ms | store.journal:FLUSH_INTERVAL_MS server.vhost_driver:VhostDriver.end_turn
     store/test_documented_format.py::test_limits_are_those_of_the_code
     store/test_journal_due.py::test_s18_the_oldest_entry_waits_for_25_ms
-S19 | at once when nothing else is to be done | store.journal:Journal.is_due server.vhost_driver:VhostDriver.commit
+    server/test_idle_flush.py::test_a_publish_behind_another_waits_for_the_timer
+S19 | at once when nothing else is to be done | store.journal:Journal.is_due server.vhost_driver:VhostDriver.on_idle
     store/test_journal_due.py::test_s19_nobody_who_waits_waits_for_the_tick
+    store/test_journal_due.py::test_s19_an_idle_node_keeps_back_what_follows_a_write_closely
+    server/test_idle_flush.py::test_a_publish_to_an_idle_node_waits_for_no_timer
 S20 | persistent messages reach the kernel | store.disk.flusher:BatchFlusher.flush
     store/test_flusher.py::test_what_is_written_is_what_was_sealed
 S21 | transient ones are paged too, and gone after a start | queues.paging:PageStep store.disk.store_reader:read_store

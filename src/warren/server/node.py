@@ -256,6 +256,14 @@ class Node:
         """On the loop."""
         self.loop.call_later(delay_ms / 1000, callback)
 
+    def call_when_idle(self, driver: VhostDriver) -> None:
+        """Behind the next look at the sockets: when none has anything, no turn is scheduled by then."""
+        self.loop.call_soon(self._on_idle, driver)
+
+    def _on_idle(self, driver: VhostDriver) -> None:
+        if not self._is_turn_scheduled:
+            driver.on_idle(self.clock.now_ms())
+
     def wake(self) -> None:
         """See `schedule_turn`."""
         self.schedule_turn()

@@ -38,6 +38,9 @@ class Shell(Protocol):
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> None:
         """Call `callback` once, in so many ms."""
 
+    def call_when_idle(self, driver: "VhostDriver") -> None:
+        """Call `driver.on_idle` if there is nothing else to do now. If there is, do nothing: the next `end_turn` asks again."""
+
     def wake(self) -> None:
         """End another turn soon."""
 
@@ -83,9 +86,17 @@ class VhostDriver:
         journal = self.vhost.journal
         if journal.is_due(now_ms):
             self.commit(now_ms)
-        elif not self._has_timer and journal.has_pending():
+            return
+        if not self._has_timer and journal.has_pending():
             self._has_timer = True
             self._shell.call_later(FLUSH_INTERVAL_MS, self._on_timer)
+        if journal.is_due(now_ms, is_idle=True):
+            self._shell.call_when_idle(self)
+
+    def on_idle(self, now_ms: int) -> None:
+        """There is nothing else to do: publishes that nobody waits for go to disk as well (S19)."""
+        if self._flushes == 0 and not self.is_pausing and self.vhost.journal.is_due(now_ms, is_idle=True):
+            self.commit(now_ms)
 
     def _on_timer(self) -> None:
         self._has_timer = False

@@ -53,7 +53,7 @@ from warren.store.runs import Runs, merge_runs
 
 # Seal without waiting for the tick when this much has gathered (S17).
 BUFFER_BYTES: Final = 1048576
-# Oldest age of a gathered entry that nobody waits for (S18).
+# Oldest age of a gathered entry that nobody waits for (S18); after so long without a write, an idle node does not wait (S19).
 FLUSH_INTERVAL_MS: Final = 25
 # The journal's window: this many files, and so much for each durable queue, since moving a queue's messages to its
 # index costs the same whether they are few or many.
@@ -150,6 +150,8 @@ class Journal:
         # Of failed batches: to be written again.
         self._unwritten_releases: list[Release] = []
         self.writer: RecordWriter = RecordWriter(store_id)
+        # When the flusher was done with the last batch that it had to write.
+        self._written_ms: i64 = 0
         self._needs_new_file: bool = True
         self._next_file_number: i64 = 1
         self._clean_stop: bool = False
@@ -233,14 +235,20 @@ class Journal:
 
     # -- when to commit --------------------------------------------------------------------------------------
 
-    def is_due(self, now_ms: i64) -> bool:
-        """Should a batch be sealed now, given that the flusher is free?"""
+    def is_due(self, now_ms: i64, is_idle: bool = False) -> bool:
+        """Should a batch be sealed now, given that the flusher is free? `is_idle`: the node has nothing else to do.
+
+        On an idle node publishes that nobody waits for are not kept back, unless a batch was written just before: then a
+        trickle of them would cost a sync each. Acks are kept back: what their loss costs is a redelivery.
+        """
         batch = self.batch
         if len(batch.waiters) > 0 or len(batch.callbacks) > 0 or self.is_wanted:
             return True
         if self.definitions.is_due(now_ms):
             return True
         if self.pending_bytes >= BUFFER_BYTES:
+            return True
+        if is_idle and len(batch.positions) > 0 and now_ms - self._written_ms >= FLUSH_INTERVAL_MS:
             return True
         if len(batch.positions) > 0 or len(self.dirty_logs) > 0:
             return now_ms - self.oldest_pending_ms >= FLUSH_INTERVAL_MS
@@ -316,6 +324,8 @@ class Journal:
         `ok`: contents and records are durable. Which definitions are stored, each change set says for itself.
         """
         self.in_flight.pop(0)
+        if batch.has_work():
+            self._written_ms = now_ms
         self.contents.on_written(batch.content_writes, ok)
         if ok:
             self._undeleted.extend(batch.undeleted)

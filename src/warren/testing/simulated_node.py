@@ -250,6 +250,10 @@ class SimulatedNode:
             found += self._store.damaged_count + self._store.lost_count
         return found
 
+    def call_when_idle(self, driver: VhostDriver) -> None:
+        """The next turn is the next thing that happens; before it this node is idle."""
+        self.clock.call_later(0, lambda: driver.on_idle(self.now_ms))
+
     def wake(self) -> None:
         """Another turn is to be ended."""
         self._is_woken = True

@@ -20,6 +20,9 @@ from warren.wire.methods import BasicConsume, BasicConsumeOk, ExchangeDeclare
 
 pytestmark = pytest.mark.kill
 
+# Exit status of a start that is refused for it.
+DEFINITIONS_LOST = 3
+
 
 def journal_of(node: BrokerProcess) -> Path:
     """The journal of vhost /."""
@@ -258,6 +261,13 @@ def test_lost_definitions_do_not_lose_messages(node: BrokerProcess, how: str) ->
         database.unlink()
     else:
         database.write_bytes(b"no database" * 1000)
+    # Nobody has said that it may go on without them; however often it is started.
+    for _ in range(2):
+        assert node.refused() == DEFINITIONS_LOST
+    line = node.log_path.read_text().splitlines()[-1]
+    assert "has lost its definitions and holds a store" in line
+    assert lost_of(node) == []
+    node.settings = ("accept_lost_definitions=true",)
     for _ in range(2):
         node.start()
         peer = connect(node)

@@ -269,6 +269,7 @@ def test_every_setter_sets_fields_that_exist() -> None:
         "loopback_users": ("", "none"),
         "loopback_users.": ("x", "true"),
         "log.console.level": ("", "info"),
+        "accept_lost_definitions": ("", "true"),
         "vm_memory_high_watermark.relative": ("", "0.5"),
         "vm_memory_high_watermark_paging_ratio": ("", "0.5"),
         "vm_memory_calculation_strategy": ("", "rss"),
@@ -285,6 +286,14 @@ def test_every_setter_sets_fields_that_exist() -> None:
             key, ("", "2000000" if key.endswith(("_size", "size_limit")) and "batch" not in key else "5000")
         )
         assert setter(rest, value, Config()).keys() <= names
+
+
+def test_lost_definitions_are_accepted_by_key_or_by_flag() -> None:
+    assert not load(None, {}).accept_lost_definitions
+    assert load(None, {}, ["accept_lost_definitions=true"]).accept_lost_definitions
+    assert load(None, {}, accept_lost_definitions=True).accept_lost_definitions
+    with pytest.raises(ConfigError, match="accept_lost_definitions: expected true or false, got 'yes'"):
+        load(None, {}, ["accept_lost_definitions=yes"])
 
 
 def test_the_password_is_not_in_the_repr() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kill.test_restart import publish
 from tests.store.test_check import contents, flip, needed_journals, record_offsets, segments
 from tests.support.broker_process import BrokerProcess
 from tests.support.kill_ledger import connect
@@ -19,7 +20,7 @@ from tests.support.stopped_node import (
     large_body,
     small_body,
 )
-from warren.offline.check import check_directory
+from warren.offline.check import JOURNAL_GAP, check_directory
 from warren.offline.data_directory import DataDirectory, ToolError, files_of, opened
 from warren.offline.salvage import SalvageResult, salvage
 from warren.store.disk.snapshot import VhostSnapshot
@@ -161,6 +162,34 @@ def test_missing_files(data: Path, store: Path, tmp_path: Path) -> None:
     assert result.lost == 2 * shared
     assert found[b"small"] == everything()[b"small"]
     assert len(found[b"fan"]) == len(FAN) - shared
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_missing_journal_file_is_a_loss_of_unknown_size(
+    data: Path, store: Path, tmp_path: Path, place: int
+) -> None:
+    missing = needed_journals(store)[place]
+    missing.unlink()
+    result, found = salvaged(data, tmp_path)
+    (line,) = result.losses
+    assert f"journal/{missing.name}" in line
+    assert result.uncounted == 1
+    assert len(found[b"small"]) < len(SMALL)
+    (gap,) = [problem.text for problem in check_directory(data).problems if problem.kind == JOURNAL_GAP]
+    assert gap.removesuffix(" is missing") in line
+
+
+def test_large_messages_that_a_node_kept_in_its_journal(tmp_path: Path) -> None:
+    """Its threshold was higher than that of the new directory."""
+    node = BrokerProcess(tmp_path / "node", "queue_index_embed_msgs_below=1MiB")
+    node.start()
+    channel = connect(node).channel()
+    channel.declare(b"q", durable=True)
+    publish(channel, b"q", *[large_body(number) for number in range(20)])
+    node.kill()
+    result, found = salvaged(tmp_path / "node/data", tmp_path)
+    assert found == {b"q": [large_body(number) for number in range(20)]}
+    assert result.lost == 0
 
 
 @pytest.mark.parametrize("seed", range(4))

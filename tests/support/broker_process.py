@@ -44,8 +44,33 @@ class BrokerProcess:
     def log_path(self) -> Path:
         return self.directory / "broker.log"
 
+    def refused(self) -> int:
+        """The exit status of a start that comes to nothing."""
+        self._launch()
+        assert self.process is not None
+        try:
+            return self.process.wait(self.start_timeout_s)
+        finally:
+            self.kill()
+
     def start(self) -> None:
         """Return when the node accepts clients."""
+        self._launch()
+        assert self.process is not None
+        # A node that neither becomes ready nor ends must not hang the tests.
+        watchdog = threading.Timer(self.start_timeout_s, self.process.kill)
+        watchdog.start()
+        try:
+            assert self.process.stdout is not None
+            line = self.process.stdout.readline()
+        finally:
+            watchdog.cancel()
+        if not line.startswith(READY):
+            self.kill()
+            raise RuntimeError(f"the broker did not start: {line!r} {self.log_path.read_text()[-4000:]}")
+        assert int(line.removeprefix(READY).split()[0].rpartition(":")[2]) == self.port, line
+
+    def _launch(self) -> None:
         command = [*self.wrapper, sys.executable, "-m", "warren", "server"]
         command += ["--data-dir", str(self.directory / "data")]
         command += ["--listen", f"{self.host}:{self.port}"]
@@ -61,18 +86,6 @@ class BrokerProcess:
             self.process = subprocess.Popen(
                 command, cwd=self.directory, env=environment, stdout=subprocess.PIPE, stderr=log, text=True
             )
-        # A node that neither becomes ready nor ends must not hang the tests.
-        watchdog = threading.Timer(self.start_timeout_s, self.process.kill)
-        watchdog.start()
-        try:
-            assert self.process.stdout is not None
-            line = self.process.stdout.readline()
-        finally:
-            watchdog.cancel()
-        if not line.startswith(READY):
-            self.kill()
-            raise RuntimeError(f"the broker did not start: {line!r} {self.log_path.read_text()[-4000:]}")
-        assert int(line.removeprefix(READY).split()[0].rpartition(":")[2]) == self.port, line
 
     def stop(self) -> int:
         """SIGTERM; returns the exit status."""

@@ -108,8 +108,10 @@ def _print_salvage(result: SalvageResult, target: Path) -> None:
         print(f"lost: {line}")
     for line in result.notes:
         print(f"note: {line}")
+    uncounted = f", and an unknown number in {result.uncounted} other places" if result.uncounted else ""
     print(
-        f"{result.messages} messages of {len(result.queues)} queues are in {target}; {result.lost} are known to be lost"
+        f"{result.messages} messages of {len(result.queues)} queues are in {target}; "
+        f"{result.lost} are known to be lost{uncounted}"
     )
 
 

@@ -218,7 +218,9 @@ class VhostCheck:
             self._check_contents(index, file)
         if self.snapshot.files.exists(LOST_AND_FOUND):
             count = len(self.snapshot.files.list_names(LOST_AND_FOUND))
-            self._note(f"{LOST_AND_FOUND} has {count} files that earlier starts have put aside")
+            self._note(
+                f"{LOST_AND_FOUND} has {count} files that earlier starts have put aside; salvage reads the messages in them"
+            )
         for path in self.snapshot.dead_paths:
             self._note(f"{path} holds nothing that is needed; the next start removes it")
         result = self.result

@@ -2,7 +2,8 @@
 
 Everything that a start would deliver goes over, in order, without its garbage; and what a start gives up where more can
 be had: messages whose index entries are lost are looked for in all journal files that are there, and large ones in the
-content files, which name the positions that shared them. Queues whose definitions are lost get a name by their id. Definitions that are readable are taken as they
+content files, which name the positions that shared them. What earlier starts put into `lost+found` of queues that they did
+not know becomes queues of its own. Queues whose definitions are lost get a name by their id. Definitions that are readable are taken as they
 are. The old directory is only read.
 """
 
@@ -27,6 +28,7 @@ from warren.offline.data_directory import (
     opened,
     queue_names,
 )
+from warren.offline.lost_queues import find_lost_queues
 from warren.offline.store_builder import StoreBuilder
 from warren.store.content_file import GONE, ContentFile, index_of
 from warren.store.content_records import StoredContent, decode_content
@@ -81,6 +83,8 @@ class SalvageResult:
     queues: list[SalvagedQueue] = field(default_factory=list)
     # Lines for people: what could not be taken over, and what was made up.
     losses: list[str] = field(default_factory=list)
+    # Losses of which nobody can say how many messages they were.
+    uncounted: int = 0
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -98,6 +102,7 @@ class SalvageResult:
         return {
             "messages": self.messages,
             "lost": self.lost,
+            "uncounted_losses": self.uncounted,
             "queues": [queue.as_json() for queue in self.queues],
             "losses": self.losses,
             "notes": self.notes,
@@ -182,6 +187,7 @@ class _VhostSalvage:
         self.result = result
         self.on_bytes = on_bytes
         self.names = queue_names(definitions, definition.name)
+        self.next_queue_id = int(definitions.next_queue_id)
         self.counts = ReferenceCounts(snapshot.content_files)
         # Where a content is in the new store, by the index of its old file and its place there.
         self.moved: list[_Moved] = [_Moved(file) for file in snapshot.content_files]
@@ -207,6 +213,7 @@ class _VhostSalvage:
         changes: list[Change] = []
         for queue in self.queues:
             changes += self._copy_queue(queue, builder)
+        changes += self._copy_lost_queues(builder, changes)
         builder.finish()
         return changes
 
@@ -217,6 +224,9 @@ class _VhostSalvage:
             self.result.notes.append(
                 f"{where}: there is no usable checkpoint; messages acked before it may be there again"
             )
+        self.result.uncounted += len(report.damage) + len(report.missing_journal)
+        for line in report.missing_journal:
+            self.result.losses.append(f"{where}: missing: {line}")
         for damage in report.damage:
             self.result.losses.append(
                 f"{where}: what was in journal file {damage.file_number}, bytes {damage.start} to {damage.end}"
@@ -367,6 +377,42 @@ class _VhostSalvage:
         self.result.queues.append(row)
         if changes:
             self.result.notes.append(f"queue id {queue_id}, whose definition is lost, is called '{row.name}'")
+        return changes
+
+    def _copy_lost_queues(self, builder: StoreBuilder, made: list[Change]) -> list[Change]:
+        changes: list[Change] = []
+        taken = {*self.names.values(), *(change.name for change in made if isinstance(change, PutQueue))}
+        lost_queues = find_lost_queues(self.snapshot.files, self.snapshot.store_id)
+        known = [*self.snapshot.replay.queues, *(queue.queue_id for queue in lost_queues)]
+        next_id = max([self.next_queue_id, *(queue_id + 1 for queue_id in known)])
+        vhost_name = self.definition.name.decode("utf-8", "replace")
+        for queue_id, queue in enumerate(lost_queues, next_id):
+            name = base = b"salvaged-%d" % queue.queue_id
+            number = 1
+            while name in taken:
+                number += 1
+                name = b"%s-%d" % (base, number)
+            taken.add(name)
+            row = SalvagedQueue(vhost_name, queue_id, name.decode())
+            builder.start_queue(queue_id)
+            next_seq = 1
+            for position, message in queue.positions():
+                next_seq = position.seq + 1
+                if message is None:
+                    row.lost += 1
+                    continue
+                builder.add(position, message, None)
+                row.messages += 1
+            builder.end_queue(next_seq, 0)
+            row.found_again = row.messages
+            changes.append(PutQueue(self.definition.name, queue_id, name, True, False, b""))
+            self.result.queues.append(row)
+            self.result.notes.append(
+                f"vhost '{vhost_name}': what lost+found has of queue id {queue.queue_id}, {row.messages} messages, is called "
+                f"'{row.name}'; acked ones may be among them"
+            )
+            if row.lost:
+                self.result.losses.append(f"vhost '{vhost_name}', queue '{row.name}': {row.lost} messages")
         return changes
 
     def _copy(self, position: Position, row: SalvagedQueue, builder: StoreBuilder) -> None:

@@ -88,6 +88,9 @@ class StoreBuilder:
         position = Position(message, self._queue.log, found.seq, found.expiry_ms)
         position.redelivered = found.redelivered
         position.persistent = True
+        if content is None and position.content_bytes >= self._store.journal.embed_below:
+            # Written by a node that had a higher limit, or put aside together with its content.
+            content = self.add_content(message, [position], 1)
         if content is not None:
             position.content = content
             position.has_content = False

@@ -75,6 +75,8 @@ class Config:
     default_user: str = "guest"
     default_pass: str = field(default="guest", repr=False)
     default_vhost: str = "/"
+    # Start anew when the definitions are gone and a store is there; its messages are kept in lost+found.
+    accept_lost_definitions: bool = False
     # Users that may log in from this machine only.
     loopback_users: frozenset[str] = frozenset({"guest"})
     journal_file_size_limit: int = 67108864
@@ -192,6 +194,15 @@ def _text(name: str) -> Setter:
     return parse
 
 
+def _flag(name: str) -> Setter:
+    def parse(_rest: str, value: str, _config: Config) -> Changes:
+        if value not in ("true", "false"):
+            raise ConfigError(f"expected true or false, got {value!r}")
+        return {name: value == "true"}
+
+    return parse
+
+
 def _log_level(_rest: str, value: str, _config: Config) -> Changes:
     if value not in LOG_LEVELS:
         raise ConfigError(f"expected one of {', '.join(LOG_LEVELS)}, got {value!r}")
@@ -231,6 +242,7 @@ KEYS: Final[dict[str, Setter]] = {
     "default_user": _text("default_user"),
     "default_pass": _text("default_pass"),
     "default_vhost": _text("default_vhost"),
+    "accept_lost_definitions": _flag("accept_lost_definitions"),
     "loopback_users": _loopback_users,
     "loopback_users.": _loopback_user,
     "journal_file_size_limit": _size("journal_file_size_limit", JOURNAL_FILE_SIZE_MIN, 2**31 - 1),
@@ -281,6 +293,7 @@ def load(
     node_name: str | None = None,
     listen: str | None = None,
     management: str | None = None,
+    accept_lost_definitions: bool = False,
 ) -> Config:
     """The configuration from all sources. `settings` are KEY=VALUE as `--set` has them; the rest are the flags.
 
@@ -306,6 +319,8 @@ def load(
         with _blame("--listen"):
             host, port = parse_address(listen)
         config = replace(config, listen_host=host, listen_port=port)
+    if accept_lost_definitions:
+        config = replace(config, accept_lost_definitions=True)
     if management not in (None, "off"):
         raise ConfigError("--management: the management interface is not available yet; use off")
     return config

@@ -24,11 +24,12 @@ from warren.broker.broker import Broker
 from warren.broker.settings import Settings
 from warren.server.amqp_protocol import READ_BYTES, ClientProtocol
 from warren.server.config import Config
+from warren.server.definitions_file import DataDirectoryError, DefinitionsLostError
 from warren.server.disk_monitor import DiskMonitor, free_bytes
 from warren.server.heap_release import find_heap_release
 from warren.server.memory_watch import MemoryWatch, ResidentMemory, find_malloc_trim, total_memory_bytes
 from warren.server.online_backup import BackupRunner, NodeBackups, Surroundings
-from warren.server.startup import DataDirectoryError, OpenedData, open_data_directory
+from warren.server.startup import OpenedData, open_data_directory
 from warren.server.vhost_driver import VhostDriver, finish_job, start_drivers, stop_drivers
 from warren.store.disk.flusher import Flusher, FlushJob
 from warren.store.disk.job_runner import JobRunner
@@ -47,6 +48,8 @@ _LISTEN_BACKLOG = 4096
 # How long a stopping node waits for clients to answer connection.close.
 _STOP_GRACE_S = 2.0
 _START_FAILED_EXIT = 1
+# Not 2, which says that the configuration is at fault. Starting again does not help.
+_DEFINITIONS_LOST_EXIT = 3
 # File descriptors that sockets may not take: journals, definitions and what is opened for a moment.
 _RESERVED_DESCRIPTORS = 64
 
@@ -358,6 +361,9 @@ async def _run(config: Config) -> int:
     node = Node(config, loop)
     try:
         address = await node.start()
+    except DefinitionsLostError as error:
+        logger.error("cannot start: %s", error)
+        return _DEFINITIONS_LOST_EXIT
     except (DataDirectoryError, OSError) as error:
         logger.error("cannot start: %s", error)
         return _START_FAILED_EXIT

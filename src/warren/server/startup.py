@@ -1,13 +1,13 @@
 """Opening a data directory: lock, definitions, journals; what is not ours or is damaged is moved aside and reported.
 
 Start-up never refuses because of what a crash left behind (G9, G10). It refuses a directory that another process has
-open, that cannot be written, or that a later version made.
+open, that cannot be written, or that a later version made; and one that has lost its definitions and holds a store
+(`definitions_file.py`).
 """
 
 import fcntl
 import logging
 import os
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -17,7 +17,6 @@ from warren.broker.metadata import (
     Change,
     Definitions,
     Metadata,
-    MetadataDamaged,
     MetadataError,
     PutPermission,
     PutUser,
@@ -26,18 +25,20 @@ from warren.broker.metadata import (
 from warren.broker.metadata_sqlite import SqliteMetadata
 from warren.broker.passwords import SHA256, hash_password
 from warren.server.config import Config
+from warren.server.definitions_file import (
+    VHOSTS_PATH,
+    DataDirectoryError,
+    move_to_lost,
+    open_definitions,
+)
 from warren.server.vhost_startup import open_vhost
-from warren.store.disk.files import make_directories
+from warren.store.disk.files import LOST_AND_FOUND, make_directories
 from warren.store.disk.flusher import BatchFlusher
 from warren.store.disk.local_file_system import LocalFileSystem
 from warren.store.disk.space_reserve import SpaceReserve
 from warren.store.store_settings import StoreSettings
 
 logger = logging.getLogger("warren.startup")
-
-
-class DataDirectoryError(Exception):
-    """The data directory cannot be used; one line that says why."""
 
 
 @dataclass
@@ -85,29 +86,34 @@ def open_data_directory(config: Config, broker: Broker, now_ms: int) -> OpenedDa
     settings = StoreSettings(
         config.journal_file_size_limit, config.msg_store_file_size_limit, config.queue_index_embed_msgs_below
     )
+    root = LocalFileSystem(directory)
+    reserve = SpaceReserve(root)
     try:
-        metadata, definitions = _open_metadata(directory)
+        for name in (LOST_AND_FOUND, "msg_stores", VHOSTS_PATH):
+            _set_aside_strange(directory, name)
+        make_directories(directory / VHOSTS_PATH)
+        reserve.keep()
+        metadata, definitions = open_definitions(directory, config.accept_lost_definitions, reserve)
         if not definitions.users and not definitions.vhosts:
             definitions = _first_start(metadata, config)
         broker.load_users(definitions)
         directories: dict[int, Path] = {}
         file_systems: dict[int, LocalFileSystem] = {}
         for put_vhost in definitions.vhosts:
-            path = directory / "msg_stores" / "vhosts" / str(put_vhost.id)
+            path = directory / VHOSTS_PATH / str(put_vhost.id)
+            _set_aside_strange(directory, f"{VHOSTS_PATH}/{put_vhost.id}")
             make_directories(path)
             files = LocalFileSystem(path)
             directories[put_vhost.id] = path.absolute()
             file_systems[put_vhost.id] = files
             open_vhost(broker, put_vhost, files, definitions, settings, now_ms)
-    except MetadataError as error:
+    except (MetadataError, DataDirectoryError, OSError) as error:
+        root.release()
         os.close(lock_descriptor)
-        raise DataDirectoryError(str(error)) from None
-    except OSError as error:
-        os.close(lock_descriptor)
-        raise DataDirectoryError(f"data directory {directory}: {error}") from None
-    root = LocalFileSystem(directory)
-    reserve = SpaceReserve(root)
-    reserve.keep()
+        if isinstance(error, DataDirectoryError):
+            raise
+        text = f"data directory {directory}: {error}" if isinstance(error, OSError) else str(error)
+        raise DataDirectoryError(text) from None
     flushers = {vhost_id: BatchFlusher(files, reserve) for vhost_id, files in file_systems.items()}
     return OpenedData(
         metadata, lock_descriptor, directories, file_systems, flushers, reserve, root, definitions
@@ -124,21 +130,12 @@ def _lock(directory: Path) -> int:
     return descriptor
 
 
-def _open_metadata(directory: Path) -> tuple[Metadata, Definitions]:
-    path = directory / "node.sqlite"
-    try:
-        metadata = SqliteMetadata(path)
-        return metadata, metadata.load()
-    except MetadataDamaged as error:
-        logger.error("definitions are damaged and moved to lost+found: %s", error)
-        lost_and_found = directory / "lost+found"
-        make_directories(lost_and_found)
-        for suffix in ("", "-wal", "-shm"):
-            damaged = directory / f"node.sqlite{suffix}"
-            if damaged.exists():
-                damaged.rename(lost_and_found / f"{time.time_ns()}-{damaged.name}")
-        metadata = SqliteMetadata(path)
-        return metadata, metadata.load()
+def _set_aside_strange(directory: Path, name: str) -> None:
+    """Move to lost+found what has the name of a directory and is none."""
+    path = directory / name
+    if os.path.lexists(path) and not path.is_dir():
+        target = move_to_lost(directory, name)
+        logger.error("%s is not a directory and is moved to %s", name, target.relative_to(directory))
 
 
 def _first_start(metadata: Metadata, config: Config) -> Definitions:

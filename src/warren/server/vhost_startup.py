@@ -11,7 +11,13 @@ from collections.abc import Callable
 from warren.broker.broker import Broker
 from warren.broker.metadata import Definitions, PutVhost
 from warren.broker.vhost import Vhost
-from warren.store.disk.files import JOURNAL_DIRECTORY, keep_orphans, load_store_id, quarantine
+from warren.store.disk.files import (
+    JOURNAL_DIRECTORY,
+    keep_orphans,
+    load_store_id,
+    quarantine,
+    set_aside_strange,
+)
 from warren.store.disk.store_reader import StoreReport, clear_queues, read_store
 from warren.store.file_system import FileSystem
 from warren.store.recovery import Damage
@@ -35,9 +41,11 @@ def open_vhost(
 
     `random_bytes(size)` makes the id of a store that is new.
     """
+    strange = set_aside_strange(files)
     files.make_directories(JOURNAL_DIRECTORY)
     started = time.monotonic()
     store, replay, report = read_store(files, load_store_id(files, random_bytes), settings)
+    report.quarantined[:0] = strange
     vhost = Vhost(broker, put_vhost.name, put_vhost.id, store)
     broker.vhosts[put_vhost.name] = vhost
     unusable_ids = _restore_definitions(vhost, definitions, now_ms)

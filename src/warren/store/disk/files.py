@@ -4,6 +4,7 @@ The functions take the vhost's directory as a `FileSystem`; those for a `Path` a
 """
 
 import contextlib
+import errno
 import os
 import re
 import secrets
@@ -29,7 +30,7 @@ from warren.store.record import (
     record_length,
 )
 from warren.store.recovery import RecoveredQueue
-from warren.store.vhost_store import PERSISTENT_NAME
+from warren.store.vhost_store import PERSISTENT_NAME, QUEUES_NAME, TRANSIENT_NAME
 
 JOURNAL_DIRECTORY: Final = "journal"
 LOST_AND_FOUND: Final = "lost+found"
@@ -162,6 +163,37 @@ def _ids_in_headers(files: FileSystem) -> Counter[bytes]:
             if file_header_is_valid(header, magic, b""):
                 found[header[12:28]] += 1
     return found
+
+
+def is_directory(files: FileSystem, path: str) -> bool:
+    """Is there a directory at `path`? Not so a file, a link that leads nowhere or in a circle, a socket."""
+    if files.is_file(path):
+        return False
+    try:
+        files.list_names(path)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            return False
+        raise
+    return True
+
+
+def set_aside_strange(files: FileSystem) -> list[str]:
+    """Move to `lost+found` whatever has the name of one of the vhost's directories and is none, or that of one of its files
+    and is none; returns `name -> new name` of each. Without that its name could not be used."""
+    moved: list[str] = []
+    names = set(files.list_names(""))
+    if LOST_AND_FOUND in names and not is_directory(files, LOST_AND_FOUND):
+        place = f"{LOST_AND_FOUND}.strange"
+        files.rename(LOST_AND_FOUND, place)
+        moved.append(quarantine(files, place))
+    for name in (JOURNAL_DIRECTORY, QUEUES_NAME, PERSISTENT_NAME, TRANSIENT_NAME):
+        if name in names and not is_directory(files, name):
+            moved.append(quarantine(files, name))
+    for name in (STORE_ID_NAME, CHECKPOINT_NAME, PREVIOUS_NAME):
+        if name in names and not files.is_file(name):
+            moved.append(quarantine(files, name))
+    return moved
 
 
 def journal_numbers(files: FileSystem) -> tuple[list[int], list[str]]:

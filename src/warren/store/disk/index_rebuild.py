@@ -23,6 +23,7 @@ from warren.store.checkpoint import Checkpoint, CheckpointHead, CheckpointQueue
 from warren.store.content_scan import scan_contents
 from warren.store.disk.files import (
     JOURNAL_DIRECTORY,
+    is_directory,
     journal_numbers,
     journal_path,
     keep_damage,
@@ -108,7 +109,7 @@ def rebuild_index(files: FileSystem, store_id: bytes, segment_entries: int) -> R
     journaled = _journaled(files, store_id, segment_entries)
     for name in files.list_names(QUEUES_NAME):
         path = f"{QUEUES_NAME}/{name}"
-        if not QUEUE_NAME.fullmatch(name) or int(name) >= _U32_END or files.is_file(path):
+        if not QUEUE_NAME.fullmatch(name) or int(name) >= _U32_END or not is_directory(files, path):
             rebuilt.quarantined.append(quarantine(files, path))
             continue
         row = _QueueRebuild(files, store_id, segment_entries, int(name), rebuilt).run(
@@ -136,7 +137,7 @@ def find_places(files: FileSystem, store_id: bytes) -> dict[int, tuple[int, int,
     numbers = [
         int(match.group(1))
         for match in map(CONTENT_NAME.fullmatch, files.list_names(PERSISTENT_NAME))
-        if match
+        if match and files.is_file(f"{PERSISTENT_NAME}/{match.group()}")
     ]
     places: dict[int, tuple[int, int, int]] = {}
     # Ranges of ids, first and last, that files with a higher number cover.

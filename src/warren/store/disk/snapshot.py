@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from warren.store.content_file import ContentFile, index_of
 from warren.store.content_records import decode_content, decode_publish_ref
 from warren.store.content_scan import ContentScan
-from warren.store.disk.files import known_store_id
+from warren.store.disk.files import known_store_id, set_aside_strange
 from warren.store.disk.index_rebuild import PIECE_BYTES, scan_segment
 from warren.store.disk.read_only_files import ReadOnlyFiles
 from warren.store.disk.store_reader import StoreReport, read_store
@@ -114,6 +114,7 @@ class VhostSnapshot:
         self, files: FileSystem, segment_entries: int = SEGMENT_ENTRIES, has_moved: bool = False
     ) -> None:
         self.files = ReadOnlyFiles(files)
+        strange = set_aside_strange(self.files)
         self.store_id = find_store_id(self.files)
         self.store: VhostStore
         self.replay: JournalReplay
@@ -121,6 +122,7 @@ class VhostSnapshot:
         self.store, self.replay, self.report = read_store(
             self.files, self.store_id, StoreSettings(1 << 26, segment_entries=segment_entries)
         )
+        self.report.quarantined[:0] = strange
         if not has_moved:
             self.replay.settle_moved()
         # What a crash left behind and the next start removes.

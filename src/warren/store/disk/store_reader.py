@@ -13,6 +13,7 @@ from warren.store.content_file import number_in_row
 from warren.store.content_recovery import ContentRecovery
 from warren.store.disk.files import (
     JOURNAL_DIRECTORY,
+    is_directory,
     journal_numbers,
     journal_path,
     keep_damage,
@@ -113,7 +114,9 @@ def clear_queues(files: FileSystem, store: VhostStore, next_queue_id: int, repor
     for name in files.list_names(QUEUES_NAME):
         path = f"{QUEUES_NAME}/{name}"
         queue = store.queues.get(int(name)) if _QUEUE_NAME.fullmatch(name) else None
-        if queue is not None:
+        if not is_directory(files, path):
+            report.quarantined.append(quarantine(files, path))
+        elif queue is not None:
             _clear_queue(files, queue, path, report)
         elif _QUEUE_NAME.fullmatch(name) and int(name) < next_queue_id:
             files.remove_tree(path)
@@ -270,7 +273,7 @@ def _read_contents(
     numbers: list[int] = []
     for name in files.list_names(PERSISTENT_NAME):
         match = _CONTENT_NAME.fullmatch(name)
-        if match:
+        if match and files.is_file(f"{PERSISTENT_NAME}/{name}"):
             numbers.append(int(match.group(1)))
         elif name.endswith(".rdq.new"):
             # A copy that was never finished.

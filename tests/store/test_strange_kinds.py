@@ -1,0 +1,134 @@
+"""A file where a directory belongs, the reverse, a link that leads in a circle: moved to lost+found, and the start goes on."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.memory_store import MemoryStore
+from warren.broker.broker import Broker
+from warren.broker.settings import Settings
+from warren.offline.check import NO_DIRECTORY, NOT_OURS, check_directory
+from warren.server.config import Config
+from warren.server.startup import open_data_directory
+from warren.store.disk.files import set_aside_strange
+from warren.store.disk.local_file_system import LocalFileSystem
+from warren.store.store_settings import StoreSettings
+
+
+def a_file(path: Path) -> None:
+    path.write_bytes(b"somebody's")
+
+
+def a_directory(path: Path) -> None:
+    path.mkdir()
+    (path / "somebody's").touch()
+
+
+def a_loop(path: Path) -> None:
+    path.symlink_to(path)
+
+
+def a_broken_link(path: Path) -> None:
+    path.symlink_to(path.parent / "nowhere")
+
+
+def start(data: Path) -> Broker:
+    """A node's start in this process; everything is closed again."""
+    broker = Broker(Settings(), os.urandom, lambda: None)
+    open_data_directory(Config(data_dir=data), broker, 1_700_000_000_000).close()
+    return broker
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A data directory that a node has used for the first time."""
+    start(tmp_path / "data")
+    return tmp_path / "data"
+
+
+STORE = "msg_stores/vhosts/1"
+PLACES = [
+    *[
+        (f"{STORE}/{name}", make)
+        for name in ("journal", "queues", "msg_store_persistent", "msg_store_transient", "lost+found")
+        for make in (a_file, a_loop)
+    ],
+    (f"{STORE}/journal", a_broken_link),
+    *[
+        (f"{STORE}/{name}", make)
+        for name in ("store_id", "checkpoint", "checkpoint.previous")
+        for make in (a_directory, a_loop)
+    ],
+    (f"{STORE}/queues/5", a_file),
+    (f"{STORE}/queues/5", a_loop),
+    (f"{STORE}/journal/7.wal", a_directory),
+    (f"{STORE}/journal/7.wal", a_loop),
+    (f"{STORE}/msg_store_persistent/3.rdq", a_directory),
+    (f"{STORE}/msg_store_persistent/3.rdq", a_loop),
+]
+
+
+@pytest.mark.parametrize(("place", "make"), PLACES, ids=lambda value: getattr(value, "__name__", value))
+def test_what_is_of_another_kind_is_put_aside(data: Path, place: str, make: Callable[[Path], None]) -> None:
+    path = data / place
+    if path.is_dir():
+        shutil.rmtree(path)
+    elif path.exists():
+        path.unlink()
+    make(path)
+    checked = check_directory(data)
+    assert any(path.name in problem.text for problem in checked.problems), checked.problems
+    start(data)
+    kept = [kept.name for kept in (data / STORE / "lost+found").iterdir()]
+    assert any(name.startswith(path.name) for name in kept), kept
+    # The second start finds nothing strange any more.
+    assert not [problem for problem in check_directory(data).problems if problem.kind == NOT_OURS]
+    start(data)
+    assert [name.name for name in (data / STORE / "lost+found").iterdir()] == kept
+
+
+@pytest.mark.parametrize("place", ["lost+found", "msg_stores", "msg_stores/vhosts", STORE])
+@pytest.mark.parametrize("make", [a_file, a_loop])
+def test_above_the_vhosts_too(data: Path, place: str, make: Callable[[Path], None]) -> None:
+    path = data / place
+    if path.exists():
+        shutil.rmtree(path)
+    make(path)
+    if place == STORE:
+        checked = check_directory(data)
+        assert set(checked.problem_counts) == {NOT_OURS, NO_DIRECTORY}
+    start(data)
+    assert path.is_dir()
+    assert any(path.name in kept.name for kept in (data / "lost+found").iterdir())
+
+
+def test_a_link_to_a_directory_elsewhere_is_one(data: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "other disk"
+    shutil.move(data / STORE / "queues", elsewhere)
+    (data / STORE / "queues").symlink_to(elsewhere)
+    start(data)
+    assert (data / STORE / "queues").is_symlink()
+    assert not (data / STORE / "lost+found").exists()
+
+
+def test_a_file_system_that_does_not_answer_is_no_strange_one(data: Path) -> None:
+    """What cannot be looked at stays where it is."""
+    store = data / STORE
+    files = LocalFileSystem(store)
+
+    class Unreadable(LocalFileSystem):
+        def list_names(self, path: str) -> list[str]:
+            if path == "queues":
+                raise OSError(5, "broken", path)
+            return super().list_names(path)
+
+    broken = Unreadable(store)
+    with pytest.raises(OSError, match="broken"):
+        set_aside_strange(broken)
+    broken.release()
+    assert set_aside_strange(files) == []
+    MemoryStore(files, StoreSettings(4096))
+    files.release()

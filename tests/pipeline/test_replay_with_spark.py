@@ -1,5 +1,6 @@
 """The job `replay` with a real Spark and a real broker: what is chosen of which source, and a kill in the middle."""
 
+import itertools
 import os
 import signal
 import subprocess
@@ -93,6 +94,8 @@ def test_archives_tables_and_backups_are_replayed(
     counts = Counter(f"{'eu' if n % 3 else 'us'}.{n % 2}" for n in [*expected["eu"], *expected["us"]])
     assert {route.routing_key: route.messages for route in dry.routes} == counts
     assert (dry.messages, dry.published, dry.route_count) == (sum(counts.values()), 0, 4)
+    here = replay([tmp_path / "archive"], uri=broker.uri, dry_run=True, engine="local")
+    assert (here.routes, here.messages, here.route_count) == (dry.routes, dry.messages, dry.route_count)
     where = "queue = 'eu' and timestamp >= '2023-01-01' and cast(headers['n'] as int) < 10"
     dry = replay(
         [tmp_path / "archive"], uri=broker.uri, where=where, routing_key="us.x", dry_run=True, spark=spark
@@ -100,8 +103,15 @@ def test_archives_tables_and_backups_are_replayed(
     assert dry.routes == [RouteCount(EXCHANGE, "us.x", 6)]
     assert not list(tmp_path.glob("*.replay-*"))
 
-    for source in ("archive", "second"):
-        result = replay([tmp_path / source], uri=broker.uri, spark=spark)
+    for source, engine in itertools.product(("archive", "second"), (spark, None)):
+        checkpoint = tmp_path / f"{source}-{'local' if engine is None else 'spark'}"
+        result = replay(
+            [tmp_path / source],
+            uri=broker.uri,
+            checkpoint=checkpoint,
+            spark=engine,
+            engine="local" if engine is None else "auto",
+        )
         assert result.published == sum(counts.values())
         for queue, numbers in expected.items():
             found = taken(broker, queue)
@@ -138,6 +148,12 @@ def test_a_delta_table_is_replayed(spark: "SparkSession", broker: BrokerProcess,
     deltalake.write_deltalake(str(tmp_path / "other"), pa.table(rows), partition_by=["routing_key"])
     dry = replay([tmp_path / "other"], uri=broker.uri, dry_run=True, spark=spark)
     assert sorted(route.routing_key for route in dry.routes) == sorted(keys)
+    for table in ("table", "other"):
+        dry = replay([tmp_path / table], uri=broker.uri, dry_run=True, checkpoint=tmp_path / "x", spark=spark)
+        here = replay(
+            [tmp_path / table], uri=broker.uri, dry_run=True, checkpoint=tmp_path / "x", engine="local"
+        )
+        assert here.routes == dry.routes and here.messages == dry.messages
 
 
 def test_large_bodies_do_not_fill_the_memory(

@@ -8,7 +8,16 @@ import typer
 
 from warren.cli.connection import Node, takes_node_and_waits
 from warren.cli.job_progress import ProgressKind
-from warren.cli.pipeline import AsJson, Master, Shown, Traceback, pipeline, run_job
+from warren.cli.pipeline import (
+    AsJson,
+    EngineChoice,
+    EngineOption,
+    Master,
+    Shown,
+    Traceback,
+    pipeline,
+    run_job,
+)
 
 
 class Unroutable(StrEnum):
@@ -62,6 +71,7 @@ def replay_command(
     ] = None,
     as_json: AsJson = False,
     master: Master = None,
+    engine: EngineOption = EngineChoice.AUTO,
     shown: Shown = ProgressKind.AUTO,
     traceback: Traceback = False,
 ) -> None:
@@ -81,6 +91,7 @@ def replay_command(
             checkpoint=checkpoint,
             retry_timeout_s=node.retry_timeout_s,
             master=master,
+            engine=engine.value,
             progress=progress,
         ),
         as_json,

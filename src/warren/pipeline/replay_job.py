@@ -1,7 +1,8 @@
 """The job `replay`: messages from Parquet files, a Delta table or a backup into exchanges, each once.
 
-Spark chooses them, sorts them and copies them to the checkpoint (replay_source.py, replay_directory.py); then they are
-published in that order, batch by batch, and the broker knows how many are (staged_publisher.py).
+They are chosen, sorted and copied to the checkpoint (replay_directory.py), by Spark (replay_source.py) or, when they fit in
+memory, without it (replay_local.py). Then they are published in that order, batch by batch, and the broker knows how many
+are (staged_publisher.py).
 """
 
 import dataclasses
@@ -16,7 +17,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from warren.admin.client import RETRY_TIMEOUT_S, NodeAddress
+from warren.offline.sizes import tree_bytes
 from warren.pipeline.broker import RETRY_OPTION, address_of, as_job_error, must_be_reachable
+from warren.pipeline.engine import Engine, is_local
 from warren.pipeline.progress import Progress, Silent, Step
 from warren.pipeline.replay_directory import (
     ReplayDirectory,
@@ -137,6 +140,7 @@ def replay(
     retry_timeout_s: float = RETRY_TIMEOUT_S,
     master: str | None = None,
     spark: "SparkSession | None" = None,
+    engine: Engine = "auto",
     progress: Progress | None = None,
 ) -> ReplayResult:
     """Publish the messages of `sources` for which the SQL expression `where` holds, in the order of their sequence.
@@ -173,6 +177,9 @@ def replay(
     named = [] if exchange is None else [exchange.encode()]
     if dry_run:
         _check_exchanges(work, named)
+        messages = _local_messages(work, engine, master, spark, progress)
+        if messages is not None:
+            return _count_here(messages, work)
         progress.show(Step("starting Spark"))
         with spark_for("replay", master, spark) as session:
             return _count(session, work, progress)
@@ -181,9 +188,13 @@ def replay(
         if state is None:
             try:
                 _check_exchanges(work, named)
-                progress.show(Step("starting Spark"))
-                with spark_for("replay", master, spark) as session:
-                    state = _choose(session, work, directory, progress)
+                messages = _local_messages(work, engine, master, spark, progress)
+                if messages is not None:
+                    state = _choose_here(messages, work, directory)
+                else:
+                    progress.show(Step("starting Spark"))
+                    with spark_for("replay", master, spark) as session:
+                        state = _choose(session, work, directory, progress)
             finally:
                 directory.forget_unbegun()
         return _publish(work, directory, state, progress)
@@ -200,6 +211,54 @@ def _address(uri: str, rate: float | None, exchange: str | None, routing_key: st
 
 
 # -- choosing ----------------------------------------------------------------------------------------------------------
+
+
+def _local_messages(
+    work: _Replay, engine: Engine, master: str | None, spark: "SparkSession | None", progress: Progress
+) -> Any:
+    """All messages as an Arrow table, or None when Spark is to choose them. JobError when they cannot be replayed, or the
+    engine local cannot choose them."""
+    size = sum([tree_bytes(source) if source.is_dir() else source.stat().st_size for source in work.sources])
+    if not is_local(engine, size, master, spark):
+        return None
+    from warren.pipeline.replay_local import NotLocalError, choose
+
+    progress.show(Step("choosing messages"))
+    try:
+        return choose(work.sources, work.identity.where, work.identity.exchange)
+    except NotLocalError as error:
+        if engine == "local":
+            raise JobError(f"{error}: take the engine spark") from None
+        return None
+
+
+def _choose_here(messages: Any, work: _Replay, directory: ReplayDirectory) -> ReplayState:
+    """Copy the messages to the checkpoint."""
+    from warren.pipeline.replay_local import write
+
+    _must_be_publishable(messages, work)
+    write(messages, directory)
+    return directory.adopt_draft(work.identity, f"replay-{uuid.uuid4().hex}")
+
+
+def _count_here(messages: Any, work: _Replay) -> ReplayResult:
+    """What a run would publish."""
+    from warren.pipeline.replay_local import routes
+
+    started_s = time.monotonic()
+    _must_be_publishable(messages, work)
+    found = [
+        RouteCount((exchange or b"").decode("utf-8", "replace"), key, count)
+        for exchange, key, count in routes(messages, work.identity.routing_key)
+    ]
+    return _dry_result(work, messages.num_rows, len(found), found[:ROUTES_MAX], started_s)
+
+
+def _must_be_publishable(messages: Any, work: _Replay) -> None:
+    from warren.pipeline.replay_source import EXCHANGE_NAME
+
+    _must_be_messages(messages["body"].null_count, messages[EXCHANGE_NAME].null_count)
+    _check_exchanges(work, messages[EXCHANGE_NAME].unique().to_pylist())
 
 
 def _choose(
@@ -260,23 +319,28 @@ def _count(session: "SparkSession", work: _Replay, progress: Progress) -> Replay
         most = routes.orderBy(f.desc("messages"), EXCHANGE_NAME, "routing_key").limit(ROUTES_MAX).collect()
     finally:
         routes.unpersist()
+    found = [
+        RouteCount(bytes(row[EXCHANGE_NAME]).decode("utf-8", "replace"), row["routing_key"], row["messages"])
+        for row in most
+    ]
+    return _dry_result(work, figures["messages"] or 0, figures["routes"], found, started_s)
+
+
+def _dry_result(
+    work: _Replay, messages: int, route_count: int, found: list[RouteCount], started_s: float
+) -> ReplayResult:
     return ReplayResult(
         sources=work.sources,
         dry_run=True,
-        messages=figures["messages"] or 0,
+        messages=messages,
         published=0,
         published_before=0,
         unroutable=0,
         seconds=time.monotonic() - started_s,
         checkpoint=None,
         ended=None,
-        route_count=figures["routes"],
-        routes=[
-            RouteCount(
-                bytes(row[EXCHANGE_NAME]).decode("utf-8", "replace"), row["routing_key"], row["messages"]
-            )
-            for row in most
-        ],
+        route_count=route_count,
+        routes=found,
     )
 
 

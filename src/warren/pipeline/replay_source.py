@@ -10,6 +10,7 @@ from warren.pipeline.result import JobError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 # The order of messages, as far as a source has these columns.
 ORDER_COLUMNS: Final = ("queue", "seq")
@@ -17,9 +18,9 @@ ORDER_COLUMNS: Final = ("queue", "seq")
 EXCHANGE_NAME: Final = "exchange_name"
 # What Spark would take for a pattern in a path.
 _PATTERN: Final = "\\*?[]{}"
-_DELTA_LOG: Final = "_delta_log"
+DELTA_LOG: Final = "_delta_log"
 # In a name of a directory.
-_ESCAPE: Final = re.compile("%([0-9A-Fa-f]{2})")
+ESCAPE: Final = re.compile("%([0-9A-Fa-f]{2})")
 # What changes the meaning of a table's files; with anything else they are what they seem.
 _DELTA_NOT_READ: Final = {"deletionVectors", "columnMapping"}
 
@@ -61,7 +62,7 @@ def read_sources(
             frame.schema  # noqa: B018 - asks for the analysis
         except PySparkException as error:
             raise JobError(f"the filter cannot be used: {_first_line(error)}") from None
-    _check_columns(frame, sources, exchange)
+    check_columns(frame.select(*message_columns(frame)).schema, sources, exchange)
     if exchange is not None:
         return frame.withColumn(EXCHANGE_NAME, f.lit(bytearray(exchange.encode())))
     name = f.col("exchange").cast("binary")
@@ -88,16 +89,21 @@ def message_columns(frame: "DataFrame") -> list[Any]:
 def _read(spark: "SparkSession", source: Path) -> "DataFrame":
     if (source / MANIFEST_NAME).exists():
         return _read_backup(spark, source)
-    if (source / _DELTA_LOG).is_dir():
+    if (source / DELTA_LOG).is_dir():
         return _read_delta(spark, source)
+    must_be_table(source)
+    # What the names of directories below it say are columns.
+    return _read_files(spark, [source], source if source.is_dir() else None)
+
+
+def must_be_table(source: Path) -> None:
+    """JobError unless `source` is a Parquet file, or a directory that has some."""
     example = next(source.rglob("*.parquet"), None) if source.is_dir() else source
     if example is None:
         raise JobError(
             f"{source} is no table: it has no Parquet files, no Delta log and no backup's manifest"
         )
     _must_be_parquet(example)
-    # What the names of directories below it say are columns.
-    return _read_files(spark, [source], source if source.is_dir() else None)
 
 
 def _must_be_parquet(path: Path) -> None:
@@ -118,7 +124,8 @@ def _read_files(spark: "SparkSession", paths: Sequence[Path], base: Path | None 
     return reader.parquet(*[_literal(path) for path in paths])
 
 
-def _read_delta(spark: "SparkSession", source: Path) -> "DataFrame":
+def delta_files(source: Path) -> list[tuple[str, dict[str, Any]]]:
+    """The files of a Delta table: each one's path in it, and the values of the columns that it is partitioned by."""
     from urllib.parse import unquote
 
     from warren.pipeline.archive_delta import require_deltalake
@@ -141,11 +148,19 @@ def _read_delta(spark: "SparkSession", source: Path) -> "DataFrame":
     paths = [unquote(path) for path in actions.column("path").to_pylist()]
     if not paths:
         raise JobError(f"{source} is a Delta table without data")
+    columns = {name: actions.column(f"partition.{name}").to_pylist() for name in partitioned_by}
+    return [
+        (path, {name: values[place] for name, values in columns.items()}) for place, path in enumerate(paths)
+    ]
+
+
+def _read_delta(spark: "SparkSession", source: Path) -> "DataFrame":
+    files = delta_files(source)
+    paths = [path for path, _ in files]
     frame = _read_files(spark, [source / path for path in paths], source)
-    for name in partitioned_by:
+    for name in files[0][1]:
         if name in frame.columns:
-            values: list[Any] = list(actions.column(f"partition.{name}").to_pylist())
-            frame = _with_values(frame, name, paths, values)
+            frame = _with_values(frame, name, paths, [values[name] for _, values in files])
     return frame
 
 
@@ -163,7 +178,7 @@ def _with_values(
     for path, value in zip(paths, values, strict=True):
         for part in path.split("/")[:-1]:
             column, _, text = part.partition("=")
-            read = _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text)
+            read = ESCAPE.sub(lambda found: chr(int(found[1], 16)), text)
             if column == name and isinstance(value, str) and read != value:
                 wrong[read] = value
     if not wrong:
@@ -201,12 +216,13 @@ def _read_backup(spark: "SparkSession", source: Path) -> "DataFrame":
     return parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
 
 
-def _check_columns(frame: "DataFrame", sources: Sequence[Path], exchange: str | None) -> None:
+def check_columns(schema: "StructType", sources: Sequence[Path], exchange: str | None) -> None:
+    """JobError unless rows of `schema` are messages; `exchange`: the one that all go to."""
     from warren.spark.options import OptionError
     from warren.spark.sink_columns import check_sink_columns
 
     try:
-        check_sink_columns(frame.select(*message_columns(frame)).schema, exchange is not None)
+        check_sink_columns(schema, exchange is not None)
     except OptionError as error:
         names = ", ".join([str(source) for source in sources])
         raise JobError(f"{names} cannot be replayed: {error}") from None

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.inline_spark import InlineSpark
+from warren.offline.backup_files import must_be_new
+from warren.offline.data_directory import ToolError
 from warren.pipeline import spark_run
 from warren.pipeline.progress import JsonProgress, Step
-from warren.pipeline.result import JobError, JobResult
+from warren.pipeline.result import JobError, JobResult, must_have_parent
 from warren.pipeline.sharing import Sharing
 from warren.pipeline.spark_run import StartingSpark, one_line
 from warren.spark import SparkUnavailableError
@@ -29,6 +31,19 @@ class SomeResult(JobResult):
     path: Path
     parts: list[Inner]
     hidden: object = dataclasses.field(default=None, repr=False)
+
+
+@pytest.mark.parametrize("name", ["", "no-directory/"])
+def test_a_job_makes_only_the_last_name_of_a_path(name: str, tmp_path: Path) -> None:
+    """A typo in front of it makes nothing."""
+    path = tmp_path / f"{name}new"
+    for check, error in ((must_have_parent, JobError), (must_be_new, ToolError)):
+        if not name:
+            check(path)
+            continue
+        with pytest.raises(error, match=f"there is no directory {path.parent} for new"):
+            check(path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_result_is_json() -> None:
@@ -53,6 +68,37 @@ def test_events_come_at_most_once_a_second_and_at_each_new_step() -> None:
     assert [(event["name"], event["done"]) for event in events] == [
         ("reading", 0), ("reading", 10), ("reading", 20), ("writing", 0),
     ]  # fmt: skip
+
+
+def test_no_event_comes_twice() -> None:
+    """However long nothing changes, and whoever tells of the end again."""
+    now = [0.0]
+    written: list[str] = []
+    progress = JsonProgress(written.append, lambda: now[0])
+    for second in range(5):
+        now[0] = float(second)
+        progress.show(Step("reading", 5, 5, "files"))
+    assert len(written) == 1
+
+
+def test_a_result_is_told_in_words() -> None:
+    """Nothing that only a programmer reads."""
+
+    @dataclasses.dataclass
+    class Mixed(JobResult):
+        base: str | None
+        losses: dict[str, int]
+        notes: list[str]
+        is_dry: bool
+        waiting: dict[str, int]
+
+    assert Mixed(None, {}, [], False, {"a": 1, "b": 2}).lines() == [
+        "base: none",
+        "losses: none",
+        "notes: none",
+        "is dry: no",
+        "waiting: a 1, b 2",
+    ]
 
 
 def test_an_error_of_ours_is_found_in_what_spark_makes_of_it() -> None:
@@ -87,7 +133,7 @@ def test_ctrl_c_waits_while_spark_starts(monkeypatch: pytest.MonkeyPatch) -> Non
     pytest.importorskip("pyspark")
     came_to_its_end = False
 
-    def start(*_: object) -> object:
+    def start(*_: object, tells_failures: bool) -> object:
         nonlocal came_to_its_end
         os.kill(os.getpid(), signal.SIGINT)
         came_to_its_end = True
@@ -102,7 +148,7 @@ def test_ctrl_c_waits_while_spark_starts(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_spark_that_cannot_be_had_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     protocol = pytest.importorskip("py4j.protocol")
 
-    def fail(*_: object) -> object:
+    def fail(*_: object, tells_failures: bool) -> object:
         raise protocol.Py4JError(
             "An error occurred while calling None.Context.\n: x.SparkException: Could not parse Master URL\n\tat x"
         )

@@ -1,6 +1,7 @@
 """warren.spark.session(): settings by kind of master; nobody's own session is touched."""
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -53,6 +54,24 @@ def builder(monkeypatch: pytest.MonkeyPatch) -> RecordingBuilder:
 
 def make(master: str | None, settings: "Mapping[str, str] | None" = None) -> None:
     assert session("s", master, settings) == "session"  # type: ignore[comparison-overlap]  # of the double
+
+
+def test_spark_logs_errors_only(
+    builder: RecordingBuilder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """By settings of warren's; those of a configuration directory win."""
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    make(None)
+    _, settings = builder.settings["spark.driver.extraJavaOptions"].split(
+        "-Dlog4j2.configurationFile=file://"
+    )
+    assert "rootLogger.level = error" in Path(settings).read_text()
+    quiet = local_session.log_options(tells_failures=False)
+    assert quiet.endswith(" -Dwarren.failures.log.level=off") and settings in quiet
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert settings in local_session.log_options()
+    (tmp_path / "log4j2.properties").touch()
+    assert local_session.log_options() == ""
 
 
 def test_without_a_master_the_session_is_local_with_all_cores(builder: RecordingBuilder) -> None:

@@ -17,6 +17,7 @@ from tests.support.memory_node import MemoryDisk, MemoryNode
 from warren.spark.options import OptionError
 from warren.spark.retry import SourceError
 from warren.spark.source import WarrenDataSource
+from warren.spark.unusable_reader import UnusableStreamReader
 
 
 def test_a_stream_from_first_batch_to_an_empty_queue(node: MemoryNode, make: Make) -> None:
@@ -321,10 +322,20 @@ def test_constructor_does_nothing(link: MemoryLink, make: Make) -> None:
 def test_group_is_required_and_filters_are_not_offered(make: Make) -> None:
     """pushFilters gives wrong rows on PySpark 4.3: nobody shall add it."""
     source = WarrenDataSource(options={"uri": URI, "queues": "q"})
-    with pytest.raises(OptionError, match="'group' is missing"):
-        source.streamReader(schema=source.schema())
+    # Spark would lose what `streamReader` raises, and calls one of these first.
+    unusable = source.streamReader(schema=source.schema())
+    assert isinstance(unusable, UnusableStreamReader)
+    for first in (
+        unusable.initialOffset,
+        unusable.getDefaultReadLimit,
+        unusable.prepareForTriggerAvailableNow,
+    ):
+        with pytest.raises(OptionError, match="'group' is missing"):
+            first()
+    unusable.stop()
+    of_batches = WarrenDataSource({"uri": URI, "queues": "q", "group": "g", "seqFrom": "3"})
     with pytest.raises(OptionError, match="'seqFrom' is for batch reads"):
-        make(seqFrom="3")
+        of_batches.streamReader(schema=source.schema()).initialOffset()
     batch = source.reader(schema=source.schema())
     assert type(batch).pushFilters.__qualname__.startswith("DataSourceReader.")
 

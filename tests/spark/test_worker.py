@@ -1,6 +1,7 @@
 """What is done once in each of Spark's Python workers."""
 
 import gc
+import socket
 import subprocess
 import sys
 
@@ -8,6 +9,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from warren.spark import worker_daemon
 from warren.spark.worker import settle
 
 # What comes later is collected as ever, even if the next task settles again.
@@ -38,6 +40,20 @@ assert gc.get_freeze_count() <= spared
 gc.collect()
 assert seen() is None
 """
+
+
+def test_a_worker_whose_jvm_has_gone_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """PySpark's daemon would print a stack for each, after a run that went well."""
+
+    def gone(sock: socket.socket, authenticated: bool) -> int:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(worker_daemon, "_work", gone)
+    with socket.socket() as sock:
+        assert worker_daemon.worker(sock, True) == 1
+    assert tuple(capsys.readouterr()) == ("", "")
 
 
 def test_a_worker_spares_what_it_has_loaded_once() -> None:

@@ -4,6 +4,7 @@ May import every other package, but each command imports what it needs only when
 not load a broker, and a machine without Spark must not notice.
 """
 
+import os
 import sys
 
 
@@ -16,4 +17,16 @@ def main() -> None:
         sys.exit(server.main(sys.argv[2:]))
     from warren.cli.app import app
 
-    app(prog_name="warren")
+    try:
+        app(prog_name="warren")
+    finally:
+        finish_output()
+
+
+def finish_output() -> None:
+    """Write out what was printed. A reader that has seen enough (`warren ... | head`) is no error, so the exit status stays."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes once more at its end, and would print a stack.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

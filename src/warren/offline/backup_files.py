@@ -233,7 +233,10 @@ def incomplete_path(target: Path) -> Path:
 
 
 def must_be_new(target: Path) -> None:
-    """Raises ToolError when there is anything at `target` but an empty directory that another one can take the place of."""
+    """Raises ToolError when there is anything at `target` but an empty directory that another one can take the place of, or
+    when the directory that it is to be in is not there: only the last name of a path is made, so a typo makes nothing."""
+    if not target.parent.is_dir():
+        raise ToolError(f"there is no directory {target.parent} for {target.name}")
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         raise ToolError(f"{target} is there and is no directory")
     if target.is_dir() and any(target.iterdir()):
@@ -247,7 +250,6 @@ def begin_new(target: Path) -> Path:
     must_be_new(target)
     path = incomplete_path(target)
     try:
-        make_directories(target.parent)
         path.mkdir(mode=0o750)
     except FileExistsError:
         raise ToolError(f"{path} is there: one is being made, or was interrupted; then remove it") from None

@@ -33,7 +33,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from warren.pipeline.result import JobError
+from warren.pipeline.result import JobError, must_have_parent
 from warren.pipeline.state_files import locked, read_state, write_state
 from warren.store.disk.files import sync_directory
 
@@ -98,6 +98,7 @@ class ArchiveDirectory:
         for place in (self.target, self.checkpoint):
             if place.exists() and not place.is_dir():
                 raise JobError(f"{place} is no directory")
+            must_have_parent(place)
         if self.target in (self.checkpoint, *self.checkpoint.parents):
             raise JobError(f"the checkpoint {self.checkpoint} must be outside of {self.target}")
 
@@ -117,7 +118,7 @@ class ArchiveDirectory:
         committed = self.committed()
         if known is not None:
             self._must_be_newest(known.id, -1 if committed is None else committed.batch)
-        self.target.mkdir(parents=True, exist_ok=True)
+        self.target.mkdir(exist_ok=True)
         if known is None or committed is None:
             # One that has nothing yet is still what it is asked to be: the first run may have named what is not there.
             write_state(self.checkpoint / "archive.json", wanted)

@@ -43,19 +43,20 @@ class Silent:
 
 
 class JsonProgress:
-    """A line of JSON each time the step changes, and else not more than one a second."""
+    """A line of JSON each time the step changes, and else not more than one a second; none twice."""
 
     def __init__(self, write: Callable[[str], object], clock: Callable[[], float] = time.monotonic) -> None:
         self._write = write
         self._clock = clock
-        self._name: str | None = None
+        self._last: Step | None = None
         self._due_s = 0.0
 
     def show(self, step: Step) -> None:
         """Write it, when it is time to."""
         now = self._clock()
-        if step.name == self._name and now < self._due_s:
+        last = self._last
+        if step == last or (last is not None and step.name == last.name and now < self._due_s):
             return
-        self._name = step.name
+        self._last = step
         self._due_s = now + _EVENT_PAUSE_S
         self._write(json.dumps(asdict(step)) + "\n")

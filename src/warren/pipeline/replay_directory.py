@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from warren.pipeline.result import JobError
+from warren.pipeline.result import JobError, must_have_parent
 from warren.pipeline.state_files import locked, read_state, write_state
 from warren.store.disk.files import sync_directory, sync_file
 
@@ -78,6 +78,7 @@ class ReplayDirectory:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """While nobody else works on this replay. JobError when somebody does, or something else is in its place."""
+        must_have_parent(self.path)
         if self.path.exists() and (not self.path.is_dir() or self._is_strange()):
             raise JobError(
                 f"{self.path} is no checkpoint of a replay: name a new directory with --checkpoint"

@@ -34,7 +34,26 @@ class JobResult:
 
     def lines(self) -> list[str]:
         """The same for people, a line each."""
-        return [f"{name.replace('_', ' ')}: {value}" for name, value in self.as_json().items()]
+        return [f"{name.replace('_', ' ')}: {in_words(value)}" for name, value in self.as_json().items()]
+
+
+def must_have_parent(path: Path) -> None:
+    """JobError when the directory that `path` is to be made in is not there: a job makes only the last name of a path."""
+    if not path.absolute().parent.is_dir():
+        raise JobError(f"there is no directory {path.parent} for {path.name}")
+
+
+def in_words(value: Any) -> str:
+    """A field of a result, as a person would write it."""
+    if value is None or value in ({}, []):
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return ", ".join(f"{name.replace('_', ' ')} {in_words(part)}" for name, part in value.items())
+    if isinstance(value, list):
+        return "; ".join(in_words(part) for part in value)
+    return str(value)
 
 
 def json_value(value: Any) -> Any:

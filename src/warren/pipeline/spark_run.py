@@ -44,7 +44,11 @@ def spark_for(job: str, master: str | None, given: "SparkSession | None" = None)
 
     try:
         with _without_interrupts():
-            spark = given if given is not None else session(f"warren {job}", master)
+            spark = (
+                given
+                if given is not None
+                else session(f"warren {job}", master, tells_failures=_tells_failures())
+            )
         own = spark.newSession()
         # Times are told apart from dates and partition values in one time zone, whatever the machine's is; and names of
         # partitions are names also when they look like numbers.
@@ -150,7 +154,9 @@ def starting_spark(
             context = given.sparkContext
             spark.fill(lambda: ContextSharing(context))
         else:
-            made = light_context(f"warren {job}", master, _LOCAL_SETTINGS, not _ends_with_job)
+            made = light_context(
+                f"warren {job}", master, _LOCAL_SETTINGS, not _ends_with_job, _tells_failures()
+            )
             thread = stack.enter_context(ThreadPoolExecutor(1, "warren-spark"))
             thread.submit(spark.fill, lambda: ContextSharing(stack.enter_context(made)))
         try:
@@ -165,6 +171,11 @@ def program_ends_with_job(shows_logs: bool = False) -> None:
     global _ends_with_job, _shows_logs
     _ends_with_job = True
     _shows_logs = shows_logs
+
+
+def _tells_failures() -> bool:
+    """Does Spark log what it raises? A command shows that itself, in one line; others may want it."""
+    return _shows_logs or not _ends_with_job
 
 
 def one_line(text: str) -> str:

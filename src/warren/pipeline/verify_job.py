@@ -32,7 +32,7 @@ from warren.offline.data_directory import ToolError, VhostDirectory, files_of, o
 from warren.offline.sizes import tree_bytes
 from warren.pipeline.engine import Engine, sharing_for
 from warren.pipeline.progress import Progress, Silent, Step
-from warren.pipeline.result import FOUND_EXIT, OK_EXIT, JobResult
+from warren.pipeline.result import FOUND_EXIT, OK_EXIT, JobResult, must_have_parent
 from warren.pipeline.sharing import Sharing
 from warren.pipeline.state_files import fingerprint
 from warren.pipeline.tasks import run_tasks
@@ -195,6 +195,7 @@ def _scratch(source: Path, work: Path | None) -> Iterator[Path]:
     elif work.exists() and any(work.iterdir()):
         raise ToolError(f"{work} is not empty, and not of an interrupted verify")
     else:
+        must_have_parent(work)
         make_directories(work)
         path.write_text(found)
     yield work

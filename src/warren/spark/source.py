@@ -29,6 +29,7 @@ from warren.spark.sink_options import (
     without_options_of_spark,
 )
 from warren.spark.stream_reader import WarrenStreamReader
+from warren.spark.unusable_reader import UnusableStreamReader
 
 
 class WarrenDataSource(DataSource):
@@ -65,10 +66,13 @@ class WarrenDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """The messages of the queues, acked when Spark has committed them."""
-        if self._other is not None:
-            return self._other.stream_reader(schema)
-        self._check(schema)
-        return WarrenStreamReader(self._options, schema)
+        try:
+            if self._other is not None:
+                return self._other.stream_reader(schema)
+            self._check(schema)
+            return WarrenStreamReader(self._options, schema)
+        except Exception as error:  # whatever it is: Spark would lose it
+            return UnusableStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Rows as messages; all or none into a warren broker."""

@@ -1,0 +1,23 @@
+"""What a command's output is when nobody reads all of it."""
+
+import os
+import subprocess
+import sys
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    """As of `warren ... | head`: no stack, and the exit status of the run."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as gone:
+        done = subprocess.run(
+            [sys.executable, "-m", "warren", "--version"],
+            stdout=gone,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=100,
+            check=False,
+            # As it is by itself: what is printed is written at the end.
+            env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
+        )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -30,6 +30,7 @@ from warren.spark.amqp_connection import AmqpConnection
 from warren.spark.amqp_options import parse_amqp_source
 from warren.spark.amqp_stream_reader import AmqpStreamReader
 from warren.spark.columns import default_schema
+from warren.spark.lag import lag_of
 from warren.spark.retry import SourceError
 from warren.wire.methods import BasicQos, BasicQosOk
 
@@ -83,7 +84,7 @@ class Stream:
     def spooled(self, count: int) -> None:
         """Wait until so many messages are in the spool."""
         deadline = time.monotonic() + 60
-        while self.reader.reportLatestOffset() != self.start | {"pos": count}:
+        while (self.reader.reportLatestOffset() or {}).get("pos") != count:
             assert time.monotonic() < deadline
             time.sleep(0.01)
 
@@ -134,11 +135,16 @@ def test_offsets_are_canonical_and_bounded(broker: OtherBroker, queue: str, tmp_
     assert stream.reader.initialOffset() == stream.start
     stream.spooled(300)
     assert stream.batch(120) == 120
+    behind = stream.reader.reportLatestOffset()
+    assert behind is not None and behind["lag"] == {"messages": 180}
     assert list(stream.start) == ["pos", "spool", "v"]
     assert stream.start["pos"] == 120
     end = stream.reader.latestOffset(stream.start, ReadAllAvailable())
     assert end["pos"] == 300
-    assert stream.reader.reportLatestOffset() == end
+    reported = stream.reader.reportLatestOffset()
+    assert reported is not None and reported | end == reported
+    (lag,) = lag_of({"sources": [{"latestOffset": json.dumps(reported)}]})
+    assert lag.messages == 0 and lag.source.startswith(f"amqp: queue {queue} of vhost / at ")
     assert stream.reader.partitions(end, end) == []
     stream.reader.stop()
 

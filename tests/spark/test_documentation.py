@@ -46,6 +46,29 @@ def test_every_option_of_writing_is_documented() -> None:
     assert [row[0].strip("`") for row in rows("Write options")] == list(SINK_OPTIONS)
 
 
+def test_every_error_that_is_explained_is_one_that_can_come() -> None:
+    """Word by word in the code, but for numbers and names; and each text of data loss is explained."""
+    source = PAGE.parent.parent / "src" / "warren"
+    files = [
+        *(source / "spark").glob("*.py"),
+        *(source / "queues").glob("reader_group*.py"),
+        source / "admin/client.py",
+    ]
+    # Texts in several literals, one behind the other, as one.
+    code = re.sub(r'"\s+f?"', "", "\n".join(path.read_text() for path in files))
+    explained = [row[0].strip("`") for row in rows("What an error means")]
+    assert len(explained) > 10
+    for text in explained:
+        if "Python worker" in text:
+            # Spark's.
+            continue
+        parts = [re.escape(part) for part in re.split(r"\bN\b", text.removeprefix("data loss: "))]
+        if "(retryTimeoutMs)" in text or "(confirmTimeoutMs)" in text:
+            parts[-1] = parts[-1].replace("retryTimeoutMs", ".*")
+            parts[-1] = parts[-1].replace("confirmTimeoutMs", ".*")
+        assert re.search(r"'?[{%][^\n]*?".join(parts), code), text
+
+
 def test_every_column_is_documented_with_its_type() -> None:
     """In the order in which a read gives them."""
     documented = [(row[0].strip("`"), row[1]) for row in rows("Columns")]

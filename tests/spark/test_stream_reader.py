@@ -3,6 +3,7 @@
 import itertools
 import json
 import pickle
+from typing import Never
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.spark.driving import Make, bounds, fill, latest, numbered, rows
 from tests.spark.links import URI, MemoryLink
 from tests.spark.micro_batches import through_json
 from tests.support.memory_node import MemoryDisk, MemoryNode
+from warren.spark.lag import lag_of
 from warren.spark.options import OptionError
 from warren.spark.retry import SourceError
 from warren.spark.source import WarrenDataSource
@@ -36,8 +38,31 @@ def test_a_stream_from_first_batch_to_an_empty_queue(node: MemoryNode, make: Mak
     assert queue.unacked_count == 4
     assert latest(reader, third) == third
     assert queue.unacked_count == 0
-    assert reader.reportLatestOffset() == third
+    reported = reader.reportLatestOffset()
+    assert reported is not None and reported | third == reported
     assert rows(reader, third, third) == []
+
+
+def test_progress_has_the_lag_and_says_what_is_read(
+    node: MemoryNode, link: MemoryLink, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind the batch; nobody waits for it, and a broker that cannot be asked is no error."""
+    fill(node, 10)
+    reader = make()
+    first = reader.initialOffset()
+    latest(reader, first, 6)
+    reported = json.dumps(reader.reportLatestOffset())
+    (lag,) = lag_of({"sources": [{"latestOffset": "null"}, {"latestOffset": reported}]})
+    assert (lag.messages, lag.queues) == (4, {"q": 4})
+    assert lag.seconds is not None and lag.seconds >= 0
+    assert lag.source == "warren: queues q of vhost / at memory:5672, reader group g"
+    assert lag_of(None) == lag_of({"sources": [{"latestOffset": "5"}]}) == []
+
+    def away(*arguments: object) -> Never:
+        raise SourceError("given up")
+
+    monkeypatch.setattr(link, "request", away)
+    assert "lag" not in (reader.reportLatestOffset() or {"lag": None})
 
 
 def test_offset_without_news_is_the_same_text(node: MemoryNode, make: Make) -> None:

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pika
 import pytest
@@ -253,3 +253,33 @@ def test_a_store_as_tables(spark: "SparkSession", tmp_path: Path) -> None:
     spark.sql(f"CREATE TEMPORARY VIEW files USING warren_store OPTIONS (path '{data}', table 'files')")
     total = spark.sql("SELECT sum(live_bytes) AS total FROM files").collect()[0]["total"]
     assert total > 120 * 6000
+
+
+@pytest.mark.parametrize("options", [{}, {"broker": "amqp"}])
+def test_what_can_never_succeed_is_tried_once(
+    spark: "SparkSession", broker: BrokerProcess, tmp_path: Path, options: dict[str, str]
+) -> None:
+    """Spark repeats a task that raises, four times."""
+    tries = tmp_path / "tries"
+
+    def noted(batches: Iterator[Any]) -> Iterator[Any]:
+        with tries.open("a") as file:
+            file.write("x")
+        yield from batches
+
+    rows = spark.range(0, 3, 1, 1).selectExpr("CAST(id AS STRING) AS body").mapInArrow(noted, "body string")
+    writer = rows.write.format("warren").mode("append").options(uri=broker.uri, exchange="missing", **options)
+    with pytest.raises(Exception, match="no exchange 'missing'"):
+        writer.save()
+    assert tries.read_text() == "x"
+
+
+def test_a_stream_without_a_group_says_so(
+    spark: "SparkSession", broker: BrokerProcess, tmp_path: Path
+) -> None:
+    """PySpark would say "UnboundLocalError"."""
+    frame = spark.readStream.format("warren").options(uri=broker.uri, queues="q").load()
+    writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+    with pytest.raises(Exception, match="option 'group' is missing") as caught:
+        writer.start().awaitTermination(QUERY_TIMEOUT_S)
+    assert "UnboundLocalError" not in str(caught.value)

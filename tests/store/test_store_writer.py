@@ -125,6 +125,7 @@ def test_a_node_delivers_every_message_as_it_was(tmp_path: Path) -> None:
     rows = [row(b"%d" % seq, seq, properties=block) for seq in range(5, 40_000, 1) if seq % 100]
     rows += [row(b"b" * size, redelivered=size % 2 == 0, expires_ms=FAR_MS) for size in sizes]
     shared = [b"%d" % number + b"f" * 9000 for number in range(50)]
+    (tmp_path / "node").mkdir()
     writer = StoreWriter.create(
         tmp_path / "node/data",
         definitions(b"one", b"two"),

@@ -47,6 +47,6 @@ def load() -> None:
 
 if __name__ == "__main__":
     load()
-    from warren.spark.worker_daemon import manager
+    from warren.spark.worker_daemon import fork_workers
 
-    manager()
+    fork_workers()

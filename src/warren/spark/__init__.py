@@ -2,12 +2,13 @@
 
 `source.py` is the data source "warren", `stream_reader.py` and `batch_reader.py` its two ways to read, `group_session.py` a
 stream's hold on its reader group; `amqp_source.py` begins what is for brokers of other kinds; `store_source.py` is
-"warren_store", the files of a store; `java.py` and `local_session.py` start Spark. Needs the extra `warren[spark]`; nothing
+"warren_store", the files of a store; `java.py` and `local_session.py` start Spark, `lag.py` says how far behind a stream is. Needs the extra `warren[spark]`; nothing
 else of warren imports it, and importing this package imports neither pyspark nor pyarrow. See docs/spark.md.
 """
 
 from warren.spark.java import SparkUnavailableError
+from warren.spark.lag import SourceLag, lag_of
 from warren.spark.local_session import session
 from warren.spark.node_snapshot import node_snapshot
 
-__all__ = ["SparkUnavailableError", "node_snapshot", "session"]
+__all__ = ["SourceLag", "SparkUnavailableError", "lag_of", "node_snapshot", "session"]

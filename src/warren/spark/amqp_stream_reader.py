@@ -32,6 +32,7 @@ from warren.spark.amqp_consumer import SpoolConsumer, known_ids
 from warren.spark.amqp_options import AmqpSourceOptions
 from warren.spark.amqp_spool import Spool
 from warren.spark.fetching import BODY_BYTES_MAX
+from warren.spark.lag import SourceLag, with_lag
 from warren.spark.offsets import OFFSET_VERSION, OffsetJson
 from warren.spark.retry import SourceError
 from warren.tables.spool import SpoolError, SpoolSlice, read_slice
@@ -60,6 +61,8 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._drains = False
         self._spool: Spool | None = None
         self._consumer: SpoolConsumer | None = None
+        # The end of the last batch that Spark was told of.
+        self._read_to = 0
 
     # -- what Spark calls in the driver process ----------------------------------------------------------------
 
@@ -95,13 +98,21 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         target = self._consumer.target if self._consumer is not None else None
         if target is not None:
             end = min(end, max(target, position))
+        self._read_to = end
         if end == position:
             return start
         return _encode(spool, end)
 
     def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802 - Spark's name
-        """The end of the spool, for the query's progress."""
-        return None if self._spool is None else _encode(self._spool, self._spool.tail)
+        """The end of the spool and the lag (lag.py), for the query's progress and nobody else."""
+        spool = self._spool
+        if spool is None:
+            return None
+        options = self._options
+        address = NodeAddress(options.uri)
+        source = f"amqp: queue {options.queue} of vhost {address.vhost} at {address.where}, spool {options.spool_dir}"
+        # What is still in the broker is not counted: AMQP tells it only to who asks on a channel.
+        return with_lag(_encode(spool, spool.tail), SourceLag(source, max(spool.tail - self._read_to, 0)))
 
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
         """The slices of [start, end)."""

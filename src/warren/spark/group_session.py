@@ -10,11 +10,13 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from warren.admin.client import AdminRefusedError
+from warren.admin.client import AdminRefusedError, NodeAddress
 from warren.admin.protocol import (
     Ack,
     Acked,
+    GroupList,
     GroupOpened,
+    ListGroups,
     OpenGroup,
     PlanRange,
     RangePlan,
@@ -25,6 +27,7 @@ from warren.admin.protocol import (
 from warren.queues.name_pattern import NamePattern
 from warren.queues.reader_group import DATA_LOSS, NOT_FOUND
 from warren.spark.broker_link import BrokerLink, link_to
+from warren.spark.lag import SourceLag
 from warren.spark.offsets import Positions, QueueKey, queue_key
 from warren.spark.options import ACK_ON_LATEST_OFFSET, EARLIEST, SourceOptions
 from warren.spark.retry import SourceError
@@ -153,6 +156,33 @@ class GroupSession:
         if self._options.fail_on_data_loss:
             raise _loss(what)
         _log.warning("data loss: %s", what)
+
+    def lag(self) -> SourceLag | None:
+        """What is not reserved yet. None when the broker cannot be asked at once: nobody waits for figures."""
+        link = link_to(self._options.uri, f"lag of Spark group {self._group}", 0)
+        try:
+            groups = link.request(ListGroups(), GroupList).groups
+        except (AdminRefusedError, SourceError):
+            return None
+        for status in groups:
+            if status.group == self._group:
+                behind = {
+                    queue_key(member.queue, member.incarnation).shown: member.lag - member.held
+                    for member in status.members
+                    if member.lag > member.held
+                }
+                return SourceLag(self.description, sum(behind.values()), round(status.lag_seconds, 3), behind)
+        return None
+
+    @property
+    def description(self) -> str:
+        """What is read, for people."""
+        options = self._options
+        address = NodeAddress(options.uri)
+        queues = (
+            f"queues matching {options.pattern}" if options.pattern else f"queues {', '.join(options.queues)}"
+        )
+        return f"warren: {queues} of vhost {address.vhost} at {address.where}, reader group {self._group}"
 
     def link(self) -> BrokerLink:
         """The connection of the process this runs in."""

@@ -32,6 +32,7 @@ from warren.admin.protocol import Fetch, Fetched, Request, Slice
 from warren.spark.fetching import FETCH_BYTES, FETCH_MESSAGES, TASKS_WANTED, RangeReader, pack
 from warren.spark.file_access import FileSlices, store_id_of, wants_files
 from warren.spark.group_session import GroupSession, Limits, final
+from warren.spark.lag import with_lag
 from warren.spark.offsets import OffsetError, OffsetFormat, OffsetJson, QueueKey
 from warren.spark.options import EVERYTHING, OptionError, SourceOptions
 from warren.spark.retry import SourceError
@@ -133,8 +134,12 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start if ends == stored else self._offsets.encode(ends)
 
     def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802 - Spark's name
-        """The ends of the queues at the last look, for the query's progress."""
-        return self._offsets.encode(self._group.tails) if self._group.tails else None
+        """The ends of the queues at the last look and the lag (lag.py), for the query's progress and nobody else."""
+        if not self._group.tails:
+            return None
+        offset = self._offsets.encode(self._group.tails)
+        lag = self._group.lag()
+        return offset if lag is None else with_lag(offset, lag)
 
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
         """The slices of [start, end) that have messages. Needs no memory of the reserve."""

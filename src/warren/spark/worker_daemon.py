@@ -19,11 +19,11 @@ def worker(sock: socket.socket, authenticated: bool) -> int:
         return 1
 
 
-def manager() -> None:
+def fork_workers() -> None:
     """Fork workers until the JVM goes."""
     daemon.worker = worker
     daemon.manager()
 
 
 if __name__ == "__main__":
-    manager()
+    fork_workers()

@@ -11,6 +11,7 @@ from warren.routing.binding import Binding
 from warren.store.checkpoint import CHECKPOINT_QUEUE
 from warren.store.disk.flusher import BatchFlusher, FlushJob
 from warren.store.disk.job_runner import JobRunner
+from warren.store.disk.space_reserve import SpaceReserve
 from warren.store.file_system import FileSystem
 from warren.store.jobs import ReadRanges, StoreJob
 from warren.store.record import FILE_HEADER_BYTES, MOVE, MOVE_REF, RECORD_HEADER_BYTES, RELEASE
@@ -87,8 +88,8 @@ class EarlyConfirm(Seams):
 class ForgottenEntry(Seams):
     """A checkpoint leaves out the last segment of a queue."""
 
-    def runner(self, files: FileSystem, store_id: bytes) -> JobRunner:
-        return _ForgetfulRunner(files, store_id)
+    def runner(self, files: FileSystem, store_id: bytes, reserve: SpaceReserve) -> JobRunner:
+        return _ForgetfulRunner(files, store_id, reserve=reserve)
 
 
 class _ForgetfulRunner(JobRunner):
@@ -113,8 +114,8 @@ def _without_a_segment(kind: int, body: bytes) -> bytes:
 class ForgottenRelease(Seams):
     """References that are given up never reach the disk."""
 
-    def flusher(self, files: FileSystem) -> BatchFlusher:
-        return _KeepingFlusher(files)
+    def flusher(self, files: FileSystem, reserve: SpaceReserve) -> BatchFlusher:
+        return _KeepingFlusher(files, reserve)
 
 
 class _KeepingFlusher(BatchFlusher):
@@ -143,8 +144,8 @@ def _of_nobody(kind: int, body: bytes) -> bytes:
 class ShortRead(Seams):
     """A read that should reach the end of a segment ends one byte before it does."""
 
-    def runner(self, files: FileSystem, store_id: bytes) -> JobRunner:
-        return _ShortSightedRunner(files, store_id)
+    def runner(self, files: FileSystem, store_id: bytes, reserve: SpaceReserve) -> JobRunner:
+        return _ShortSightedRunner(files, store_id, reserve=reserve)
 
 
 class _ShortSightedRunner(JobRunner):
@@ -163,8 +164,8 @@ class _ShortSightedRunner(JobRunner):
 class _ChangeFlusher(BatchFlusher):
     """Leaves out what `is_lost` says of the metadata that ride along with a batch."""
 
-    def __init__(self, files: FileSystem, is_lost: Callable[[object], bool]) -> None:
-        super().__init__(files)
+    def __init__(self, files: FileSystem, reserve: SpaceReserve, is_lost: Callable[[object], bool]) -> None:
+        super().__init__(files, reserve)
         self._is_lost = is_lost
 
     def flush(self, job: FlushJob) -> None:
@@ -176,24 +177,26 @@ class _ChangeFlusher(BatchFlusher):
 class UnrecordedCommit(Seams):
     """The commit of a sink is answered and never recorded."""
 
-    def flusher(self, files: FileSystem) -> BatchFlusher:
-        return _ChangeFlusher(files, lambda change: isinstance(change, PutSink))
+    def flusher(self, files: FileSystem, reserve: SpaceReserve) -> BatchFlusher:
+        return _ChangeFlusher(files, reserve, lambda change: isinstance(change, PutSink))
 
 
 class ForgottenMember(Seams):
     """Of a reader group's queues the first one is stored, and what it does in any other is not."""
 
-    def flusher(self, files: FileSystem) -> BatchFlusher:
+    def flusher(self, files: FileSystem, reserve: SpaceReserve) -> BatchFlusher:
         return _ChangeFlusher(
-            files, lambda change: isinstance(change, PutGroupMember) and change.queue_id > 1
+            files, reserve, lambda change: isinstance(change, PutGroupMember) and change.queue_id > 1
         )
 
 
 class ForgottenEpoch(Seams):
     """Only the first opening of a reader group is stored."""
 
-    def flusher(self, files: FileSystem) -> BatchFlusher:
-        return _ChangeFlusher(files, lambda change: isinstance(change, PutReaderGroup) and change.epoch > 1)
+    def flusher(self, files: FileSystem, reserve: SpaceReserve) -> BatchFlusher:
+        return _ChangeFlusher(
+            files, reserve, lambda change: isinstance(change, PutReaderGroup) and change.epoch > 1
+        )
 
 
 # -- a move of something else ----------------------------------------------------------------------------------------
@@ -202,8 +205,8 @@ class ForgottenEpoch(Seams):
 class MisplacedMove(Seams):
     """What is written of a staged message that was published names a place where no message was staged."""
 
-    def flusher(self, files: FileSystem) -> BatchFlusher:
-        return _MisplacingFlusher(files)
+    def flusher(self, files: FileSystem, reserve: SpaceReserve) -> BatchFlusher:
+        return _MisplacingFlusher(files, reserve)
 
 
 class _MisplacingFlusher(BatchFlusher):
@@ -241,8 +244,8 @@ class ShortFanout(Seams):
 class UnwrittenBinding(Seams):
     """Bindings are never stored."""
 
-    def flusher(self, files: FileSystem) -> BatchFlusher:
-        return _ChangeFlusher(files, lambda change: isinstance(change, PutBinding))
+    def flusher(self, files: FileSystem, reserve: SpaceReserve) -> BatchFlusher:
+        return _ChangeFlusher(files, reserve, lambda change: isinstance(change, PutBinding))
 
 
 # -- a nack for nothing ------------------------------------------------------------------------------------------------
@@ -251,8 +254,8 @@ class UnwrittenBinding(Seams):
 class NeedlessNack(Seams):
     """Every batch with a durable message is on disk, and said to have failed."""
 
-    def flusher(self, files: FileSystem) -> BatchFlusher:
-        return _DoubtfulFlusher(files)
+    def flusher(self, files: FileSystem, reserve: SpaceReserve) -> BatchFlusher:
+        return _DoubtfulFlusher(files, reserve)
 
 
 class _DoubtfulFlusher(BatchFlusher):

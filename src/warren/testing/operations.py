@@ -80,6 +80,7 @@ FAULTY_CALLS: Final = (
     "write",
     "create",
     "metadata",
+    "metadata_sync",
     "rename",
     "unlink",
     "sync_directory",

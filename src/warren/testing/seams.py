@@ -9,6 +9,7 @@ from __future__ import annotations
 from warren.broker.vhost import Vhost
 from warren.store.disk.flusher import BatchFlusher
 from warren.store.disk.job_runner import JobRunner
+from warren.store.disk.space_reserve import SpaceReserve
 from warren.store.file_system import FileSystem
 
 
@@ -25,10 +26,10 @@ class Seams:
     def change_vhost(self, vhost: Vhost) -> None:
         """The definitions of a vhost are read, and no message yet."""
 
-    def flusher(self, files: FileSystem) -> BatchFlusher:
+    def flusher(self, files: FileSystem, reserve: SpaceReserve) -> BatchFlusher:
         """What makes batches durable."""
-        return BatchFlusher(files)
+        return BatchFlusher(files, reserve)
 
-    def runner(self, files: FileSystem, store_id: bytes) -> JobRunner:
+    def runner(self, files: FileSystem, store_id: bytes, reserve: SpaceReserve) -> JobRunner:
         """What does the other jobs."""
-        return JobRunner(files, store_id)
+        return JobRunner(files, store_id, reserve=reserve)

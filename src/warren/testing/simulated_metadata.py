@@ -1,10 +1,16 @@
-"""The definitions of the simulated node: a map that commits whole changes or none, durably, as SQLite does for real."""
+"""The definitions of the simulated node: a map whose transactions are written, then synced, as those of SQLite's log are.
+
+A transaction that was written and not synced is none for the process whose sync failed, and the next one overwrites it.
+After a kill it is there all the same, whole, since it is in the page cache; after a power failure perhaps. A transaction
+whose write failed or was torn has no valid checksum, so it never is. On a full disk nothing can be written.
+"""
 
 from __future__ import annotations
 
 import errno
 from collections.abc import Iterable
-from typing import cast
+from random import Random
+from typing import Final, cast
 
 from warren.broker.metadata import (
     Change,
@@ -25,10 +31,12 @@ from warren.broker.metadata import (
     PutSink,
     PutStage,
 )
-from warren.testing.simulated_file_system import SimulatedFileSystem
+from warren.testing.simulated_file_system import KILL, SimulatedFileSystem
 
 _Put = PutExchange | PutQueue | PutBinding | PutReaderGroup | PutGroupMember | PutStage | PutSink
 Key = tuple[object, ...]
+# What a change takes in the log of a transaction.
+CHANGE_BYTES: Final = 64
 
 
 class SimulatedMetadata:
@@ -39,6 +47,8 @@ class SimulatedMetadata:
         self._definitions = definitions if definitions is not None else {}
         # Above the id of every queue that was ever stored.
         self.next_queue_id = 1
+        # Written, and not synced.
+        self._unsynced: list[Change] = []
 
     def load(self) -> Definitions:
         """Everything stored."""
@@ -62,13 +72,26 @@ class SimulatedMetadata:
         return found
 
     def apply(self, changes: list[object]) -> None:
-        """Commit `changes`, all or none; a crash strikes before or behind it."""
+        """Commit `changes`, all or none. MetadataError: none, unless a crash comes before the next commit."""
+        transaction = list(cast(Iterable[Change], changes))
+        self._unsynced = []
         try:
             self._disk.step("metadata", "")
+            self._disk.make_room(CHANGE_BYTES * len(transaction))
+            self._unsynced = transaction
+            self._disk.step("metadata_sync", "")
         except OSError as error:
             raise MetadataError(str(error), may_be_full=error.errno == errno.ENOSPC) from None
-        for change in cast(Iterable[Change], changes):
+        self._unsynced = []
+        for change in transaction:
             self._apply(change)
+
+    def crash(self, rng: Random, rule: str) -> None:
+        """The process is gone: what it wrote and did not sync is there or not, by `rule` (KILL, POWER or ORDERED)."""
+        unsynced, self._unsynced = self._unsynced, []
+        if unsynced and (rule == KILL or rng.random() < 0.5):
+            for change in unsynced:
+                self._apply(change)
 
     def fork(self, disk: SimulatedFileSystem) -> SimulatedMetadata:
         """The same definitions for another disk."""

@@ -10,6 +10,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from random import Random
 from typing import Final, Protocol
 
 from warren.admin.node import AdminNode
@@ -24,6 +25,7 @@ from warren.store.change_sets import RETRY_MS
 from warren.store.disk.files import JOURNAL_DIRECTORY
 from warren.store.disk.flusher import BatchFlusher, FlushJob
 from warren.store.disk.line_limit import LineLimit
+from warren.store.disk.space_reserve import SpaceReserve
 from warren.store.disk.store_reader import StoreReport
 from warren.store.jobs import COMPACT, READ, WRITE, StoreJob
 from warren.store.store_settings import StoreSettings
@@ -36,9 +38,15 @@ from warren.testing.simulated_file_system import SimulatedFileSystem
 from warren.testing.simulated_metadata import SimulatedMetadata
 
 VHOST: Final = b"/"
+# The space that is given back when the disk is full; the disk has less to spare then.
+RESERVE_PATH: Final = "reserve"
+RESERVE_BYTES: Final = 512
 STORE_ID: Final = bytes(range(1, 17))
 USER: Final = PutUser(b"guest", hash_password(b"guest"), SHA256, ["administrator"])
 FLUSH: Final = "flush"
+READ_LANE: Final = "read"
+# As many threads as `store/disk/workers.py` has for it; any other lane has one.
+READERS: Final = 2
 # The flusher, and the lanes of `store/jobs.py` by their names.
 LANES: Final = (FLUSH, "write", "read", "compact")
 _LANE_NAMES: Final = {WRITE: "write", READ: "read", COMPACT: "compact"}
@@ -85,6 +93,11 @@ class SimulatedDisk:
         self.files = files
         self.metadata = metadata
 
+    def crash(self, rng: Random, rule: str) -> None:
+        """The process is gone, or the power; afterwards all that is there is durable."""
+        self.files.crash(rng, rule)
+        self.metadata.crash(rng, rule)
+
     def fork(self) -> SimulatedDisk:
         """An equal disk; only after a crash, when nothing is unsynced."""
         files = self.files.fork()
@@ -101,11 +114,39 @@ class Job:
 
 
 class Lane:
-    """Jobs that run one after another."""
+    """Jobs that `threads` take in their order; those of one thread end in the order in which it took them."""
 
-    def __init__(self) -> None:
+    def __init__(self, threads: int) -> None:
         self.waiting: deque[Job] = deque()
-        self.ran: deque[Job] = deque()
+        # By thread: jobs that have run and whose end the loop has not heard of.
+        self.ran: list[deque[Job]] = [deque() for _ in range(threads)]
+        # The job that a thread has taken while another thread overtakes it.
+        self._late: Job | None = None
+
+    def has_work(self) -> bool:
+        """Is there a job that the loop waits for?"""
+        return bool(self.waiting or self._late or any(self.ran))
+
+    def take(self, rng: Random) -> tuple[int, Job] | None:
+        """The next job that runs, and the thread that runs it; None when there is none."""
+        if len(self.ran) == 1:
+            return (0, self.waiting.popleft()) if self.waiting else None
+        if self._late is None and len(self.waiting) > 1 and rng.random() < 0.5:
+            self._late = self.waiting.popleft()
+        if self._late is not None and (not self.waiting or rng.random() < 0.5):
+            late, self._late = self._late, None
+            return 0, late
+        if not self.waiting:
+            return None
+        thread = 1 if self._late is not None else rng.randrange(2)
+        return thread, self.waiting.popleft()
+
+    def end(self, rng: Random) -> Job | None:
+        """The job whose end the loop hears of next."""
+        done = [ran for ran in self.ran if ran]
+        if not done:
+            return None
+        return (done[0] if len(done) == 1 else rng.choice(done)).popleft()
 
 
 class SimulatedTimer:
@@ -162,7 +203,7 @@ class SimulatedNode:
         self.seams = seams
         self.commits = commits
         self.now_ms = now_ms
-        self.lanes = {name: Lane() for name in LANES}
+        self.lanes = {name: Lane(READERS if name == READ_LANE else 1) for name in LANES}
         self._report = StoreReport()
         self._store: VhostStore | None = None
         self._lines = LineLimit()
@@ -172,7 +213,8 @@ class SimulatedNode:
         self._waited_ms = 0
         # Calls of the disk that had failed before this node.
         self._failed_calls = disk.files.failed_calls
-        self._flusher: BatchFlusher = seams.flusher(self.files)
+        self._reserve = SpaceReserve(self.files, RESERVE_PATH, RESERVE_BYTES)
+        self._flusher: BatchFlusher = seams.flusher(self.files, self._reserve)
         self._random_calls = 0
         self.clock = SimulatedClock(self)
         # Commits of which something failed, and those of which records or contents did.
@@ -218,10 +260,11 @@ class SimulatedNode:
             lambda size: STORE_ID[:size],
         )
         self.seams.change_vhost(self.vhost)
+        self._reserve.keep()
         self.store = self._store = self.vhost.store
         self.journal = self.store.journal
         self.vhost.staging.slice_messages = limits.move_slice
-        self._runner = self.seams.runner(self.files, self.store.store_id)
+        self._runner = self.seams.runner(self.files, self.store.store_id, self._reserve)
         self.admin = AdminNode(self.broker)
         self.admin.recover(definitions.reader_groups, definitions.group_members)
         self.driver = VhostDriver(self.vhost, self._flusher, self.disk.metadata.apply, self, self._lines)
@@ -291,6 +334,7 @@ class SimulatedNode:
 
     def tick(self) -> None:
         """Time has passed."""
+        self._reserve.keep()
         self.broker.tick(self.now_ms)
         self.turn()
 
@@ -329,7 +373,9 @@ class SimulatedNode:
         text = f"flush batch {job.batch.number}"
         lane = self.lanes[FLUSH]
         if self.seams.confirms_early:
-            lane.ran.append(Job("", run, finish))
+            for change_set in job.batch.change_sets:
+                change_set.is_stored = True
+            lane.ran[0].append(Job("", run, finish))
             lane.waiting.append(Job(text, run, lambda: None))
         else:
             lane.waiting.append(Job(text, run, finish))
@@ -349,37 +395,41 @@ class SimulatedNode:
 
     def has_work(self) -> bool:
         """Has any lane something to do?"""
-        return any(lane.waiting or lane.ran for lane in self.lanes.values())
+        return any(lane.has_work() for lane in self.lanes.values())
 
     def run(self, name: str) -> bool:
         """Let a lane do its next job; False when it has none. May raise Crash."""
         lane = self.lanes[name]
-        if not lane.waiting:
+        taken = lane.take(self.disk.files.rng)
+        if taken is None:
             return False
-        job = lane.waiting.popleft()
+        thread, job = taken
         job.run()
-        lane.ran.append(job)
+        lane.ran[thread].append(job)
         return True
 
     def finish(self, name: str) -> bool:
         """Let the loop learn of a job that has run; False when there is none."""
-        lane = self.lanes[name]
-        if not lane.ran:
+        job = self.lanes[name].end(self.disk.files.rng)
+        if job is None:
             return False
-        lane.ran.popleft().finish()
+        job.finish()
         self.turn()
         return True
 
     def drain(self) -> None:
-        """Run everything that the disk has to do, and what follows from it."""
+        """Run everything that the disk has to do, and what follows from it; which lane is first, chance decides."""
+        rng = self.disk.files.rng
         for _ in range(10_000):
             self.turn()
             # A queue whose load was answered at once, with nothing, goes on in the next turn without the disk's help.
             is_busy = self._is_woken
-            for name in LANES:
+            for name in rng.sample(LANES, len(LANES)):
                 is_busy |= self.run(name)
-                is_busy |= self.finish(name)
-            if not is_busy:
+                # Sometimes others overtake a job on its way back to the loop.
+                if rng.random() < 0.8:
+                    is_busy |= self.finish(name)
+            if not is_busy and not self.has_work():
                 return
         raise AssertionError("the disk never comes to rest")
 
@@ -390,7 +440,8 @@ class SimulatedNode:
     def file_sizes(self) -> dict[str, int]:
         """The files that the store knows, with the bytes that it knows to be in them; by path."""
         store = self.store
-        found = {
+        found = {RESERVE_PATH: 0}
+        found |= {
             f"{JOURNAL_DIRECTORY}/{file.number}.wal": int(file.size_bytes) for file in self.journal.files
         }
         for contents in (store.contents, store.transient_contents):

@@ -314,7 +314,7 @@ class Simulation:
     def _crash(self, rng: Random, rule: str, recovery_crashes: int, jump_ms: int) -> None:
         self.crash_count += 1
         self._tell(f"        crash ({rule})")
-        self.disk.files.crash(rng, rule)
+        self.disk.crash(rng, rule)
         self._restart(rng, rule, recovery_crashes, jump_ms)
 
     def _stop(self, rng: Random, jump_ms: int) -> None:
@@ -323,7 +323,7 @@ class Simulation:
         self._tell(f"        stopped, {'clean' if is_clean else 'with something left to write'}")
         if is_clean and self.disk.files.open_handles:
             raise Violation("handles", f"{self.disk.files.open_handles} files are open after a stop")
-        self.disk.files.crash(rng, POWER if rng.random() < 0.5 else KILL)
+        self.disk.crash(rng, POWER if rng.random() < 0.5 else KILL)
         self._restart(rng, POWER, 0, jump_ms)
 
     def _restart(self, rng: Random, rule: str, recovery_crashes: int, jump_ms: int) -> None:
@@ -345,7 +345,7 @@ class Simulation:
                 node.start()
             except Crash:
                 self._tell("        crash in recovery")
-            files.crash(rng, rule)
+            self.disk.crash(rng, rule)
             self._damage_count += node.damage_count
         self._start_with_faults(rng)
         self._check_offline(self.disk.fork(), rng)
@@ -367,7 +367,7 @@ class Simulation:
             node.start()
         except OSError as error:
             self._tell(f"        the start fails: {error}")
-        files.crash(rng, KILL)
+        self.disk.crash(rng, KILL)
         self._damage_count += node.damage_count
 
     def _check_offline(self, disk: SimulatedDisk, rng: Random) -> None:
@@ -435,7 +435,7 @@ class Simulation:
         node.start()
         if rng.random() < 0.3:
             self._damage_count += node.damage_count
-            disk.files.crash(rng, POWER)
+            disk.crash(rng, POWER)
             self._check_offline(disk.fork(), rng)
             node = self._new_node(disk, Unwatched())
             node.watch = watch

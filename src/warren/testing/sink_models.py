@@ -249,6 +249,9 @@ class StagedMessages:
                 if stage.is_finished and not stage.is_dropped:
                     raise Violation("lost", f"staging log {stage.id} of sink {sink.name} is gone")
                 del sink.stages[stage.id]
+            elif stage.is_dropped and count < len(stage.messages):
+                # It was dropped, which could not be stored; the acks of its messages could.
+                stage.is_finished = False
             elif not stage.is_ending or (count != len(stage.messages) and stage.is_finished):
                 raise Violation(
                     "sink",

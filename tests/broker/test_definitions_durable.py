@@ -4,7 +4,10 @@ import pytest
 
 from tests.support.amqp_peer import ChannelPeer, Peer
 from tests.support.memory_broker import MemoryBroker
-from warren.broker.metadata import PutBinding
+from tests.support.memory_node import MemoryDisk, MemoryNode
+from warren.broker.metadata import PutBinding, PutQueue
+from warren.queues.arguments import QueueArguments
+from warren.store.disk.flusher import FlushJob
 from warren.wire.method import Method
 from warren.wire.methods import (
     BasicAck,
@@ -191,3 +194,27 @@ def test_s9_a_binding_is_stored_when_both_its_ends_are(
     changes = [change for taken in memory.vhost.journal.definitions.take() for change in taken.changes]
     assert len(changes) == (1 if is_exchange_durable and is_queue_durable else 0)
     assert all(isinstance(change, PutBinding) for change in changes)
+
+
+def test_messages_of_a_refused_queue_are_those_of_a_deleted_one() -> None:
+    """They are in the journal; a start must not take them for those of a queue whose definition is lost."""
+    node = MemoryNode(MemoryDisk())
+    vhost = node.vhost
+    now_ms = node.clock.now_ms()
+    queue = vhost.declare_queue(b"new", True, False, None, QueueArguments(b""), now_ms)
+    change = PutQueue(b"/", queue.id, b"new", True, False, b"")
+    vhost.store_changes([change], False).callbacks.append(lambda _ok, at_ms: vhost.delete_queue(queue, at_ms))
+    node.publish(b"new", b"confirmed")
+    batch = vhost.journal.seal()
+    # The flusher of a memory store would store anything.
+    refused, batch.change_sets = batch.change_sets, []
+    node.memory_store.flusher.flush(
+        FlushJob(vhost.journal, batch, node.memory_store.flusher, lambda changes: None)
+    )
+    batch.change_sets = refused
+    vhost.store.on_batch_done(batch, True, now_ms)
+    assert vhost.queues == {}
+    node.commit()
+    # It asserts that nothing was found that no definition names.
+    assert node.crash().vhost.queues == {}
+    assert node.disk.next_queue_id > queue.id

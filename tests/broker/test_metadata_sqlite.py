@@ -172,6 +172,38 @@ def test_metadata_remembers_the_ids_of_deleted_queues(tmp_path: Path) -> None:
     metadata.close()
 
 
+def test_metadata_takes_a_queue_that_was_refused_for_a_deleted_one(tmp_path: Path) -> None:
+    """It was never stored, and there may be messages of it in a journal."""
+    metadata = SqliteMetadata(tmp_path / "node.sqlite")
+    metadata.apply([DeleteQueue(b"/", 4)])
+    assert metadata.load().next_queue_id == 5
+    metadata.apply([DeleteQueue(b"/", 2)])
+    assert metadata.load().next_queue_id == 5
+    metadata.close()
+
+
+def test_metadata_tells_want_of_space_and_a_lock_from_other_failures(tmp_path: Path) -> None:
+    path = tmp_path / "node.sqlite"
+    metadata = SqliteMetadata(path)
+    # No page more than there are: what SQLite says on a full disk.
+    (pages,) = metadata._connection.execute("PRAGMA page_count").fetchone()
+    metadata._connection.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(MetadataError) as full:
+        metadata.apply([PutExchange(b"/", b"x", b"direct", False, False, bytes(100_000))])
+    assert full.value.may_be_full and not full.value.is_locked
+    # Smaller ones go on.
+    metadata.apply([PutVhost(b"/", 1)])
+    metadata._connection.execute("PRAGMA busy_timeout = 0")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(MetadataError) as locked:
+        metadata.apply([PutVhost(b"v", 2)])
+    assert locked.value.is_locked and not locked.value.may_be_full
+    other.close()
+    metadata.apply([PutVhost(b"v", 2)])
+    metadata.close()
+
+
 def test_metadata_apply_is_all_or_nothing(tmp_path: Path) -> None:
     """A change that fails takes its whole transaction back, and the store goes on."""
     metadata = SqliteMetadata(tmp_path / "node.sqlite")

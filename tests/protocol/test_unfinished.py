@@ -1,5 +1,6 @@
 """What clients begin and do not end: bodies that are arriving, and transactions. All of it is counted, bounded, and ends."""
 
+import struct
 from collections.abc import Callable
 
 import pytest
@@ -197,6 +198,17 @@ def test_the_end_of_a_transaction_makes_room(is_commit: bool) -> None:
         assert isinstance(answer, TxCommitOk if is_commit else TxRollbackOk)
         assert limited.unfinished() == 0
     assert limited.messages() == [len(PIECE)] * (18 if is_commit else 0)
+
+
+def test_a_frame_is_bounded_where_no_limit_was_negotiated() -> None:
+    memory = MemoryBroker(Settings(frame_max=0, max_message_size=MIB))
+    peer = Peer(memory.connect()).open(frame_max=0)
+    channel = peer.channel()
+    queue = channel.declare(exclusive=True).queue
+    channel.publish(queue, bytes(MIB))
+    assert len(channel.get(queue).body) == MIB
+    peer.send(struct.pack(">BHI", BODY, 1, MIB + 1))
+    peer.closed_with(501, f"type 3, all octets = <<>>: {{frame_too_large,{MIB + 1},{MIB - 8}}}")
 
 
 # -- bodies that stand still ---------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("warren.alarms")
 
 # Kept frames of all connections (bytes) above which a blocked connection is not read at all.
-KEPT_BYTES_MAX: Final = 33554432
+KEPT_BYTES_MAX: Final = 16777216
 # Publishes of open transactions (bytes) that pass one memory alarm.
 PASS_BYTES: Final = 33554432
 # Share of the memory limit that one connection's unfinished messages may take, and all together during a memory alarm.
@@ -116,6 +116,11 @@ class Alarms:
             total += connection.throttle.unfinished_bytes
         if total <= limit:
             return
+        logger.warning(
+            "memory alarm: unfinished messages take %d bytes, %d are allowed; connections with most are closed",
+            total,
+            limit,
+        )
         for connection in sorted(self._connections, key=_unfinished_bytes, reverse=True):
             size = connection.throttle.unfinished_bytes
             connection.now_ms = now_ms

@@ -91,6 +91,8 @@ HANDSHAKE_TIMEOUT_MS: Final = 10000
 # Direct replies that a peer does not read, in bytes, above which further ones are lost.
 REPLY_BYTES_MAX: Final = 33554432
 NEVER: Final = -1
+# A frame of so many bytes is taken where no limit was negotiated, however small messages must be.
+_UNLIMITED_FRAME_MIN: Final = 131072
 # Deliveries to a consumer before the next one that waits for room in the output gets its turn.
 TURN_MESSAGES: Final = 32
 
@@ -396,7 +398,8 @@ class Connection:
     def _on_tune_ok(self, method: ConnectionTuneOk) -> None:
         check_tuned(method, self.broker.settings)
         self._channel_max = method.channel_max
-        self._frames.frame_max = method.frame_max
+        # Without a limit on frames the one on messages bounds what is gathered for a frame.
+        self._frames.frame_max = method.frame_max or max(self.max_message_size, i64(_UNLIMITED_FRAME_MIN))
         self.out.frame_max = method.frame_max
         self._heartbeats.start(method.heartbeat * 1000, self.now_ms)
         self.state = OPENING

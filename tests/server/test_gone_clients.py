@@ -84,9 +84,7 @@ def test_a_client_that_is_there_stays(node: NodeThread) -> None:
     # Its system acks our heartbeats; it need not read them, nor can its own be read.
     connection = node.node.broker.connections[0]
     started_ms = node.node.clock.now_ms()
-    eventually(
-        lambda: node.node.clock.now_ms() - started_ms > connection.silence_max_ms() + 500, "a while"
-    )
+    eventually(lambda: node.node.clock.now_ms() - started_ms > connection.silence_max_ms() + 500, "a while")
     assert node.call(lambda: len(node.node.broker.connections)) == 1
     set_memory_low(node, False)
     channel = peer.channels[1]

@@ -557,6 +557,7 @@ class Channel(ConfirmWaiter):
         self.vhost.reply_channels.pop(self.reply_name, None)
         self.backlog.drop(self)
         self._drop_body()
+        self._queues = []
         entries = self.unacked.take_all()
         if self.transaction is not None:
             self.connection.throttle.end_transaction(self.connection, self.transaction.size_bytes)

@@ -157,7 +157,7 @@ def _get_later(channel: Channel, queue: Queue, method: BasicGet) -> None:
             return
         entry = queue.get(method.no_ack, now_ms)
         if entry is None and queue.look_at_head(now_ms) == LOADING:
-            queue.when_head(on_head)
+            _get_later(channel, queue, method)
             return
         _answer_get(channel, queue, entry, method.no_ack)
         channel.connection.touch()

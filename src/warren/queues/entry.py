@@ -57,7 +57,11 @@ class EntryLog(QueueLog):
 
     def __init__(self, queue_id: i64, queue: Queue) -> None:
         super().__init__(queue_id)
-        self.queue: Queue = queue
+        # None: it was deleted, and only the store reads its index, to release what it refers to.
+        self.queue: Queue | None = queue
 
     def make_position(self, message: Message, seq: i64, expiry_ms: i64) -> Position:
-        return Entry(message, self, seq, expiry_ms, self.queue)
+        queue = self.queue
+        if queue is None:
+            return Position(message, self, seq, expiry_ms)
+        return Entry(message, self, seq, expiry_ms, queue)

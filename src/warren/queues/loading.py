@@ -134,6 +134,12 @@ class Loader:
             size = load.transit_bytes
             load.transit_bytes = 0
             load.queue.host.memory.transit.change(-size)
+        self.unlink(load.queue)
+
+    def unlink(self, queue: Queue) -> None:
+        """Cut the cycle through a deleted queue that nothing is loaded for: else it waits for the collector."""
+        if queue.is_deleted and self.current is None and len(self._waiting) == 0:
+            queue.log.queue = None
 
     def go_on(self) -> None:
         """Begin the next one that still has something to ask for. A store may answer at once."""
@@ -448,6 +454,7 @@ def _load_contents(load: Load, entries: list[Entry]) -> bool:
 def _as_entries(positions: list[Position]) -> list[Entry]:
     entries: list[Entry] = []
     for position in positions:
-        assert isinstance(position, Entry)
-        entries.append(position)
+        # A queue that was deleted before the load began has positions that are no entries: nobody wants them.
+        if isinstance(position, Entry):
+            entries.append(position)
     return entries

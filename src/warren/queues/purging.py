@@ -119,6 +119,7 @@ class Purge:
         self.is_done = True
         if self.is_end:
             self.queue.store.delete()
+            self.queue.loader.unlink(self.queue)
         done = self.when_done
         self.when_done = None
         if done is not None:

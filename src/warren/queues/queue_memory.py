@@ -23,27 +23,27 @@ class QueueMemory(MemoryUser):
 
     def __init__(self, account: MemoryAccount, queue: Queue) -> None:
         super().__init__(account)
-        self.queue: Queue = queue
+        # None: it was deleted. Without the way back to it, it is freed with whatever held it last.
+        self.queue: Queue | None = queue
         self.rates: Rates = Rates()
-        self._is_ended: bool = False
 
     def begin(self) -> None:
         """Something is about to happen after a pause, which must not thin the rates of what happens now."""
         queue = self.queue
-        if not self.is_active:
+        if queue is not None and not self.is_active:
             self.rates.start(
-                queue.published_count, queue.delivered_count, self._handed_out(), queue.settled_count
+                queue.published_count, queue.delivered_count, _handed_out(queue), queue.settled_count
             )
 
     def report(self, now_ms: i64) -> None:
         """Something happened in this turn: tell how much the queue holds now, unacked messages included (S60)."""
         queue = self.queue
-        if self._is_ended:
+        if queue is None:
             return
         if not self.is_active:
             self.rates.start_time(now_ms)
         if queue.is_deleted:
-            self._is_ended = True
+            self.queue = None
             self.update(0)
             self.account.end(self)
             return
@@ -52,6 +52,8 @@ class QueueMemory(MemoryUser):
     def held_bytes(self) -> i64:
         """What the queue holds in memory at this moment."""
         queue = self.queue
+        if queue is None:
+            return 0
         return (
             queue.ready.ram_bytes
             + queue.out_bytes
@@ -61,9 +63,10 @@ class QueueMemory(MemoryUser):
 
     def sample_rates(self, now_ms: i64) -> None:
         queue = self.queue
+        assert queue is not None
         rates = self.rates
         rates.sample(
-            now_ms, queue.published_count, queue.delivered_count, self._handed_out(), queue.settled_count
+            now_ms, queue.published_count, queue.delivered_count, _handed_out(queue), queue.settled_count
         )
         rates.sample_ram(queue.ready.ram_count, queue.unacked_count)
 
@@ -71,13 +74,15 @@ class QueueMemory(MemoryUser):
         return self.rates.duration_s()
 
     def set_duration(self, seconds: float) -> None:
+        queue = self.queue
+        assert queue is not None
         if seconds == INFINITE:
-            self.queue.set_target(NO_TARGET)
+            queue.set_target(NO_TARGET)
             return
         target = min(seconds * self.rates.total(), float(NO_TARGET))
         count: i64 = int(target)
-        self.queue.set_target(count)
+        queue.set_target(count)
 
-    def _handed_out(self) -> i64:
-        queue = self.queue
-        return queue.unacked_count + queue.settled_count + queue.requeued_count
+
+def _handed_out(queue: Queue) -> i64:
+    return queue.unacked_count + queue.settled_count + queue.requeued_count

@@ -19,8 +19,8 @@ def test_deleted_queues_leave_no_cycles(amqp: Amqp) -> None:
     gc.disable()
     try:
         before = queue_count()
-        arguments: dict[str, object]
-        for arguments in ({}, {"x-queue-mode": "lazy"}, {"x-message-ttl": 1000}):
+        kinds: list[dict[str, object]] = [{}, {"x-queue-mode": "lazy"}, {"x-message-ttl": 1000}]
+        for arguments in kinds:
             for durable in (False, True):
                 table = encode_table(fields_from_python(arguments))
                 queue = channel.declare(amqp.name(), durable, arguments=table).queue

@@ -266,13 +266,23 @@ def test_consumers_are_told_of_the_end_of_their_queue(amqp: Amqp) -> None:
     channel.quiet()
 
 
-def test_the_channel_that_deletes_is_told_too(amqp: Amqp) -> None:
+@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize("nowait", [False, True])
+def test_the_channel_that_deletes_is_told_behind_the_reply(amqp: Amqp, durable: bool, nowait: bool) -> None:
     channel = amqp.channel()
-    queue = channel.declare(amqp.name()).queue
-    channel.consume(queue, b"a")
-    channel.send(QueueDelete(queue))
-    channel.expect(QueueDeleteOk)
-    assert isinstance(channel.event(), BasicCancel)
+    queue = channel.declare(amqp.name(), durable=durable).queue
+    for tag in (b"a", b"b"):
+        channel.consume(queue, tag)
+    channel.log.clear()
+    channel.send(QueueDelete(queue, nowait=nowait))
+    tags = set()
+    for _ in range(2):
+        item = channel.event()
+        assert isinstance(item, BasicCancel)
+        tags.add(item.consumer_tag)
+    assert tags == {b"a", b"b"}
+    kinds = [type(item) for item in channel.log]
+    assert kinds == [*([] if nowait else [QueueDeleteOk]), BasicCancel, BasicCancel]
 
 
 def test_nobody_is_told_without_the_capability(amqp: Amqp) -> None:

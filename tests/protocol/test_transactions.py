@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.amqp_frames import PERSISTENT
+from tests.support.amqp_frames import PERSISTENT, table
 from tests.support.amqp_peer import ChannelPeer, Message
 from tests.support.broker_fixtures import Amqp
 from warren.wire.method import Method
@@ -10,7 +10,8 @@ from warren.wire.methods import (
     BasicAck,
     BasicGet,
     BasicPublish,
-    QueueDelete,
+    ExchangeDelete,
+    QueueUnbind,
     TxCommit,
     TxCommitOk,
     TxRollback,
@@ -106,11 +107,81 @@ def test_checks_happen_at_publish(amqp: Amqp) -> None:
     channel.closed_with(404, f"no exchange '{missing.decode()}' in vhost '/'", BasicPublish())
 
 
+def returned_at_commit(channel: ChannelPeer) -> list[bytes]:
+    """Commit; bodies of what came back, all of it before the commit-ok."""
+    channel.log.clear()
+    commit(channel)
+    bodies = []
+    while channel.events:
+        message = channel.message()
+        assert message.returned.reply_code == 312
+        bodies.append(message.body)
+    assert all(isinstance(item, Message) for item in channel.log[: len(bodies)])
+    return bodies
+
+
 def test_a_queue_deleted_before_the_commit(amqp: Amqp) -> None:
     channel, queue = selected(amqp)
-    channel.publish(queue, b"x")
-    channel.call(QueueDelete(queue))
-    commit(channel)
+    channel.publish(queue, b"dropped")
+    channel.publish(queue, b"returned", mandatory=True)
+    channel.delete(queue)
+    assert returned_at_commit(channel) == [b"returned"]
+
+
+def test_a_queue_of_the_same_name_gets_what_was_routed_to_it(amqp: Amqp) -> None:
+    channel, queue = selected(amqp)
+    other = channel.declare(amqp.name()).queue
+    exchange = amqp.name("x")
+    channel.exchange(exchange, b"fanout")
+    for name in (queue, other):
+        channel.bind(name, exchange)
+    channel.publish(queue, b"1", mandatory=True)
+    channel.publish(b"", b"2", exchange=exchange, mandatory=True)
+    channel.delete(queue)
+    channel.declare(queue)
+    assert returned_at_commit(channel) == []
+    assert (channel.drain(queue), channel.drain(other)) == ([b"1", b"2"], [b"2"])
+
+
+def test_the_default_exchange_finds_a_queue_that_is_declared_before_the_commit(amqp: Amqp) -> None:
+    channel, _ = selected(amqp)
+    late = [amqp.name(), amqp.name()]
+    copied = Properties(headers=table(CC=[late[1].decode()])).encode()
+    channel.publish(late[0], b"x", copied, mandatory=True)
+    for name in late:
+        channel.declare(name)
+    assert returned_at_commit(channel) == []
+    assert [channel.drain(name) for name in late] == [[b"x"], [b"x"]]
+
+
+def test_bindings_and_exchanges_that_go_before_the_commit_have_routed(amqp: Amqp) -> None:
+    channel, queue = selected(amqp)
+    exchange = amqp.name("x")
+    channel.exchange(exchange, b"fanout")
+    channel.bind(queue, exchange)
+    channel.publish(b"", b"1", exchange=exchange, mandatory=True)
+    channel.call(QueueUnbind(queue, exchange))
+    channel.publish(b"", b"2", exchange=exchange, mandatory=True)
+    channel.bind(queue, exchange)
+    channel.publish(b"", b"3", exchange=exchange, mandatory=True)
+    channel.call(ExchangeDelete(exchange))
+    assert returned_at_commit(channel) == [b"2"]
+    assert channel.drain(queue) == [b"1", b"3"]
+
+
+def test_a_direct_reply_is_delivered_at_once_and_returned_at_the_commit(amqp: Amqp) -> None:
+    requester = amqp.channel()
+    requester.consume(b"amq.rabbitmq.reply-to", no_ack=True)
+    channel, queue = selected(amqp)
+    requester.publish(queue, b"question", Properties(reply_to=b"amq.rabbitmq.reply-to").encode())
+    observer = amqp.channel()
+    amqp.eventually(lambda: observer.count(queue) == 1)
+    reply_to = channel.get(queue, no_ack=True).properties.reply_to
+    assert reply_to is not None
+    channel.publish(reply_to, b"answer", mandatory=True)
+    assert requester.bodies(1) == [b"answer"]
+    channel.quiet()
+    assert returned_at_commit(channel) == [b"answer"]
 
 
 def test_mandatory_is_returned_at_commit(amqp: Amqp) -> None:

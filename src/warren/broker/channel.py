@@ -26,6 +26,7 @@ from warren.broker.publish_properties import PublishProperties, inspect_properti
 from warren.broker.room import ChannelRoom
 from warren.broker.transaction import Transaction, TransactionPublish, TransactionSettle
 from warren.broker.unacked import UnackedWindow
+from warren.queues.arguments import NO_LIMIT
 from warren.queues.consumer import Consumer
 from warren.queues.entry import Entry
 from warren.queues.queue import Queue
@@ -120,6 +121,9 @@ class Channel(ConfirmWaiter):
         # basic.qos: default of later consumers, and the channel-wide limit.
         self.consumer_prefetch: i64 = 0
         self.room: ChannelRoom = ChannelRoom()
+        # This channel deletes a queue: its own consumers of it hear of that behind the reply.
+        self.is_deleting: bool = False
+        self._cancelled_tags: list[bytes] = []
         self.is_confirming: bool = False
         self.confirmed_upto: i64 = 0
         self.transaction: Transaction | None = None
@@ -144,6 +148,8 @@ class Channel(ConfirmWaiter):
         self._address: bytes = b""
         self._mandatory: bool = False
         self._queues: list[Queue] = []
+        # For transactions: see `_routed_names`.
+        self._queue_names: list[bytes] | None = None
         self._any_durable: bool = False
         self._is_reply: bool = False
         self._route_is_fixed: bool = False
@@ -302,6 +308,7 @@ class Channel(ConfirmWaiter):
 
     def _set_queues(self, queues: list[Queue]) -> None:
         self._queues = queues
+        self._queue_names = None
         self._any_durable = False
         for queue in queues:
             if queue.durable:
@@ -321,7 +328,9 @@ class Channel(ConfirmWaiter):
             return
         message = Message(self._address, raw, body, properties.persistent, now_ms)
         if self.transaction is not None:
-            publish = TransactionPublish(message, self._queues, properties.expiration_ms, self._mandatory)
+            publish = TransactionPublish(
+                message, self._routed_names(properties), properties.expiration_ms, self._mandatory
+            )
             connection.throttle.add_uncommitted(connection, self.transaction.add(publish))
             return
         queues = self._queues
@@ -341,6 +350,19 @@ class Channel(ConfirmWaiter):
             if is_for_disk:
                 self.vhost.journal.confirm_with_batch(self)
             connection.confirm_later(self)
+
+    def _routed_names(self, properties: PublishProperties) -> list[bytes]:
+        """Names of the queues that a publish goes to if they are there at the commit (P25)."""
+        names = self._queue_names
+        if names is None:
+            if self._exchange is self.vhost.router.default_exchange:
+                # It routes to names without a look at the queues.
+                names = sorted({self._routing_key, *properties.extra_routing_keys})
+            else:
+                names = [queue.name for queue in self._queues]
+            # Publishes with the same route share the list.
+            self._queue_names = names
+        return names
 
     def is_ahead(self) -> bool:
         """Does this channel publish faster to a queue than its consumers, which are ready for more, are served?"""
@@ -379,7 +401,12 @@ class Channel(ConfirmWaiter):
             receiver.deliver_reply(self._address, raw, body)
         if self._mandatory:
             # As the original does: no queue was involved, so it is returned although it was delivered (P23).
-            self.return_message(Message(self._address, raw, body, False, self.connection.now_ms))
+            message = Message(self._address, raw, body, False, self.connection.now_ms)
+            if self.transaction is None:
+                self.return_message(message)
+            else:
+                publish = TransactionPublish(message, [], NO_LIMIT, True)
+                self.connection.throttle.add_uncommitted(self.connection, self.transaction.add(publish))
         if self.is_confirming:
             self.publish_seq += 1
             self.connection.confirm_later(self)
@@ -542,8 +569,16 @@ class Channel(ConfirmWaiter):
         """A queue with a consumer of this channel was deleted (9.2)."""
         self.consumers.pop(consumer.tag, None)
         if self.connection.wants_cancel_notify and not self.is_closing:
-            self.connection.out.method(self.number, BasicCancel(consumer.tag, True))
+            self._cancelled_tags.append(consumer.tag)
+            if not self.is_deleting:
+                self.send_cancels()
+
+    def send_cancels(self) -> None:
+        """basic.cancel for consumers whose queue was deleted."""
+        for tag in self._cancelled_tags:
+            self.connection.out.method(self.number, BasicCancel(tag, True))
             self.connection.touch()
+        self._cancelled_tags.clear()
 
     def close(self) -> None:
         """Release everything the channel holds: consumers, unacked messages, an open transaction (5.1).

@@ -318,11 +318,14 @@ def _tx_commit(channel: Channel) -> None:
     channel.transaction = None
     connection.throttle.end_transaction(connection, transaction.size_bytes)
     for publish in transaction.publishes:
-        if len(publish.queues) == 0 and publish.mandatory:
-            channel.return_message(publish.message)
-        for queue in publish.queues:
-            if not queue.is_deleted:
+        is_routed = False
+        for name in publish.queue_names:
+            queue = channel.vhost.queues.get(name)
+            if queue is not None:
+                is_routed = True
                 queue.publish(publish.message, publish.expiration_ms, now_ms)
+        if publish.mandatory and not is_routed:
+            channel.return_message(publish.message)
     for settle in transaction.settles:
         channel.settle_entries(settle.entries, settle.requeue, False)
     channel.transaction = Transaction()

@@ -83,8 +83,8 @@ def _reply_when_stored(channel: Channel, change_set: ChangeSet, reply: Method | 
                 channel.connection.fail(
                     ConnectionException(RESOURCE_ERROR, "definitions could not be written to disk")
                 )
-            elif reply is not None:
-                channel.connection.out.method(channel.number, reply)
+            else:
+                _reply_at_once(channel, reply)
         channel.resume(now_ms)
         channel.connection.touch()
 
@@ -94,6 +94,7 @@ def _reply_when_stored(channel: Channel, change_set: ChangeSet, reply: Method | 
 def _reply_at_once(channel: Channel, reply: Method | None) -> None:
     if reply is not None:
         channel.connection.out.method(channel.number, reply)
+    channel.send_cancels()
 
 
 def _reply_when_made(
@@ -337,7 +338,9 @@ def queue_delete(channel: Channel, method: QueueDelete) -> None:
         if method.if_unused and len(queue.consumers) > 0:
             raise ChannelException(PRECONDITION_FAILED, f"{vhost.queue_text(name)} in use")
         count = queue.ready.count
+        channel.is_deleting = True
         changes = vhost.remove_queue(queue, channel.connection.now_ms)
+        channel.is_deleting = False
     _reply_when_gone(channel, changes, None if method.nowait else QueueDeleteOk(count))
 
 

@@ -1,6 +1,7 @@
 """A channel's open transaction (protocol section 6, "Transactions").
 
-Publishes are checked and routed when they arrive and enqueued at commit; acks leave the unacked window when they
+Publishes are checked and routed to names of queues when they arrive; the commit looks the names up and enqueues, so a queue
+that was deleted meanwhile gets nothing, and one that was declared under its name does. Acks leave the unacked window when they
 arrive and take effect at commit, after the publishes. Rollback drops the first and returns the second.
 """
 
@@ -10,7 +11,6 @@ from mypy_extensions import i64
 
 from warren.queues.entry import Entry
 from warren.queues.memory_account import MESSAGE_BYTES
-from warren.queues.queue import Queue
 from warren.store.message import Message
 
 # What a publish costs beside address, properties and body: its message, this object and its place in the list.
@@ -18,11 +18,13 @@ _PUBLISH_BYTES: Final = MESSAGE_BYTES + 80
 
 
 class TransactionPublish:
-    """A routed publish waiting for the commit; no queues means it is to be returned (mandatory) or dropped."""
+    """A routed publish waiting for the commit: returned (mandatory) or dropped when no queue has any of the names then."""
 
-    def __init__(self, message: Message, queues: list[Queue], expiration_ms: i64, mandatory: bool) -> None:
+    def __init__(
+        self, message: Message, queue_names: list[bytes], expiration_ms: i64, mandatory: bool
+    ) -> None:
         self.message: Message = message
-        self.queues: list[Queue] = queues
+        self.queue_names: list[bytes] = queue_names
         self.expiration_ms: i64 = expiration_ms
         self.mandatory: bool = mandatory
 

@@ -145,6 +145,11 @@ def generate(methods: list[MethodSpec]) -> str:
     body += _dispatch_lines(methods)
     text = "\n".join(body) + "\n"
     constants = "".join(f"{method.constant}: Final = 0x{method.id:08X}\n" for method in methods)
+    constants += "\n# As logs name them.\nMETHOD_NAMES: Final[dict[int, str]] = {\n"
+    constants += "".join(
+        f'    {method.constant}: "{method.class_name}.{method.name}",\n' for method in methods
+    )
+    constants += "}\n"
     return HEADER + _imports(text + DECODE_METHOD) + constants + text + "\n" + DECODE_METHOD
 
 

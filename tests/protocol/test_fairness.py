@@ -278,4 +278,4 @@ def test_an_ack_costs_the_same_whatever_the_number_of_consumers(amqp: Amqp, shar
             channel.ack(message.delivery_tag)
         finally:
             sys.setprofile(None)
-    assert 0 < calls < 10 * 150
+    assert 0 < calls < 10 * 300

@@ -61,6 +61,7 @@ class Broker:
         self.wake: Callable[[], None] = wake
         self._random_bytes: Callable[[int], bytes] = random_bytes
         self._next_queue_id: i64 = 1
+        self._connection_number: i64 = 0
 
     # -- definitions -----------------------------------------------------------------------------------------------
 
@@ -107,6 +108,11 @@ class Broker:
         self.connections.append(connection)
         connection.touch()
         return connection
+
+    def next_connection_number(self) -> i64:
+        """A number that no connection had since the start."""
+        self._connection_number += 1
+        return self._connection_number
 
     def disconnect(self, connection: Connection, now_ms: i64) -> None:
         """Its socket is gone."""
@@ -198,11 +204,3 @@ class Broker:
     def log_refused(self, peer: str, text: str) -> None:
         """A login failed."""
         logger.warning("%s: %s", peer, text)
-
-    def log_channel_error(self, peer: str, number: int, text: str) -> None:
-        """A channel was closed for an error of the client."""
-        logger.info("%s: channel %d: %s", peer, number, text)
-
-    def log_connection_error(self, peer: str, text: str) -> None:
-        """A connection was closed for an error."""
-        logger.info("%s: %s", peer, text)

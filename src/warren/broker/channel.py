@@ -22,9 +22,14 @@ from mypy_extensions import i64
 from warren.broker.backlog import Backlog
 from warren.broker.body import Body
 from warren.broker.disk_flow import NOTHING, PERSISTENT, TRANSIENT
-from warren.broker.publish_properties import PublishProperties, inspect_properties, with_reply_to
+from warren.broker.publish_properties import (
+    PublishProperties,
+    check_user_id,
+    inspect_properties,
+    with_reply_to,
+)
 from warren.broker.room import ChannelRoom
-from warren.broker.transaction import Transaction, TransactionPublish, TransactionSettle
+from warren.broker.transaction import Transaction, TransactionPublish, TransactionSettle, routed_names
 from warren.broker.unacked import UnackedWindow
 from warren.queues.arguments import NO_LIMIT
 from warren.queues.consumer import Consumer
@@ -148,7 +153,6 @@ class Channel(ConfirmWaiter):
         self._address: bytes = b""
         self._mandatory: bool = False
         self._queues: list[Queue] = []
-        # For transactions: see `_routed_names`.
         self._queue_names: list[bytes] | None = None
         self._any_durable: bool = False
         self._is_reply: bool = False
@@ -328,9 +332,8 @@ class Channel(ConfirmWaiter):
             return
         message = Message(self._address, raw, body, properties.persistent, now_ms)
         if self.transaction is not None:
-            publish = TransactionPublish(
-                message, self._routed_names(properties), properties.expiration_ms, self._mandatory
-            )
+            names = self._routed_names(properties)
+            publish = TransactionPublish(message, names, properties.expiration_ms, self._mandatory)
             connection.throttle.add_uncommitted(connection, self.transaction.add(publish))
             return
         queues = self._queues
@@ -352,17 +355,13 @@ class Channel(ConfirmWaiter):
             connection.confirm_later(self)
 
     def _routed_names(self, properties: PublishProperties) -> list[bytes]:
-        """Names of the queues that a publish goes to if they are there at the commit (P25)."""
-        names = self._queue_names
-        if names is None:
-            if self._exchange is self.vhost.router.default_exchange:
-                # It routes to names without a look at the queues.
-                names = sorted({self._routing_key, *properties.extra_routing_keys})
-            else:
-                names = [queue.name for queue in self._queues]
-            # Publishes with the same route share the list.
-            self._queue_names = names
-        return names
+        # Publishes with the same route share the list.
+        if self._queue_names is None:
+            is_default = self._exchange is self.vhost.router.default_exchange
+            self._queue_names = routed_names(
+                is_default, [self._routing_key, *properties.extra_routing_keys], self._queues
+            )
+        return self._queue_names
 
     def is_ahead(self) -> bool:
         """Does this channel publish faster to a queue than its consumers, which are ready for more, are served?"""
@@ -379,16 +378,7 @@ class Channel(ConfirmWaiter):
         self._route_version = -1
 
     def _check_identity(self, properties: PublishProperties) -> bytes:
-        user_id = properties.user_id
-        user_name = self.connection.user_name
-        if user_id is not None and user_id != user_name and not self.connection.is_impersonator:
-            shown = user_id.decode("utf-8", "replace")
-            raise ChannelException(
-                PRECONDITION_FAILED,
-                f"user_id property set to '{shown}' but authenticated user was '{user_name.decode()}'",
-                60,
-                40,
-            )
+        check_user_id(properties, self.connection.user_name, self.connection.is_impersonator)
         if properties.reply_to == REPLY_TO:
             if not self.reply_name:
                 raise ChannelException(PRECONDITION_FAILED, "fast reply consumer does not exist", 60, 40)
@@ -451,14 +441,8 @@ class Channel(ConfirmWaiter):
 
     def wait_for_turn(self, consumer: ChannelConsumer) -> None:
         """`consumer` was refused for want of room that it shares with others."""
-        if self.room.is_open():
+        if not self.room.wait(consumer):
             self.connection.rotation.add(consumer)
-        else:
-            self.room.wait(consumer)
-
-    def serve_waiting(self) -> None:
-        """The channel-wide limit may have room again."""
-        self.room.serve(self.connection.now_ms)
 
     def deliver(self, consumer: ChannelConsumer, entry: Entry) -> None:
         """basic.deliver."""
@@ -535,7 +519,7 @@ class Channel(ConfirmWaiter):
         self.room.close_while_waited_for()
         for returned in by_queue.values():
             returned[0].queue.requeue(returned, now_ms)
-        self.serve_waiting()
+        self.room.serve(self.connection.now_ms)
 
     def _settle(self, entry: Entry, queue: Queue) -> None:
         consumer = entry.consumer
@@ -545,7 +529,7 @@ class Channel(ConfirmWaiter):
 
     def _serve(self, queue: Queue) -> None:
         if self.room.prefetch != 0:
-            self.serve_waiting()
+            self.room.serve(self.connection.now_ms)
         elif queue.ready.count > 0:
             queue.deliver_ready(self.connection.now_ms)
 

@@ -272,7 +272,7 @@ def _qos(channel: Channel, method: BasicQos) -> None:
         channel.consumer_prefetch = method.prefetch_count
         channel.room.prefetch = 0
     channel.connection.out.method(channel.number, BasicQosOk())
-    channel.serve_waiting()
+    channel.room.serve(channel.connection.now_ms)
 
 
 def _recover(channel: Channel, requeue: bool) -> None:

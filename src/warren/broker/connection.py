@@ -21,6 +21,7 @@ from warren.broker.authentication import plain_credentials
 from warren.broker.channel import OUTPUT_BYTES_MAX, Channel, ChannelConsumer
 from warren.broker.channel_methods import handle_channel_method
 from warren.broker.client_properties import read_client_properties
+from warren.broker.connection_log import ConnectionLog
 from warren.broker.disk_flow import NOTHING
 from warren.broker.heartbeat import IDLE_LOOKS_MAX, Heartbeats
 from warren.broker.output import Output
@@ -106,6 +107,7 @@ class Connection:
         self.is_loopback: bool = is_loopback
         self.now_ms: i64 = now_ms
         self.state: i64 = STARTING
+        self.log: ConnectionLog = ConnectionLog(broker.next_connection_number(), peer)
         self.out: Output = Output(broker.memory_account.transit)
         self.max_message_size: i64 = broker.settings.max_message_size
         self.user_name: bytes = b""
@@ -309,7 +311,7 @@ class Connection:
         if class_id == 0 and method_id == 0:
             class_id = channel.current_method >> 16
             method_id = channel.current_method & 0xFFFF
-        self.broker.log_channel_error(self.peer, channel.number, error.text)
+        self.log.channel_error(channel.number, error, class_id << 16 | method_id)
         channel.is_closing = True
         channel.drop_content()
         if self._last_channel is channel:
@@ -366,6 +368,8 @@ class Connection:
     def _on_start_ok(self, method: ConnectionStartOk) -> None:
         client = read_client_properties(method.client_properties)
         self.client_name = client.name
+        if client.name:
+            self.log.named(client.name)
         self.wants_cancel_notify = "consumer_cancel_notify" in client.capabilities
         self.throttle.wants_notice = "connection.blocked" in client.capabilities
         mechanism = method.mechanism.decode("utf-8", "replace")
@@ -375,9 +379,7 @@ class Connection:
         user = self.broker.authenticate(user_name, password, self.is_loopback)
         if user is None:
             shown = user_name.decode("utf-8", "replace")
-            self.broker.log_refused(
-                self.peer, f"{mechanism} login refused: user '{shown}' - invalid credentials"
-            )
+            self.log.refused(f"{mechanism} login refused: user '{shown}' - invalid credentials")
             error = ConnectionException(
                 ACCESS_REFUSED,
                 f"Login was refused using authentication mechanism {mechanism}. "
@@ -390,6 +392,7 @@ class Connection:
                 self.state = CLOSING
             return
         self.user_name = user.name
+        self.log.authenticated(user.name)
         self.is_impersonator = "impersonator" in user.tags
         settings = self.broker.settings
         self.out.method(0, ConnectionTune(settings.channel_max, settings.frame_max, settings.heartbeat))
@@ -415,6 +418,7 @@ class Connection:
                 NOT_ALLOWED, f"access to vhost '{shown}' refused for user '{user}'", 10, 40
             )
         self.vhost = vhost
+        self.log.granted(vhost.name)
         self.state = RUNNING
         self.close_at_ms = NEVER
         self.out.method(0, ConnectionOpenOk())
@@ -425,7 +429,7 @@ class Connection:
         """Close the connection for `error`; told to the peer unless the handshake is not that far."""
         if self.state >= CLOSING:
             return
-        self.broker.log_connection_error(self.peer, error.text)
+        self.log.connection_error(error, _STATE_NAMES[self.state])
         is_tuned = self.state == RUNNING or self.state == OPENING
         is_told = is_tuned or self.state == TUNING
         self._release()
@@ -442,6 +446,7 @@ class Connection:
     def lost(self, now_ms: i64) -> None:
         """The socket is gone."""
         self.now_ms = now_ms
+        self.log.socket_lost(self.state < CLOSING)
         if self.state != CLOSED:
             self._release()
         self.state = CLOSED
@@ -587,7 +592,7 @@ class Connection:
             self.out.heartbeat()
             self.touch()
         if self._heartbeats.is_peer_dead(self.is_reading, now_ms):
-            self.broker.log_connection_error(self.peer, "missed heartbeats from client")
+            self.log.heartbeats_missed(self._heartbeats.interval_ms // 1000)
             self._release()
             self.state = CLOSED
             self.close_at_ms = now_ms

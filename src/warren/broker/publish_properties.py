@@ -146,6 +146,19 @@ def _add_keys(properties: PublishProperties, table: dict[str, Field], name: str)
             properties.extra_routing_keys.append(key.value)
 
 
+def check_user_id(properties: PublishProperties, user_name: bytes, is_impersonator: bool) -> None:
+    """ChannelException 406 when the message claims to be from another user than the one that publishes."""
+    user_id = properties.user_id
+    if user_id is not None and user_id != user_name and not is_impersonator:
+        shown = user_id.decode("utf-8", "replace")
+        raise ChannelException(
+            PRECONDITION_FAILED,
+            f"user_id property set to '{shown}' but authenticated user was '{user_name.decode()}'",
+            60,
+            40,
+        )
+
+
 def with_reply_to(raw: bytes, reply_to: bytes) -> bytes:
     """The block with another reply-to."""
     decoded = decode_properties(raw)

@@ -31,12 +31,15 @@ class ChannelRoom:
         """May one more message be delivered?"""
         return self.turn_left > 0 and not self._is_full()
 
-    def wait(self, consumer: Consumer) -> None:
-        """`consumer` was refused one."""
+    def wait(self, consumer: Consumer) -> bool:
+        """Let `consumer`, which was refused a message, wait; False when it was not for want of this room."""
         if self._is_full():
             self.rotation.add(consumer)
-        else:
+        elif self.turn_left <= 0:
             self._turn_rotation.add(consumer)
+        else:
+            return False
+        return True
 
     def take_back(self, consumer: Consumer) -> None:
         """A delivery to `consumer` is settled: if its own prefetch was full, it waits again."""

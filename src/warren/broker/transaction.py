@@ -11,10 +11,21 @@ from mypy_extensions import i64
 
 from warren.queues.entry import Entry
 from warren.queues.memory_account import MESSAGE_BYTES
+from warren.queues.queue import Queue
 from warren.store.message import Message
 
 # What a publish costs beside address, properties and body: its message, this object and its place in the list.
 _PUBLISH_BYTES: Final = MESSAGE_BYTES + 80
+
+
+def routed_names(is_default: bool, keys: list[bytes], queues: list[Queue]) -> list[bytes]:
+    """Names of the queues that a publish goes to if they are there at the commit (P25).
+
+    `queues` are those of its route now. The default exchange (`is_default`) routes to names, `keys`, without a look at the queues.
+    """
+    if is_default:
+        return sorted(set(keys))
+    return [queue.name for queue in queues]
 
 
 class TransactionPublish:

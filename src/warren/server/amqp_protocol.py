@@ -104,8 +104,6 @@ class ClientProtocol(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._node.protocols.discard(self)
         if self._connection is not None:
-            if self._connection.state < CLOSED and not self._node.is_stopping:
-                logger.info("%s: client unexpectedly closed TCP connection", self._connection.peer)
             self._connection.shell = None
             self._node.broker.disconnect(self._connection, self._node.clock.now_ms())
             self._node.schedule_turn()

@@ -5,6 +5,7 @@ import pytest
 from tests.support.amqp_frames import frame, payload_of, table
 from tests.support.amqp_peer import ChannelClosedError, ChannelPeer
 from tests.support.broker_fixtures import Amqp
+from warren.routing.topic_automaton import STATES_MAX
 from warren.wire.methods import (
     ExchangeBind,
     ExchangeBindOk,
@@ -14,6 +15,7 @@ from warren.wire.methods import (
     ExchangeDeleteOk,
     ExchangeUnbind,
     ExchangeUnbindOk,
+    QueueBind,
     QueueUnbind,
     QueueUnbindOk,
 )
@@ -273,3 +275,25 @@ def test_bits_are_packed_across_no_wait(amqp: Amqp) -> None:
     channel.peer.send(frame(1, 1, payload[:-5] + bytes([0b01010]) + payload[-4:]))
     channel.expect(ExchangeDeclareOk)
     channel.exchange(name, durable=True, internal=True)
+
+
+def test_a_pattern_that_would_slow_down_every_publish_is_refused(amqp: Amqp) -> None:
+    """A topic exchange has room for so many words of patterns with several `#`; the channel is closed, nothing else."""
+    amqp.departure("RabbitMQ has no such limit, and matches by recursion")
+    channel = amqp.channel()
+    exchange, queue = amqp.name("x"), amqp.name("q")
+    channel.exchange(exchange, b"topic")
+    channel.declare(queue)
+    long = b"#.a." * 40
+    for number in range(STATES_MAX // 42):
+        channel.send(QueueBind(queue, exchange, long + b"#.%d" % number, True))
+    channel.bind(queue, exchange, long + b"#.0")
+    text = (
+        f"exchange '{exchange.decode()}' has no room for another pattern with several '#' or with wildcards in an order "
+        f"of its own: such patterns may have {STATES_MAX} words together"
+    )
+    channel.refused(QueueBind(queue, exchange, long + b"#.more"), 406, text)
+    channel = amqp.channel()
+    channel.publish(b"a." * 40 + b"7", exchange=exchange)
+    channel.get(queue)
+    channel.delete(queue)

@@ -19,11 +19,16 @@ def _words(key: bytes) -> list[bytes]:
 
 
 def _words_fit(pattern: list[bytes], words: list[bytes]) -> bool:
-    if not pattern:
-        return not words
-    if pattern[0] == b"#":
-        return _words_fit(pattern[1:], words) or (bool(words) and _words_fit(pattern, words[1:]))
-    return bool(words) and pattern[0] in (b"*", words[0]) and _words_fit(pattern[1:], words[1:])
+    # fits[i]: do the words read so far fit the first i words of the pattern?
+    fits = [all(word == b"#" for word in pattern[:end]) for end in range(len(pattern) + 1)]
+    for word in words:
+        before, fits = fits, [False]
+        for position, wanted in enumerate(pattern):
+            if wanted == b"#":
+                fits.append(fits[position] or before[position + 1])
+            else:
+                fits.append(before[position] and wanted in (b"*", word))
+    return fits[-1]
 
 
 def plain(field: Field) -> object:

@@ -39,11 +39,12 @@ class DirectExchange(Exchange):
         if not bindings:
             del self._by_key[binding.key]
 
-    def match(self, key: bytes, headers: dict[str, Field], found: list[Destination]) -> None:
-        bindings = self._by_key.get(key)
-        if bindings is not None:
-            for binding in bindings:
-                found.append(binding.destination)  # compiled, a loop makes no second list
+    def match(self, keys: list[bytes], headers: dict[str, Field], found: list[Destination]) -> None:
+        for key in keys:
+            bindings = self._by_key.get(key)
+            if bindings is not None:
+                for binding in bindings:
+                    found.append(binding.destination)  # compiled, a loop makes no second list
 
 
 @final
@@ -55,7 +56,8 @@ class DefaultExchange(Exchange):
         super().__init__(b"", DIRECT, True, False, False, b"")
         self._queues: dict[bytes, Destination] = queues
 
-    def match(self, key: bytes, headers: dict[str, Field], found: list[Destination]) -> None:
-        queue = self._queues.get(key)
-        if queue is not None:
-            found.append(queue)
+    def match(self, keys: list[bytes], headers: dict[str, Field], found: list[Destination]) -> None:
+        for key in keys:
+            queue = self._queues.get(key)
+            if queue is not None:
+                found.append(queue)

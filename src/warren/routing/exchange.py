@@ -41,6 +41,9 @@ class Exchange(Destination):
     def check_binding(self, arguments: bytes) -> None:
         """ChannelException 406 if this type cannot take a binding with these arguments."""
 
+    def check_room(self, key: bytes) -> None:
+        """ChannelException 406 if the index has no room for another binding with this key."""
+
     def add(self, binding: Binding) -> None:
         """Index a binding that is in `outgoing` now."""
         raise NotImplementedError
@@ -49,8 +52,8 @@ class Exchange(Destination):
         """Take a binding out of the index."""
         raise NotImplementedError
 
-    def match(self, key: bytes, headers: dict[str, Field], found: list[Destination]) -> None:
-        """Append the destinations that a message with this routing key and these headers goes to."""
+    def match(self, keys: list[bytes], headers: dict[str, Field], found: list[Destination]) -> None:
+        """Append the destinations that a message with these routing keys (all different) and these headers goes to."""
         raise NotImplementedError
 
 

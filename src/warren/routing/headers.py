@@ -1,4 +1,6 @@
 """Headers exchanges: a binding's arguments are compared with a message's headers; the routing key does not matter.
+Each publish tries every binding, until an argument decides; so it costs at most what all arguments of the exchange's
+bindings amount to.
 
 `x-match` says how (protocol.md 6): `all` (also when absent) wants every argument met, `any` at least one. Arguments
 that begin with `x-` take part only in `all-with-x` and `any-with-x`; `x-match` itself never does. An argument is met
@@ -70,7 +72,7 @@ class HeadersExchange(Exchange):
     def remove(self, binding: Binding) -> None:
         del self._patterns[binding]
 
-    def match(self, key: bytes, headers: dict[str, Field], found: list[Destination]) -> None:
+    def match(self, keys: list[bytes], headers: dict[str, Field], found: list[Destination]) -> None:
         for pattern in self._patterns.values():
             if pattern.fits(headers):
                 found.append(pattern.binding.destination)  # see direct.py

@@ -1,7 +1,9 @@
 """The exchanges and bindings of one vhost, and the way of a message through them (protocol.md 6, 9.5).
 
 A message goes from exchange to exchange along the bindings and ends in queues, each of them once, each exchange
-visited once, so cycles end. An exchange at which nothing matched sends it on to its alternate exchange.
+visited once, so cycles end. An exchange at which nothing matched sends it on to its alternate exchange. So a message
+costs what its keys cost at each exchange it reaches (`topic.py` and `headers.py` say how much that is; a dictionary
+look-up a key elsewhere), and the bindings that match, each at most once a key.
 
 Whoever publishes may keep the result of `route` for as long as `version` stays the same: it counts every change that
 could give another result. Headers exchanges look at more than the keys: a result is then good for those headers only.
@@ -72,12 +74,14 @@ class Router:
         """
         self._mark += 1
         exchange.route_mark = self._mark
+        if len(routing_keys) > 1:
+            # A CC header may name one key thousands of times.
+            routing_keys = list(dict.fromkeys(routing_keys))
         found: list[Destination] = []
         if isinstance(exchange, HeadersExchange):
-            exchange.match(b"", decode_table(headers), found)
+            exchange.match(routing_keys, decode_table(headers), found)
         else:
-            for key in routing_keys:
-                exchange.match(key, _NO_HEADERS, found)
+            exchange.match(routing_keys, _NO_HEADERS, found)
         # By far the most frequent message: nothing to follow, nothing to drop.
         if len(found) == 1 and found[0].is_queue:
             return found
@@ -127,10 +131,9 @@ class Router:
             if isinstance(exchange, HeadersExchange):
                 if table is None:
                     table = decode_table(headers)
-                exchange.match(b"", table, found)
+                exchange.match(routing_keys, table, found)
             else:
-                for key in routing_keys:
-                    exchange.match(key, _NO_HEADERS, found)
+                exchange.match(routing_keys, _NO_HEADERS, found)
 
     # -- queues and exchanges ----------------------------------------------------------------------------------
 
@@ -172,10 +175,19 @@ class Router:
     def bind(
         self, source: Exchange, destination: Destination, key: bytes, arguments: bytes
     ) -> Binding | None:
-        """The new binding, or None if there is an equal one. ChannelException 406 as `Exchange.check_binding`.
+        """The new binding, or None if there is an equal one.
 
-        Both ends must be there; `source` must not be the default exchange.
+        Both ends must be there; `source` must not be the default exchange. ChannelException 406 as
+        `Exchange.check_binding` and `Exchange.check_room`.
         """
+        if binding_identity(destination, key, arguments) not in source.outgoing:
+            source.check_room(key)
+        return self.restore_binding(source, destination, key, arguments)
+
+    def restore_binding(
+        self, source: Exchange, destination: Destination, key: bytes, arguments: bytes
+    ) -> Binding | None:
+        """As `bind`, but there is room for whatever was bound before a restart."""
         identity = binding_identity(destination, key, arguments)
         if identity in source.outgoing:
             return None

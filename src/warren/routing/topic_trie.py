@@ -1,25 +1,22 @@
-"""Topic patterns in a trie, matched against a key in one pass over its words (protocol.md 6).
-
-A key is words separated by dots; the empty key has no words, `a..b` has three. In a pattern `*` stands for exactly one
-word, `#` for any number, none included; only as whole words.
+"""Topic patterns in a trie of their words, matched against a key in one pass over its words (protocol.md 6).
 
 Matching follows all patterns at once, as a finite automaton: the active nodes are those that some beginning of a
-pattern has reached after the words read so far. A node is active once however many ways lead to it, so a key costs at
-most its words times the nodes, whatever the patterns. The obvious recursion (let `#` swallow 0, 1, 2 ... words)
-takes exponential time on `#.a.#.a.#.a` and a key of many `a`, which any client may send.
+pattern has reached with the words read so far. A `#` node stays active once it is reached, since every further word fits;
+so it is reached once in a key, and what ends in it is found right then.
+
+Invariant: a pattern has at most one `#` that does not end it, and the shapes are counted (`topic_shapes.py`). Without that
+the active nodes are bounded by the number of patterns only.
 """
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import final
 
 from mypy_extensions import i64, mypyc_attr
 
 from warren.routing.binding import Binding
 from warren.routing.destination import Destination
-
-ONE_WORD: Final = b"*"
-ANY_WORDS: Final = b"#"
+from warren.routing.topic_pattern import ANY_WORDS, ONE_WORD
 
 
 @final
@@ -27,15 +24,13 @@ ANY_WORDS: Final = b"#"
 class TopicNode:
     """The beginning of some patterns; `bindings` are those whose pattern ends here."""
 
-    def __init__(self, is_any_words: bool) -> None:
-        # Ends in `#`: once active it stays so, since every further word fits.
-        self.is_any_words: bool = is_any_words
+    def __init__(self) -> None:
         self.words: dict[bytes, TopicNode] = {}
         self.one_word: TopicNode | None = None
         self.any_words: TopicNode | None = None
         self.bindings: dict[Binding, None] = {}
-        # The last step of a matching in which the node became active.
-        self.step: i64 = 0
+        # The number of the last key that found the node's bindings or, in a `#` node, activated it.
+        self.last_key: i64 = 0
 
     def is_empty(self) -> bool:
         """No pattern ends or goes on here."""
@@ -51,7 +46,7 @@ class TopicNode:
 
     def add_child(self, word: bytes) -> TopicNode:
         """Make the node one word further, which is not there."""
-        node = TopicNode(word == ANY_WORDS)
+        node = TopicNode()
         if word == ONE_WORD:
             self.one_word = node
         elif word == ANY_WORDS:
@@ -73,28 +68,32 @@ class TopicNode:
 @final
 @mypyc_attr(native_class=True)
 class TopicTrie:
-    """All bindings of one topic exchange."""
+    """Bindings of one topic exchange."""
 
     def __init__(self) -> None:
-        self._root: TopicNode = TopicNode(False)
-        # Counts the words of all matchings, so that `TopicNode.step` never has to be cleared.
-        self._step: i64 = 0
+        self._root: TopicNode = TopicNode()
+        # Numbers the keys of all matchings, so that `TopicNode.last_key` never has to be cleared.
+        self._last_key: i64 = 0
+        # Of the key that is being matched: active `#` nodes with words behind the `#`, each of which may go on with
+        # the next word. One list for all keys spares every match an allocation.
+        self._waiting: list[TopicNode] = []
+        # Nodes visited since the trie was made: what matching has cost.
+        self.visits: i64 = 0
 
     def is_empty(self) -> bool:
         """There is no binding, and nothing is left of removed ones."""
         return self._root.is_empty()
 
-    def add(self, binding: Binding) -> None:
-        """Put in a binding that is not there."""
+    def add(self, binding: Binding, words: list[bytes]) -> None:
+        """Put in a binding that is not there, under the words of its key in normal form."""
         node = self._root
-        for word in pattern_words(binding.key):
+        for word in words:
             child = node.child(word)
             node = node.add_child(word) if child is None else child
         node.bindings[binding] = None
 
-    def remove(self, binding: Binding) -> None:
+    def remove(self, binding: Binding, words: list[bytes]) -> None:
         """Take out a binding that is there, and the nodes that only it needed."""
-        words = pattern_words(binding.key)
         node = self._root
         path: list[TopicNode] = []
         for word in words:
@@ -107,48 +106,62 @@ class TopicTrie:
             node = path.pop()
             node.remove_child(words[len(path)])
 
-    def match(self, key: bytes, found: list[Destination]) -> None:
-        """Append the destinations of all patterns that fit `key`; one of them more than once if several fit."""
-        step: i64 = self._step + 1
-        active: list[TopicNode] = []
-        _activate(self._root, step, active)
+    def match(self, keys: list[bytes], found: list[Destination]) -> None:
+        """Append the destination of each binding whose pattern fits one of `keys`, once a binding."""
+        first: i64 = self._last_key + 1
+        for key in keys:
+            self._last_key += 1
+            self._match(key, first, found)
+
+    def _match(self, key: bytes, first: i64, found: list[Destination]) -> None:
+        """Match one key. Bindings that the keys from number `first` on have found are not found again."""
+        number = self._last_key
+        waiting = self._waiting
+        if waiting:
+            waiting.clear()
+        active = [self._root]
+        _follow_any_words(active, number, first, waiting, found)
         if key:
+            visits: i64 = 0
             for word in key.split(b"."):
-                step += 1
+                visits += len(active) + len(waiting)
                 reached: list[TopicNode] = []
-                for node in active:
-                    if node.is_any_words:
-                        _activate(node, step, reached)
-                    child = node.one_word
-                    if child is not None:
-                        _activate(child, step, reached)
+                for node in waiting:
                     child = node.words.get(word)
                     if child is not None:
-                        _activate(child, step, reached)
+                        reached.append(child)
+                for node in active:
+                    child = node.one_word
+                    if child is not None:
+                        reached.append(child)
+                    child = node.words.get(word)
+                    if child is not None:
+                        reached.append(child)
+                _follow_any_words(reached, number, first, waiting, found)
                 active = reached
-        self._step = step
+                if not active and not waiting:
+                    break
+            self.visits += visits
         for node in active:
-            for binding in node.bindings:
-                found.append(binding.destination)  # see direct.py
+            if node.bindings and node.last_key < first:
+                node.last_key = number
+                _find(node, found)
 
 
-def pattern_words(key: bytes) -> list[bytes]:
-    """The words of a binding key. Neighbouring `#` are one: they match the same, and no `#` node needs a `#` child."""
-    if not key:
-        return []
-    words: list[bytes] = []
-    for word in key.split(b"."):
-        if word != ANY_WORDS or not words or words[-1] != ANY_WORDS:
-            words.append(word)
-    return words
+def _follow_any_words(
+    reached: list[TopicNode], number: i64, first: i64, waiting: list[TopicNode], found: list[Destination]
+) -> None:
+    """Activate the `#` below the nodes that were reached, since it may stand for no word at all."""
+    for node in reached:
+        any_words = node.any_words
+        if any_words is not None and any_words.last_key != number:
+            if any_words.last_key < first:
+                _find(any_words, found)
+            any_words.last_key = number
+            if any_words.words:
+                waiting.append(any_words)
 
 
-def _activate(node: TopicNode, step: i64, active: list[TopicNode]) -> None:
-    """Make `node` active, and with it the `#` below it, which may stand for no word at all."""
-    if node.step != step:
-        node.step = step
-        active.append(node)
-    any_words = node.any_words
-    if any_words is not None and any_words.step != step:
-        any_words.step = step
-        active.append(any_words)
+def _find(node: TopicNode, found: list[Destination]) -> None:
+    for binding in node.bindings:
+        found.append(binding.destination)  # see direct.py

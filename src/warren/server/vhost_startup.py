@@ -166,7 +166,7 @@ def _restore_definitions(vhost: Vhost, definitions: Definitions, now_ms: int) ->
             logger.warning("a binding of %r leads nowhere and is left out", binding.source)
             continue
         try:
-            router.bind(source, destination, binding.key, binding.arguments)
+            router.restore_binding(source, destination, binding.key, binding.arguments)
         except AmqpError as error:
             logger.error("a binding of %r is left out: %s", binding.source, error.text)
     return unusable_ids

@@ -95,7 +95,8 @@ def main(arguments: list[str]) -> int:
         measure_ceiling()
         return 0
     # A stop from outside takes the brokers with it, as ctrl-C does.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for signal_number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signal_number, signal.default_int_handler)
     directory = Path(tempfile.mkdtemp(prefix="warren-bench-"))
     brokers: list[Broker] = []
     try:

@@ -145,7 +145,8 @@ def run_scenario(
     if build_name() != "compiled":
         print(f"warren is {build_name()} here: its figures will be poor", file=sys.stderr)
     # A stop from outside takes the brokers with it, as ctrl-C does.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for signal_number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signal_number, signal.default_int_handler)
     directory = Path(tempfile.mkdtemp(prefix="warren-bench-", dir=options.directory))
     scenario = Scenario(options, directory)
     status = 0

@@ -38,8 +38,9 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
 def main(arguments: list[str]) -> int:
     options = parse_arguments(arguments)
     console = Console(highlight=False)
-    # A stop from outside takes everything down in good order, as Ctrl-C does.
-    for signal_number in (signal.SIGTERM, signal.SIGHUP):
+    # A stop from outside takes everything down in good order, as Ctrl-C does. Ctrl-C too may be ignored at the start: in a
+    # shell's background, under nohup.
+    for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signal_number, signal.default_int_handler)
     directory = Path(tempfile.mkdtemp(prefix="warren-demo-"))
     processes = Processes(directory)

@@ -18,6 +18,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.support.command_line import IGNORING_INTERRUPTS
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 SPARK_TIMEOUT_S = 600
 SMALL = ("--files", "300")
@@ -43,8 +45,10 @@ class DemoRun:
         self.process: subprocess.Popen[str] | None = None
         self.output = ""
 
-    def start(self, *arguments: str, variables: dict[str, str] | None = None) -> None:
-        """Return at once."""
+    def start(
+        self, *arguments: str, variables: dict[str, str] | None = None, ignores_interrupts: bool = False
+    ) -> None:
+        """Return at once. `ignores_interrupts`: as a shell starts its background jobs."""
         given = [os.path.abspath(path) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join([str(ROOT), *given]),
@@ -54,7 +58,7 @@ class DemoRun:
             "COLUMNS": "200",
         }
         self.process = subprocess.Popen(
-            [sys.executable, *arguments],
+            [*(IGNORING_INTERRUPTS if ignores_interrupts else ()), sys.executable, *arguments],
             cwd=self.world / "cwd",
             env=environment | (variables or {}),
             stdout=subprocess.PIPE,
@@ -218,8 +222,9 @@ sysconfig.get_path = lambda name: "/nonexistent/python"
 @pytest.mark.slow
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_it_takes_everything_down(demo: DemoRun, signal_number: signal.Signals) -> None:
+    """However it was started: in a shell's background SIGINT is ignored."""
     require_java()
-    demo.start("-m", "demo", *SMALL)
+    demo.start("-m", "demo", *SMALL, ignores_interrupts=signal_number == signal.SIGINT)
     assert demo.process is not None
     deadline = time.monotonic() + SPARK_TIMEOUT_S
     # Spark's Python workers start last: broker, driver and JVM are there, in sessions and process groups of their own.

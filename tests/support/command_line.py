@@ -7,7 +7,10 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
+
+# Before a command: starts it as shells start their background jobs, with SIGINT ignored.
+IGNORING_INTERRUPTS: Final = ("sh", "-c", "trap '' INT; exec \"$@\"", "sh")
 
 
 def warren(*arguments: object, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:

@@ -5,11 +5,14 @@ not load a broker, and a machine without Spark must not notice.
 """
 
 import os
+import signal
 import sys
 
 
 def main() -> None:
     """The `warren` script."""
+    # Shells start what is to run in the background with interrupts ignored, and so does nohup.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if sys.argv[1:2] == ["server"]:
         # Typer takes longer to load than a broker to start, and `warren server` is what is started again and again.
         from warren.cli import server

@@ -53,6 +53,8 @@ class LoggedNode:
         files = self.node.disk.files
         for name in files.list_names("msg_store_persistent"):
             files.unlink(f"msg_store_persistent/{name}")
+        # Whoever deletes them is no process of ours: the deletion outlives a crash.
+        files.sync_directory("msg_store_persistent")
 
     def drain(self, queue: Queue) -> int:
         """Take everything that can be had; the number of messages."""

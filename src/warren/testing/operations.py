@@ -8,7 +8,7 @@ what shrinking does. Each operation has a seed of its own for what is decided wh
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
@@ -32,6 +32,7 @@ FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "delete": ("queue",),
     "purge": ("queue",),
     "publish": ("channel", "target", "count", "size", "persistent", "expiration_ms"),
+    "publish_large": ("channel", "target", "count", "size", "persistent", "expiration_ms"),
     "publish_to": ("channel", "exchange", "key", "headers", "count", "size", "persistent", "mandatory"),
     "consume": ("channel", "queue", "prefetch", "no_ack"),
     "cancel": ("channel",),
@@ -141,6 +142,9 @@ HOUR_MS: Final = 3_600_000
 
 # Tasks that stage parts of a sink's batch.
 TASKS: Final = 2
+# The share of histories in which some messages are so large that they reach the limits of 1 MiB (a batch of the journal)
+# and of 4 MiB (what is read ahead or written at once): they take as long as many others.
+LARGE_SHARE: Final = 0.02
 # How a commit is made: of what is staged; the last one once more; with the last one's number, of what is staged.
 COMMIT: Final = 0
 AGAIN: Final = 1
@@ -195,7 +199,11 @@ def make_history(seed: int) -> History:
     operations = maker.beginning()
     for _ in range(rng.choice((40, 100, 150, 220))):
         operations.append(maker.operation())
-    return History(seed, _limits(rng), tuple(operations))
+    limits = _limits(rng)
+    if any(operation.kind == "publish_large" for operation in operations):
+        # One message would be many times the limit.
+        limits = replace(limits, memory_bytes=0)
+    return History(seed, limits, tuple(operations))
 
 
 def _limits(rng: Random) -> Limits:
@@ -208,6 +216,7 @@ def _limits(rng: Random) -> Limits:
         rewrite_min_bytes=rng.choice((REWRITE_MIN_BYTES, 0, 200)),
         dead_tail_bytes=rng.choice((DEAD_TAIL_BYTES, 0, 200)),
         move_slice=rng.choice((SLICE_MESSAGES, 1, 2, 5)),
+        memory_bytes=rng.choice((0, 0, 0, 0, 3000, 12000)),
     )
 
 
@@ -270,6 +279,8 @@ class _Maker:
         for kind in weights:
             # A kind that is left out, or drowns the others, finds what an even mixture never reaches.
             weights[kind] *= rng.choice((0.3, 1.0, 1.0, 1.0, 3.0)) if rng.random() < 0.5 else 1.0
+        if rng.random() < LARGE_SHARE:
+            weights["publish_large"] = 0.5
         self.kinds = list(weights)
         self.weights = list(weights.values())
 
@@ -313,6 +324,9 @@ class _Maker:
                     self._persistent(),
                     self._expiry_ms(),
                 )
+            case "publish_large":
+                size = rng.choice((300_000, 1_100_000))
+                return channel, queue, rng.choice((1, 2, 4)), size, self._persistent(), 0
             case "consume":
                 return channel, queue, rng.choice((0, 1, 3, 10)), int(rng.random() < 0.15)
             case "get":

@@ -149,7 +149,7 @@ class Sessions:
         if channel is None or channel.expected:
             return False
         match operation.kind:
-            case "publish":
+            case "publish" | "publish_large":
                 return self._publish(channel, operation)
             case "publish_to":
                 return self._publish_to(channel, operation)

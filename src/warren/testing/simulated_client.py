@@ -32,6 +32,8 @@ _METHOD: Final = 1
 _HEADER: Final = 2
 _BODY: Final = 3
 _FRAME_MAX: Final = 131072
+# A frame has 8 bytes beside its payload.
+_PIECE_BYTES: Final = _FRAME_MAX - 8
 _WITH_CONTENT: Final = (BASIC_DELIVER, BASIC_RETURN, BASIC_GET_OK)
 
 
@@ -51,12 +53,13 @@ def method_frame(channel: int, method: Method) -> bytes:
 
 
 def content_frames(channel: int, properties: bytes, body: bytes) -> bytes:
-    """Header and body of a message; the body must fit one frame."""
+    """Header and body of a message."""
     number = channel.to_bytes(2, "big")
     header = b"\x00\x3c\x00\x00" + len(body).to_bytes(8, "big") + properties
     frames = b"\x02" + number + len(header).to_bytes(4, "big") + header + b"\xce"
-    if body:
-        frames += b"\x03" + number + len(body).to_bytes(4, "big") + body + b"\xce"
+    for start in range(0, len(body), _PIECE_BYTES):
+        piece = body[start : start + _PIECE_BYTES]
+        frames += b"\x03" + number + len(piece).to_bytes(4, "big") + piece + b"\xce"
     return frames
 
 

@@ -34,7 +34,7 @@ from warren.testing.message_models import Violation
 from warren.testing.oracle import CommitToken
 from warren.testing.seams import Seams
 from warren.testing.simulated_client import SimulatedClient
-from warren.testing.simulated_file_system import SimulatedFileSystem
+from warren.testing.simulated_file_system import PLENTY, SimulatedFileSystem
 from warren.testing.simulated_metadata import SimulatedMetadata
 
 VHOST: Final = b"/"
@@ -69,6 +69,8 @@ class Limits:
     garbage_allowance_bytes: int = 2048
     # Staged messages that are published in one turn.
     move_slice: int = SLICE_MESSAGES
+    # The memory limit, of which the monitor begins to page at a half; 0: none.
+    memory_bytes: int = 0
 
 
 class Commits(Protocol):
@@ -233,15 +235,18 @@ class SimulatedNode:
 
     def start(self) -> None:
         """Recover from the disk. Crash or OSError when the disk says so."""
-        self.broker = Broker(
-            Settings(msg_store_io_batch_size=self.limits.page_batch), self._random_bytes, self.wake
+        memory = self.limits.memory_bytes or PLENTY
+        settings = Settings(
+            msg_store_io_batch_size=self.limits.page_batch, vm_memory_high_watermark_absolute=memory
         )
+        self.broker = Broker(settings, self._random_bytes, self.wake)
+        self.broker.set_limits(self.now_ms)
         definitions = self.disk.metadata.load()
         definitions.users = [USER]
         definitions.permissions = [PutPermission(VHOST, USER.name, ".*", ".*", ".*")]
         self.broker.load_users(definitions)
         limits = self.limits
-        settings = StoreSettings(
+        store_settings = StoreSettings(
             limits.journal_file_bytes,
             limits.content_file_bytes,
             limits.embed_below,
@@ -255,7 +260,7 @@ class SimulatedNode:
             PutVhost(VHOST, 1),
             self.files,
             definitions,
-            settings,
+            store_settings,
             self.now_ms,
             lambda size: STORE_ID[:size],
         )
@@ -330,6 +335,7 @@ class SimulatedNode:
                 client = connection.shell
                 if isinstance(client, SimulatedClient):
                     client.take(b"".join(parts))
+                connection.out.set_unsent(0)
                 connection.on_written(self.now_ms)
 
     def tick(self) -> None:

@@ -49,7 +49,7 @@ STEP_MS: Final = 1
 CLIENT_OPERATIONS: Final = frozenset(
     (
         "declare", "declare_temporary", "delete", "purge", "exchange_declare", "exchange_delete", "bind", "unbind",
-        "publish", "publish_to", "consume", "cancel", "get", "ack", "nack", "recover", "tx_commit",
+        "publish", "publish_large", "publish_to", "consume", "cancel", "get", "ack", "nack", "recover", "tx_commit",
         "tx_rollback", "close_channel", "drop_connection", "group_open", "group_reserve", "group_fetch", "group_ack",
         "group_late", "group_delete",         "sink_stage", "sink_finish", "sink_leave", "sink_commit", "sink_abort", "sink_delete",
     )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Engine = Literal["auto", "spark", "local"]
-# `auto` takes Spark for more bytes of input than this; docs/decisions/013-small-jobs-without-spark.md has the measurement.
+# `auto` takes Spark for more bytes of input than this; docs/decisions/012-small-jobs-without-spark.md has the measurement.
 LOCAL_BYTES_MAX: Final = 2 << 30
 
 

@@ -36,13 +36,11 @@ class Unconfirmed:
 
 
 class TransactionPublish:
-    """A publish that waits for its commit."""
+    """A publish that waits for its commit, which gives it to the queues that have these names by then."""
 
-    def __init__(
-        self, content: Content, queues: list[QueueModel], expiration_ms: int, is_mandatory: bool
-    ) -> None:
+    def __init__(self, content: Content, names: list[bytes], expiration_ms: int, is_mandatory: bool) -> None:
         self.content = content
-        self.queues = queues
+        self.names = names
         self.expiration_ms = expiration_ms
         self.is_mandatory = is_mandatory
 

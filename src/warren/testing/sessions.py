@@ -372,7 +372,7 @@ class Sessions:
             delivery_mode=2 if is_persistent else 1,
             expiration=str(expiration_ms).encode() if expiration_ms else None,
         )
-        self._send_messages(channel, method, properties, queues, count, size, expiration_ms)
+        self._send_messages(channel, method, [key], properties, queues, count, size, expiration_ms)
         return True
 
     def _publish_to(self, channel: ChannelModel, operation: Operation) -> bool:
@@ -390,13 +390,15 @@ class Sessions:
             delivery_mode=2 if operation.number(6) else 1,
             headers=encode_arguments(tuple(headers.items())) if headers else None,
         )
-        self._send_messages(channel, method, properties, queues, operation.number(4), operation.number(5), 0)
+        count, size = operation.number(4), operation.number(5)
+        self._send_messages(channel, method, keys, properties, queues, count, size, 0)
         return True
 
     def _send_messages(
         self,
         channel: ChannelModel,
         method: BasicPublish,
+        keys: list[bytes],
         properties: Properties,
         queues: list[QueueModel],
         count: int,
@@ -406,13 +408,15 @@ class Sessions:
         """Publish `count` messages of `size` bytes, which must reach `queues`."""
         raw = properties.encode()
         frame = method_frame(channel.number, method)
+        # The default exchange routes to names, whether there are queues or not.
+        names = [queue.name.encode() for queue in queues] if method.exchange else list(dict.fromkeys(keys))
         for _ in range(count):
             number = self._take_number()
             body = body_of(number, size)
             content = Content(number, raw, body, properties.delivery_mode == 2)
             copies: list[Copy] = []
             if channel.mode == TRANSACTION:
-                publish = TransactionPublish(content, queues, expiration_ms, method.mandatory)
+                publish = TransactionPublish(content, names, expiration_ms, method.mandatory)
                 channel.publishes.append(publish)
             else:
                 copies = self._enqueue(content, queues, expiration_ms)
@@ -564,8 +568,10 @@ class Sessions:
         copies: list[Copy] = []
         before: dict[int, int] = {}
         for publish in channel.publishes:
-            copies.extend(self._enqueue(publish.content, publish.queues, publish.expiration_ms, before))
-            if publish.is_mandatory and not publish.queues:
+            known = self.oracle.topology.queues
+            queues = [known[name] for name in publish.names if name in known]
+            copies.extend(self._enqueue(publish.content, queues, publish.expiration_ms, before))
+            if publish.is_mandatory and not queues:
                 channel.returns.append((0, publish.content))
         for settled, requeue in channel.settles:
             self._apply_settle(settled, requeue)

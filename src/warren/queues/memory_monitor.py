@@ -86,7 +86,7 @@ class MemoryMonitor:
     def set_limit(self, limit_bytes: i64) -> None:
         """The memory limit (the alarm's; paging begins at the paging ratio of it)."""
         self._limit_bytes = limit_bytes
-        self.account.transit.room_bytes = limit_bytes // TRANSIT_SHARE
+        self.account.transit.set_room(limit_bytes // TRANSIT_SHARE)
         self._set_page_above()
 
     def set_resident(self, resident_bytes: i64) -> None:

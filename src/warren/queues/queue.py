@@ -101,7 +101,7 @@ class Queue(Destination):
         # Highest seq id that was unacked since the start.
         self.unacked_upto: i64 = 0
         self._transit: Transit = host.memory.transit
-        self._has_arrivals: bool = False
+        self.has_arrivals: bool = False
         # When somebody last wanted the head, and the time of the last `work`.
         self._wanted_ms: i64 = -GET_DEMAND_MS
         self._worked_ms: i64 = 0
@@ -109,7 +109,7 @@ class Queue(Destination):
         self.until_look: i64 = 0
         self.purges: list[Purge] = []
         # Called once, when the head is there or the queue is empty, with the time.
-        self._head_waiters: list[Callable[[int], None]] = []
+        self.head_waiters: list[Callable[[int], None]] = []
         # Called once, when messages become ready (reader groups that poll).
         self._ready_watchers: list[Callable[[], None]] = []
 
@@ -154,7 +154,7 @@ class Queue(Destination):
         """Does anybody want the head?"""
         return (
             len(self.consumers) > 0
-            or len(self._head_waiters) > 0
+            or len(self.head_waiters) > 0
             or self._worked_ms - self._wanted_ms < GET_DEMAND_MS
         )
 
@@ -244,7 +244,7 @@ class Queue(Destination):
 
     def when_head(self, callback: Callable[[int], None]) -> None:
         """Call `callback` with the time once the head may be there. It looks again, and may wait again."""
-        self._head_waiters.append(callback)
+        self.head_waiters.append(callback)
         want_head(self)
 
     def get(self, no_ack: bool, now_ms: i64) -> Entry | None:
@@ -312,7 +312,7 @@ class Queue(Destination):
         self.ready.requeue(entries)
         self.drop_expired_head(now_ms)
         self.until_look = 0
-        if len(self._head_waiters) > 0:
+        if len(self.head_waiters) > 0:
             self.on_arrival()
         self.deliver_ready(now_ms)
         if self.pages and not self.is_listed:
@@ -322,7 +322,7 @@ class Queue(Destination):
 
     def purge(self, now_ms: i64) -> Purge:
         """Drop every ready message: they are gone when this returns, and settled a slice at a time."""
-        if len(self._head_waiters) > 0:
+        if len(self.head_waiters) > 0:
             self.on_arrival()
         if not self.is_touched:
             self.touch()
@@ -481,8 +481,8 @@ class Queue(Destination):
         outcome: i64 = DONE
         if len(self.purges) > 0 and work_on_purges(self, now_ms):
             outcome = MORE
-        if self._has_arrivals:
-            self._has_arrivals = False
+        if self.has_arrivals:
+            self.has_arrivals = False
             self.drop_expired_head(now_ms)
             self._serve_waiters(now_ms)
             self.deliver_ready(now_ms)
@@ -504,7 +504,7 @@ class Queue(Destination):
 
     def on_arrival(self) -> None:
         """Something has come from disk, or waits for the end of the turn: ask for a share of it."""
-        self._has_arrivals = True
+        self.has_arrivals = True
         self.ask_for_turn()
 
     def take_held(self, entries: list[Entry]) -> None:
@@ -565,8 +565,8 @@ class Queue(Destination):
     def _serve_waiters(self, now_ms: i64) -> None:
         if self.is_held_back and not self.is_deleted:
             return
-        waiters = self._head_waiters
-        self._head_waiters = []
+        waiters = self.head_waiters
+        self.head_waiters = []
         for waiter in waiters:
             waiter(now_ms)
 

@@ -10,6 +10,17 @@ reads ahead
 
 The oldest messages that fit into its room, and one more, stay in memory while somebody consumes the queue; the others
 leave it. The room for what stays is twice what is read ahead, or a load would be undone by the next slice of paging.
+
+No message waits for ever (`tests/queues/test_liveness.py`). While a queue has ready messages, everybody who waits for one
+is in a place where somebody wakes them. In the queue's circle, or among those who wait for its head, they are only while
+
+- a load of this queue is under way: its end asks for a share of the turn (`Queue.on_arrival`), whatever came;
+- or that share is asked for already;
+- or the queue waits for room (`Transit.waiting`): more room asks for the share.
+
+Otherwise the circle is empty: whoever could take a message has it, and whoever could not was sent to wait for the room
+that is missing, where settling, or writing to the socket, finds them. So a queue must not decide by `can_take` that
+nobody wants the head, and leave those it asked in the circle.
 """
 
 from __future__ import annotations

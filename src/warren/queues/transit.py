@@ -28,21 +28,30 @@ class Transit:
         self.room_bytes: i64 = room_bytes
         self.used_bytes: i64 = 0
         # Queues whose head waits for room.
-        self._waiting: dict[Queue, None] = {}
+        self.waiting: dict[Queue, None] = {}
+
+    def set_room(self, room_bytes: i64) -> None:
+        """Another bound, in bytes."""
+        self.room_bytes = room_bytes
+        self._wake()
 
     def admits(self, queue: Queue, size: i64) -> bool:
         """May `queue` send, or read, a message of `size` bytes now? If not, it gets a turn when there is more room."""
         used = self.used_bytes
         if size <= LARGE_BYTES or used * 2 <= self.room_bytes or used + size <= self.room_bytes:
             return True
-        self._waiting[queue] = None
+        self.waiting[queue] = None
         return False
 
     def change(self, size: i64) -> None:
         """So many bytes more, or less, are on their way."""
         self.used_bytes += size
-        if size < 0 and len(self._waiting) > 0:
-            waiting = self._waiting
-            self._waiting = {}
+        if size < 0:
+            self._wake()
+
+    def _wake(self) -> None:
+        if len(self.waiting) > 0:
+            waiting = self.waiting
+            self.waiting = {}
             for queue in waiting:
                 queue.on_arrival()

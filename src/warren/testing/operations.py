@@ -8,7 +8,7 @@ what shrinking does. Each operation has a seed of its own for what is decided wh
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 from typing import Final
 
@@ -199,11 +199,7 @@ def make_history(seed: int) -> History:
     operations = maker.beginning()
     for _ in range(rng.choice((40, 100, 150, 220))):
         operations.append(maker.operation())
-    limits = _limits(rng)
-    if any(operation.kind == "publish_large" for operation in operations):
-        # One message would be many times the limit.
-        limits = replace(limits, memory_bytes=0)
-    return History(seed, limits, tuple(operations))
+    return History(seed, _limits(rng), tuple(operations))
 
 
 def _limits(rng: Random) -> Limits:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from tests.support.model_store import ModelHost
 from tests.support.paging_queues import ADDRESS, Taker
-from warren.broker.output import Output
+from warren.broker.output import STUCK_MS, Output
 from warren.queues.entry import Entry
 from warren.queues.queue import Queue
 from warren.queues.transit import LARGE_BYTES, Transit
@@ -87,6 +87,65 @@ def test_what_is_published_to_an_empty_queue_waits_for_room_as_well() -> None:
         socket.write()
         host.settle_down()
     assert len(socket.taken) == 10
+
+
+def test_what_stands_still_takes_no_room_up_to_a_second_room() -> None:
+    host = ModelHost(page_batch=8)
+    transit = host.memory.transit
+    transit.set_room(4 * MIB)
+    queue = queue_with(host, False, [MIB])
+    transit.change(7 * MIB)
+    (socket,) = start(host, [queue])
+    assert socket.unsent == 0
+    transit.change_stuck(7 * MIB)
+    host.settle_down()
+    assert socket.unsent == MIB
+    socket.write()
+    # More than twice the room would be on its way.
+    transit.change(2 * MIB)
+    transit.change_stuck(2 * MIB)
+    queue.publish(Message(ADDRESS, b"\x00\x00", b"x" * MIB, True, 0), -1, 0)
+    host.settle_down()
+    assert socket.unsent == 0
+    assert transit.is_wanted()
+    socket.room = 0
+    assert not transit.is_wanted()
+
+
+def test_a_socket_that_takes_less_than_64_kib_a_second_stands_still() -> None:
+    transit = Transit(1 << 40)
+    out = Output(transit)
+    out.content(1, b"\x00\x00", bytes(MIB))
+    size = int(out.size_bytes)
+    out.take()
+    out.set_unsent(size)
+    # The first look may come at any time after the first byte.
+    out.look(5000)
+    out.look(5000 + STUCK_MS - 1)
+    assert transit.stuck_bytes == 0
+    out.look(5000 + STUCK_MS)
+    assert transit.stuck_bytes == transit.used_bytes == size
+    out.set_unsent(size - LARGE_BYTES + 1)
+    out.look(7000)
+    assert transit.stuck_bytes == transit.used_bytes == size - LARGE_BYTES + 1
+    assert out.stuck_ms(7000) == 2000
+    out.set_unsent(size - LARGE_BYTES)
+    out.look(7500)
+    assert (transit.stuck_bytes, out.stuck_ms(7500)) == (0, 0)
+    # More that is gathered is no progress.
+    out.content(1, b"\x00\x00", bytes(MIB))
+    more = int(out.size_bytes)
+    out.take()
+    out.set_unsent(size - LARGE_BYTES + more)
+    out.look(7500 + STUCK_MS)
+    assert transit.stuck_bytes == transit.used_bytes == size - LARGE_BYTES + more
+    out.drop()
+    assert (transit.stuck_bytes, transit.used_bytes) == (0, 0)
+    # After an idle time nobody stands still at once.
+    out.look(100_000)
+    out.content(1, b"\x00\x00", bytes(MIB))
+    out.look(100_500)
+    assert transit.stuck_bytes == 0
 
 
 def test_large_bodies_are_sent_without_a_copy_and_counted() -> None:

@@ -18,6 +18,8 @@ from warren.store.store_settings import StoreSettings
 from warren.testing.simulated_file_system import SimulatedFileSystem
 
 JOURNAL_FILE_BYTES = 1 << 24
+# What a socket holds that nobody reads.
+SOCKET_BYTES = 1 << 20
 STEP_MS = 10
 # Of the clock that moves while somebody waits: what has not come by then does not come.
 PATIENCE_S = 10.0
@@ -74,7 +76,7 @@ class MemoryBroker:
                 parts = b"".join(connection.take_output())
                 link = connection.shell
                 if isinstance(link, EngineLink):
-                    link.arrived += parts
+                    link.take(parts)
                     link.look_at_state()
                 connection.on_written(self.now_ms)
 
@@ -111,6 +113,9 @@ class EngineLink:
         self.patience_s = PATIENCE_S
         self.arrived = bytearray()
         self.is_at_end = False
+        # While set, the socket takes nothing: so many bytes were written to it.
+        self.is_stuck = False
+        self.unsent = 0
         self._header = b""
         self._is_loopback = is_loopback
         self.connection: Connection | None = None
@@ -130,6 +135,16 @@ class EngineLink:
         if data:
             self.connection.receive(data, self.memory.now_ms)
         self.memory.pump()
+
+    def take(self, parts: bytes) -> None:
+        """The broker writes."""
+        assert self.connection is not None
+        if self.is_stuck:
+            self.unsent += len(parts)
+            self.connection.is_writable = self.unsent <= SOCKET_BYTES
+        else:
+            self.arrived += parts
+        self.connection.out.set_unsent(self.unsent)
 
     def receive(self, timeout_s: float) -> bytes | None:
         """Bytes that arrived; b"" at the end of the stream, None when nothing comes in time."""

@@ -19,6 +19,7 @@ from warren.broker.disk_flow import DiskFlow
 from warren.broker.metadata import Definitions, PutUser
 from warren.broker.passwords import is_password
 from warren.broker.settings import Settings
+from warren.broker.stuck_sockets import look_at_sockets
 from warren.broker.vhost import Vhost
 from warren.queues.arguments import NO_LIMIT
 from warren.queues.memory_account import MemoryAccount
@@ -188,6 +189,7 @@ class Broker:
         self.alarms.shed(now_ms)
         for connection in self.connections:
             connection.tick(now_ms)
+        look_at_sockets(self.connections, self.memory_account.transit, now_ms)
 
     def _vhost_of(self, queue: Queue) -> Vhost:
         for vhost in self.vhosts.values():

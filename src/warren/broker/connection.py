@@ -87,7 +87,6 @@ _STATE_NAMES: Final = ("starting", "tuning", "opening", "running", "closing", "c
 
 # How long a refused or faulty peer keeps its socket, so that it reads why (and cannot hammer).
 GRACE_MS: Final = 3000
-CLOSE_TIMEOUT_MS: Final = 30000
 HANDSHAKE_TIMEOUT_MS: Final = 10000
 # Direct replies that a peer does not read, in bytes, above which further ones are lost.
 REPLY_BYTES_MAX: Final = 33554432
@@ -441,7 +440,7 @@ class Connection:
             return
         self.state = CLOSING
         if is_tuned:
-            self.close_at_ms = self.now_ms + self._close_timeout_ms()
+            self.close_at_ms = self.now_ms + self._heartbeats.close_timeout_ms()
 
     def lost(self, now_ms: i64) -> None:
         """The socket is gone."""
@@ -462,7 +461,7 @@ class Connection:
         self.out.method(0, ConnectionCloseOk())
         self._linger()
         # The client closes the socket; we do so when it does not.
-        self.close_at_ms = self.now_ms + self._close_timeout_ms()
+        self.close_at_ms = self.now_ms + self._heartbeats.close_timeout_ms()
 
     def _on_closing(self, data: bytes, start: i64, end: i64) -> None:
         try:
@@ -499,10 +498,6 @@ class Connection:
     def silence_max_ms(self) -> i64:
         """For how long the peer's system may leave heartbeats unacked; 0 without heartbeats."""
         return IDLE_LOOKS_MAX * self._heartbeats.interval_ms
-
-    def _close_timeout_ms(self) -> i64:
-        interval_ms = self._heartbeats.interval_ms
-        return CLOSE_TIMEOUT_MS if interval_ms == 0 or interval_ms > CLOSE_TIMEOUT_MS else interval_ms
 
     # -- for channels ------------------------------------------------------------------------------------------------
 
@@ -593,7 +588,11 @@ class Connection:
             self.touch()
         if self._heartbeats.is_peer_dead(self.is_reading, now_ms):
             self.log.heartbeats_missed(self._heartbeats.interval_ms // 1000)
-            self._release()
-            self.state = CLOSED
-            self.close_at_ms = now_ms
-            self.touch()
+            self.give_up(now_ms)
+
+    def give_up(self, now_ms: i64) -> None:
+        """The peer does not listen: drop the socket at once."""
+        self._release()
+        self.state = CLOSED
+        self.close_at_ms = now_ms
+        self.touch()

@@ -96,6 +96,11 @@ class ConnectionLog:
         """The peer was silent for so long that it counts as dead."""
         self._end(logging.ERROR, f":\nmissed heartbeats from client, timeout: {timeout_s}s")
 
+    def socket_stuck(self, held_bytes: i64, seconds: i64) -> None:
+        """The client does not read its socket, and others need the room that its messages take."""
+        text = f":\nclient has not read its socket for {seconds}s, {held_bytes} bytes wait for it and others need the room"
+        self._end(logging.WARNING, text)
+
     def _end(self, level: int, reason: str) -> None:
         # Once: the socket of a peer that is dead goes as well.
         if not self._has_ended:

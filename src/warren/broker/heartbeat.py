@@ -12,6 +12,8 @@ from typing import Final
 from mypy_extensions import i64
 
 IDLE_LOOKS_MAX: Final = 2
+# A peer has so long, or an interval when that is less, to answer our close (ms).
+CLOSE_TIMEOUT_MS: Final = 30000
 PROBE_MS: Final = 2000
 
 
@@ -32,6 +34,10 @@ class Heartbeats:
         self.interval_ms = interval_ms
         self._next_look_ms = now_ms + interval_ms
         self._next_beat_ms = now_ms + interval_ms // 2
+
+    def close_timeout_ms(self) -> i64:
+        """For how long the peer's answer to a close is waited for."""
+        return min(self.interval_ms, i64(CLOSE_TIMEOUT_MS)) if self.interval_ms != 0 else CLOSE_TIMEOUT_MS
 
     def is_beat_due(self, is_reading: bool, now_ms: i64) -> bool:
         """Is a heartbeat frame due? Asked about once a second."""

@@ -16,6 +16,9 @@ from warren.wire.method import Method
 
 # Bodies from this size on are sent by reference.
 _BY_REFERENCE_BYTES: Final = 4096
+# A socket that takes less than LARGE_BYTES in so long (ms) stands still.
+STUCK_MS: Final = 1000
+_NEVER: Final = -1
 _BASIC_DELIVER: Final = 0x003C003C
 _BASIC_ACK: Final = 0x003C0050
 _BASIC_NACK: Final = 0x003C0078
@@ -31,6 +34,11 @@ class Output:
         # Bytes that were taken and that the socket has not, and what the node's transit was told last.
         self._unsent_bytes: i64 = 0
         self._counted_bytes: i64 = 0
+        # Bytes that were taken altogether; those of them that were sent when the socket last moved, and the time (ms).
+        self._taken_bytes: i64 = 0
+        self._moved_bytes: i64 = 0
+        self._moved_ms: i64 = _NEVER
+        self._is_stuck: bool = False
         self.frame_max: i64 = 131072
         self._parts: list[bytes | memoryview] = []
         self._parts_bytes: i64 = 0
@@ -41,9 +49,15 @@ class Output:
         """Bytes that wait to be taken."""
         return self._parts_bytes + len(self._buffer)
 
+    @property
+    def held_bytes(self) -> i64:
+        """Bytes that count as being on their way: what was gathered and what the socket has not taken."""
+        return self._counted_bytes
+
     def take(self) -> list[bytes | memoryview]:
         """Everything gathered, to be sent in order."""
         parts = self._parts
+        self._taken_bytes += self.size_bytes
         if len(self._buffer) > 0:
             parts.append(self._buffer.getvalue())
             self._buffer.truncate(0)
@@ -68,7 +82,24 @@ class Output:
         change = size - self._counted_bytes
         if change != 0:
             self._counted_bytes = size
+            if self._is_stuck:
+                self._transit.change_stuck(change)
             self._transit.change(change)
+
+    def look(self, now_ms: i64) -> None:
+        """Find out whether the socket moves; called about twice a second, with what is unsent told before."""
+        sent = self._taken_bytes - self._unsent_bytes
+        if self._counted_bytes == 0 or self._moved_ms == _NEVER or sent - self._moved_bytes >= LARGE_BYTES:
+            self._moved_bytes = sent
+            self._moved_ms = now_ms
+        is_stuck = now_ms - self._moved_ms >= STUCK_MS
+        if is_stuck != self._is_stuck:
+            self._is_stuck = is_stuck
+            self._transit.change_stuck(self._counted_bytes if is_stuck else -self._counted_bytes)
+
+    def stuck_ms(self, now_ms: i64) -> i64:
+        """For how long the socket has not moved; 0 while it does."""
+        return now_ms - self._moved_ms if self._is_stuck else 0
 
     def raw(self, data: bytes) -> None:
         """Bytes that are not a frame (the protocol header)."""

@@ -7,6 +7,10 @@ no room for the next one, it stays in its queue, and the queue goes on when some
 
 Messages of up to LARGE_BYTES are never held up: the buffer of a connection bounds those. A message that is larger than
 all the room goes out when no more than half of the room is in use.
+
+What stands still, since nobody reads its socket, takes no room from others: up to `room_bytes` of it are not counted as
+in use. So there may be twice the room on the way. Beyond that others wait, until `broker/stuck_sockets.py` closes
+connections.
 """
 
 from __future__ import annotations
@@ -27,6 +31,8 @@ class Transit:
     def __init__(self, room_bytes: i64) -> None:
         self.room_bytes: i64 = room_bytes
         self.used_bytes: i64 = 0
+        # Those of `used_bytes` whose sockets take next to nothing.
+        self.stuck_bytes: i64 = 0
         # Queues whose head waits for room.
         self.waiting: dict[Queue, None] = {}
 
@@ -37,8 +43,11 @@ class Transit:
 
     def admits(self, queue: Queue, size: i64) -> bool:
         """May `queue` send, or read, a message of `size` bytes now? If not, it gets a turn when there is more room."""
-        used = self.used_bytes
-        if size <= LARGE_BYTES or used * 2 <= self.room_bytes or used + size <= self.room_bytes:
+        if size <= LARGE_BYTES:
+            return True
+        room = self.room_bytes
+        in_use = self.used_bytes - min(self.stuck_bytes, room)
+        if in_use * 2 <= room or in_use + size <= room:
             return True
         self.waiting[queue] = None
         return False
@@ -48,6 +57,19 @@ class Transit:
         self.used_bytes += size
         if size < 0:
             self._wake()
+
+    def change_stuck(self, size: i64) -> None:
+        """So many bytes more, or less, of those on their way stand still."""
+        self.stuck_bytes += size
+        if size > 0:
+            self._wake()
+
+    def is_wanted(self) -> bool:
+        """Is there anybody who could take a message that waits for room?"""
+        for queue in self.waiting:  # noqa: SIM110  # compiled, a generator costs more than the loop
+            if queue.circle.has_ready() or len(queue.head_waiters) > 0:
+                return True
+        return False
 
     def _wake(self) -> None:
         if len(self.waiting) > 0:

@@ -2,27 +2,27 @@
 
 from pathlib import Path
 
-from warren.server.online_backup import BackupRunner, _Backup, _BackupJob
+from warren.server.online_backup import Backup, BackupRunner, LocalBackupPlace, _BackupJob
 
 
-class Begun(_Backup):
+class Begun(Backup):
     """A backup of which there is nothing yet but its directory."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, place: LocalBackupPlace) -> None:
+        self.place = place
         self.is_running = True
 
 
 def test_what_is_there_of_a_failed_backup_is_removed_on_the_thread_that_copies(tmp_path: Path) -> None:
     """It may be many large files: by the time the loop hears of it they are gone."""
-    backup = Begun(tmp_path / "backup.incomplete")
+    place = LocalBackupPlace(tmp_path / "data", tmp_path / "backup")
+    backup = Begun(place)
 
     def copy() -> None:
-        backup.path.mkdir()
-        (backup.path / "0.rdq").write_bytes(b"copied")
+        (place.database.parent / "0.rdq").write_bytes(b"copied")
         raise OSError(28, "No space left on device")
 
     job = _BackupJob(backup, copy, lambda: None)
     BackupRunner().run(job)
     assert isinstance(job.error, OSError)
-    assert not backup.path.exists()
+    assert list(tmp_path.iterdir()) == []

@@ -265,6 +265,33 @@ class _DoubtfulFlusher(BatchFlusher):
             job.error = OSError("nothing is wrong")
 
 
+# -- a backup that nothing is held for ------------------------------------------------------------------------------------
+
+
+class ForgottenHold(Seams):
+    """Files are deleted, and contents moved, while a backup is to take them."""
+
+    def __init__(self) -> None:
+        self._vhost: Vhost | None = None
+
+    def change_vhost(self, vhost: Vhost) -> None:
+        self._vhost = vhost
+
+    def runner(self, files: FileSystem, store_id: bytes, reserve: SpaceReserve) -> JobRunner:
+        runner = _ReleasingRunner(files, store_id, reserve=reserve)
+        runner.vhost = self._vhost
+        return runner
+
+
+class _ReleasingRunner(JobRunner):
+    vhost: Vhost | None = None
+
+    def run(self, job: StoreJob) -> None:
+        super().run(job)
+        if self.vhost is not None and self.vhost.store.backup.checkpoint:
+            self.vhost.store.backup.is_on = False
+
+
 PLANTED: dict[str, type[Seams]] = {
     "a skipped sync": SkippedSync,
     "an early confirm": EarlyConfirm,
@@ -278,4 +305,5 @@ PLANTED: dict[str, type[Seams]] = {
     "a fan-out that reaches only its first queue": ShortFanout,
     "bindings that are never written": UnwrittenBinding,
     "a nack of what is on disk": NeedlessNack,
+    "a backup that holds no files": ForgottenHold,
 }

@@ -13,6 +13,7 @@ SOON = {
     "a fan-out that reaches only its first queue": 50,
     "bindings that are never written": 50,
     "a nack of what is on disk": 50,
+    "a backup that holds no files": 50,
 }
 
 

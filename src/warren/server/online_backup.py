@@ -10,11 +10,10 @@
 3 and 4 run on the thread of the long copies. A backup that fails is removed.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Protocol
 
 import warren
 from warren.admin.node import BackupRefused
@@ -22,6 +21,7 @@ from warren.admin.protocol import BACKUP_DONE, BACKUP_FAILED, BackupStatus
 from warren.broker.vhost import Vhost
 from warren.offline.backup_files import (
     ManifestBuilder,
+    OnPiece,
     SourceFile,
     begin_new,
     give_up,
@@ -46,12 +46,93 @@ _REST_BYTES: Final = 4194304
 _PORTION_BYTES: Final = 67108864
 
 
+class Loop(Protocol):
+    """The one call of an event loop that backups need; asyncio's loops have it."""
+
+    def call_soon_threadsafe(self, callback: Callable[..., object], /, *args: Any) -> object:
+        """Call `callback` with `args` on the loop, soon. May be called from any thread."""
+
+
+class BackupPlace(Protocol):
+    """Where one backup is written: a local directory, or the simulator's disk.
+
+    `take`, `list_files`, `add_checksums` and `finish` are called in this order on the thread of the long copies, and
+    raise OSError, ToolError or ValueError when the backup cannot be finished.
+    """
+
+    # The name under which the finished backup appears, and the file for the copy of the definitions.
+    target: Path
+    database: Path
+
+    def take(
+        self, written: dict[str, bytes], files: list[SourceFile], on_piece: OnPiece, on_file: OnPiece
+    ) -> None:
+        """Sync the definitions, write the files of `written`, by path, and link or copy `files`."""
+
+    def list_files(self) -> int:
+        """Look up what was taken; returns its size in bytes."""
+
+    def add_checksums(self, on_piece: OnPiece) -> bool:
+        """Take the checksums of the next portion; False when no file is left."""
+
+    def finish(self) -> None:
+        """Write the manifest and give the backup its name: it is durable when this returns."""
+
+    def give_up(self) -> None:
+        """Remove what was written."""
+
+
+class LocalBackupPlace:
+    """A new directory on the node's machine; see BackupPlace. Its parent must exist. Raises ToolError."""
+
+    def __init__(self, data_dir: Path, target: Path) -> None:
+        must_be_outside(data_dir, target)
+        self.target = target
+        self._data_dir = data_dir
+        self._path = begin_new(target)
+        self.database = self._path / DATABASE_NAME
+        self._builder: ManifestBuilder | None = None
+
+    def take(
+        self, written: dict[str, bytes], files: list[SourceFile], on_piece: OnPiece, on_file: OnPiece
+    ) -> None:
+        """See BackupPlace."""
+        sync_file(self.database)
+        for name, content in written.items():
+            path = self._path / name
+            make_directories(path.parent)
+            path.write_bytes(content)
+            path.chmod(0o640)
+            sync_file(path)
+        take_files(self._data_dir, self._path, files, on_piece, on_file)
+
+    def list_files(self) -> int:
+        """See BackupPlace."""
+        self._builder = ManifestBuilder(self._path)
+        return self._builder.total_bytes
+
+    def add_checksums(self, on_piece: OnPiece) -> bool:
+        """See BackupPlace."""
+        assert self._builder is not None
+        return self._builder.add(_PORTION_BYTES, on_piece)
+
+    def finish(self) -> None:
+        """See BackupPlace."""
+        assert self._builder is not None
+        self._builder.finish(warren.__version__, now_text())
+        put_in_place(self._path, self.target)
+
+    def give_up(self) -> None:
+        """See BackupPlace."""
+        give_up(self._path)
+
+
 class Surroundings:
     """What a backup uses of its node."""
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        loop: Loop,
         data_dir: Path,
         vhosts: Callable[[], Iterable[Vhost]],
         wake: Callable[[], None],
@@ -74,7 +155,7 @@ class NodeBackups:
 
     def __init__(self, surroundings: Surroundings) -> None:
         self._surroundings = surroundings
-        self._last: _Backup | None = None
+        self._last: Backup | None = None
 
     def start(self, target: str) -> None:
         """Begin a backup in the new directory `target`. Raises BackupRefused."""
@@ -84,12 +165,11 @@ class NodeBackups:
         if not path.is_absolute():
             raise BackupRefused(f"{target} is not an absolute path on the node's machine")
         try:
-            must_be_outside(self._surroundings.data_dir, path)
-            incomplete = begin_new(path)
+            place = LocalBackupPlace(self._surroundings.data_dir, path)
         except (ToolError, OSError, ValueError) as error:
             raise BackupRefused(str(error)) from None
         logger.info("a backup to %s begins", path)
-        self._last = _Backup(self._surroundings, path, incomplete)
+        self._last = Backup(self._surroundings, place)
         self._last.start()
 
     def status(self) -> BackupStatus:
@@ -104,12 +184,12 @@ class NodeBackups:
             self._last.fail("the node stops")
 
 
-class _Backup:
+class Backup:
     """One backup. What is not said to be elsewhere happens on the loop."""
 
-    def __init__(self, surroundings: Surroundings, target: Path, path: Path) -> None:
-        self.target = target
-        self.path = path
+    def __init__(self, surroundings: Surroundings, place: BackupPlace) -> None:
+        self.target = place.target
+        self.place = place
         self.is_running = True
         self.pause_bytes = 0
         self._surroundings = surroundings
@@ -120,8 +200,8 @@ class _Backup:
         self._vhosts = list(surroundings.vhosts())
         self._waiting = len(self._vhosts)
         self._is_held = False
+        self._listed_bytes = 0
         self._failed_commits: list[int] = []
-        self._builder: ManifestBuilder | None = None
 
     def status(self) -> BackupStatus:
         """How far it is."""
@@ -166,10 +246,9 @@ class _Backup:
         surroundings = self._surroundings
         copy_definitions = surroundings.copy_definitions
         assert copy_definitions is not None and surroundings.call_flusher is not None
-        database = self.path / DATABASE_NAME
 
         def copy() -> None:
-            copy_definitions(database)
+            copy_definitions(self.place.database)
 
         def done(error: Exception | None) -> None:
             surroundings.loop.call_soon_threadsafe(self._on_definitions, files, error)
@@ -191,20 +270,14 @@ class _Backup:
 
     def _take(self, files: list[SourceFile]) -> None:
         self._step = "files"
-        written: dict[Path, bytes] = {}
+        written: dict[str, bytes] = {}
         for vhost in self._vhosts:
-            directory = self.path / VHOSTS_PATH / str(vhost.id)
-            written[directory / CHECKPOINT_NAME] = vhost.store.backup.checkpoint
-            written[directory / STORE_ID_NAME] = vhost.store.store_id.hex().encode("ascii") + b"\n"
+            directory = f"{VHOSTS_PATH}/{vhost.id}"
+            written[f"{directory}/{CHECKPOINT_NAME}"] = vhost.store.backup.checkpoint
+            written[f"{directory}/{STORE_ID_NAME}"] = vhost.store.store_id.hex().encode("ascii") + b"\n"
 
         def work() -> None:
-            sync_file(self.path / DATABASE_NAME)
-            for path, content in written.items():
-                make_directories(path.parent)
-                path.write_bytes(content)
-                path.chmod(0o640)
-                sync_file(path)
-            take_files(self._surroundings.data_dir, self.path, files, self._rest, self._count)
+            self.place.take(written, files, self._rest, self._count)
 
         self._submit(_BackupJob(self, work, self._on_taken))
 
@@ -214,20 +287,17 @@ class _Backup:
         self._done_bytes = 0
 
         def work() -> None:
-            self._builder = ManifestBuilder(self.path)
+            self._listed_bytes = self.place.list_files()
 
         self._submit(_BackupJob(self, work, self._on_listed))
 
     # -- 4: manifest -------------------------------------------------------------------------------------------------
 
     def _on_listed(self) -> None:
-        assert self._builder is not None
-        self._total_bytes = self._builder.total_bytes
+        self._total_bytes = self._listed_bytes
         self._add_checksums()
 
     def _add_checksums(self) -> None:
-        builder = self._builder
-        assert builder is not None
         has_more = False
 
         def on_piece(size: int) -> None:
@@ -236,10 +306,9 @@ class _Backup:
 
         def work() -> None:
             nonlocal has_more
-            has_more = builder.add(_PORTION_BYTES, on_piece)
+            has_more = self.place.add_checksums(on_piece)
             if not has_more:
-                builder.finish(warren.__version__, now_text())
-                put_in_place(self.path, self.target)
+                self.place.finish()
 
         def done() -> None:
             if has_more:
@@ -260,7 +329,7 @@ class _Backup:
         self._step = BACKUP_FAILED
         self._text = text
         self._let_go()
-        give_up(self.path)
+        self.place.give_up()
 
     def _succeed(self) -> None:
         logger.info("the backup to %s is done: %d bytes", self.target, self._total_bytes)
@@ -290,7 +359,7 @@ class _Backup:
 
 
 class _Owner(BackupOwner):
-    def __init__(self, backup: _Backup) -> None:
+    def __init__(self, backup: Backup) -> None:
         self._backup = backup
 
     def on_checkpoint(self, ok: bool) -> None:
@@ -301,7 +370,7 @@ class _Owner(BackupOwner):
 class _BackupJob(StoreJob):
     """A part of the work, done by `run` below on a thread; then `done` on the loop."""
 
-    def __init__(self, backup: _Backup, work: Callable[[], None], done: Callable[[], None]) -> None:
+    def __init__(self, backup: Backup, work: Callable[[], None], done: Callable[[], None]) -> None:
         super().__init__(COMPACT)
         self._backup = backup
         self._work = work
@@ -319,7 +388,7 @@ class _BackupJob(StoreJob):
             if not is_done or self._backup.is_over():
                 # It failed: to remove many large files takes a while, and the loop waits for nothing. Or it was given up
                 # while this was at it: nobody else removes what was made since.
-                give_up(self._backup.path)
+                self._backup.place.give_up()
 
     def finished(self) -> None:
         """See StoreJob."""

@@ -65,6 +65,8 @@ FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "tick": ("ms",),
     "crash": ("rule", "recovery_crashes", "clock_jump_ms"),
     "crash_within": ("calls", "rule"),
+    "backup": (),
+    "backup_copy": (),
     "stop": ("clock_jump_ms",),
     "fault": ("calls", "after", "error", "times"),
     "start_fault": ("calls", "after", "error", "times"),
@@ -145,6 +147,8 @@ TASKS: Final = 2
 # The share of histories in which some messages are so large that they reach the limits of 1 MiB (a batch of the journal)
 # and of 4 MiB (what is read ahead or written at once): they take as long as many others.
 LARGE_SHARE: Final = 0.02
+# The share of histories in which backups are made while the node works: each starts a node more.
+BACKUP_SHARE: Final = 0.15
 # How a commit is made: of what is staged; the last one once more; with the last one's number, of what is staged.
 COMMIT: Final = 0
 AGAIN: Final = 1
@@ -199,7 +203,24 @@ def make_history(seed: int) -> History:
     operations = maker.beginning()
     for _ in range(rng.choice((40, 100, 150, 220))):
         operations.append(maker.operation())
+    # Drawn by itself, so that all other histories stay what they are.
+    _insert_backups(operations, Random(f"backups of {seed}"))
     return History(seed, _limits(rng), tuple(operations))
+
+
+def _insert_backups(operations: list[Operation], rng: Random) -> None:
+    if rng.random() >= BACKUP_SHARE:
+        return
+    for _ in range(rng.choice((1, 2, 3))):
+        place = rng.randrange(1, len(operations) + 1)
+        operations.insert(place, Operation("backup", (), rng.getrandbits(30)))
+        for _ in range(rng.choice((0, 2, 4))):
+            # Time for checkpoints, which delete what no backup holds: they come rarely by themselves.
+            place += rng.choice((1, 3, 10))
+            operations.insert(place, Operation("tick", (3000,), rng.getrandbits(30)))
+            operations.insert(place + 1, Operation("idle", (), rng.getrandbits(30)))
+        place += rng.choice((1, 10, 30))
+        operations.insert(place, Operation("backup_copy", (), rng.getrandbits(30)))
 
 
 def _limits(rng: Random) -> Limits:

@@ -413,6 +413,11 @@ class SimulatedFileSystem:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
         self._step_names("link", path, NameChange([], [(directory, name, self._file(path))]))
 
+    def linked(self, path: str) -> SimulatedFile:
+        """The file itself, which a backup gives a second name: bytes and durability are shared."""
+        self.step("link", path)
+        return self._file(path)
+
     def unlink(self, path: str) -> None:
         """Delete a file."""
         file = self._file(path)

@@ -29,6 +29,7 @@ from warren.testing.operations import FAULTY_CALLS, NO_TARGET, History, Operatio
 from warren.testing.oracle import CommitToken, Oracle
 from warren.testing.seams import Seams
 from warren.testing.sessions import Sessions
+from warren.testing.simulated_backup import SimulatedBackup
 from warren.testing.simulated_file_system import KILL, POWER, Crash, Fault, SimulatedFileSystem
 from warren.testing.simulated_metadata import SimulatedMetadata
 from warren.testing.simulated_node import VHOST, Commits, SimulatedDisk, SimulatedNode
@@ -112,6 +113,10 @@ class Simulation:
         files.log = story
         self.disk = SimulatedDisk(files, SimulatedMetadata(files))
         self.crash_count = 0
+        # Backups that were finished and judged.
+        self.backup_count = 0
+        # The last backup that was begun, until it is judged.
+        self._backup: SimulatedBackup | None = None
         # What a call that failed has left behind is a problem for whoever looks.
         self._is_faulty = any(operation.kind in FAULTS for operation in history.operations)
         self._next_number = 1
@@ -189,6 +194,11 @@ class Simulation:
             case "tick":
                 self._move_clock(operation.number(0))
                 self._tick()
+            case "backup":
+                self._begin_backup(rng)
+            case "backup_copy":
+                if self._backup is not None:
+                    self._backup.copy()
             case "crash":
                 self._crash(rng, operation.text(0), operation.number(1), operation.number(2))
             case "stop":
@@ -225,6 +235,36 @@ class Simulation:
     def _tick(self) -> None:
         self.sessions.topology.expire_unused()
         self.node.tick()
+
+    # -- backups -----------------------------------------------------------------------------------------------------
+
+    def _begin_backup(self, rng: Random) -> None:
+        if self._backup is not None and self._backup.is_running:
+            return
+        self._judge_backup(rng)
+        self._backup = SimulatedBackup(self.node, self.oracle, self.staged)
+        self._backup.start()
+
+    def _judge_backup(self, rng: Random) -> None:
+        """Start a node from the last backup, if it is finished, and judge what that node has."""
+        backup, self._backup = self._backup, None
+        # A bit that was flipped may be in the backup as well.
+        if backup is None or self.oracle.is_damaged:
+            return
+        if not backup.is_finished:
+            self._tell(f"        the backup was not finished: {backup.status_text()}")
+            if not backup.is_running and not self._is_faulty and not backup.is_interrupted:
+                raise Violation("backup", f"it failed without a fault: {backup.status_text()}")
+            return
+        self._tell("        a node is started from the backup")
+        self.backup_count += 1
+        twin = Simulation(self.history, self.story, self._seams)
+        twin.oracle, twin.staged = backup.frozen()
+        twin.disk, twin.now_ms = backup.disk(), backup.now_ms
+        twin.oracle.topology.restart(twin.disk.metadata.load(), twin.oracle.queues, twin.now_ms)
+        twin._check_offline(twin.disk.fork(), rng)
+        twin.oracle.restart(twin.disk.metadata.queue_ids(), twin.now_ms)
+        twin._audit(twin.disk, rng)
 
     # -- the disk gets on --------------------------------------------------------------------------------------------
 
@@ -318,6 +358,8 @@ class Simulation:
         self._restart(rng, rule, recovery_crashes, jump_ms)
 
     def _stop(self, rng: Random, jump_ms: int) -> None:
+        if self._backup is not None:
+            self._backup.interrupt()
         self.sessions.close_all()
         is_clean = self.node.stop()
         self._tell(f"        stopped, {'clean' if is_clean else 'with something left to write'}")
@@ -329,6 +371,9 @@ class Simulation:
     def _restart(self, rng: Random, rule: str, recovery_crashes: int, jump_ms: int) -> None:
         self._next_number = self.sessions.next_number
         files = self.disk.files
+        if self._backup is not None:
+            self._backup.interrupt()
+            self._judge_backup(rng)
         files.capacity = 0
         self._flip_bits(self._flips, rng, CHECKED_FILES, False)
         self._flips = 0
@@ -477,6 +522,8 @@ class Simulation:
         files.faults.clear()
         files.capacity = 0
         files.crash_after = -1
+        if self._backup is not None:
+            self._backup.copy()
         # Twice: a failed commit is tried again after a pause.
         for _ in range(2):
             self.node.drain()
@@ -492,6 +539,8 @@ class Simulation:
         self._idle()
         self._check_answers()
         rng = Random(self.history.seed)
+        if self._backup is not None and self._backup.is_running:
+            raise Violation("backup", f"it never ends: {self._backup.status_text()}")
         if rng.random() < 0.5:
             self._stop(rng, 0)
         else:

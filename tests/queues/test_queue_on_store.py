@@ -67,6 +67,16 @@ def held_out(node: MemoryNode, entries: list[Entry]) -> None:
     )
 
 
+@pytest.mark.parametrize("size", [10, 4200])
+def test_a_load_without_any_room_brings_one_message(node: MemoryNode, size: int) -> None:
+    """With a paging ratio of 0 no queue has room for what is read ahead."""
+    node.broker.memory_account.page_above = 0
+    node.declare(b"q").set_mode(True)
+    queue = fill(node, 20, size, False)
+    assert queue.ready.delta.count == 20
+    assert bodies(node, queue) == list(range(20))
+
+
 @pytest.mark.parametrize("persistent", [True, False])
 @pytest.mark.parametrize("is_sealed", [True, False])
 def test_what_was_acked_does_not_come_back_with_a_load(

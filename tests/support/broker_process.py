@@ -40,6 +40,11 @@ class BrokerProcess:
     def uri(self) -> str:
         return f"amqp://guest:guest@{self.host}:{self.port}/%2F"
 
+    def errors(self) -> list[str]:
+        """Lines of the log at level error, but for those about a client's connection: a stop ends it with one."""
+        lines = self.log_path.read_text().splitlines()
+        return [line for line in lines if "[ERROR]" in line and "warren.connection:" not in line]
+
     @property
     def log_path(self) -> Path:
         return self.directory / "broker.log"

@@ -77,13 +77,14 @@ class IndexScan:
     def feed(self, data: bytes, is_last: bool, max_messages: i64, max_bytes: i64) -> None:
         """Take the records in `data`, the bytes from `offset` on, up to a total of `max_messages` or `max_bytes` found.
 
+        One is found whatever the bounds: a scan that stopped before it would look like the end of the segment.
         `is_last`: nothing follows `data`, so an unfinished record at its end is damage.
         """
         at: i64 = 0
         size: i64 = len(data)
         self.wanted_bytes = 0
         while at < size and not self.is_over:
-            if len(self.found) >= max_messages or self.found_bytes >= max_bytes:
+            if len(self.found) > 0 and (len(self.found) >= max_messages or self.found_bytes >= max_bytes):
                 break
             length = record_length(data, at, self.seed)
             if length >= 0 and at + length > size and not is_last:

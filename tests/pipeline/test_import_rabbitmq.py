@@ -98,6 +98,7 @@ def test_by_way_of_parquet_and_without_definitions(real: RealDirectories, tmp_pa
     assert result.messages == sum(len(messages) for messages in real.queues.values())
     for number, vhost in enumerate(sorted({vhost for vhost, _ in real.queues}), 1):
         data = tmp_path / f"node-{number}/data"
+        data.parent.mkdir()
         restore(tmp_path / f"parquet/vhost-{number}", data, spark=InlineSpark())  # type: ignore[arg-type]  # as above
         must_deliver(data, {name: messages for name, messages in real.queues.items() if name[0] == vhost})
     with pytest.raises(ToolError, match="is not empty"):

@@ -95,12 +95,12 @@ class ArchiveDirectory:
 
     def check_places(self) -> None:
         """JobError when there cannot be an archive. Creates nothing."""
+        if self.target in (self.checkpoint, *self.checkpoint.parents):
+            raise JobError(f"the checkpoint {self.checkpoint} must be outside of {self.target}")
         for place in (self.target, self.checkpoint):
             if place.exists() and not place.is_dir():
                 raise JobError(f"{place} is no directory")
             must_have_parent(place)
-        if self.target in (self.checkpoint, *self.checkpoint.parents):
-            raise JobError(f"the checkpoint {self.checkpoint} must be outside of {self.target}")
 
     def open(self, format: Format, vhost: str, group: str) -> None:
         """Create the archive, or find it as it was left. JobError when there is something else in its place.

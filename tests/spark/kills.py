@@ -36,7 +36,7 @@ MESSAGES_MIN = 100
 SIZES = (ID_BYTES, 200, 3000, 60_000)
 KINDS = (DRIVER, WORKER, SOURCE, BROKER) = ("driver", "worker", "source", "broker")
 # What the processes of a Spark application are called.
-WORKER_COMMAND = "pyspark.daemon\0pyspark.worker"
+WORKER_COMMAND = "warren.spark.worker_daemon\0pyspark.worker"
 SOURCE_COMMAND = "python_streaming_source_runner"
 
 

@@ -133,7 +133,7 @@ def test_many_unfinished_bodies_of_a_connection_are_too_many() -> None:
     channels = [peer.channel() for _ in range(3)]
     for channel in channels:
         begin(channel, 3 * len(PIECE), PIECE, PIECE)
-    # Which channel it strikes is a matter of who sends next.
+    # The limit closes the channel that sends the next frame, whichever that is.
     fourth = peer.channel()
     begin(fourth, 4 * len(PIECE), PIECE, PIECE)
     begin_more = peer.channel()

@@ -142,7 +142,7 @@ def choices(count: int, seed: int, alphabet: list[bytes], length: int) -> Iterat
 
 
 def families() -> Iterator[tuple[str, list[bytes]]]:
-    """Patterns that kept many nodes of a trie active, each family in its own way."""
+    """Pattern sets that would keep many trie nodes active for each word of a key."""
     yield "a and *", [b".".join(c) + b".z%d" % i for i, c in enumerate(choices(400, 1, [b"#.a", b"#.*"], 62))]
     yield "many #", [b"#.a." * n + b"#.b" for n in range(1, 60)]
     yield "stars and letters", [b".".join(c) + b".z" for c in choices(400, 2, [b"a", b"*"], 120)]

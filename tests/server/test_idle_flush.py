@@ -49,7 +49,7 @@ class StillNode:
         self.held = HeldTimers(self.loop)
         self.peers: list[Peer] = []
         (self.driver,) = self.node._drivers.values()
-        # A timer that was set at the start runs out by itself.
+        # The flush timer that the start has set must expire before the test holds timers back.
         eventually(lambda: not self.driver._has_timer, "the timer has run out")
         thread.call(self._hold)
         self.journal: Journal = next(iter(self.node.broker.vhosts.values())).journal

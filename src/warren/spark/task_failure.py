@@ -15,7 +15,7 @@ from warren.spark.retry import BrokerAwayError, SourceError
 
 @dataclass(frozen=True)
 class TaskFailed(WriterCommitMessage):
-    """A task met what will not pass. Told to the driver instead of raised, or Spark would repeat the task."""
+    """A permanent failure of a task, returned to the driver: Spark would repeat a task that raises."""
 
     text: str
 
@@ -31,7 +31,7 @@ def unless_permanent(work: Callable[[], WriterCommitMessage]) -> WriterCommitMes
 
 
 def raise_failures(parts: Sequence[object]) -> None:
-    """In the driver, before anything is committed: SourceError when a task has met what will not pass."""
+    """In the driver, before the commit: raises SourceError when a task has failed for good."""
     for part in parts:
         if isinstance(part, TaskFailed):
             raise SourceError(part.text)

@@ -27,6 +27,7 @@ from bench.measure import MeasureError
 from bench.scenario import ANSWER_TIMEOUT_S, MIB, Scenario, run_scenario
 from bench.table import line
 from warren.perf.client import CHANNEL, Client
+from warren.perf.errors import PerfError
 from warren.perf.options import parse_uri
 from warren.wire.encode import write_method_frame
 from warren.wire.field_table import encode_table, fields_from_python
@@ -176,7 +177,8 @@ class Party(threading.Thread):
     def run(self) -> None:
         try:
             self.work()
-        except OSError:
+        except (OSError, PerfError):
+            # `hang_up` ends a receive as a broker does that closes the connection.
             if not self.ending.is_set():
                 raise
 

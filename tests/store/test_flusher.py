@@ -2,14 +2,14 @@
 
 import errno
 import queue
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.failing_files import DONE, IN_PART, FailingFiles
 from tests.support.journal_driver import JournalDriver
-from warren.store.change_sets import RETRY_MS, DefinitionsError
+from warren.store.change_sets import RETRY_MS, ChangeSet, DefinitionsError
 from warren.store.content_file import ContentFile
 from warren.store.content_store import ContentWrite
 from warren.store.disk.files import JOURNAL_DIRECTORY
@@ -192,12 +192,15 @@ class Definitions:
             raise self.error
         self.stored += changes
 
-    def add(self, name: object, is_kept: bool = False, is_patient: bool = False) -> None:
+    def add(
+        self, name: object, is_kept: bool = False, is_patient: bool = False, needs: Iterable[ChangeSet] = ()
+    ) -> ChangeSet:
         """A change set of one change, whose author listens."""
         line = self._disk.driver.journal.definitions
-        line.add([name], is_kept, is_patient).callbacks.append(
-            lambda ok, _now_ms: self.told.append((name, ok))
-        )
+        change_set = line.add([name], is_kept, is_patient)
+        change_set.needs = list(needs)
+        change_set.callbacks.append(lambda ok, _now_ms: self.told.append((name, ok)))
+        return change_set
 
 
 @pytest.fixture
@@ -223,6 +226,24 @@ def test_one_that_cannot_be_stored_is_refused_alone(disk: Disk, definitions: Def
     disk.driver.publish(10, [2])
     assert disk.commit() is None
     assert len(definitions.calls) == 4
+
+
+@pytest.mark.parametrize("is_same_batch", [True, False])
+def test_one_that_needs_a_refused_one_is_refused_too(
+    disk: Disk, definitions: Definitions, is_same_batch: bool
+) -> None:
+    definitions.refused = {"exchange"}
+    needed = definitions.add("exchange")
+    queue = definitions.add("queue")
+    if not is_same_batch:
+        assert disk.commit() is None
+        # There is room now, which does not bring the exchange back.
+        definitions.refused = set()
+    definitions.add("binding", needs=[needed, queue])
+    definitions.add("other", needs=[queue])
+    assert disk.commit() is None
+    assert definitions.stored == ["queue", "other"]
+    assert definitions.told == [("exchange", False), ("queue", True), ("binding", False), ("other", True)]
 
 
 def test_what_has_happened_is_kept_and_tried_again_in_order(disk: Disk, definitions: Definitions) -> None:

@@ -10,7 +10,7 @@ disk, and it is tried again until it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from mypy_extensions import i64
 
@@ -98,12 +98,18 @@ def _reply_at_once(channel: Channel, reply: Method | None) -> None:
 
 
 def _reply_when_made(
-    channel: Channel, made: object, change: Change, reply: Method | None, take_back: Callable[[int], None]
+    channel: Channel,
+    made: object,
+    change: Change,
+    reply: Method | None,
+    take_back: Callable[[int], None],
+    ends: Sequence[object] = (),
 ) -> None:
-    """Store the definition of `made` (an exchange, queue or binding), then send `reply`; `take_back(now_ms)` when it cannot
-    be stored."""
+    """Store the definition of `made` (an exchange, a queue, or a binding between `ends`), then send `reply`;
+    `take_back(now_ms)` when it cannot be stored."""
     vhost = channel.vhost
     change_set = vhost.store_changes([change], False)
+    change_set.needs = [vhost.unstored[end] for end in ends if end in vhost.unstored]
     vhost.unstored[made] = change_set
 
     def on_stored(ok: bool, now_ms: int) -> None:
@@ -408,7 +414,12 @@ def _bind(
     elif binding.is_durable():
         change = PutBinding(vhost.name, source.name, destination.name, destination.is_queue, key, arguments)
         _reply_when_made(
-            channel, binding, change, reply, lambda _now_ms: _take_back_binding(channel, binding)
+            channel,
+            binding,
+            change,
+            reply,
+            lambda _now_ms: _take_back_binding(channel, binding),
+            (source, destination),
         )
     else:
         _reply_at_once(channel, reply)

@@ -36,6 +36,8 @@ class DefinitionsError(Exception):
 class ChangeSet:
     """Changes that are stored together. `callbacks` are called as `callback(is_stored, now_ms)`.
 
+    A set is refused when one of its `needs`, older sets, was: a binding without its exchange is worth nothing.
+
     Those of a kept set learn of its first failure, although it will be tried again; with `is_patient` they are called
     when it is stored, and not before.
     """
@@ -45,6 +47,7 @@ class ChangeSet:
         self.is_kept: bool = is_kept
         self.is_patient: bool = is_patient
         self.callbacks: list[Callable[[bool, int], None]] = []
+        self.needs: list[ChangeSet] = []
         # Set by the flusher.
         self.is_stored: bool = False
 

@@ -55,7 +55,7 @@ READERS = ("fast", "slow", "holds", "never")
 SLOW_CHUNK_BYTES, SLOW_PAUSE_S = 65536, 0.02
 # Unconfirmed bytes, and messages, above which the publisher waits.
 WINDOW_BYTES, WINDOW_MESSAGES = 1 << 23, 2000
-# What is published may be in memory for so long after the last confirm.
+# The broker may take this long after the last confirm to page messages out.
 SETTLE_S = 1.0
 SAMPLE_S = 0.02
 # Delivery mode 2.
@@ -109,7 +109,7 @@ def measure(scenario: Scenario) -> None:
 
 @dataclass
 class Outcome:
-    """What one case came to."""
+    """The figures of one case. Sizes in bytes."""
 
     published_bytes: int
     highest_rss: int

@@ -406,7 +406,7 @@ class NodeStatus(Struct, tag="node_status", frozen=True):
     alarms: list[str]
     memory_used_bytes: int | None
     memory_limit_bytes: int
-    # Of that, what messages in queues take, and what clients have sent and not finished or not committed.
+    # Parts of `memory_bytes`: messages in queues; messages that clients have not finished or not committed.
     message_bytes: int
     unfinished_bytes: int
     disk_free_bytes: int | None

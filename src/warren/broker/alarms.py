@@ -36,7 +36,7 @@ KEPT_BYTES_MAX: Final = 16777216
 PASS_BYTES: Final = 33554432
 # Share of the memory limit that one connection's unfinished messages may take, and all together during a memory alarm.
 UNFINISHED_SHARE: Final = 4
-# So much (bytes) is allowed with any memory limit.
+# Unfinished messages may always take this much (bytes), however low the memory limit is.
 UNFINISHED_MIN_BYTES: Final = 16777216
 # How long a memory alarm lasts before unfinished messages are dropped (ms): time for paging and for commits.
 SHED_AFTER_MS: Final = 1000

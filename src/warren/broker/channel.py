@@ -126,7 +126,7 @@ class Channel(ConfirmWaiter):
         # basic.qos: default of later consumers, and the channel-wide limit.
         self.consumer_prefetch: i64 = 0
         self.room: ChannelRoom = ChannelRoom()
-        # This channel deletes a queue: its own consumers of it hear of that behind the reply.
+        # True while this channel deletes a queue: basic.cancel to its own consumers follows the reply.
         self.is_deleting: bool = False
         self._cancelled_tags: list[bytes] = []
         self.is_confirming: bool = False
@@ -515,7 +515,7 @@ class Channel(ConfirmWaiter):
                 by_queue[id(entry.queue)] = [entry]
             else:
                 returned.append(entry)
-        # Whoever waits for room comes before the consumer that returns a message, perhaps over and over.
+        # Consumers that wait for room go first: one that rejects the same message for ever must not starve them.
         self.room.close_while_waited_for()
         for returned in by_queue.values():
             returned[0].queue.requeue(returned, now_ms)

@@ -1,4 +1,4 @@
-"""What a client says of itself in connection.start-ok (protocol section 2)."""
+"""The client properties of connection.start-ok (protocol section 2)."""
 
 from warren.wire.field_table import decode_table
 from warren.wire.field_types import TAG_BOOL, TAG_LONGSTR, TAG_TABLE

@@ -1,4 +1,4 @@
-"""What the log says of a connection, in RabbitMQ's words and at its levels, so that what reads RabbitMQ's logs reads ours.
+"""Log lines of a connection, in RabbitMQ's words and at its levels, so that tools for RabbitMQ's logs read ours.
 
     accepting AMQP connection <0.7.0> (127.0.0.1:50000 -> 127.0.0.1:5672)
     connection <0.7.0> (127.0.0.1:50000 -> 127.0.0.1:5672 - app): user 'guest' authenticated and granted access to vhost '/'

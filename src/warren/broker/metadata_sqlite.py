@@ -43,7 +43,7 @@ SQLITE_VERSION_MIN: Final = (3, 37, 0)
 # Nobody but a curious operator opens the file beside its node.
 LOCK_WAIT_S: Final = 1.0
 
-# What SQLite says on a full disk: a quota is an I/O error to it, and a file that cannot be made is one that cannot be opened.
+# SQLite's codes for a full disk: it reports an exceeded quota as IOERR, and a file that cannot be created as CANTOPEN.
 _SPACE_CODES: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 _LOCK_CODES: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 

@@ -1,4 +1,4 @@
-"""What a channel may be delivered: its channel-wide prefetch (protocol 9.3), and the turns of those who share room."""
+"""The room of a channel for deliveries: its channel-wide prefetch (protocol 9.3), and turns for consumers that share it."""
 
 from __future__ import annotations
 

@@ -526,7 +526,7 @@ class _Commit:
         self._done: Callable[[], None] = done
 
     def on_stored(self, _ok: bool, now_ms: int) -> None:
-        """It is durable."""
+        """The definition of the commit is durable."""
         self._staging.on_committed(self._sink, self._batch, now_ms)
         self._done()
 

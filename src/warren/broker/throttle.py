@@ -1,4 +1,4 @@
-"""What keeps one connection from publishing as fast as it likes: alarms, a disk that lags, and what it leaves unfinished.
+"""Limits on how fast one connection may publish: alarms, a disk that lags, and messages it leaves unfinished.
 
 Alarm (`alarms.py`). From its next publish on the connection is blocked: publishes are kept back unhandled, the client
 is told why if it wants to know, and its acks go on being handled. It is read on until WINDOW_BYTES are kept (all
@@ -36,8 +36,8 @@ WINDOW_BYTES: Final = 1048576
 # A connection is shown in the state `flow` for so long after flow control has stopped it.
 FLOW_SHOWN_MS: Final = 5000
 _NEVER: Final = -1
-# Of the time between two looks at the bodies that are arriving, no more counts (ms): should the node stand still, what
-# clients have sent meanwhile is not read yet.
+# The time between two looks at arriving bodies counts up to this much (ms): after a stall of the node, the sockets may
+# hold frames that it has not read.
 _LOOK_MAX_MS: Final = 1000
 
 

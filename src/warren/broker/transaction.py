@@ -14,7 +14,7 @@ from warren.queues.memory_account import MESSAGE_BYTES
 from warren.queues.queue import Queue
 from warren.store.message import Message
 
-# What a publish costs beside address, properties and body: its message, this object and its place in the list.
+# Memory of a publish (bytes) beside address, properties and body: its message, this object and its list entry.
 _PUBLISH_BYTES: Final = MESSAGE_BYTES + 80
 
 

@@ -113,7 +113,7 @@ def takes_node(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def takes_node_and_waits(command: Callable[..., None]) -> Callable[..., None]:
-    """The same for a command that waits for a node that does not answer: with `--retry-timeout`."""
+    """Add the options of `takes_node` and `--retry-timeout`, for a command that waits for a node."""
     return _with_options(command, _NODE_OPTIONS | _RETRY_OPTION)
 
 

@@ -31,7 +31,7 @@ class ProgressKind(StrEnum):
 
 @contextlib.contextmanager
 def progress_of(shown: ProgressKind) -> Iterator[Progress]:
-    """Whoever a job tells how far it is; meanwhile warnings in the log are shown as well."""
+    """The progress display of a job. Shows warnings of the log as well while it is open."""
     if shown is ProgressKind.JSON:
         with _warnings_to(lambda text: _write(json.dumps({"notice": text}) + "\n")):
             yield JsonProgress(_write)

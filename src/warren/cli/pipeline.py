@@ -41,7 +41,7 @@ pipeline = typer.Typer(
 
 
 class EngineChoice(StrEnum):
-    """Who does a job's tasks."""
+    """The value of `--engine`: where a job's tasks run."""
 
     AUTO = "auto"
     SPARK = "spark"
@@ -154,8 +154,9 @@ def _tell(error: Exception, traceback: bool) -> None:
 
 
 def data_dir_or_node(data_dir: Path | None, node: Node) -> Node | None:
-    """Of a job that is about a directory or a node: the node, or None for the directory. JobError when both were named, or
-    neither; what only the environment says is not named beside a directory."""
+    """The node that a job is about, or None when it is about the directory.
+
+    Raises JobError when both are named or neither is; beside a directory, a node from the environment does not count."""
     is_both = data_dir is not None and node.named_by is NamedBy.OPTION
     if is_both or (data_dir is None and node.named_by is NamedBy.DEFAULT):
         raise JobError("name a directory with --data-dir, or a node with --uri: one of them")

@@ -1,4 +1,4 @@
-"""What earlier starts have put into a vhost's `lost+found` of queues that they did not know, as queues again.
+"""Queues in a vhost's `lost+found`: earlier starts knew no definition of them.
 
 A start that finds no definition for a queue moves its directory of segments there, as `ID`, and writes what the journal has
 of it into `queue-ID.wal`; a node that cannot read a segment moves it there as `queues-ID-NUMBER.idx`. The contents of large
@@ -54,7 +54,7 @@ class LostQueue:
 
 
 def find_lost_queues(files: FileSystem, store_id: bytes) -> list[LostQueue]:
-    """What lies in the `lost+found` of the vhost's directory `files`, by queue id."""
+    """The queues in the `lost+found` of the vhost's directory `files`, in the order of their ids."""
     if not is_directory(files, LOST_AND_FOUND):
         return []
     # By queue id: the paths of segments by their names, for each time that some were put aside.

@@ -196,7 +196,7 @@ def _archive(
         with watch.looking():
             _run(starting, books, stream, writer, stopping)
     finally:
-        # Also after a failure: what is being merged is waited for.
+        # Waits for the merge under way, after a failure too.
         progress.show(Step("merging small files"))
         writer.close()
     seconds = time.monotonic() - started_s

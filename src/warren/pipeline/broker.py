@@ -9,7 +9,7 @@ from warren.pipeline.result import JobError
 from warren.spark.broker_link import connect
 from warren.spark.retry import SourceError
 
-# What users know the time-out as: the parameter of the function, and the option of the command.
+# The two names that users know the time-out by: the function's parameter and the command's option.
 RETRY_OPTION: Final = "retry_timeout_s, --retry-timeout"
 # Options of the data sources, and what they are to a job.
 _NAMES_OF_JOBS: Final = {
@@ -21,7 +21,7 @@ _NAMES_OF_JOBS: Final = {
 
 @contextlib.contextmanager
 def as_job_error() -> Iterator[None]:
-    """What the data sources and the broker refuse comes out as JobError."""
+    """Turn refusals of the data sources and the broker into JobError."""
     try:
         yield
     except (SourceError, AdminRefusedError) as error:

@@ -76,7 +76,7 @@ def sharing_for(
     given: "SparkSession | None",
     progress: Progress,
 ) -> Iterator[Sharing]:
-    """Who does the tasks of a job with `size` bytes of input; see `is_local`, and `starting_spark` for what is raised."""
+    """The engine for a job with `size` bytes of input (see `is_local`). Raises what `starting_spark` does."""
     if is_local(engine, size, master, given):
         require_modules("pyarrow", "numpy")
         with contextlib.closing(LocalSharing()) as local:

@@ -148,7 +148,7 @@ class LiveDefinitions:
                     self._connection.call(method, expected)
                     return
                 except AmqpRefusedError:
-                    # It has closed the channel.
+                    # The broker has closed the channel.
                     self._drop()
                     raise
                 except AmqpLostError as error:

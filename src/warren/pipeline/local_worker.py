@@ -28,7 +28,7 @@ class LocalWorker:
         )
 
     def call(self, task: Any, part: Any) -> list[str]:
-        """What the task gives back for this part. JobError when the process is gone."""
+        """The task's result for this part. Raises JobError when the worker process is gone."""
         try:
             _send(self._process.stdin, (task, part))
             texts, error = pickle.load(self._process.stdout)  # type: ignore[arg-type]  # noqa: S301 - our own process

@@ -173,7 +173,7 @@ def replay(
     if dry_run or not directory.has_chosen:
         must_be_there(places)
     must_be_reachable(uri, "warren replay", retry_timeout_s)
-    # Of the exchange for all: before Spark is started, and sorts what nobody takes.
+    # Checks the exchange of `--exchange` first: Spark would start and sort in vain when it is missing.
     named = [] if exchange is None else [exchange.encode()]
     if dry_run:
         _check_exchanges(work, named)
@@ -242,7 +242,7 @@ def _choose_here(messages: Any, work: _Replay, directory: ReplayDirectory) -> Re
 
 
 def _count_here(messages: Any, work: _Replay) -> ReplayResult:
-    """What a run would publish."""
+    """Count what a run would publish, in memory."""
     from warren.pipeline.replay_local import routes
 
     started_s = time.monotonic()
@@ -297,7 +297,7 @@ def _choose(
 
 
 def _count(session: "SparkSession", work: _Replay, progress: Progress) -> ReplayResult:
-    """What a run would publish."""
+    """Count what a run would publish, with Spark."""
     from pyspark.sql import functions as f
 
     from warren.pipeline.replay_source import EXCHANGE_NAME, read_sources

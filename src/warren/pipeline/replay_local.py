@@ -1,7 +1,7 @@
-"""What is replayed, chosen without Spark: sources that fit in memory, as one Arrow table of messages in their order.
+"""The messages of a replay, chosen without Spark: sources that fit in memory, as one Arrow table in replay order.
 
-The rules are those of replay_source.py. What these files could mean otherwise in Spark, such as files of one table with
-different columns, is not read here: `NotLocalError` says why, and Spark does it.
+The rules are those of replay_source.py. Sources that Spark could read otherwise, such as files of one table
+with different columns, raise `NotLocalError` with the reason; the job then runs on Spark.
 """
 
 import datetime
@@ -26,10 +26,10 @@ from warren.pipeline.replay_source import (
     must_be_table,
 )
 
-# Of the sources, not compressed. Sorting takes three times as much memory.
+# Largest sources (bytes, not compressed) for this engine. Sorting takes three times as much memory.
 MEMORY_BYTES_MAX: Final = 256 << 20
 _ROW_GROUP_BYTES: Final = 16 << 20
-# Their values are written in the names of directories as in Python; partitions are columns of text.
+# Types of partition values whose directory names equal Python's text of the value.
 _PLAIN_PARTITIONS: Final = (str, int, datetime.date)
 _NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 
@@ -93,7 +93,7 @@ def routes(messages: Any, routing_key: str | None) -> list[tuple[bytes | None, s
 
 
 def _message_columns(messages: Any) -> Any:
-    """What a message is made of; headers as JSON only where they are not there as they were sent."""
+    """The columns that make a message. Keeps headers as JSON only where the raw headers are missing."""
     from warren.spark.sink_columns import SINK_COLUMNS
 
     found = messages.select([name for name in messages.column_names if name in SINK_COLUMNS])

@@ -92,7 +92,7 @@ def _read(spark: "SparkSession", source: Path) -> "DataFrame":
     if (source / DELTA_LOG).is_dir():
         return _read_delta(spark, source)
     must_be_table(source)
-    # What the names of directories below it say are columns.
+    # Partition directories below `source` become columns.
     return _read_files(spark, [source], source if source.is_dir() else None)
 
 

@@ -25,9 +25,9 @@ _BAR_HEIGHT: Final = 14
 _COLUMNS_HEIGHT: Final = 200
 # Up to so many messages an axis has ticks of our own.
 _WHOLE_TICKS_MAX: Final = 12
-# What the axis of columns takes of the width.
+# Width of the y axis of a column chart (pixels).
 _Y_AXIS_WIDTH: Final = 50
-# Of the plot's width, what a label may take by vl-convert's measure.
+# Share of the plot's width that a label may take, measured by vl-convert.
 _LABEL_SHARE: Final = 0.75
 _FONT_SIZE: Final = 12
 _VEGA_LITE: Final = "5.21"
@@ -262,7 +262,7 @@ def _colour(count: int) -> dict[str, Any]:
 
 
 def _unit(longest: float, quantity: str) -> tuple[int, str]:
-    """What to divide by, and what the result is in."""
+    """The divisor for values up to `longest`, and the unit of the result."""
     units = {"time": _TIME_UNITS, "bytes": _SIZE_UNITS}.get(quantity, ((1, quantity),))
     return next((each for each in units if longest >= 2 * each[0]), units[-1])
 

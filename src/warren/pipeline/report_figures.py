@@ -29,7 +29,7 @@ from warren.tables.parts import Partition, ReadOptions
 from warren.tables.planning import PlanError, plan
 from warren.tables.schemas import DAMAGE, FILES, MESSAGES
 
-# So many routing keys are named; the others are summed up.
+# A report names this many routing keys and sums up the others.
 ROUTING_KEYS_MAX: Final = 7
 # Above so many hours a column of the chart is a day.
 HOURS_MAX: Final = 96

@@ -259,7 +259,7 @@ def _shortened(name: str) -> str:
 
 
 def _all_starts(rates: Sequence[RateFigures], bucket_s: int) -> list[datetime.datetime]:
-    """Also of the hours or days without messages, unless there are too many."""
+    """Starts of all hours or days from the first to the last, empty ones included unless there are too many."""
     first, last = min([row.start for row in rates]), max([row.start for row in rates])
     count = int((last - first).total_seconds()) // bucket_s + 1
     if count > _COLUMNS_MAX:

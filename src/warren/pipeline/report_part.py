@@ -1,6 +1,6 @@
-"""What one task finds out for a report: sums, histograms and a few rows of some partitions of a store.
+"""The part of a report that one task computes: sums, histograms and a few rows of some partitions of a store.
 
-Everything here can be merged with what other tasks found, and is small: a part names at most NAMES_MAX routing keys and
+Parts can be merged, and are small: each names at most NAMES_MAX routing keys and
 origins of dead letters, those with the most messages; the messages of all others are counted together.
 """
 
@@ -18,10 +18,10 @@ from warren.tables.parts import Partition
 from warren.tables.reading import read
 from warren.tables.schemas import COLUMNS, DAMAGE, FILES, MESSAGES, schema_of
 
-# So many queues, files, messages and damaged places are named; the page says how many there are beyond.
+# A report names this many queues, files, messages and damaged places, and counts the others.
 ROWS_MAX: Final = 20
 NAMES_MAX: Final = 1000
-# What an entry of x-death may count for: publishers write there what they like.
+# Highest count believed of an x-death entry: publishers can write anything there.
 DEATHS_MAX: Final = 1_000_000_000
 _HOUR_MS: Final = 3_600_000
 # Groups of an hour and a routing key are merged when there are so many.
@@ -84,7 +84,7 @@ class QueuePart(msgspec.Struct):
 
 
 class PartFigures(msgspec.Struct):
-    """What the messages, files and damage of one task come to."""
+    """Figures of the messages, files and damage that one task has read."""
 
     queues: list[QueuePart] = []
     # From the least size of a body, a power of two or 0: messages and bytes.
@@ -97,10 +97,10 @@ class PartFigures(msgspec.Struct):
     oldest: list[MessageRow] = []
     # By kind of file: files, bytes, live, garbage.
     kinds: dict[str, dict[str, int]] = {}
-    # Those with most garbage: vhost, path, kind, bytes, live, garbage.
+    # Files with most garbage: vhost, path, kind, bytes, live bytes, garbage bytes.
     files: list[tuple[str, str, str, int, int, int]] = []
     damage_count: int = 0
-    # The first in this order: vhost, file, reason.
+    # The first damaged places in the order of (vhost, file, reason).
     damage: list[tuple[str, str, str]] = []
 
 
@@ -265,7 +265,7 @@ class _Messages:
         return [(row["hour"], row["key"], row["messages"]) for row in named.to_pylist()]
 
     def _add_deaths(self, headers: Any) -> None:
-        """Of the JSON texts in the header x-death."""
+        """Add up the x-death headers, JSON texts."""
         texts = headers.items.filter(pc.equal(headers.keys, _DEATH))
         for text in texts.to_pylist():
             origin = _death(text)
@@ -358,7 +358,7 @@ def _death(text: str) -> tuple[str, str, int] | None:
 
 
 def _name(value: object) -> str:
-    """What a publisher has written for a name; what is no text as JSON."""
+    """A name from a header, written by a publisher; values of other types as JSON."""
     if value is None:
         return ""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -1,4 +1,4 @@
-"""Who does the tasks of a job: Spark's workers, or the cores of this machine without a JVM.
+"""Engines that run the tasks of a job: Spark's workers, or the cores of this machine without a JVM.
 
 A task is a function in Python that is called with each of some parts, somewhere, again if it failed. Both engines call the
 same functions, so a job has the same result on either.

@@ -24,7 +24,7 @@ _ERROR_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _LOCAL_SETTINGS: Final = {"spark.python.daemon.module": "warren.pipeline.task_daemon"}
 # Set once, by a program of one job.
 _ends_with_job = False
-# What Spark logs of a task that fails is in the job's error, without the stacks.
+# False hides Spark's log of failed tasks: the job's error says the same without the stacks.
 _shows_logs = False
 # Our own errors reach the driver inside the traceback of a Python worker.
 _OURS: Final = re.compile(r"\bwarren\.[\w.]+(?:Error|Exception): (.+)")

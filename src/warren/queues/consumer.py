@@ -36,10 +36,10 @@ class Consumer:
         raise RuntimeError("abstract")
 
     def wait_for_room(self) -> None:
-        """It has left the circle, since it cannot take more: it may wait in another place until it can."""
+        """Wait elsewhere for room: called when the consumer has left the circle because it cannot take more."""
 
     def stop_waiting(self) -> None:
-        """It is cancelled: nobody finds it in a circle or a rotation any more."""
+        """Leave the circle or rotation, on a cancel."""
         place = self.waits_in
         if place is not None:
             place.remove(self)

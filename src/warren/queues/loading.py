@@ -38,7 +38,7 @@ class Load(LoadDone):
         self.is_stale: bool = False
         # Seq ids that were settled while it was under way.
         self.settled: set[int] = set()
-        # What it was counted with as being on its way to a consumer; see `transit.py`.
+        # Bytes that `transit.py` counts for this load on its way to a consumer.
         self.transit_bytes: i64 = 0
 
     def begin(self) -> bool:

@@ -31,7 +31,7 @@ class NamePattern:
 
     def __init__(self, pattern: str) -> None:
         """Raises ValueError, in words, when it is no regular expression or too large a one."""
-        # Only here: most nodes never see a pattern, and a start should not wait for the library.
+        # Imported at the first use: most nodes never see a pattern, and a start should not wait for the library.
         import re2
 
         try:

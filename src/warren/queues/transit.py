@@ -31,7 +31,7 @@ class Transit:
     def __init__(self, room_bytes: i64) -> None:
         self.room_bytes: i64 = room_bytes
         self.used_bytes: i64 = 0
-        # Those of `used_bytes` whose sockets take next to nothing.
+        # Part of `used_bytes` whose sockets stand still.
         self.stuck_bytes: i64 = 0
         # Queues whose head waits for room.
         self.waiting: dict[Queue, None] = {}
@@ -53,13 +53,13 @@ class Transit:
         return False
 
     def change(self, size: i64) -> None:
-        """So many bytes more, or less, are on their way."""
+        """Count `size` bytes more on their way; negative: fewer."""
         self.used_bytes += size
         if size < 0:
             self._wake()
 
     def change_stuck(self, size: i64) -> None:
-        """So many bytes more, or less, of those on their way stand still."""
+        """Count `size` bytes more whose sockets stand still; negative: fewer."""
         self.stuck_bytes += size
         if size > 0:
             self._wake()

@@ -74,8 +74,8 @@ class TopicTrie:
         self._root: TopicNode = TopicNode()
         # Numbers the keys of all matchings, so that `TopicNode.last_key` never has to be cleared.
         self._last_key: i64 = 0
-        # Of the key that is being matched: active `#` nodes with words behind the `#`, each of which may go on with
-        # the next word. One list for all keys spares every match an allocation.
+        # Active `#` nodes of the match under way, each of which may continue with the next word. One list for all
+        # matches spares each an allocation.
         self._waiting: list[TopicNode] = []
         # Nodes visited since the trie was made: what matching has cost.
         self.visits: i64 = 0

@@ -20,7 +20,7 @@ AMQP_PORT: Final = 5672
 MAX_MESSAGE_SIZE_LIMIT: Final = 536870912
 # AMQP 0-9-1 section 4.2.3: no peer may be held to frames smaller than this.
 FRAME_MIN_SIZE: Final = 4096
-# What is left unfinished for a moment, such as the rest of a small message, must fit.
+# Room for messages that are unfinished for a moment only, such as a small one in two reads.
 UNFINISHED_SIZE_MIN: Final = 1048576
 # A journal file holds at least one full group-commit buffer (1 MiB).
 JOURNAL_FILE_SIZE_MIN: Final = 1048576
@@ -67,7 +67,7 @@ class Config:
     frame_max: int = 131072
     heartbeat: int = 60
     max_message_size: int = 134217728
-    # Of one connection; 0 = twice max_message_size.
+    # Bytes a connection; 0 = twice max_message_size.
     max_unfinished_size: int = 0
     # 0 = never.
     unfinished_message_timeout: int = 60
@@ -368,7 +368,7 @@ def _blame(where: str) -> Iterator[None]:
 def _unknown(key: str) -> str:
     if key.startswith(NOT_YET):
         return f"{key} is not supported yet"
-    # Only here: a start without a mistake does not need it.
+    # Imported for an error only: a start should not wait for the library.
     import difflib
 
     names = [name.rstrip(".") for name in KEYS]

@@ -98,7 +98,7 @@ def _try_load(path: Path) -> tuple[Metadata, Definitions]:
 
 
 def _why_unusable(path: Path) -> str:
-    """What is wrong with the definitions as can be seen without opening them, which would make new ones; "" if nothing is."""
+    """Why the definitions at `path` cannot be opened, or "". Opens nothing: that would create a new file."""
     if not os.path.lexists(path):
         return f"{path.name} is missing"
     if not path.is_file():

@@ -48,7 +48,7 @@ _LISTEN_BACKLOG = 4096
 # How long a stopping node waits for clients to answer connection.close.
 _STOP_GRACE_S = 2.0
 _START_FAILED_EXIT = 1
-# Not 2, which says that the configuration is at fault. Starting again does not help.
+# Exit status of a start without definitions; 2 means a wrong configuration. Starting again does not help.
 _DEFINITIONS_LOST_EXIT = 3
 # File descriptors that sockets may not take: journals, definitions and what is opened for a moment.
 _RESERVED_DESCRIPTORS = 64

@@ -59,7 +59,7 @@ class VhostDriver:
         self.vhost = vhost
         # The last commit failed.
         self.is_failing = False
-        # It failed so short a time ago that none is tried unless it is forced.
+        # True shortly after a failed commit: only a forced commit is tried.
         self.is_pausing = False
         self._flusher = flusher
         self._apply_changes = apply_changes
@@ -180,7 +180,7 @@ def finish_job(job: StoreJob, lines: LineLimit) -> None:
 
 
 def start_drivers(drivers: list[VhostDriver], now_ms: Callable[[], int]) -> Iterator[None]:
-    """What comes before the first client, in steps as those of `settle`.
+    """Prepare the stores for the first client, in steps as `settle` does.
 
     The mark of the last clean stop must not be the journal's last word any more before anything is delivered. And what is
     in an index counts only behind a checkpoint, so there must be one.
@@ -193,7 +193,7 @@ def start_drivers(drivers: list[VhostDriver], now_ms: Callable[[], int]) -> Iter
 
 
 def stop_drivers(drivers: list[VhostDriver], now_ms: Callable[[], int]) -> Iterator[None]:
-    """What comes after the last client, in steps as those of `settle`: everything is made durable, and marked as a clean stop."""
+    """Make everything durable after the last client and mark a clean stop, in steps as `settle` does."""
     for driver in drivers:
         yield from driver.settle(now_ms, False)
     stores = [driver.vhost.store for driver in drivers]

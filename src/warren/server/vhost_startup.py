@@ -52,7 +52,7 @@ def open_vhost(
     broker.reserve_queue_ids(max(replay.queues, default=0))
     orphans = vhost.restore_messages(replay, definitions.next_queue_id, unusable_ids, now_ms)
     for queue_id in unusable_ids:
-        # Not deleted: its definition is damaged.
+        # Kept aside, not deleted: only its definition is damaged.
         if files.exists(f"{QUEUES_NAME}/{queue_id}"):
             report.quarantined.append(quarantine(files, f"{QUEUES_NAME}/{queue_id}"))
     clear_queues(files, store, definitions.next_queue_id, report)

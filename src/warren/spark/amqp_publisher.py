@@ -52,7 +52,7 @@ class ConfirmedPublisher:
         self._settled = 1
         self._refused: list[Message] = []
         self._methods: dict[bytes, bytes] = {}
-        # Only a confirm says that the trouble is over.
+        # A confirm alone ends the retry: a connection that opens may still take no publish.
         self._retry = Retry(self._address.where, options.retry_timeout_ms / 1000, "retryTimeoutMs")
         self._progress_s = 0.0
         self._was_blocked = False

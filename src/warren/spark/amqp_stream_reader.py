@@ -111,7 +111,7 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options = self._options
         address = NodeAddress(options.uri)
         source = f"amqp: queue {options.queue} of vhost {address.vhost} at {address.where}, spool {options.spool_dir}"
-        # What is still in the broker is not counted: AMQP tells it only to who asks on a channel.
+        # Leaves out messages still in the broker: their count takes a passive declare on a channel.
         return with_lag(_encode(spool, spool.tail), SourceLag(source, max(spool.tail - self._read_to, 0)))
 
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:

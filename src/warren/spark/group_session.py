@@ -158,7 +158,7 @@ class GroupSession:
         _log.warning("data loss: %s", what)
 
     def lag(self) -> SourceLag | None:
-        """What is not reserved yet. None when the broker cannot be asked at once: nobody waits for figures."""
+        """Messages that are not reserved yet. None when the broker does not answer at once: figures are not worth a wait."""
         link = link_to(self._options.uri, f"lag of Spark group {self._group}", 0)
         try:
             groups = link.request(ListGroups(), GroupList).groups
@@ -176,7 +176,7 @@ class GroupSession:
 
     @property
     def description(self) -> str:
-        """What is read, for people."""
+        """The source in words, for progress reports."""
         options = self._options
         address = NodeAddress(options.uri)
         queues = (

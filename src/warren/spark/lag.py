@@ -17,11 +17,11 @@ _LAG: Final = "lag"
 
 @dataclass(frozen=True)
 class SourceLag:
-    """What a source of warren's has not read yet."""
+    """The lag of one source: messages it has not read yet."""
 
-    # What is read, for people; no password.
+    # The source in words, without a password.
     source: str
-    # Behind the end of the batch that the progress is about.
+    # Messages behind the end of the batch that the progress is about.
     messages: int
     # The age of the oldest message that is not acked, one of the batch included; None: the source does not know.
     seconds: float | None = None

@@ -20,7 +20,7 @@ from warren.spark.amqp_connection import AmqpLostError
 
 PAUSE_FIRST_S: Final = 0.1
 PAUSE_MAX_S: Final = 2.0
-# Whoever waits this long is told what for.
+# A wait that lasts this long is announced, with its reason.
 ANNOUNCE_S: Final = 2.0
 
 _log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ def is_transient(error: BaseException) -> bool:
 
 
 def final_error(error: Exception) -> SourceError:
-    """What a permanent failure is to the user: one line."""
+    """The error that a user sees for a permanent failure: one line."""
     if isinstance(error, OtherBrokerError):
         return SourceError(f"{error}; for those of another kind there is the option broker=amqp")
     return error if isinstance(error, SourceError) else SourceError(str(error))
@@ -107,7 +107,7 @@ class Retry:
         self.wait_because(str(error))
 
     def wait_because(self, reason: str) -> None:
-        """The same for trouble that is no exception."""
+        """Wait as after an exception, for trouble that raised none."""
         self._reason = reason
         now = time.monotonic()
         if self._since_s is None:
@@ -123,7 +123,7 @@ class Retry:
         self._pause_s = min(self._pause_s * 2, self._pause_max_s)
 
     def succeeded(self) -> None:
-        """Nothing is waited for any more: the next trouble has the whole time-out again."""
+        """Reset the time-out: the next trouble has all of it."""
         self.connected()
         self._since_s = None
         self._pause_s = PAUSE_FIRST_S

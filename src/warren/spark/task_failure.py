@@ -21,7 +21,7 @@ class TaskFailed(WriterCommitMessage):
 
 
 def unless_permanent(work: Callable[[], WriterCommitMessage]) -> WriterCommitMessage:
-    """What a task of a sink returns. Raises what may go well when Spark repeats the task."""
+    """Run a sink's task. Raises transient errors, which Spark retries, and returns permanent ones as a message."""
     try:
         return work()
     except BrokerAwayError:

@@ -70,11 +70,11 @@ class ChangeLine:
         return change_set
 
     def is_due(self, now_ms: i64) -> bool:
-        """Should a batch be sealed for the sake of this line?"""
+        """Do change sets, new or due for a retry, need a batch?"""
         return len(self._gathered) > 0 or (len(self._failed) > 0 and now_ms >= self._retry_at_ms)
 
     def is_empty(self) -> bool:
-        """Does no later batch have to carry anything of it?"""
+        """Is no set left for a later batch?"""
         return len(self._gathered) == 0 and len(self._failed) == 0
 
     def has_kept(self) -> bool:

@@ -217,7 +217,7 @@ class BatchFlusher:
         set that could not be stored nothing is: a newer change must not be overwritten by it later.
         """
         sets = job.batch.change_sets
-        # What an older batch refused may be needed here; whoever asks for it has not been told yet.
+        # A set may need one that an older batch has refused: the loop thread did not know that when it added the set.
         sets = [it for it in sets if all(need.is_stored or need in sets for need in it.needs)]
         error = self._store(job, sets)
         if error is not None and not _is_locked(error):
@@ -234,7 +234,7 @@ class BatchFlusher:
             if not all(need.is_stored for need in sets[position].needs):
                 position = end
                 continue
-            # What has happened together (a queue is deleted, a group's part in it has ended) is stored together.
+            # Neighbouring kept sets happened together (a queue is deleted, a group's part in it ends) and are stored together.
             while sets[position].is_kept and end < len(sets) and sets[end].is_kept:
                 end += 1
             error = self._store(job, sets[position:end])

@@ -216,9 +216,13 @@ class BatchFlusher:
         Kept sets have the reserve; whoever wants something new is refused when there is no space without it. Behind a kept
         set that could not be stored nothing is: a newer change must not be overwritten by it later.
         """
-        sets = job.batch.change_sets
+        batch_sets = set(job.batch.change_sets)
         # A set may need one that an older batch has refused: the loop thread did not know that when it added the set.
-        sets = [it for it in sets if all(need.is_stored or need in sets for need in it.needs)]
+        sets = [
+            change_set
+            for change_set in job.batch.change_sets
+            if all(need.is_stored or need in batch_sets for need in change_set.needs)
+        ]
         error = self._store(job, sets)
         if error is not None and not _is_locked(error):
             error = self._store_one_by_one(job, sets)

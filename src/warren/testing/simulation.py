@@ -10,29 +10,32 @@ from __future__ import annotations
 
 import logging
 import traceback
-from pathlib import Path
 from random import Random
 from typing import Final
 
-from warren.broker.metadata import PutVhost
-from warren.offline.check import DAMAGED, NO_DEFINITION, CheckResult, check_store
-from warren.offline.data_directory import VhostDirectory
 from warren.queues.variable_queue import INFINITE
 from warren.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
 from warren.store.disk.files import JOURNAL_DIRECTORY
 from warren.testing.damage import acks_in, damage_of, is_whole
 from warren.testing.draining import check_rest, drain_queues
 from warren.testing.held_messages import take_back
-from warren.testing.message_models import HELD, OUT, READY, RESERVING, UNSURE, QueueModel, Violation
+from warren.testing.message_models import Violation
 from warren.testing.move_watch import AuditWatch, OracleWatch
 from warren.testing.operations import FAULTY_CALLS, NO_TARGET, History, Operation
 from warren.testing.oracle import CommitToken, Oracle
+from warren.testing.rest_checks import (
+    check_answers,
+    check_consumers,
+    check_counts,
+    check_drained,
+    check_offline,
+)
 from warren.testing.seams import Seams
 from warren.testing.sessions import Sessions
 from warren.testing.simulated_backup import SimulatedBackup
 from warren.testing.simulated_file_system import KILL, POWER, Crash, Fault, SimulatedFileSystem
 from warren.testing.simulated_metadata import SimulatedMetadata
-from warren.testing.simulated_node import VHOST, Commits, SimulatedDisk, SimulatedNode
+from warren.testing.simulated_node import Commits, SimulatedDisk, SimulatedNode
 from warren.testing.sink_models import StagedMessages
 from warren.testing.sink_sessions import clear_sinks
 from warren.testing.topology_sessions import check_topology
@@ -309,45 +312,17 @@ class Simulation:
         self.oracle.topology.stored.committed(self.oracle.topology.stored.version)
         for sink in self.staged.sinks.values():
             self.staged.check_all_published(sink)
-        for channel in self.sessions.channels.values():
-            for consumer in channel.consumers.values():
-                has_room = consumer.prefetch == 0 or consumer.no_ack or consumer.unacked < consumer.prefetch
-                first = consumer.queue.first_ready(self.now_ms)
-                if has_room and first is not None:
-                    raise Violation(
-                        "starved",
-                        f"a consumer of queue {consumer.queue.name} waits for message {first.content.number}, which is ready",
-                    )
+        check_consumers(self.sessions, self.now_ms)
         if not self.oracle.is_damaged:
             # What is damaged is counted until somebody asks for it.
             for queue in self.oracle.queues.values():
-                self._check_counts(queue)
+                check_counts(self.node, queue)
 
     def _is_disturbed(self) -> bool:
         files = self.disk.files
         is_faulty = bool(files.capacity) or any(fault.times for fault in files.faults)
         # After a failure it waits before it tries again.
         return is_faulty or self.node.is_pausing() or self.node.has_more
-
-    def _check_counts(self, queue: QueueModel) -> None:
-        engine = self.node.vhost.queues.get(queue.name.encode())
-        if engine is None or engine.id != queue.id or queue.count(RESERVING):
-            return
-        queue.first_ready(self.now_ms)
-        least = sum(
-            copy.state == READY and not copy.is_expired(self.now_ms) for copy in queue.copies.values()
-        )
-        most = queue.count(READY) + queue.count(UNSURE)
-        if not least <= engine.ready_count <= most:
-            raise Violation(
-                "count",
-                f"queue {queue.name} counts {engine.ready_count} ready messages, there are {least} to {most}",
-            )
-        out = queue.count(OUT) + queue.count(HELD)
-        if not out <= engine.unacked_count <= out + queue.count(UNSURE):
-            raise Violation(
-                "count", f"queue {queue.name} counts {engine.unacked_count} unacked messages, there are {out}"
-            )
 
     # -- down and up -------------------------------------------------------------------------------------------------
 
@@ -419,20 +394,7 @@ class Simulation:
         """What `warren store check` says, in a share of the cases, of the disk of a node that stopped or was killed."""
         if self.oracle.is_damaged or self._is_faulty or rng.random() >= CHECKED_SHARE:
             return
-        definitions = disk.metadata.load()
-        result = CheckResult()
-        vhost = VhostDirectory(1, Path(), PutVhost(VHOST, 1))
-        check_store(disk.files, self.history.limits.segment_entries, definitions, vhost, result)
-        # Of a batch that was being written the end may be there and the beginning not: damage, for all anybody can tell.
-        # A queue may have its first segment before its definition is on disk.
-        lines = [
-            f"{problem.kind}: {problem.text}"
-            for problem in result.problems
-            if problem.kind != NO_DEFINITION
-            and (problem.kind != DAMAGED or not problem.text.startswith(JOURNAL_DIRECTORY))
-        ]
-        if lines:
-            raise Violation("check", "; ".join(lines))
+        check_offline(disk, self.history.limits)
 
     def _flip_bits(self, count: int, rng: Random, endings: tuple[str, ...], is_running: bool) -> None:
         files = self.disk.files
@@ -537,7 +499,7 @@ class Simulation:
                 self.node.drain()
                 self.sessions.end_operation()
         self._idle()
-        self._check_answers()
+        check_answers(self.sessions)
         rng = Random(self.history.seed)
         if self._backup is not None and self._backup.is_running:
             raise Violation("backup", f"it never ends: {self._backup.status_text()}")
@@ -548,33 +510,10 @@ class Simulation:
         take_back(self.node, self.oracle)
         drained = drain_queues(self.node, self.oracle)
         clear_sinks(self.node)
-        for queue in self.oracle.queues.values():
-            expected = sorted(queue.copies.values(), key=lambda copy: copy.order)
-            numbers = [
-                copy.content.number
-                for copy in expected
-                if copy.state != UNSURE
-                and not copy.is_expired(self.now_ms)
-                and copy.content.number not in queue.may_vanish
-            ]
-            if [number for number in drained[queue.id] if number in numbers] != numbers:
-                raise Violation(
-                    "lost", f"queue {queue.name} gave {drained[queue.id]} at the end, not {numbers}"
-                )
+        check_drained(self.oracle, drained, self.now_ms)
         if not self.oracle.is_damaged:
             check_rest(self.node)
         self._check_broker()
-
-    def _check_answers(self) -> None:
-        if self.sessions.is_waiting():
-            raise Violation("answer", "a reader group or a client of a sink waits for an answer")
-        for channel in self.sessions.channels.values():
-            if channel.expected:
-                raise Violation(
-                    "answer", f"channel {channel.number} waits for {channel.expected[0][0].__name__}"
-                )
-            if channel.unconfirmed:
-                raise Violation("confirm", f"publishes {sorted(channel.unconfirmed)} were never confirmed")
 
 
 def is_checked(path: str, endings: tuple[str, ...]) -> bool:

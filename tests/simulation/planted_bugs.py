@@ -5,6 +5,7 @@ from typing import Any
 
 from crc32c import crc32c
 
+from warren.broker.broker import Broker
 from warren.broker.metadata import PutBinding, PutGroupMember, PutReaderGroup, PutSink
 from warren.broker.vhost import Vhost
 from warren.routing.binding import Binding
@@ -292,6 +293,26 @@ class _ReleasingRunner(JobRunner):
             self.vhost.store.backup.is_on = False
 
 
+# -- alarms ------------------------------------------------------------------------------------------------------------
+
+
+class ForgottenPublish(Seams):
+    """Publishes that an alarm has held back are forgotten when it is over."""
+
+    def end_turn(self, broker: Broker) -> None:
+        if not broker.alarms.is_on:
+            for connection in broker.connections:
+                connection.throttle.end()
+
+
+class IgnoredAlarm(Seams):
+    """Publishers go on while an alarm lasts."""
+
+    def end_turn(self, broker: Broker) -> None:
+        for connection in broker.connections:
+            connection.throttle.end_alarm(connection)
+
+
 PLANTED: dict[str, type[Seams]] = {
     "a skipped sync": SkippedSync,
     "an early confirm": EarlyConfirm,
@@ -306,4 +327,6 @@ PLANTED: dict[str, type[Seams]] = {
     "bindings that are never written": UnwrittenBinding,
     "a nack of what is on disk": NeedlessNack,
     "a backup that holds no files": ForgottenHold,
+    "a held publish that is forgotten": ForgottenPublish,
+    "an alarm that is ignored": IgnoredAlarm,
 }

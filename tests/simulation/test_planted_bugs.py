@@ -14,6 +14,8 @@ SOON = {
     "bindings that are never written": 50,
     "a nack of what is on disk": 50,
     "a backup that holds no files": 50,
+    "a held publish that is forgotten": 50,
+    "an alarm that is ignored": 50,
 }
 
 

@@ -65,6 +65,7 @@ FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "tick": ("ms",),
     "crash": ("rule", "recovery_crashes", "clock_jump_ms"),
     "crash_within": ("calls", "rule"),
+    "alarm": ("kind", "is_on"),
     "backup": (),
     "backup_copy": (),
     "stop": ("clock_jump_ms",),
@@ -149,6 +150,10 @@ TASKS: Final = 2
 LARGE_SHARE: Final = 0.02
 # The share of histories in which backups are made while the node works: each starts a node more.
 BACKUP_SHARE: Final = 0.15
+# The share of histories in which memory or disk alarms come and go.
+ALARM_SHARE: Final = 0.25
+MEMORY_ALARM: Final = 0
+DISK_ALARM: Final = 1
 # How a commit is made: of what is staged; the last one once more; with the last one's number, of what is staged.
 COMMIT: Final = 0
 AGAIN: Final = 1
@@ -205,6 +210,7 @@ def make_history(seed: int) -> History:
         operations.append(maker.operation())
     # Drawn by itself, so that all other histories stay what they are.
     _insert_backups(operations, Random(f"backups of {seed}"))
+    _insert_alarms(operations, Random(f"alarms of {seed}"))
     return History(seed, _limits(rng), tuple(operations))
 
 
@@ -221,6 +227,18 @@ def _insert_backups(operations: list[Operation], rng: Random) -> None:
             operations.insert(place + 1, Operation("idle", (), rng.getrandbits(30)))
         place += rng.choice((1, 10, 30))
         operations.insert(place, Operation("backup_copy", (), rng.getrandbits(30)))
+
+
+def _insert_alarms(operations: list[Operation], rng: Random) -> None:
+    if rng.random() >= ALARM_SHARE:
+        return
+    for _ in range(rng.choice((1, 2, 4))):
+        kind = rng.choice((MEMORY_ALARM, MEMORY_ALARM, DISK_ALARM))
+        # Two alarms may overlap, and one may come again before all clients have gone on.
+        place = rng.randrange(1, len(operations) + 1)
+        operations.insert(place, Operation("alarm", (kind, 1), rng.getrandbits(30)))
+        place += rng.choice((1, 5, 20, 60))
+        operations.insert(place, Operation("alarm", (kind, 0), rng.getrandbits(30)))
 
 
 def _limits(rng: Random) -> Limits:

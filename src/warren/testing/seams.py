@@ -6,6 +6,7 @@ otherwise; `tests/simulation/planted_bugs.py` has those that are kept for it.
 
 from __future__ import annotations
 
+from warren.broker.broker import Broker
 from warren.broker.vhost import Vhost
 from warren.store.disk.flusher import BatchFlusher
 from warren.store.disk.job_runner import JobRunner
@@ -25,6 +26,9 @@ class Seams:
 
     def change_vhost(self, vhost: Vhost) -> None:
         """The definitions of a vhost are read, and no message yet."""
+
+    def end_turn(self, broker: Broker) -> None:
+        """The node is about to handle what it held back during an alarm."""
 
     def flusher(self, files: FileSystem, reserve: SpaceReserve) -> BatchFlusher:
         """What makes batches durable."""

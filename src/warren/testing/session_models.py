@@ -6,6 +6,7 @@ from collections.abc import Callable
 from warren.testing.message_models import Content, Copy, QueueModel
 from warren.testing.simulated_client import SimulatedClient
 from warren.wire.method import Method
+from warren.wire.methods import BasicPublish
 
 
 class ConsumerModel:
@@ -33,6 +34,24 @@ class Unconfirmed:
     def __init__(self, copies: list[Copy], failed_batches: int) -> None:
         self.copies = copies
         self.failed_batches = failed_batches
+
+
+class Publish:
+    """A message on its way; `keys` are its routing keys and those of CC and BCC."""
+
+    def __init__(
+        self,
+        content: Content,
+        method: BasicPublish,
+        keys: list[bytes],
+        headers: dict[str, object],
+        expiration_ms: int,
+    ) -> None:
+        self.content = content
+        self.method = method
+        self.keys = keys
+        self.headers = headers
+        self.expiration_ms = expiration_ms
 
 
 class TransactionPublish:
@@ -65,4 +84,6 @@ class ChannelModel:
         # What an open transaction will do.
         self.publishes: list[TransactionPublish] = []
         self.settles: list[tuple[dict[int, Delivery], bool]] = []
+        # Publishes that the node holds back during an alarm.
+        self.held: list[Publish] = []
         self.is_lost = False

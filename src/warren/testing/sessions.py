@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from warren.broker.connection import RUNNING
+from warren.testing.alarm_sessions import PASSING, AlarmSessions
 from warren.testing.group_sessions import GroupSessions
 from warren.testing.message_models import (
     NO_OWNER,
@@ -23,12 +24,13 @@ from warren.testing.message_models import (
     QueueModel,
     Violation,
 )
-from warren.testing.operations import FANOUT, HEADERS, ROUTING_KEYS, Operation, exchange_name
+from warren.testing.operations import EXCHANGES, FANOUT, HEADERS, ROUTING_KEYS, Operation, exchange_name
 from warren.testing.oracle import Oracle, body_of
 from warren.testing.session_models import (
     ChannelModel,
     ConsumerModel,
     Delivery,
+    Publish,
     TransactionPublish,
     Unconfirmed,
 )
@@ -103,6 +105,7 @@ class Sessions:
         self.topology = TopologySessions(node, oracle, self)
         self.groups = GroupSessions(node, oracle)
         self.sinks = SinkSessions(node, staged, self._take_number)
+        self.alarms = AlarmSessions(node, self)
 
     # -- turns -----------------------------------------------------------------------------------------------------
 
@@ -111,10 +114,10 @@ class Sessions:
         self.node.turn()
         self.groups.look()
         self.sinks.look()
-        if self.sinks.staged.has_published:
+        if self.sinks.staged.has_published or self.alarms.has_released:
             # Behind what clients were answered in this turn, before they heard it.
             self._is_mixed = True
-            self.sinks.staged.has_published = False
+            self.sinks.staged.has_published = self.alarms.has_released = False
         said_empty, self._said_empty = self._said_empty, []
         if not self._is_mixed:
             self.oracle.check_empty(said_empty, self.node.now_ms)
@@ -146,7 +149,7 @@ class Sessions:
         if operation.kind.startswith("sink_"):
             return self.sinks.run(operation)
         channel = self._channel(operation.number(0))
-        if channel is None or channel.expected:
+        if channel is None or channel.expected or (channel.held and operation.kind not in PASSING):
             return False
         match operation.kind:
             case "publish" | "publish_large":
@@ -356,7 +359,7 @@ class Sessions:
             if connection not in (NO_OWNER, CHANNELS[slot][0]):
                 continue
             channel = self.channels.get(slot) or self._channel(slot)
-            if channel is not None and not channel.expected:
+            if channel is not None and not channel.expected and not channel.held:
                 return channel
         return None
 
@@ -367,31 +370,31 @@ class Sessions:
         is_persistent, expiration_ms = bool(operation.number(4)), operation.number(5)
         exchange, key = (EXCHANGE, b"") if target == FANOUT else (b"", b"q%d" % target)
         method = BasicPublish(exchange, key, operation.seed % 4 == 0, False)
-        queues = self.oracle.topology.route(exchange, [key])
         properties = Properties(
             delivery_mode=2 if is_persistent else 1,
             expiration=str(expiration_ms).encode() if expiration_ms else None,
         )
-        self._send_messages(channel, method, [key], properties, queues, count, size, expiration_ms)
+        self._send_messages(channel, method, [key], {}, properties, count, size, expiration_ms)
         return True
 
     def _publish_to(self, channel: ChannelModel, operation: Operation) -> bool:
-        exchange, key = exchange_name(operation.number(1)), ROUTING_KEYS[operation.number(2)]
+        slot = operation.number(1)
+        exchange, key = exchange_name(slot), ROUTING_KEYS[operation.number(2)]
         headers = HEADERS[operation.number(3)]
         model = self.oracle.topology.exchanges.get(exchange)
-        if model is None or model.internal:
+        # One that clients have declared may be deleted before a held publish is handled, which closes the channel.
+        if model is None or model.internal or (slot < EXCHANGES and self.alarms.holds(channel)):
             return False
         carbon_copies = headers.get("CC", [])
         assert isinstance(carbon_copies, list)
         keys = [key, *(name.encode() for name in carbon_copies)]
-        queues = self.oracle.topology.route(exchange, keys, headers)
         method = BasicPublish(exchange, key, bool(operation.number(7)), False)
         properties = Properties(
             delivery_mode=2 if operation.number(6) else 1,
             headers=encode_arguments(tuple(headers.items())) if headers else None,
         )
         count, size = operation.number(4), operation.number(5)
-        self._send_messages(channel, method, keys, properties, queues, count, size, 0)
+        self._send_messages(channel, method, keys, headers, properties, count, size, 0)
         return True
 
     def _send_messages(
@@ -399,33 +402,48 @@ class Sessions:
         channel: ChannelModel,
         method: BasicPublish,
         keys: list[bytes],
+        headers: dict[str, object],
         properties: Properties,
-        queues: list[QueueModel],
         count: int,
         size: int,
         expiration_ms: int,
     ) -> None:
-        """Publish `count` messages of `size` bytes, which must reach `queues`."""
+        """Publish `count` messages of `size` bytes."""
         raw = properties.encode()
         frame = method_frame(channel.number, method)
-        # The default exchange routes to names, whether there are queues or not.
-        names = [queue.name.encode() for queue in queues] if method.exchange else list(dict.fromkeys(keys))
         for _ in range(count):
             number = self._take_number()
             body = body_of(number, size)
             content = Content(number, raw, body, properties.delivery_mode == 2)
-            copies: list[Copy] = []
-            if channel.mode == TRANSACTION:
-                publish = TransactionPublish(content, names, expiration_ms, method.mandatory)
-                channel.publishes.append(publish)
+            publish = Publish(content, method, keys, headers, expiration_ms)
+            if self.alarms.holds(channel):
+                self.alarms.hold(channel, publish)
             else:
-                copies = self._enqueue(content, queues, expiration_ms)
-                if method.mandatory and not queues:
-                    channel.returns.append((channel.publish_count + 1, content))
-            if channel.mode == CONFIRM:
-                channel.publish_count += 1
-                channel.unconfirmed[channel.publish_count] = Unconfirmed(copies, self.node.failed_batches)
+                self.take_effect(channel, publish, {})
             self._send(channel, frame + content_frames(channel.number, raw, body))
+
+    def take_effect(self, channel: ChannelModel, publish: Publish, before: dict[int, int]) -> None:
+        """The node handles `publish`, which must reach the queues that it is routed to; `before` as for `_enqueue`."""
+        method, content = publish.method, publish.content
+        queues = self.oracle.topology.route(method.exchange, publish.keys, publish.headers)
+        copies: list[Copy] = []
+        if channel.mode == TRANSACTION:
+            # The default exchange routes to names, whether there are queues or not.
+            names = (
+                [queue.name.encode() for queue in queues]
+                if method.exchange
+                else list(dict.fromkeys(publish.keys))
+            )
+            channel.publishes.append(
+                TransactionPublish(content, names, publish.expiration_ms, method.mandatory)
+            )
+        else:
+            copies = self._enqueue(content, queues, publish.expiration_ms, before)
+            if method.mandatory and not queues:
+                channel.returns.append((channel.publish_count + 1, content))
+        if channel.mode == CONFIRM:
+            channel.publish_count += 1
+            channel.unconfirmed[channel.publish_count] = Unconfirmed(copies, self.node.failed_batches)
 
     def _take_number(self) -> int:
         self.next_number += 1
@@ -436,9 +454,9 @@ class Sessions:
         content: Content,
         queues: list[QueueModel],
         expiration_ms: int,
-        before: dict[int, int] | None = None,
+        before: dict[int, int],
     ) -> list[Copy]:
-        """Tell the oracle what is about to be sent; `before` counts what comes with it and before it, by queue id."""
+        """Tell the oracle what is published; `before` counts what is published with it and before it, by queue id."""
         copies: list[Copy] = []
         for queue in queues:
             if queue.is_deleting:
@@ -448,10 +466,8 @@ class Sessions:
                 raise Violation("topology", f"queue {queue.name} is not there")
             times = [time for time in (expiration_ms, queue.ttl_ms) if time]
             expiry_ms = self.node.now_ms + min(times) if times else 0
-            seq = engine.next_seq
-            if before is not None:
-                seq += before.get(queue.id, 0)
-                before[queue.id] = before.get(queue.id, 0) + 1
+            seq = engine.next_seq + before.get(queue.id, 0)
+            before[queue.id] = before.get(queue.id, 0) + 1
             copies.append(self.oracle.enqueue(content, queue, seq, expiry_ms))
         return copies
 

@@ -13,6 +13,8 @@ from librt.strings import BytesWriter, read_i32_be, read_i64_be
 
 from warren.broker.broker import Broker
 from warren.broker.connection import Connection
+from warren.testing.message_models import Violation
+from warren.wire.field_table import encode_table, fields_from_python
 from warren.wire.method import Method
 from warren.wire.methods import (
     BASIC_DELIVER,
@@ -20,11 +22,13 @@ from warren.wire.methods import (
     BASIC_RETURN,
     ChannelOpen,
     ChannelOpenOk,
+    ConnectionBlocked,
     ConnectionClose,
     ConnectionCloseOk,
     ConnectionOpen,
     ConnectionStartOk,
     ConnectionTuneOk,
+    ConnectionUnblocked,
     decode_method,
 )
 
@@ -63,8 +67,9 @@ def content_frames(channel: int, properties: bytes, body: bytes) -> bytes:
     return frames
 
 
+_PROPERTIES: Final = encode_table(fields_from_python({"capabilities": {"connection.blocked": True}}))
 _HANDSHAKE: Final = (
-    method_frame(0, ConnectionStartOk(b"", b"PLAIN", b"\0guest\0guest", b"en_US"))
+    method_frame(0, ConnectionStartOk(_PROPERTIES, b"PLAIN", b"\0guest\0guest", b"en_US"))
     + method_frame(0, ConnectionTuneOk(2047, _FRAME_MAX, 0))
     + method_frame(0, ConnectionOpen(b"/"))
 )
@@ -82,6 +87,8 @@ class SimulatedClient:
         self._receiver = receiver
         # The broker has given the connection up.
         self.is_lost = False
+        # The broker has said that it holds publishes back.
+        self.is_told_blocked = False
         self._method: Method | None = None
         self._channel = 0
         self._properties = b""
@@ -129,5 +136,10 @@ class SimulatedClient:
         elif channel == 0:
             if isinstance(method, ConnectionClose | ConnectionCloseOk):
                 self._receiver(0, method, b"", b"")
+            elif isinstance(method, ConnectionBlocked | ConnectionUnblocked):
+                is_blocked = isinstance(method, ConnectionBlocked)
+                if is_blocked == self.is_told_blocked:
+                    raise Violation("alarm", f"a client was told twice: {type(method).__name__}")
+                self.is_told_blocked = is_blocked
         elif not isinstance(method, ChannelOpenOk):
             self._receiver(channel, method, b"", b"")

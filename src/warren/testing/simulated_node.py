@@ -88,6 +88,13 @@ class Watch(Protocol):
     def end(self, node: SimulatedNode) -> None: ...
 
 
+class Releases(Protocol):
+    """Who is told of the moment in which the node handles publishes that an alarm has held back."""
+
+    def begin(self) -> None: ...
+    def end(self) -> None: ...
+
+
 class SimulatedDisk:
     """What a node leaves behind."""
 
@@ -230,6 +237,8 @@ class SimulatedNode:
         self.watch: Watch | None = None
         # Called in each turn before clients are given output.
         self.before_output: Callable[[], None] | None = None
+        # Told of the moment in which the node handles publishes that an alarm has held back.
+        self.releases: Releases | None = None
 
     # -- start and stop --------------------------------------------------------------------------------------------
 
@@ -324,7 +333,12 @@ class SimulatedNode:
             if self.before_output is not None:
                 self.before_output()
             self._end_turn()
+            if self.releases is not None:
+                self.releases.begin()
+            self.seams.end_turn(self.broker)
             self.broker.end_turn(self.now_ms)
+            if self.releases is not None:
+                self.releases.end()
             dirty = self.broker.take_dirty()
             if not dirty:
                 return

@@ -197,6 +197,8 @@ class Simulation:
             case "tick":
                 self._move_clock(operation.number(0))
                 self._tick()
+            case "alarm":
+                self.sessions.alarms.set(operation.number(0), bool(operation.number(1)))
             case "backup":
                 self._begin_backup(rng)
             case "backup_copy":
@@ -306,12 +308,14 @@ class Simulation:
         self.node.drain()
         self.sessions.end_operation()
         check_topology(self.node, self.oracle)
+        self.sessions.alarms.check_rest()
         if self._is_disturbed():
             return
         # At rest everything is on disk that anybody asked for.
         self.oracle.topology.stored.committed(self.oracle.topology.stored.version)
-        for sink in self.staged.sinks.values():
-            self.staged.check_all_published(sink)
+        if not self.sessions.alarms.is_on:
+            for sink in self.staged.sinks.values():
+                self.staged.check_all_published(sink)
         check_consumers(self.sessions, self.now_ms)
         if not self.oracle.is_damaged:
             # What is damaged is counted until somebody asks for it.
@@ -484,6 +488,7 @@ class Simulation:
         files.faults.clear()
         files.capacity = 0
         files.crash_after = -1
+        self.sessions.alarms.end_all()
         if self._backup is not None:
             self._backup.copy()
         # Twice: a failed commit is tried again after a pause.

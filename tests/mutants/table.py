@@ -73,7 +73,7 @@ MUTANTS: list[Mutant] = [
         "S17",
         "no batch is sealed for its size",
         "store/journal.py",
-        "self.pending_bytes >= BUFFER_BYTES",
+        "self.pending_bytes >= self.buffer_bytes",
         "False",
         "store/test_journal_due.py",
     ),

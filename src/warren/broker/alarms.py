@@ -67,6 +67,8 @@ class Alarms:
         self.is_on: bool = False
         # Bytes of frames that all connections together keep.
         self.kept_bytes: i64 = 0
+        self.kept_bytes_max: i64 = KEPT_BYTES_MAX
+        self.release_bytes: i64 = RELEASE_BYTES
         self._max_unfinished_bytes: i64 = max_unfinished_bytes
         # Bytes of transactions that have passed this alarm.
         self._passed_bytes: i64 = 0
@@ -81,7 +83,7 @@ class Alarms:
 
     def is_crowded(self) -> bool:
         """Do all connections together keep so much that blocked ones must not be read at all?"""
-        return self.kept_bytes > KEPT_BYTES_MAX
+        return self.kept_bytes > self.kept_bytes_max
 
     # -- unfinished messages -----------------------------------------------------------------------------------------
 
@@ -241,7 +243,7 @@ class Alarms:
         if len(waiting) == 0:
             return
         size: i64 = 0
-        while len(waiting) > 0 and size < RELEASE_BYTES:
+        while len(waiting) > 0 and size < self.release_bytes:
             connection = waiting.pop()
             size += connection.throttle.unblock(connection, now_ms)
             connection.broker.wake()

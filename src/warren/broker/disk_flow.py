@@ -45,6 +45,10 @@ class DiskFlow:
     """Which connections wait for which vhost's disk."""
 
     def __init__(self) -> None:
+        self.stop_bytes: i64 = STOP_BYTES
+        self.store_stop_bytes: i64 = STORE_STOP_BYTES
+        # Growth in debt counts as waiting bytes, divided by this.
+        self.debt_share: i64 = DEBT_STOP_BYTES // STORE_STOP_BYTES
         # How often a connection was stopped.
         self.stop_count: i64 = 0
         self._stopped: dict[Vhost, list[Connection]] = {}
@@ -57,10 +61,10 @@ class DiskFlow:
 
     def store_waits(self, vhost: Vhost, waiting_bytes: i64, grown_bytes: i64, is_paging_late: bool) -> None:
         """So much waits for the store of `vhost` to be written, and so much has it grown in debt; told once a turn."""
-        waiting_bytes += grown_bytes // (DEBT_STOP_BYTES // STORE_STOP_BYTES)
+        waiting_bytes += grown_bytes // self.debt_share
         if is_paging_late:
-            waiting_bytes = max(waiting_bytes, i64(STORE_STOP_BYTES + 1))
-        if waiting_bytes > STORE_STOP_BYTES // 2:
+            waiting_bytes = max(waiting_bytes, self.store_stop_bytes + 1)
+        if waiting_bytes > self.store_stop_bytes // 2:
             self._store_bytes[vhost] = waiting_bytes
         elif vhost in self._store_bytes:
             del self._store_bytes[vhost]
@@ -69,8 +73,8 @@ class DiskFlow:
         """`connection` has published messages, TRANSIENT or PERSISTENT, in this turn."""
         if connection.throttle.is_flow_stopped:
             return
-        is_journal_full = what == PERSISTENT and self.waiting_bytes(vhost) > STOP_BYTES
-        if not is_journal_full and self._store_bytes.get(vhost, 0) <= STORE_STOP_BYTES:
+        is_journal_full = what == PERSISTENT and self.waiting_bytes(vhost) > self.stop_bytes
+        if not is_journal_full and self._store_bytes.get(vhost, 0) <= self.store_stop_bytes:
             return
         stopped = self._stopped.get(vhost)
         if stopped is None:
@@ -82,14 +86,17 @@ class DiskFlow:
 
     def is_full(self, vhost: Vhost) -> bool:
         """Does so much wait to be written that nobody should publish persistent messages to `vhost`?"""
-        return self.waiting_bytes(vhost) > STOP_BYTES or self._store_bytes.get(vhost, 0) > STORE_STOP_BYTES
+        return (
+            self.waiting_bytes(vhost) > self.stop_bytes
+            or self._store_bytes.get(vhost, 0) > self.store_stop_bytes
+        )
 
     def look(self, now_ms: i64) -> None:
         """Let go on who may; called once a turn."""
         if len(self._stopped) == 0:
             return
         for vhost in list(self._stopped):
-            if vhost not in self._store_bytes and self.waiting_bytes(vhost) <= STOP_BYTES // 2:
+            if vhost not in self._store_bytes and self.waiting_bytes(vhost) <= self.stop_bytes // 2:
                 for connection in self._stopped.pop(vhost):
                     connection.throttle.start_flow(connection, now_ms)
 

@@ -20,12 +20,8 @@ from warren.store.message import Message, Position
 if TYPE_CHECKING:
     from warren.queues.queue import Queue
 
-# Content that one load brings (bytes).
-LOAD_BYTES: Final = 4194304
-# What is read ahead for consumers comes in loads of at most so many messages and bytes: to check and decode one is a piece
-# of work that everything else on the loop waits for.
+# Messages of a load that reads ahead for consumers; see `QueueHost.ahead_bytes`.
 AHEAD_MESSAGES: Final = 512
-AHEAD_BYTES: Final = 1048576
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -426,7 +422,7 @@ def take_contents(queue: Queue, entries: list[Entry], lost: list[Entry]) -> None
 
 def _ahead_bytes(queue: Queue) -> i64:
     # A load brings one message at least, and no more than half of the queue's room: paging would undo the rest.
-    return min(queue.host.memory.ahead_room() // 2, i64(AHEAD_BYTES))
+    return min(queue.host.memory.ahead_room() // 2, queue.host.ahead_bytes)
 
 
 def _look_after_demand(queue: Queue) -> None:

@@ -32,6 +32,7 @@ class MemoryAccount:
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self.ram_bytes: i64 = 0
+        self.ahead_bytes_max: i64 = AHEAD_BYTES_MAX
         # Bytes that clients have sent and nobody can have yet: bodies that are arriving, uncommitted publishes, kept frames.
         self.unfinished_bytes: i64 = 0
         self.page_above: i64 = NO_LIMIT_BYTES
@@ -48,7 +49,7 @@ class MemoryAccount:
 
     def ahead_room(self) -> i64:
         """Content (bytes) that each queue may have in memory for its consumers, beside what need not be paged."""
-        return min(self.page_above // (AHEAD_SHARE * max(len(self.active), 1)), i64(AHEAD_BYTES_MAX))
+        return min(self.page_above // (AHEAD_SHARE * max(len(self.active), 1)), self.ahead_bytes_max)
 
     def activate(self, user: "MemoryUser", held_bytes: i64) -> None:
         """`user`, which held so much while it was idle, does something again, or is to do something."""

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 TURN_STEPS: Final = 1024
 STEPS_A_MESSAGE: Final = 12
 TURN_STEPS_MAX: Final = 8192
+LOAD_BYTES: Final = 4194304
+AHEAD_BYTES: Final = 1048576
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -48,6 +50,10 @@ class QueueHost:
         self.page_batch: i64 = page_batch
         self.segment_entries: i64 = segment_entries
         self.memory: MemoryAccount = memory
+        # Content (bytes) that one load brings a reader group.
+        self.load_bytes: i64 = LOAD_BYTES
+        # Content (bytes) that one load reads ahead for consumers: everything else on the loop waits while it is decoded.
+        self.ahead_bytes: i64 = AHEAD_BYTES
         # Queues in which something has happened in this turn, each once.
         self.touched: list[Queue] = []
         # Queues with something to do at the end of the turn, each at most once (`Queue.work`).

@@ -28,7 +28,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from warren.queues.entry import ALPHA, GAMMA, Entry
-from warren.queues.loading import LOAD_BYTES, EntryContents, IndexCopies, RangeLoad, peek_anywhere
+from warren.queues.loading import EntryContents, IndexCopies, RangeLoad, peek_anywhere
 from warren.queues.paging import drop_unacked, journal_alone
 from warren.queues.queue import Queue
 from warren.store.index_load import RECORD_OVERHEAD_BYTES
@@ -428,7 +428,7 @@ class GroupMember:
                 self._attach_rest(queue, max(next_seq, queue.ready.delta.end))
 
         queue.loader.submit(
-            RangeLoad(queue, next_seq, self.reserved, SLICE_MESSAGES, LOAD_BYTES, True, on_range)
+            RangeLoad(queue, next_seq, self.reserved, SLICE_MESSAGES, queue.host.load_bytes, True, on_range)
         )
 
     def detach(self, now_ms: i64) -> None:
@@ -520,7 +520,7 @@ class GroupMember:
     ) -> None:
         """Hold the next messages that are on disk only."""
         wanted: i64 = min(reservation.max_messages - reservation.message_count, i64(SLICE_MESSAGES))
-        size: i64 = min(reservation.max_bytes - reservation.bytes, i64(LOAD_BYTES))
+        size: i64 = min(reservation.max_bytes - reservation.bytes, queue.host.load_bytes)
 
         def on_range(entries: list[Entry]) -> None:
             self._load = None

@@ -121,12 +121,18 @@ class Journal:
     """Group commit over the journal files of one vhost. Sizes in bytes, times in ms."""
 
     def __init__(
-        self, store_id: bytes, file_size_limit: i64, embed_below: i64, contents: ContentStore
+        self,
+        store_id: bytes,
+        file_size_limit: i64,
+        embed_below: i64,
+        contents: ContentStore,
+        buffer_bytes: i64 = BUFFER_BYTES,
     ) -> None:
         self.store_id: bytes = store_id
         self.file_size_limit: i64 = file_size_limit
         # Messages of this size (address, properties and body) and more have their content in `contents`.
         self.embed_below: i64 = embed_below
+        self.buffer_bytes: i64 = buffer_bytes
         self.contents: ContentStore = contents
         self.files: list[JournalFile] = []
         self.batch: Batch = Batch(1)
@@ -246,7 +252,7 @@ class Journal:
             return True
         if self.definitions.is_due(now_ms):
             return True
-        if self.pending_bytes >= BUFFER_BYTES:
+        if self.pending_bytes >= self.buffer_bytes:
             return True
         if is_idle and len(batch.positions) > 0 and now_ms - self._written_ms >= FLUSH_INTERVAL_MS:
             return True

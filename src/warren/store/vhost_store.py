@@ -40,10 +40,7 @@ from warren.store.write_lane import WriteLane
 PERSISTENT_NAME: Final = "msg_store_persistent"
 TRANSIENT_NAME: Final = "msg_store_transient"
 QUEUES_NAME: Final = "queues"
-# Appends that wait beyond this are a sign that the disk cannot follow.
-BEHIND_BYTES: Final = 67108864
-# A checkpoint is taken for the sake of this much space, or of less after a while.
-_DEAD_BYTES: Final = 33554432
+# A checkpoint is taken after this time for the sake of less space than `StoreSettings.dead_bytes`.
 _DEAD_PATIENCE_MS: Final = 2000
 # Rows of a checkpoint that are encoded in one go, less than a millisecond's worth.
 _ENCODED_ROWS: Final = 1024
@@ -104,7 +101,11 @@ class VhostStore:
             store_id, TRANSIENT_NAME, True, settings.content_file_size_limit
         )
         self.journal: Journal = Journal(
-            store_id, settings.journal_file_size_limit, settings.embed_below, self.contents
+            store_id,
+            settings.journal_file_size_limit,
+            settings.embed_below,
+            self.contents,
+            settings.buffer_bytes,
         )
         self.index_writer: RecordWriter = RecordWriter(store_id)
         # Those that are durable, and the others.
@@ -125,7 +126,7 @@ class VhostStore:
         self.is_checkpoint_wanted: bool = False
         # Does `advance` have more to do, without anything happening before?
         self.has_more: bool = False
-        self.lane: WriteLane = WriteLane()
+        self.lane: WriteLane = WriteLane(settings.group_bytes)
         self.backup: BackupHold = BackupHold()
         self.debt: Debt = Debt()
         self.rewriter: SegmentRewriter = SegmentRewriter(self)
@@ -295,7 +296,7 @@ class VhostStore:
     @property
     def is_behind(self) -> bool:
         """Is more waiting to be written than the disk can be expected to take soon?"""
-        return self.lane.waiting_bytes > BEHIND_BYTES
+        return self.lane.waiting_bytes > self.settings.behind_bytes
 
     @property
     def deletable_bytes(self) -> i64:
@@ -450,7 +451,7 @@ class VhostStore:
             return False
         if self._dead_since_ms == 0:
             self._dead_since_ms = self.now_ms
-        return dead >= _DEAD_BYTES or self.now_ms - self._dead_since_ms >= _DEAD_PATIENCE_MS
+        return dead >= self.settings.dead_bytes or self.now_ms - self._dead_since_ms >= _DEAD_PATIENCE_MS
 
     def take_dead_segments(self, index: QueueIndex) -> None:
         """Segments without a live entry are deleted with the next checkpoints, those with few are rewritten then."""

@@ -11,15 +11,15 @@ from mypy_extensions import i64
 
 from warren.store.jobs import AppendFile, StoreJob
 
-_GROUP_BYTES: Final = 4194304
 _GROUP_JOBS: Final = 512
 RETRY_MS: Final = 250
 
 
 class WriteLane:
-    """Jobs that wait, and the group that is under way. Times in ms."""
+    """Jobs that wait, and the group that is under way: `group_bytes` of appends or little more. Times in ms."""
 
-    def __init__(self) -> None:
+    def __init__(self, group_bytes: i64) -> None:
+        self._group_bytes: i64 = group_bytes
         # Bytes of appends that are not written yet.
         self.waiting_bytes: i64 = 0
         self.failed_count: i64 = 0
@@ -96,7 +96,7 @@ class WriteLane:
         waiting = self._waiting
         size: i64 = 0
         count: i64 = 0
-        while count < len(waiting) and count < _GROUP_JOBS and size < _GROUP_BYTES:
+        while count < len(waiting) and count < _GROUP_JOBS and size < self._group_bytes:
             job = waiting[count]
             if not isinstance(job, AppendFile):
                 break

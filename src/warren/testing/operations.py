@@ -8,7 +8,7 @@ what shrinking does. Each operation has a seed of its own for what is decided wh
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
@@ -154,6 +154,22 @@ BACKUP_SHARE: Final = 0.15
 ALARM_SHARE: Final = 0.25
 MEMORY_ALARM: Final = 0
 DISK_ALARM: Final = 1
+# The share of histories in which limits of megabytes are scaled down, each to one of these with a chance of a half.
+SCALED_SHARE: Final = 0.4
+SCALED_LIMITS: Final[dict[str, tuple[int, ...]]] = {
+    "buffer_bytes": (1, 300, 2000),
+    "group_bytes": (1, 300, 2000),
+    "behind_bytes": (0, 300, 2000),
+    "dead_bytes": (0, 500, 3000),
+    "stop_bytes": (0, 300, 2000),
+    "store_stop_bytes": (0, 300, 2000),
+    "load_bytes": (1, 300, 2000),
+    "ahead_bytes": (1, 300, 2000),
+    "ahead_bytes_max": (1, 300, 2000),
+    "kept_bytes_max": (0, 300),
+    "release_bytes": (1, 300),
+}
+ALARM_LIMITS: Final = ("kept_bytes_max", "release_bytes")
 # How a commit is made: of what is staged; the last one once more; with the last one's number, of what is staged.
 COMMIT: Final = 0
 AGAIN: Final = 1
@@ -211,7 +227,8 @@ def make_history(seed: int) -> History:
     # Drawn by itself, so that all other histories stay what they are.
     _insert_backups(operations, Random(f"backups of {seed}"))
     _insert_alarms(operations, Random(f"alarms of {seed}"))
-    return History(seed, _limits(rng), tuple(operations))
+    limits = _scale_down(_limits(rng), Random(f"limits of {seed}"))
+    return History(seed, limits, tuple(operations))
 
 
 def _insert_backups(operations: list[Operation], rng: Random) -> None:
@@ -253,6 +270,17 @@ def _limits(rng: Random) -> Limits:
         move_slice=rng.choice((SLICE_MESSAGES, 1, 2, 5)),
         memory_bytes=rng.choice((0, 0, 0, 0, 3000, 12000)),
     )
+
+
+def _scale_down(limits: Limits, rng: Random) -> Limits:
+    """Limits of megabytes as hundreds of bytes, in a share of the histories."""
+    scaled: dict[str, int] = {}
+    is_scaled = rng.random() < SCALED_SHARE
+    for name, values in SCALED_LIMITS.items():
+        # Alarms are rare enough by themselves.
+        if (is_scaled or name in ALARM_LIMITS) and rng.random() < 0.5:
+            scaled[name] = rng.choice(values)
+    return replace(limits, **scaled)
 
 
 class _Maker:

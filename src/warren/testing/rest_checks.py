@@ -82,7 +82,7 @@ def check_drained(oracle: Oracle, drained: dict[int, list[int]], now_ms: int) ->
 
 
 def check_answers(sessions: Sessions) -> None:
-    """Nobody waits for an answer or a confirm."""
+    """At the end of a history nobody waits for an answer or a confirm, and every connection is read."""
     if sessions.is_waiting():
         raise Violation("answer", "a reader group or a client of a sink waits for an answer")
     for channel in sessions.channels.values():
@@ -90,3 +90,5 @@ def check_answers(sessions: Sessions) -> None:
             raise Violation("answer", f"channel {channel.number} waits for {channel.expected[0][0].__name__}")
         if channel.unconfirmed:
             raise Violation("confirm", f"publishes {sorted(channel.unconfirmed)} were never confirmed")
+        if not channel.client.engine.is_reading:
+            raise Violation("flow", f"the connection of channel {channel.number} is not read any more")

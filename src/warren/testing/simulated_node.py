@@ -14,11 +14,15 @@ from random import Random
 from typing import Final, Protocol
 
 from warren.admin.node import AdminNode
+from warren.broker.alarms import KEPT_BYTES_MAX, RELEASE_BYTES
 from warren.broker.broker import Broker
+from warren.broker.disk_flow import STOP_BYTES, STORE_STOP_BYTES
 from warren.broker.metadata import PutPermission, PutUser, PutVhost
 from warren.broker.passwords import SHA256, hash_password
 from warren.broker.settings import Settings
 from warren.broker.stage import SLICE_MESSAGES
+from warren.queues.memory_account import AHEAD_BYTES_MAX
+from warren.queues.queue_host import AHEAD_BYTES, LOAD_BYTES
 from warren.server.vhost_driver import VhostDriver, finish_job, start_drivers, stop_drivers
 from warren.server.vhost_startup import open_vhost
 from warren.store.change_sets import RETRY_MS
@@ -28,7 +32,8 @@ from warren.store.disk.line_limit import LineLimit
 from warren.store.disk.space_reserve import SpaceReserve
 from warren.store.disk.store_reader import StoreReport
 from warren.store.jobs import COMPACT, READ, WRITE, StoreJob
-from warren.store.store_settings import StoreSettings
+from warren.store.journal import BUFFER_BYTES
+from warren.store.store_settings import BEHIND_BYTES, DEAD_BYTES, GROUP_BYTES, StoreSettings
 from warren.store.vhost_store import VhostStore
 from warren.testing.message_models import Violation
 from warren.testing.oracle import CommitToken
@@ -69,6 +74,21 @@ class Limits:
     garbage_allowance_bytes: int = 2048
     # Staged messages that are published in one turn.
     move_slice: int = SLICE_MESSAGES
+    # A batch of the journal, a group of appends, appends beyond which queues page no further, dead bytes for a checkpoint.
+    buffer_bytes: int = BUFFER_BYTES
+    group_bytes: int = GROUP_BYTES
+    behind_bytes: int = BEHIND_BYTES
+    dead_bytes: int = DEAD_BYTES
+    # What waits for the journal, and for the store, before publishers are stopped.
+    stop_bytes: int = STOP_BYTES
+    store_stop_bytes: int = STORE_STOP_BYTES
+    # What one load brings: for a reader group, and ahead for consumers; what is kept in memory for those.
+    load_bytes: int = LOAD_BYTES
+    ahead_bytes: int = AHEAD_BYTES
+    ahead_bytes_max: int = AHEAD_BYTES_MAX
+    # Frames that connections keep in an alarm before none is read, and that are handled in a turn when it is over.
+    kept_bytes_max: int = KEPT_BYTES_MAX
+    release_bytes: int = RELEASE_BYTES
     # The memory limit, of which the monitor begins to page at a half; 0: none.
     memory_bytes: int = 0
 
@@ -249,6 +269,7 @@ class SimulatedNode:
             msg_store_io_batch_size=self.limits.page_batch, vm_memory_high_watermark_absolute=memory
         )
         self.broker = Broker(settings, self._random_bytes, self.wake)
+        self._scale_down()
         self.broker.set_limits(self.now_ms)
         definitions = self.disk.metadata.load()
         definitions.users = [USER]
@@ -263,6 +284,10 @@ class SimulatedNode:
             limits.rewrite_min_bytes,
             limits.dead_tail_bytes,
             limits.garbage_allowance_bytes,
+            limits.buffer_bytes,
+            limits.group_bytes,
+            limits.behind_bytes,
+            limits.dead_bytes,
         )
         self.vhost, self._report = open_vhost(
             self.broker,
@@ -273,6 +298,8 @@ class SimulatedNode:
             self.now_ms,
             lambda size: STORE_ID[:size],
         )
+        self.vhost.host.load_bytes = limits.load_bytes
+        self.vhost.host.ahead_bytes = limits.ahead_bytes
         self.seams.change_vhost(self.vhost)
         self._reserve.keep()
         self.store = self._store = self.vhost.store
@@ -283,6 +310,14 @@ class SimulatedNode:
         self.admin.recover(definitions.reader_groups, definitions.group_members)
         self.driver = VhostDriver(self.vhost, self._flusher, self.disk.metadata.apply, self, self._lines)
         self._run_steps(start_drivers)
+
+    def _scale_down(self) -> None:
+        limits, broker = self.limits, self.broker
+        broker.disk_flow.stop_bytes = limits.stop_bytes
+        broker.disk_flow.store_stop_bytes = limits.store_stop_bytes
+        broker.memory_account.ahead_bytes_max = limits.ahead_bytes_max
+        broker.alarms.kept_bytes_max = limits.kept_bytes_max
+        broker.alarms.release_bytes = limits.release_bytes
 
     def stop(self) -> bool:
         """An orderly stop, clients closed before; True when everything reached the disk."""

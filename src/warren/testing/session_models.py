@@ -87,3 +87,7 @@ class ChannelModel:
         # Publishes that the node holds back during an alarm.
         self.held: list[Publish] = []
         self.is_lost = False
+
+    def is_free(self) -> bool:
+        """Can its client send something? The node reads the connection, and no answer is outstanding."""
+        return not self.expected and self.client.engine.is_reading

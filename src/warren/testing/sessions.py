@@ -149,9 +149,7 @@ class Sessions:
         if operation.kind.startswith("sink_"):
             return self.sinks.run(operation)
         channel = self._channel(operation.number(0))
-        if channel is None or channel.expected or not channel.client.engine.is_reading:
-            return False
-        if channel.held and operation.kind not in PASSING:
+        if channel is None or not channel.is_free() or (channel.held and operation.kind not in PASSING):
             return False
         match operation.kind:
             case "publish" | "publish_large":
@@ -361,12 +359,7 @@ class Sessions:
             if connection not in (NO_OWNER, CHANNELS[slot][0]):
                 continue
             channel = self.channels.get(slot) or self._channel(slot)
-            if (
-                channel is not None
-                and channel.client.engine.is_reading
-                and not channel.expected
-                and not channel.held
-            ):
+            if channel is not None and channel.is_free() and not channel.held:
                 return channel
         return None
 

@@ -16,6 +16,7 @@ from typing import Final
 from warren.queues.variable_queue import INFINITE
 from warren.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
 from warren.store.disk.files import JOURNAL_DIRECTORY
+from warren.store.journal import FLUSH_INTERVAL_MS
 from warren.testing.damage import acks_in, damage_of, is_whole
 from warren.testing.draining import check_rest, drain_queues
 from warren.testing.held_messages import take_back
@@ -29,6 +30,7 @@ from warren.testing.rest_checks import (
     check_counts,
     check_drained,
     check_offline,
+    has_unread,
 )
 from warren.testing.seams import Seams
 from warren.testing.sessions import Sessions
@@ -504,6 +506,11 @@ class Simulation:
                 self.node.drain()
                 self.sessions.end_operation()
         self._idle()
+        # What a full disk has left in memory is written a message a tick, if that is how a queue pages.
+        for _ in range(FETCH_ROUNDS):
+            if has_unread(self.sessions):
+                self._move_clock(FLUSH_INTERVAL_MS)
+                self.node.drain()
         check_answers(self.sessions)
         rng = Random(self.history.seed)
         if self._backup is not None and self._backup.is_running:

@@ -356,8 +356,9 @@ class TopologySessions:
         def is_there() -> bool:
             if topology.exchanges.get(binding.source) is not source or binding not in source.bindings:
                 return True
-            engine = self.node.vhost.router.exchanges[binding.source]
-            return any(
+            engine = self.node.vhost.router.exchanges.get(binding.source)
+            # An auto-delete exchange goes with its last binding, also with one that is taken back.
+            return engine is not None and any(
                 (found.destination.name, found.destination.is_queue, found.key)
                 == (binding.destination, binding.is_to_queue, binding.key)
                 and decode_arguments(found.arguments) == binding.arguments

@@ -160,7 +160,7 @@ SCALED_LIMITS: Final[dict[str, tuple[int, ...]]] = {
     "buffer_bytes": (1, 300, 2000),
     "group_bytes": (1, 300, 2000),
     "behind_bytes": (0, 300, 2000),
-    "dead_bytes": (0, 500, 3000),
+    "dead_bytes": (1, 500, 3000),
     "stop_bytes": (0, 300, 2000),
     "store_stop_bytes": (0, 300, 2000),
     "load_bytes": (1, 300, 2000),

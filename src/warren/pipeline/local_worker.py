@@ -69,7 +69,7 @@ def main() -> None:
         texts, error = [], None
         try:
             texts = list(task(iter([part])))
-        except Exception:
+        except Exception:  # Whatever a task raises fails the job, which reports it; the worker goes on.
             error = traceback.format_exc()
         try:
             _send(replies, (texts, error))

@@ -132,3 +132,15 @@ class StreamMachine(RuleBasedStateMachine):
 
 StreamMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
 TestStream = StreamMachine.TestCase
+
+
+def test_a_killed_node_keeps_what_the_stream_has_not_read() -> None:
+    """The walk that random ones may miss: several confirmed messages, a kill, and then the first batch."""
+    machine = StreamMachine()
+    try:
+        machine.declare_some(1)
+        machine.publish("a", 8, True)
+        machine.kill_the_node()
+        machine.batch(None, True)
+    finally:
+        machine.teardown()

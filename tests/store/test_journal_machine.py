@@ -112,3 +112,16 @@ TestJournalMachine.settings = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
+
+
+def test_acks_of_a_failed_batch_are_written_again() -> None:
+    """The walk that random ones may miss: the batch with an ack fails, the next one succeeds."""
+    driver = JournalDriver(FILE_BYTES)
+    key = driver.publish(40, [1])[0]
+    driver.commit()
+    driver.settle(key)
+    driver.seal()
+    driver.fail(0.0)
+    driver.commit()
+    driver.crash()
+    assert driver.live == {}

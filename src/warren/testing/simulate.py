@@ -63,7 +63,8 @@ def _run_many(first: int, count: int, processes: int) -> bool:
     started = time.monotonic()
     columns = (TextColumn("histories"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with (
-        multiprocessing.Pool(processes, maxtasksperchild=_CHUNKS_PER_PROCESS) as pool,
+        # A process that is forked while another thread of the pool holds a lock waits for that lock for ever.
+        multiprocessing.get_context("spawn").Pool(processes, maxtasksperchild=_CHUNKS_PER_PROCESS) as pool,
         Progress(*columns, console=console, disable=not console.is_terminal) as progress,
     ):
         task = progress.add_task("", total=count)

@@ -3,19 +3,14 @@
 The node has a room for large messages on their way to sockets (`queues/transit.py`). Connections whose sockets stand
 still could fill it, and the large messages of everybody else would wait for them. So their bytes do not count, up to a
 second room of the same size. When they are more than that, somebody else could take a message that waits for room, and
-they have stood still for CLOSE_AFTER_MS, those that hold most are closed. RabbitMQ bounds nothing here and ends in its
+they have stood still for `close_after_ms`, those that hold most are closed. RabbitMQ bounds nothing here and ends in its
 memory alarm, which stops every publisher.
 """
-
-from typing import Final
 
 from mypy_extensions import i64
 
 from warren.broker.connection import CLOSED, Connection
 from warren.queues.transit import Transit
-
-# A client that works on one message for so long while others wait in its socket loses nothing.
-CLOSE_AFTER_MS: Final = 15000
 
 
 def look_at_sockets(connections: list[Connection], transit: Transit, now_ms: i64) -> None:
@@ -27,7 +22,7 @@ def look_at_sockets(connections: list[Connection], transit: Transit, now_ms: i64
         return
     stuck: list[Connection] = []
     for connection in connections:
-        if connection.state != CLOSED and connection.out.stuck_ms(now_ms) >= CLOSE_AFTER_MS:
+        if connection.state != CLOSED and connection.out.stuck_ms(now_ms) >= transit.close_after_ms:
             stuck.append(connection)
     for connection in sorted(stuck, key=_held_bytes, reverse=True):
         if excess <= 0:

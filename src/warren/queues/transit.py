@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from warren.queues.queue import Queue
 
 LARGE_BYTES: Final = 65536
+# A client that works on one message for so long while others wait in its socket loses nothing.
+CLOSE_AFTER_MS: Final = 15000
 
 
 class Transit:
@@ -33,6 +35,8 @@ class Transit:
         self.used_bytes: i64 = 0
         # Part of `used_bytes` whose sockets stand still.
         self.stuck_bytes: i64 = 0
+        # A socket that stands still may be closed after this time, if others want the room.
+        self.close_after_ms: i64 = CLOSE_AFTER_MS
         # Queues whose head waits for room.
         self.waiting: dict[Queue, None] = {}
 

@@ -1,0 +1,240 @@
+"""Make a golden data directory: what a node of this state wrote, for every later state to read.
+
+`python -m tests.golden.make NAME` runs a node, puts something of everything into it, ends it in both ways, and writes
+`NAME-stopped.tar.xz` and `NAME-killed.tar.xz` with `NAME.json`, which says what must come back, beside this file. It is
+run once for a format, by the commit that it is named after; the files are never changed.
+"""
+
+import json
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+from tests.golden.reading import SETTINGS, TIMED, Known, digest, read_offline, read_online, unpack
+from tests.support.amqp_frames import PERSISTENT, table
+from tests.support.amqp_peer import ChannelPeer
+from tests.support.broker_process import BrokerProcess
+from tests.support.kill_ledger import Confirms, connect
+from tests.support.staged import staged_message
+from warren.admin.client import AdminClient, NodeAddress
+from warren.admin.protocol import Ack, Acked, GroupOpened, OpenGroup, Reserve, Reserved
+from warren.admin.sink_protocol import (
+    BatchCommitted,
+    CommitBatch,
+    FinishStage,
+    OpenStage,
+    Staged,
+    StageFinished,
+    StageMessages,
+    StageOpened,
+)
+from warren.wire.properties import Properties
+
+HERE = Path(__file__).parent
+# More than one segment of an index.
+SMALL_COUNT = 17_000
+FAN_QUEUES = (b"fan-a", b"fan-b")
+EVERYTHING = Properties(
+    content_type=b"text/plain",
+    content_encoding=b"identity",
+    delivery_mode=2,
+    priority=3,
+    correlation_id=b"correlation",
+    reply_to=b"reply",
+    expiration=b"4000000000",
+    message_id=b"message",
+    timestamp=1_700_000_000,
+    type=b"type",
+    user_id=b"guest",
+    app_id=b"app",
+).encode()
+
+
+def body_of(number: int, size: int) -> bytes:
+    """A body that says who it is."""
+    return (b"%d " % number * (size // 2 + 1))[:size]
+
+
+class Golden:
+    """What lies in the queues of a node, in order."""
+
+    def __init__(self, channel: ChannelPeer) -> None:
+        self.channel = channel
+        self.confirms = Confirms(channel)
+        self.queues: dict[bytes, list[Known]] = {}
+        # The staging log of the batch that is left to be committed.
+        self.stage = 0
+        self.number = 0
+
+    def declare(self, name: bytes, arguments: bytes = b"") -> None:
+        self.channel.declare(name, durable=True, arguments=arguments)
+        self.queues[name] = []
+
+    def publish(
+        self,
+        key: bytes,
+        size: int,
+        properties: bytes = PERSISTENT,
+        exchange: bytes = b"",
+        queues: tuple[bytes, ...] | None = None,
+    ) -> None:
+        self.number += 1
+        body = body_of(self.number, size)
+        self.confirms.publish(key, body, properties, exchange, lambda: None)
+        while len(self.confirms.waiting) > 1000:
+            self.confirms.read(5)
+        for queue in (key,) if queues is None else queues:
+            self.queues[queue].append((exchange, key, properties, body, False))
+
+    def sync(self) -> None:
+        """All that was published and acked is durable: a confirm that is sent behind it says so."""
+        for _ in range(2):
+            self.publish(b"ticks", 1)
+            self.confirms.drain()
+
+    def take(self, channel: ChannelPeer, queue: bytes, count: int, acked: set[int]) -> None:
+        """Deliver the oldest and ack those at the places `acked`; the others stay out and come back as redelivered."""
+        channel.qos(count)
+        tag = channel.consume(queue)
+        deliveries = [channel.message() for _ in range(count)]
+        channel.cancel(tag)
+        known = self.queues[queue]
+        for place, delivery in enumerate(deliveries):
+            assert delivery.body == known[place][3]
+            if place in acked:
+                channel.ack(delivery.deliver.delivery_tag)
+        left = [(*known[place][:4], True) for place in range(count) if place not in acked]
+        self.queues[queue] = left + known[count:]
+
+
+def fill(node: BrokerProcess) -> Golden:
+    """Fill vhost / of a running node; the connection stays open."""
+    peer = connect(node)
+    golden = Golden(peer.channel())
+    _declare(golden)
+    for number in range(SMALL_COUNT):
+        golden.publish(b"small", number % 40, Properties(delivery_mode=2, priority=number % 9).encode())
+    for number in range(60):
+        golden.publish(b"sizes", (0, 1, 100, 4095, 4096, 4097, 9000)[number % 7])
+        golden.publish(b"lazy", (10, 5000)[number % 2])
+        golden.publish(b"some.key", (0, 100, 5000)[number % 3], PERSISTENT, b"fan-out", FAN_QUEUES)
+        golden.publish(b"sizes", 50, Properties(delivery_mode=1).encode(), queues=())
+    golden.publish(b"huge", 300_000)
+    golden.publish(b"timed", 10, EVERYTHING)
+    golden.publish(b"timed", 5000, EVERYTHING)
+    for number in range(300):
+        golden.publish(b"holes", number * 20 % 6000)
+    golden.sync()
+    golden.take(peer.channel(), b"holes", 200, set(range(0, 200, 3)) | set(range(50, 90)))
+    golden.take(peer.channel(), b"fan-b", 30, set(range(10)))
+    # From the beginning and from the middle of a segment.
+    golden.take(peer.channel(), b"small", 900, set(range(400)) | set(range(500, 600)))
+    golden.sync()
+    _read_as_group(node, golden)
+    _stage(node, golden)
+    golden.sync()
+    return golden
+
+
+def _declare(golden: Golden) -> None:
+    channel = golden.channel
+    for name in (
+        b"ticks",
+        b"small",
+        b"sizes",
+        b"huge",
+        b"holes",
+        b"empty",
+        b"read",
+        b"gr\xc3\xbc\xc3\x9fe",
+        *FAN_QUEUES,
+    ):
+        golden.declare(name)
+    golden.declare(b"lazy", table(x__queue__mode="lazy"))
+    golden.declare(b"timed", table(x__message__ttl=4_000_000_000, x__expires=4_000_000_000))
+    channel.exchange(b"fan-out", b"fanout", durable=True)
+    channel.exchange(b"topics", b"topic", durable=True, internal=True)
+    channel.exchange(b"heads", b"headers", durable=True, arguments=table(alternate__exchange="fan-out"))
+    for name in FAN_QUEUES:
+        channel.bind(name, b"fan-out")
+    channel.bind(b"small", b"heads", arguments=table(x__match="any", colour="red"))
+    channel.bind_exchange(b"topics", b"heads", b"a.*.#", table(x__match="any", size=3))
+    channel.bind(b"huge", b"topics", b"#.large")
+
+
+def _read_as_group(node: BrokerProcess, golden: Golden) -> None:
+    """A group holds 60 of 100 and has acked 25 of them."""
+    for number in range(100):
+        golden.publish(b"read", number * 60)
+    golden.sync()
+    with AdminClient(NodeAddress(node.uri)) as client:
+        opened = client.request(OpenGroup("readers", [b"read"]), GroupOpened)
+        (member,) = opened.members
+        start = {member.incarnation: member.acked}
+        first = member.tail - 100
+        end = {member.incarnation: first + 60}
+        client.request(Reserve("readers", opened.epoch, start, 1000, 1 << 40, until=end), Reserved)
+        client.request(Ack("readers", opened.epoch, {member.incarnation: first + 25}), Acked)
+    # What it holds is not for others.
+    golden.queues[b"read"] = golden.queues[b"read"][60:]
+
+
+def _stage(node: BrokerProcess, golden: Golden) -> None:
+    """Batch 4 of a sink is in its queue, batch 5 is staged and will be committed by who reads this."""
+    with AdminClient(NodeAddress(node.uri)) as client:
+        for batch, sizes in ((4, (7, 6000)), (5, (8, 7000))):
+            messages = []
+            for size in sizes:
+                golden.number += 1
+                body = body_of(golden.number, size)
+                messages.append(staged_message(body, b"empty"))
+                golden.queues[b"empty"].append((b"", b"empty", PERSISTENT, body, False))
+            opened = client.request(OpenStage("pipe", batch, b""), StageOpened)
+            client.request(StageMessages(opened.stage, memoryview(b"".join(messages))), Staged)
+            client.request(FinishStage(opened.stage, len(messages)), StageFinished)
+            if batch == 4:
+                reply = client.request(
+                    CommitBatch("pipe", 4, [opened.stage], True, 30_000, None), BatchCommitted
+                )
+                assert reply.is_moved
+            golden.stage = opened.stage
+
+
+def pack(data: Path, target: Path) -> None:
+    """All of a data directory but the reserve, which is large."""
+    with tarfile.open(target, "w:xz", preset=9) as archive:
+        for path in sorted(data.rglob("*")):
+            if path.name != "reserve":
+                archive.add(path, path.relative_to(data).as_posix(), recursive=False)
+
+
+def main(name: str) -> None:
+    expected = {}
+    with tempfile.TemporaryDirectory() as directory:
+        for how in ("stopped", "killed"):
+            node = BrokerProcess(Path(directory, how), *SETTINGS)
+            node.start()
+            try:
+                golden = fill(node)
+            finally:
+                if how == "killed":
+                    node.kill()
+                else:
+                    node.stop()
+            archive = HERE / f"{name}-{how}.tar.xz"
+            pack(node.directory / "data", archive)
+            copy = Path(directory, f"{how} copy")
+            offline = read_offline(unpack(archive, copy))
+            online = read_online(copy, golden.stage, sorted(queue.decode() for queue in golden.queues))
+            for queue, messages in golden.queues.items():
+                # A node that was killed cannot know what was delivered.
+                known = [(*message[:4], True) for message in messages] if how == "killed" else messages
+                if queue != TIMED:
+                    assert online["queues"][queue.decode()]["sha256"] == digest(known), queue
+            expected[how] = {"stage": golden.stage, "offline": offline, "online": online}
+    (HERE / f"{name}.json").write_text(json.dumps(expected, indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

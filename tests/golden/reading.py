@@ -1,0 +1,127 @@
+"""Read a golden data directory in every way there is, and sum up what is found in JSON."""
+
+import hashlib
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tests.support.broker_process import BrokerProcess
+from tests.support.kill_ledger import connect
+from tests.support.mixed_vhost import shown
+from warren.admin.client import AdminClient, NodeAddress
+from warren.admin.protocol import GroupList, ListGroups
+from warren.admin.sink_protocol import BatchCommitted, CommitBatch
+from warren.offline.check import check_directory
+from warren.offline.data_directory import opened
+from warren.tables.parts import ReadOptions
+from warren.tables.planning import plan
+from warren.tables.reading import read
+from warren.tables.schemas import COLUMNS, MESSAGES
+
+SETTINGS = ("journal_file_size_limit=1MiB", "msg_store_file_size_limit=64KiB")
+# What a message is, not where it lies.
+COLUMN_NAMES = (
+    "queue_id",
+    "seq",
+    "enqueued_at",
+    "expires_at",
+    "redelivered",
+    "persistent",
+    "size",
+    "checksum",
+    "exchange_raw",
+    "routing_key_raw",
+    "properties_raw",
+    "body",
+)
+# Its messages expire 49 days after they were published, which is as late as a client can ask for.
+TIMED = b"timed"
+# Exchange, routing key, properties, body, redelivered.
+Known = tuple[bytes, bytes, bytes, bytes, bool]
+
+
+def unpack(archive: Path, directory: Path) -> Path:
+    """The data directory in `archive`, as the one of a node in `directory`."""
+    with tarfile.open(archive) as packed:
+        packed.extractall(directory / "data", filter="data")
+    return directory / "data"
+
+
+def digest(messages: list[Known]) -> str:
+    """Of all of them, in order."""
+    found = hashlib.sha256()
+    for exchange, key, properties, body, is_redelivered in messages:
+        for part in (exchange, key, properties, body, b"\1" if is_redelivered else b"\0"):
+            found.update(len(part).to_bytes(4, "big") + part)
+    return found.hexdigest()
+
+
+def read_offline(data: Path) -> dict[str, Any]:
+    """What the tools tell of a directory that no node has open."""
+    checked = check_directory(data)
+    assert not checked.problems
+    with opened(data) as directory:
+        definitions = sorted(repr(row) for row in shown(directory.definitions))
+    return {
+        "queues": checked.queues,
+        "messages": checked.messages,
+        "contents": checked.contents,
+        "definitions": definitions,
+        "rows": _rows(data),
+    }
+
+
+def _rows(data: Path) -> dict[str, Any]:
+    schema = pa.schema([(name, COLUMNS[MESSAGES][name]) for name in COLUMN_NAMES])
+    rows = [
+        tuple(row[name] for name in COLUMN_NAMES)
+        for partition in plan(data, MESSAGES, ReadOptions(vhost="/"))
+        for batch in read(partition, schema)
+        for row in batch.to_pylist()
+    ]
+    return {"count": len(rows), "sha256": hashlib.sha256(repr(sorted(rows)).encode()).hexdigest()}
+
+
+def read_online(directory: Path, stage: int, queues: list[str]) -> dict[str, Any]:
+    """What a node that starts on `directory`/data tells: its groups, and all that clients get out of its queues; before
+    that, the staged batch is committed."""
+    node = BrokerProcess(directory, *SETTINGS)
+    node.start()
+    try:
+        with AdminClient(NodeAddress(node.uri)) as client:
+            groups = [
+                [group.group, [[m.queue.decode(), m.acked, m.reserved, m.held, m.lag] for m in group.members]]
+                for group in client.request(ListGroups(), GroupList).groups
+            ]
+            repeated = client.request(CommitBatch("pipe", 4, [], True, 30_000), BatchCommitted)
+            committed = client.request(CommitBatch("pipe", 5, [stage], True, 30_000), BatchCommitted)
+        found = {}
+        for queue in queues:
+            if queue.encode() != TIMED:
+                messages = contents_of(node, queue.encode())
+                found[queue] = {"messages": len(messages), "sha256": digest(messages)}
+    finally:
+        node.stop()
+    return {
+        "groups": groups,
+        "batches": [[reply.is_repeated, reply.is_moved] for reply in (repeated, committed)],
+        "queues": found,
+    }
+
+
+def contents_of(node: BrokerProcess, queue: bytes) -> list[Known]:
+    """Take everything out of a queue of a running node."""
+    peer = connect(node)
+    channel = peer.channel()
+    found = []
+    count = channel.count(queue)
+    channel.consume(queue, no_ack=True)
+    for _ in range(count):
+        item = channel.message()
+        method = item.deliver
+        found.append((method.exchange, method.routing_key, item.raw, item.body, method.redelivered))
+    assert channel.count(queue) == 0
+    peer.drop()
+    return found

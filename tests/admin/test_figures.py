@@ -25,7 +25,7 @@ class Model:
         self.node = MemoryNode(MemoryDisk())
         store = self.node.vhost.store
         # Small files, so that some are merged and many go.
-        store.contents.file_size_limit = store.transient_contents.file_size_limit = 12_000
+        store.contents.persistent.file_size_limit = store.contents.transient.file_size_limit = 12_000
         self.queues = [
             self.node.declare(b"a"),
             self.node.declare(b"b"),
@@ -200,7 +200,7 @@ def test_figures_are_those_of_a_model(seed: int) -> None:
         model.node.clock.time_ms += 3000
         model.work()
     model.check()
-    figures = model.node.vhost.store.figures()
+    figures = StoreFigures(model.node.vhost.store)
     assert figures.live_bytes == 0 and figures.deletable_bytes == 0 and figures.live_positions == 0
     assert figures.checkpoints > 3 and figures.generation == figures.checkpoints
 
@@ -211,11 +211,11 @@ def test_debt_is_what_exceeds_twice_what_is_alive() -> None:
     live = int(StoreFigures(store).live_bytes)
     assert live == 0 and StoreFigures(store).debt_bytes == 0
     rest = int(StoreFigures(store).disk_bytes)
-    store.contents.total_bytes += GARBAGE_ALLOWANCE_BYTES - rest
+    store.contents.persistent.total_bytes += GARBAGE_ALLOWANCE_BYTES - rest
     assert StoreFigures(store).debt_bytes == 0
-    store.contents.total_bytes += 1000
+    store.contents.persistent.total_bytes += 1000
     assert StoreFigures(store).debt_bytes == 1000
-    store.contents.valid_bytes += 400
+    store.contents.persistent.valid_bytes += 400
     assert StoreFigures(store).debt_bytes == 200
 
 

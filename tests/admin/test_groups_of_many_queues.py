@@ -32,6 +32,7 @@ from warren.admin.protocol import (
 )
 from warren.queues.reader_group import DATA_LOSS, NOT_FOUND, PRECONDITION
 from warren.queues.reader_groups import MEMBERS_MAX
+from warren.store.figures import StoreFigures
 from warren.store.message import Message
 
 MANY = 1 << 40
@@ -571,7 +572,7 @@ def test_a_purge_and_other_consumers_leave_held_messages(node: MemoryNode, clien
 def test_compaction_moves_held_contents_and_they_are_read_on(node: MemoryNode, client: MemoryClient) -> None:
     """Their neighbours in the content files are garbage."""
     store = node.vhost.store
-    store.contents.file_size_limit = 100_000
+    store.contents.persistent.file_size_limit = 100_000
     for number in range(60):
         node.publish(b"a", (b"%04d" % number) * 2500)
         for _ in range(3):
@@ -582,10 +583,10 @@ def test_compaction_moves_held_contents_and_they_are_read_on(node: MemoryNode, c
     node.vhost.queues[b"b"].purge(node.clock.now_ms())
     for _ in range(200):
         node.clock.time_ms += 1000
-        store.is_checkpoint_wanted = True
+        store.checkpoints.want()
         node.commit()
         node.work()
-    assert store.figures().persistent.compactions > 0
+    assert StoreFigures(store).persistent.compactions > 0
     assert bodies(client, group, part) == expected
     node = node.crash()
     assert bodies(MemoryClient(node), group, part) == expected

@@ -101,7 +101,7 @@ def test_held_messages_are_held_again_after_a_crash_before_anybody_is_served(nod
     client = MemoryClient(node)
     assert reserve(client, group, 0, 2500) == 2501
     # A checkpoint, so that the index counts.
-    node.vhost.store.is_checkpoint_wanted = True
+    node.vhost.store.checkpoints.want()
     node.commit()
     node.work()
     PausedNode.is_paused = True
@@ -151,11 +151,11 @@ def test_what_the_index_alone_has_is_not_reserved_before_a_checkpoint(node: Memo
     assert on_disk(node) == 20
     node.memory_store.flush(batch, node.clock.now_ms(), False)
     node.work()
-    checkpoints = node.vhost.store.checkpoint_count
+    checkpoints = node.vhost.store.checkpoints.count
     request = group.reserve(0)
     assert client.refused(request) == STORAGE_FAILED
     node.work()
-    assert node.vhost.store.checkpoint_count == checkpoints + 1
+    assert node.vhost.store.checkpoints.count == checkpoints + 1
     assert reserve(client, group, 0) == 21
     node.disk.files.crash(Random(1), POWER)
     restarted = node.crash()

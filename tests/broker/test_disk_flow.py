@@ -7,7 +7,7 @@ from warren.broker.connection import Connection
 from warren.broker.disk_flow import DEBT_STOP_BYTES, STOP_BYTES, STORE_STOP_BYTES
 from warren.broker.throttle import FLOW_SHOWN_MS
 from warren.queues.queue_host import TURN_STEPS_MAX
-from warren.store.figures import debt_to_pay, payable_bytes
+from warren.store.figures import StoreFigures, debt_to_pay, payable_bytes
 from warren.store.jobs import CompactContents, StoreJob
 from warren.store.store_settings import GARBAGE_ALLOWANCE_BYTES
 from warren.wire.methods import BasicPublish
@@ -127,7 +127,7 @@ def test_an_alarm_and_a_slow_disk_together() -> None:
 
 def test_a_store_that_is_behind_stops_whoever_publishes() -> None:
     memory = MemoryBroker()
-    lane = memory.vhost.store.lane
+    lane = memory.vhost.store.jobs.lane
     transient, consumer, idle = channel_of(memory), channel_of(memory), channel_of(memory)
     transient.declare(b"q")
     lane.waiting_bytes = STORE_STOP_BYTES
@@ -183,7 +183,7 @@ def test_a_store_in_debt_stops_publishers_until_it_is_paid() -> None:
     """W10: compaction that does not come along with the garbage."""
     memory = MemoryBroker()
     store = memory.vhost.store
-    contents = store.contents
+    contents = store.contents.persistent
     held: list[StoreJob] = []
     holds = True
 
@@ -212,9 +212,9 @@ def test_a_store_in_debt_stops_publishers_until_it_is_paid() -> None:
         if place not in (0, 3):
             consumer.ack(tag)
     memory.advance(2000)
-    assert len(held) == 1 and store.figures().debt_bytes == 0
+    assert len(held) == 1 and StoreFigures(store).debt_bytes == 0
     # As if the garbage in the first file were so much.
-    beyond = int(store.figures().disk_bytes - 2 * store.figures().live_bytes)
+    beyond = int(StoreFigures(store).disk_bytes - 2 * StoreFigures(store).live_bytes)
     add_garbage(memory, GARBAGE_ALLOWANCE_BYTES - beyond + 2 * DEBT_STOP_BYTES)
     assert debt_to_pay(store) == 2 * DEBT_STOP_BYTES
     flood.publish(b"q", b"small")
@@ -234,10 +234,10 @@ def test_a_store_in_debt_stops_publishers_until_it_is_paid() -> None:
         memory.memory_store.runner.run(job)
         job.finished()
     # What was copied goes with the next two checkpoints.
-    assert store.figures().deletable_bytes > DEBT_STOP_BYTES
+    assert StoreFigures(store).deletable_bytes > DEBT_STOP_BYTES
     memory.advance(5000)
     assert is_reading(flood)
-    assert store.figures().debt_bytes == 0 and store.figures().deletable_bytes == 0
+    assert StoreFigures(store).debt_bytes == 0 and StoreFigures(store).deletable_bytes == 0
     assert debt_to_pay(store) == 0
     flood.publish(b"q", b"small")
     assert is_reading(flood)
@@ -245,7 +245,7 @@ def test_a_store_in_debt_stops_publishers_until_it_is_paid() -> None:
 
 def add_garbage(memory: MemoryBroker, size: int) -> None:
     """As if there were so much more in the first content file; publishers hear of it."""
-    contents = memory.vhost.store.contents
+    contents = memory.vhost.store.contents.persistent
     contents.files[0].size_bytes += size
     contents.total_bytes += size
     memory.advance(2000)
@@ -254,7 +254,7 @@ def add_garbage(memory: MemoryBroker, size: int) -> None:
 def test_debt_that_grows_while_the_disk_does_not_stops_nobody() -> None:
     """A purge makes debt of what was alive; nobody has to wait for that. Nor for what grows again below the first mark."""
     memory = MemoryBroker()
-    contents = memory.vhost.store.contents
+    contents = memory.vhost.store.contents.persistent
     flood, other = channel_of(memory), channel_of(memory)
     flood.declare(b"q", durable=True)
     other.declare(b"other")
@@ -292,11 +292,11 @@ def test_nobody_waits_for_what_the_store_does_not_give_back() -> None:
     flood = channel_of(memory)
     flood.declare(b"q", durable=True)
     flood.publish(b"q", bytes(5000), PERSISTENT)
-    store.contents.files[-1].size_bytes += 2 * GARBAGE_ALLOWANCE_BYTES
-    store.contents.total_bytes += 2 * GARBAGE_ALLOWANCE_BYTES
+    store.contents.persistent.files[-1].size_bytes += 2 * GARBAGE_ALLOWANCE_BYTES
+    store.contents.persistent.total_bytes += 2 * GARBAGE_ALLOWANCE_BYTES
     store.journal.file_size_limit = 2 * GARBAGE_ALLOWANCE_BYTES
     store.journal.files[-1].size_bytes += 4 * GARBAGE_ALLOWANCE_BYTES
-    assert store.figures().debt_bytes > 4 * GARBAGE_ALLOWANCE_BYTES
+    assert StoreFigures(store).debt_bytes > 4 * GARBAGE_ALLOWANCE_BYTES
     assert payable_bytes(store) < DEBT_STOP_BYTES
     memory.advance(3000)
     flood.publish(b"q", b"small")

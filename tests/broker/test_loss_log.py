@@ -93,7 +93,7 @@ def test_lost_contents_are_one_line_a_second(logged: LoggedNode) -> None:
     assert 1 <= len(logged.lines("messages are lost")) <= 2 * logged.seconds
     node.clock.advance(1000)
     node.work()
-    assert logged.counted("messages are lost") == node.vhost.store.lost_count == 2 * COUNT
+    assert logged.counted("messages are lost") == node.vhost.store.files.losses.lost_count == 2 * COUNT
     for queue in ("first", "second"):
         lines = logged.lines(f"queue '{queue}'")
         assert len(lines) <= logged.seconds
@@ -119,9 +119,9 @@ def test_damage_is_one_line_a_second(logged: LoggedNode) -> None:
     node.clock.advance(1000)
     node.work()
     store = node.vhost.store
-    assert store.damaged_count > 40 and store.lost_count > 40
-    assert logged.counted("damaged stretches") == store.damaged_count
-    assert logged.counted("messages are lost: their records are damaged") == store.lost_count
+    assert store.files.losses.damaged_count > 40 and store.files.losses.lost_count > 40
+    assert logged.counted("damaged stretches") == store.files.losses.damaged_count
+    assert logged.counted("messages are lost: their records are damaged") == store.files.losses.lost_count
     lines = logged.lines("queue 'q'")
     assert len(lines) <= logged.seconds
     assert f" of {path}; copied to lost+found" in lines[0]
@@ -134,7 +134,7 @@ def test_what_a_start_finds_is_one_line_for_a_queue(logged: LoggedNode) -> None:
     logged.lose_contents()
     after = logged.node.crash()
     after.vhost.losses.report_all()
-    assert after.vhost.store.lost_count == 2 * COUNT
+    assert after.vhost.store.files.losses.lost_count == 2 * COUNT
     for queue in ("first", "second"):
         (line,) = logged.lines(f"queue '{queue}'")
         assert line.endswith(f"{COUNT} messages are lost: their contents are not there (ids 1 to {COUNT})")

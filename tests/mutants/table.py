@@ -176,7 +176,7 @@ MUTANTS: list[Mutant] = [
     mutant(
         "S43",
         "a message of exactly the threshold is embedded",
-        "store/journal.py",
+        "store/message_writer.py",
         "positions[first].content_bytes < self.embed_below",
         "positions[first].content_bytes <= self.embed_below",
         "store/test_content_store.py::test_sizes_around_the_limits",
@@ -281,9 +281,9 @@ MUTANTS: list[Mutant] = [
     mutant(
         "W9",
         "files are deleted by the checkpoint that still names them",
-        "store/vhost_store.py",
-        "self._deletable_paths = self._dead_paths + contents.take_dead_paths()",
-        "job.delete_paths = job.delete_paths + self._dead_paths + contents.take_dead_paths()",
+        "store/checkpoint_needs.py",
+        "        self._deletable_paths = self._dead_paths + dead_contents_paths\n",
+        "        paths = paths + self._dead_paths + dead_contents_paths\n        self._deletable_paths = []\n",
         "store/test_checkpoint_job.py",
         "store/test_content_recovery.py",
         "store/test_segments.py",

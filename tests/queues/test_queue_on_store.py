@@ -157,7 +157,7 @@ def test_a_purge_reads_positions_only(
     for _ in range(50):
         node.work()
     node.commit()
-    assert node.vhost.store.contents.valid_bytes == 0
+    assert node.vhost.store.contents.persistent.valid_bytes == 0
     assert len(read) <= 2 and not [path for path in read if path.endswith(".rdq")]
 
 
@@ -168,10 +168,10 @@ def test_w27_what_is_appended_behind_a_segment_that_is_written_anew_stays(node: 
     fill(node, 10)
     store = node.memory_store.store
     node.disk.files.faults.append(Fault(("sync",), 0, errno.EIO))
-    store.is_checkpoint_wanted = True
+    store.checkpoints.want()
     now_ms = node.clock.now_ms()
     node.vhost.advance(now_ms)
-    assert node.memory_store.run_jobs(now_ms) and store.checkpoint_failures == 1
+    assert node.memory_store.run_jobs(now_ms) and store.checkpoints.failures == 1
     # The append waits in the lane behind the copy.
     for number in range(10, 20):
         node.publish(b"q", b"%d" % number)
@@ -181,7 +181,7 @@ def test_w27_what_is_appended_behind_a_segment_that_is_written_anew_stays(node: 
     fill(node, 10, first=20)
     assert queue.ready.entry_count == 0
     assert bodies(node, queue) == list(range(30))
-    assert (store.lost_count, store.damaged_count) == (0, 0)
+    assert (store.files.losses.lost_count, store.files.losses.damaged_count) == (0, 0)
 
 
 def test_a_segment_that_is_deleted_has_all_that_is_in_memory_again(node: MemoryNode) -> None:
@@ -204,7 +204,10 @@ def test_a_segment_that_is_deleted_has_all_that_is_in_memory_again(node: MemoryN
     queue.set_mode(True)
     node.work()
     assert queue.ready.ram_count == 0
-    assert (node.memory_store.store.lost_count, node.memory_store.store.lane.is_idle()) == (0, True)
+    assert (node.memory_store.store.files.losses.lost_count, node.memory_store.store.jobs.lane.is_idle()) == (
+        0,
+        True,
+    )
     queue.requeue(out, node.clock.now_ms())
     assert bodies(node, queue) == list(range(15))
 
@@ -248,7 +251,7 @@ def test_a_load_leaves_to_a_client_what_it_has(node: MemoryNode, is_requeued: bo
         queue.settle(out.pop(), node.clock.now_ms())
     node.commit()
     store = node.memory_store.store
-    assert (store.lost_count, store.contents.unknown_releases) == (0, 0)
+    assert (store.files.losses.lost_count, store.contents.persistent.unknown_releases) == (0, 0)
     assert bodies(node, other) == [0, 1, 2, 3]
 
 
@@ -281,7 +284,7 @@ def test_what_expires_while_its_content_is_loaded_is_not_lost(node: MemoryNode) 
     node.memory_store.runner.run(job)
     job.finished()
     node.work()
-    assert node.memory_store.store.lost_count == 0
+    assert node.memory_store.store.files.losses.lost_count == 0
 
 
 def test_after_a_restart_loads_do_not_look_through_what_is_unacked(node: MemoryNode) -> None:

@@ -46,9 +46,10 @@ class LimitWatch(Seams):
     def end_turn(self, broker: Broker) -> None:
         limits, store, flow = self._limits, self._vhost.store, broker.disk_flow
         found = {
-            "group_bytes": store.lane.waiting_bytes > limits.group_bytes,
-            "behind_bytes": store.is_behind,
-            "dead_bytes": store.has_dead_files() and store.contents.dead_bytes >= limits.dead_bytes,
+            "group_bytes": store.jobs.lane.waiting_bytes > limits.group_bytes,
+            "behind_bytes": store.files.is_behind,
+            "dead_bytes": store.checkpoints.has_dead_files()
+            and store.contents.persistent.dead_bytes >= limits.dead_bytes,
             "stop_bytes": flow.stop_count > self._stops
             and flow.waiting_bytes(self._vhost) > limits.stop_bytes,
             "store_stop_bytes": flow.stop_count > self._stops

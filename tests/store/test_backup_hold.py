@@ -23,7 +23,7 @@ class Owner(BackupOwner):
 
 def begin(driver: EngineDriver) -> Owner:
     owner = Owner()
-    driver.store.backup.begin(driver.store, owner)
+    driver.store.backup.begin(owner)
     return owner
 
 
@@ -48,7 +48,7 @@ def take(driver: EngineDriver, files: list[BackupFile], target: Path) -> None:
             assert len(data) == file.size_bytes
             place.write_bytes(data)
     (target / CHECKPOINT_NAME).write_bytes(driver.store.backup.checkpoint)
-    driver.store.backup.end(driver.store)
+    driver.store.backup.end()
 
 
 def opened(copy: Path, target: Path) -> EngineDriver:
@@ -68,7 +68,7 @@ def test_a_backup_is_the_store_of_one_commit(tmp_path: Path, seed: int) -> None:
     driver.churn(rng, rng.randrange(0, 200))
     checkpointed(driver)
     driver.churn(rng, rng.randrange(0, 100))
-    files = driver.store.backup.files(driver.store)
+    files = driver.store.backup.files()
     expected = {queue_id: dict(bodies) for queue_id, bodies in driver.bodies.items()}
     # The copying takes its time.
     driver.churn(rng, rng.randrange(0, 100))
@@ -99,13 +99,13 @@ def test_nothing_is_deleted_while_a_backup_is_made(tmp_path: Path) -> None:
     driver.commit()
     driver.index(1)
     checkpointed(driver)
-    files = driver.store.backup.files(driver.store)
+    files = driver.store.backup.files()
     driver.settle(1)
     for _ in range(8):
         driver.now_ms += 3000
         driver.checkpoint()
     assert all((driver.path / file.path).exists() for file in files)
-    driver.store.backup.end(driver.store)
+    driver.store.backup.end()
     for _ in range(3):
         driver.now_ms += 3000
         driver.checkpoint()

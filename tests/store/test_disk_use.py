@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.engine_driver import QUEUES, EngineDriver
+from warren.store.figures import StoreFigures, look_at_debt
 from warren.store.message import Position
 from warren.store.queue_index import REWRITE_MIN_BYTES
 
@@ -20,8 +21,8 @@ def pay_debts(driver: EngineDriver, seconds: int) -> None:
     """What a node does by itself in that time."""
     store = driver.store
     for _ in range(seconds):
-        store.debt.look(store)
-        store.is_checkpoint_wanted = store.debt.payable_bytes > 0
+        look_at_debt(store)
+        store.files.needs.is_wanted = store.debt.payable_bytes > 0
         for _ in range(33):
             driver.commit()
 
@@ -64,9 +65,9 @@ def test_g8_segments_of_which_less_than_half_is_alive(tmp_path: Path, alive: flo
     fill(driver, choose, 4500)
     live = thin(driver, choose, alive)
     assert disk_bytes(driver) > 2 * live + ALLOWANCE + 100 * KIB
-    assert driver.store.figures().debt_bytes > 0
+    assert StoreFigures(driver.store).debt_bytes > 0
     pay_debts(driver, 60)
-    assert driver.store.figures().debt_bytes == 0
+    assert StoreFigures(driver.store).debt_bytes == 0
     assert driver.store.debt.payable_bytes == 0
     assert disk_bytes(driver) <= 2 * live + ALLOWANCE
     assert driver.store.rewriter.rewrite_count > 20
@@ -110,7 +111,7 @@ def test_g8_where_the_newest_messages_are_in_the_journal_only(tmp_path: Path, pe
     assert disk_bytes(driver) > 2 * live + ALLOWANCE
     pay_debts(driver, 20)
     assert disk_bytes(driver) <= 2 * live + ALLOWANCE
-    assert driver.store.figures().debt_bytes == 0
+    assert StoreFigures(driver.store).debt_bytes == 0
     driver.check()
     driver.reopen()
     driver.check()

@@ -165,7 +165,7 @@ def write_story(path: Path) -> None:
     store.settle(small[0], large[1])
     store.queues[1].log.delivered_upto = 2
     store.commit()
-    store.store.is_checkpoint_wanted = True
+    store.store.checkpoints.want()
     store.commit()
     store.store.journal.request_file()
     store.store.journal.request_clean_stop()
@@ -456,7 +456,7 @@ def test_a_compacted_file_in_a_checkpoint(tmp_path: Path) -> None:
     for content_id in (1, 3, 4, 6, 8, 9):
         store.settle(*contents[content_id])
     store.commit()
-    store.store.is_checkpoint_wanted = True
+    store.store.checkpoints.want()
     store.commit()
     store.close()
     records = decode_directory(tmp_path)

@@ -125,7 +125,7 @@ def test_large_messages_are_counted_once_each(driver: EngineDriver) -> None:
     for queue_id in QUEUES:
         driver.settle(queue_id)
     driver.commit()
-    assert driver.store.contents.valid_bytes == 0
+    assert driver.store.contents.persistent.valid_bytes == 0
 
 
 def test_contents_that_compaction_has_moved_are_found(driver: EngineDriver) -> None:
@@ -138,7 +138,7 @@ def test_contents_that_compaction_has_moved_are_found(driver: EngineDriver) -> N
     for _ in range(8):
         driver.checkpoint()
     fill(driver, 8, 3, size=1000)
-    assert driver.store.contents.compactions > 0
+    assert driver.store.contents.persistent.compactions > 0
     restart_without_checkpoint(driver)
     driver.check()
     driver.reopen()
@@ -148,7 +148,7 @@ def test_contents_that_compaction_has_moved_are_found(driver: EngineDriver) -> N
         driver.settle(queue_id)
     driver.checkpoint()
     driver.checkpoint()
-    assert driver.store.contents.valid_bytes == 0
+    assert driver.store.contents.persistent.valid_bytes == 0
 
 
 def test_where_the_journal_knows_of_a_message_that_the_index_lacks_the_index_ends(

@@ -100,7 +100,7 @@ def test_a_damaged_release_behind_the_checkpoint_does_not_count(driver: EngineDr
     for queue_id in (1, 2):
         driver.settle(queue_id)
     driver.commit()
-    assert driver.store.contents.valid_bytes == 0
+    assert driver.store.contents.persistent.valid_bytes == 0
 
 
 def test_damage_that_an_earlier_start_met_hides_nothing_from_later_ones(driver: EngineDriver) -> None:
@@ -123,7 +123,7 @@ def test_damage_that_an_earlier_start_met_hides_nothing_from_later_ones(driver: 
         driver.checkpoint()
     driver.settle(2)
     driver.commit()
-    assert driver.store.contents.valid_bytes == 0
+    assert driver.store.contents.persistent.valid_bytes == 0
 
 
 def test_a_missing_file_that_an_earlier_start_missed_hides_nothing_from_later_ones(
@@ -146,7 +146,7 @@ def test_a_missing_file_that_an_earlier_start_missed_hides_nothing_from_later_on
     assert report.missing_journal and report.kept_references == 0
     driver.settle(2)
     driver.commit()
-    assert driver.store.contents.valid_bytes == 0
+    assert driver.store.contents.persistent.valid_bytes == 0
 
 
 def test_later_damage_in_a_file_that_was_damaged_before_may_hide_a_release(driver: EngineDriver) -> None:
@@ -180,11 +180,11 @@ def test_no_checkpoint_counts_a_release_that_failed_and_is_not_written_again_yet
     driver.settle(1)
     fail_commit(driver)
     store = driver.store
-    before = store.checkpoint_count
-    store.is_checkpoint_wanted = True
+    before = store.checkpoints.count
+    store.checkpoints.want()
     store.advance(driver.now_ms)
     driver.run_jobs()
-    assert store.checkpoint_count == before and store.journal.is_wanted
+    assert store.checkpoints.count == before and store.journal.is_wanted
     driver.reopen()
     driver.settle(1)
     driver.commit()

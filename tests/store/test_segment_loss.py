@@ -10,7 +10,6 @@ from tests.support.engine_driver import EngineDriver, Loaded
 from warren.store.disk.flusher import FlushJob
 from warren.store.disk.local_file_system import LocalFileSystem
 from warren.store.message import ABSENT, Position
-from warren.store.segment_loss import give_up_segment
 
 
 @pytest.fixture
@@ -79,7 +78,7 @@ def test_a_segment_that_cannot_be_read_for_four_seconds_costs_nothing(
         driver.commit()
     assert seqs(waiting.positions) == [*range(8, 16)]
     assert ends_ms <= driver.now_ms < ends_ms + 1100
-    assert (driver.owner.lost, lost_and_found(driver)) == (0, [])
+    assert (driver.losses.lost, lost_and_found(driver)) == (0, [])
 
 
 @pytest.mark.parametrize("number", [1, 2])
@@ -100,7 +99,7 @@ def test_a_segment_that_stays_unreadable_is_put_aside(
     assert seqs(loaded_in_time(driver, 1)) == left
     (kept,) = lost_and_found(driver)
     assert (kept.name, kept.read_bytes()) == (f"queues-1-{number}.idx", before)
-    assert driver.owner.lost == driver.store.lost_count == 20 - len(left)
+    assert driver.losses.lost == driver.store.files.losses.lost_count == 20 - len(left)
     # The queue goes on, and what is left is found again: here and after a crash.
     fill(driver, 10, 1)
     driver.index(1)
@@ -108,7 +107,7 @@ def test_a_segment_that_stays_unreadable_is_put_aside(
     driver.checkpoint()
     driver.reopen()
     assert seqs(loaded_in_time(driver, 1)) == left
-    assert driver.owner.lost == 0
+    assert driver.losses.lost == 0
     driver.settle(1)
     driver.checkpoint()
     driver.checkpoint()
@@ -126,11 +125,11 @@ def test_appends_on_their_way_to_a_segment_that_is_put_aside_are_not_lost(driver
     index = queue.log.index
     assert index is not None
     queue.index([driver.positions[1].pop(seq) for seq in (19, 20)])
-    give_up_segment(queue, index.segments[-1], None)
+    queue.loss.give_up(queue.log, index.segments[-1], None)
     queue.index([driver.positions[1].pop(seq) for seq in (21, 22)])
     driver.run_jobs()
     assert seqs(loaded_in_time(driver, 1)) == [*range(1, 16), *range(19, 23)]
-    assert driver.owner.lost == 3
+    assert driver.losses.lost == 3
     driver.checkpoint()
     driver.reopen()
     assert seqs(loaded_in_time(driver, 1)) == [*range(1, 16), *range(19, 23)]
@@ -180,17 +179,17 @@ def test_a_segment_that_is_deleted_while_it_is_appended_to_costs_what_only_it_ha
     path.unlink()
     publish_and_index(driver, 2)
     assert run_on(driver) == 1
-    assert driver.store.lane.is_idle()
+    assert driver.store.jobs.lane.is_idle()
     left = [*range(1, 16), 17, 19, 21, 22]
     assert seqs(loaded_in_time(driver, 1)) == left
-    assert driver.owner.lost == driver.store.lost_count == 3
+    assert driver.losses.lost == driver.store.files.losses.lost_count == 3
     publish_and_index(driver, 2)
     assert run_on(driver) == 0
     left += [23, 24]
     driver.checkpoint()
     driver.reopen()
     assert seqs(loaded_in_time(driver, 1)) == left
-    assert driver.owner.lost == 0
+    assert driver.losses.lost == 0
 
 
 def test_a_crash_before_the_checkpoint_knows_of_the_new_file(driver: EngineDriver) -> None:
@@ -208,11 +207,11 @@ def test_a_crash_before_the_checkpoint_knows_of_the_new_file(driver: EngineDrive
     run_on(driver)
     assert seqs(loaded_in_time(driver, 1)) == [*range(1, 16), 21, 22]
     run_on(driver)
-    assert driver.owner.lost == 5
+    assert driver.losses.lost == 5
     publish_and_index(driver, 3)
     run_on(driver)
     assert seqs(loaded_in_time(driver, 1)) == [*range(1, 16), *range(21, 26)]
-    assert driver.store.lane.is_idle()
+    assert driver.store.jobs.lane.is_idle()
 
 
 @pytest.mark.parametrize("is_loaded_first", [True, False])
@@ -230,13 +229,13 @@ def test_a_segment_that_is_cut_off_keeps_what_is_left(driver: EngineDriver, is_l
     if is_loaded_first:
         assert seqs(loaded_in_time(driver, 1)) == left
         run_on(driver)
-        assert driver.owner.lost == 3
+        assert driver.losses.lost == 3
     publish_and_index(driver, 3)
     run_on(driver)
     left += [21, 22, 23]
     for _ in range(2):
         assert seqs(loaded_in_time(driver, 1)) == left
-        assert driver.owner.lost == 3
+        assert driver.losses.lost == 3
     driver.checkpoint()
     driver.reopen()
     assert seqs(loaded_in_time(driver, 1)) == left
@@ -252,7 +251,7 @@ def test_a_checkpoint_notices_a_segment_that_was_deleted(driver: EngineDriver) -
     (driver.path / "queues" / "1" / "2.idx").unlink()
     driver.checkpoint()
     run_on(driver)
-    assert driver.owner.lost == 4
+    assert driver.losses.lost == 4
     driver.checkpoint()
     driver.reopen()
     assert seqs(loaded_in_time(driver, 1)) == [*range(1, 16), 18]
@@ -273,7 +272,7 @@ def test_a_transient_content_file_that_is_deleted_costs_what_was_in_it(driver: E
     for position in positions[2:]:
         queue.content_to_transient(position)
     assert run_on(driver) >= 1
-    assert driver.store.lane.is_idle()
+    assert driver.store.jobs.lane.is_idle()
     for position in positions:
         position.message = ABSENT
         position.has_content = False

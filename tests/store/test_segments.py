@@ -192,7 +192,7 @@ def test_a_segment_is_rewritten_while_it_is_loaded(tmp_path: Path) -> None:
     assert path.stat().st_size < before
     driver.run_jobs()
     assert [int(position.seq) for position in loaded.positions] == [13, 14, 15]
-    assert driver.owner.damage == [] and driver.owner.lost == 0
+    assert driver.losses.damage == [] and driver.losses.lost == 0
     driver.check()
 
 
@@ -215,7 +215,7 @@ def test_a_segment_dies_while_it_is_loaded(driver: EngineDriver) -> None:
     read.finished()
     driver.run_jobs()
     assert [int(position.seq) for position in loaded.positions] == [*range(16, 21)]
-    assert driver.owner.damage == [] and driver.owner.lost == 0
+    assert driver.losses.damage == [] and driver.losses.lost == 0
     driver.check()
 
 
@@ -272,12 +272,12 @@ def test_a_lost_segment_costs_what_was_in_it(driver: EngineDriver) -> None:
     assert report.missing == []
     found = found_in_time(driver, 1)
     assert list(found) == [*range(1, 8), *range(16, 21)]
-    assert driver.owner.lost == 8
+    assert driver.losses.lost == 8
     assert driver.found(2) == driver.bodies[2]
     fill(driver, 5, 1)
     driver.index(1)
     assert list(found_in_time(driver, 1)) == [*range(1, 8), *range(16, 26)]
-    assert driver.owner.lost == 8
+    assert driver.losses.lost == 8
 
 
 def test_a_damaged_segment_costs_one_message_and_still_goes(driver: EngineDriver) -> None:
@@ -291,8 +291,8 @@ def test_a_damaged_segment_costs_one_message_and_still_goes(driver: EngineDriver
     path.write_bytes(data)
     found = driver.found(1)
     assert len(found) == 19
-    assert [name for name, _, _ in driver.owner.damage] == ["queues/1/1.idx"]
-    assert driver.owner.lost == 1
+    assert [name for name, _, _ in driver.losses.damage] == ["queues/1/1.idx"]
+    assert driver.losses.lost == 1
     assert len(list((driver.path / "lost+found").iterdir())) == 1
     driver.settle(1)
     driver.checkpoint()
@@ -343,10 +343,10 @@ def test_a_damaged_segment_is_counted_though_there_is_no_descriptor_at_first(dri
             else:
                 driver.runner.run(job)
             job.finished()
-    assert (failures, len(loaded.positions), driver.owner.lost) == (1, 7, 0)
+    assert (failures, len(loaded.positions), driver.losses.lost) == (1, 7, 0)
     driver.commit()
     driver.run_jobs()
-    assert driver.owner.lost == 1
+    assert driver.losses.lost == 1
     driver.settle(1)
     driver.checkpoint()
     driver.checkpoint()

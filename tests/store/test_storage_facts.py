@@ -78,7 +78,7 @@ S24 | timers: sync, rates, expiry of queues and messages | server.vhost_driver:V
     queues.memory_monitor:MemoryMonitor.tick protocol/test_expiry.py::test_an_unused_queue_expires
 S25 | contents by id, one store for a vhost's queues | store.content_store:ContentStore
     store/test_content_store.py::test_a_fan_out_is_stored_once_and_removed_last
-S26 | a persistent and a transient store, the latter wiped | store.vhost_store:TRANSIENT_NAME
+S26 | a persistent and a transient store, the latter wiped | store.layout:TRANSIENT_NAME
     store/test_segments.py::test_transient_messages_are_paged_and_do_not_outlive_the_node
 S27 | files are numbered from 0 | store/test_content_store.py::test_files_fill_up_to_the_limit_and_ids_ascend
 S28 | a file has 16 MiB | store.content_store:FILE_SIZE_LIMIT
@@ -112,12 +112,12 @@ S41 | reading keeps a segment in memory | argued: a load reads as much as it wan
     (store.index_load:IndexLoad)
 S42 | a summary of each segment is in memory | store.queue_index:Segment
     store/test_segments.py::test_a_segment_goes_when_all_of_it_is_settled
-S43 | small messages in the index, large ones in the store | store.journal:Journal.write_message
+S43 | small messages in the index, large ones in the store | store.message_writer:MessageWriter.write
     store/test_segments.py::test_the_embed_threshold_may_change_between_starts
     server/test_config.py::test_sizes_have_the_units_of_rabbitmq
     store/test_embedding.py::test_s43_messages_below_the_threshold_are_embedded
 S44 | a higher threshold costs memory | argued: no segment is held in memory, so it does not
-S45 | small ones cost one write | store.journal:Journal.write_message
+S45 | small ones cost one write | store.message_writer:MessageWriter.write
     store/test_embedding.py::test_s43_messages_below_the_threshold_are_embedded
 S46 | RabbitMQ's directories before 3.7 | argued: imports read those since 3.7 only; an older node is upgraded first
 S47 | RabbitMQ's directories since 3.7 | tables/rabbitmq/test_real_directories.py::test_every_message_is_there_in_order
@@ -155,7 +155,7 @@ S64 | q1 sinks to q2, or q3, then q4 | queues.variable_queue:VariableQueue.sink_
 S65 | permitted_beta_count | queues.variable_queue:permitted_beta_count queues/test_paging.py::test_permitted_betas
 S66 | in batches to delta, first q3, then q2 | queues.paging:PageStep._push_middle
     queues/test_queue_paging.py::test_s66_only_lumps_go_to_delta
-S67 | a bound for what is written at once | queues.queue_host:TURN_STEPS store.vhost_store:VhostStore.is_behind
+S67 | a bound for what is written at once | queues.queue_host:TURN_STEPS store.segment_files:SegmentFiles.is_behind
     queues/test_queue_paging.py::test_a_turn_pages_a_bounded_number_of_messages_and_more_than_came_in
     queues/test_queue_paging.py::test_a_disk_that_is_behind_is_given_no_more
 S68 | the middle goes to disk, in batches | queues.paging:PageStep._push_middle
@@ -195,7 +195,7 @@ W3 | records that do not describe themselves | store/test_documented_format.py::
     store/test_recovery.py::test_bodies_that_look_like_records
 W4 | recovery reads everything | store.disk.store_reader:read_store bench.backlog:measure
     store/test_segments.py::test_a_start_reads_the_checkpoint_and_the_journal_behind_it
-W5 | all or nothing is trusted | store.index_repair:report_damage
+W5 | all or nothing is trusted | store.index_repair:DamagedSegments.report
     store/test_index_rebuild.py::test_damage_that_nobody_can_mend_costs_its_own_message
 W6 | clean marks that are wrong | store.checkpoint:decode_checkpoint
     store/test_checkpoint_job.py::test_power_fails_in_any_call_of_a_checkpoint
@@ -273,7 +273,7 @@ G6 | no queue stalls another | queues.queue_host:QueueHost.work_off bench.interf
     queues/test_queue_paging.py::test_w19_paging_goes_in_slices_and_other_queues_have_their_turn
 G7 | memory is bounded whatever the backlog | bench.backlog:measure
     queues/test_memory_monitor.py::test_a_flood_stays_at_the_threshold
-G8 | the disk holds twice what is alive, and 1 GiB | store.figures:Debt store.segment_rewrite:SegmentRewriter
+G8 | the disk holds twice what is alive, and 1 GiB | store.debt:Debt store.segment_rewrite:SegmentRewriter
     store/test_disk_use.py::test_g8_segments_of_which_less_than_half_is_alive
     store/test_disk_use.py::test_g8_while_messages_come_and_go
     store/test_content_compaction.py::test_the_garbage_stays_bounded_with_a_slow_consumer

@@ -11,6 +11,7 @@ from warren.store.disk.job_runner import JobRunner
 from warren.store.disk.local_file_system import LocalFileSystem
 from warren.store.disk.store_reader import StoreReport, read_store
 from warren.store.jobs import LoadDone
+from warren.store.losses import LossReport
 from warren.store.message import INDEXED, PENDING, JournalFile, Message, Position, QueueLog
 from warren.store.queue_store import QueueStore
 from warren.store.store_owner import StoreOwner
@@ -43,12 +44,10 @@ class Loaded(LoadDone):
 
 
 class Owner(StoreOwner):
-    """Moves what is asked for; counts what goes wrong."""
+    """Moves what is asked for."""
 
     def __init__(self, driver: "EngineDriver") -> None:
         self.driver = driver
-        self.damage: list[tuple[str, int, int]] = []
-        self.lost = 0
         # What a queue would have in memory although it is in the index.
         self.in_memory: list[Position] = []
 
@@ -69,6 +68,14 @@ class Owner(StoreOwner):
             for position in self.in_memory
             if position.log.queue_id == queue_id and first <= position.seq < end
         ]
+
+
+class Report(LossReport):
+    """Counts what goes wrong."""
+
+    def __init__(self) -> None:
+        self.damage: list[tuple[str, int, int]] = []
+        self.lost = 0
 
     def on_damage(self, queue_id: int, path: str, offset: int, size: int) -> None:
         self.damage.append((path, offset, size))
@@ -101,7 +108,8 @@ class EngineDriver:
         self.store: VhostStore
         self.store, replay, self.report = read_store(self.files, STORE_ID, self.settings)
         self.owner = Owner(self)
-        self.store.owner = self.owner
+        self.losses = Report()
+        self.store.set_owner(self.owner, self.losses)
         self.runner = JobRunner(self.files, STORE_ID)
         self.flusher = BatchFlusher(self.files)
         self.queues: dict[int, QueueStore] = {}
@@ -185,11 +193,11 @@ class EngineDriver:
 
     def checkpoint(self) -> None:
         """Take a checkpoint, whether it is due or not."""
-        before = self.store.checkpoint_count
-        self.store.is_checkpoint_wanted = True
+        before = self.store.checkpoints.count
+        self.store.checkpoints.want()
         for _ in range(3):
             self.commit()
-        assert self.store.checkpoint_count > before
+        assert self.store.checkpoints.count > before
 
     def load(self, queue_id: int, count: int = 1 << 40) -> list[Position]:
         """The oldest messages of a queue, from its index first."""
@@ -261,7 +269,7 @@ class EngineDriver:
             found = self.found(queue_id)
             assert list(found) == sorted(found)
             assert found == self.bodies[queue_id]
-        self.store.contents.check()
+        self.store.contents.persistent.check()
 
 
 def _moved(found: Position, log: QueueLog) -> Position:

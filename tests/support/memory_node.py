@@ -164,7 +164,7 @@ class MemoryNode:
         self.admin = AdminNode(self.broker)
         self.admin.recover(list(disk.groups.values()), list(disk.members.values()))
         self.vhost.journal.request_file()
-        self.vhost.store.is_checkpoint_wanted = True
+        self.vhost.store.checkpoints.want()
         self.work()
 
     @property

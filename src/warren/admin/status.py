@@ -23,7 +23,7 @@ from warren.queues.queue import Queue
 from warren.queues.queue_figures import FormFigures, QueueFigures
 from warren.queues.reader_group import GroupMember, text
 from warren.queues.reader_groups import ReaderGroup, ReaderGroups
-from warren.store.figures import ContentFigures
+from warren.store.figures import ContentFigures, StoreFigures
 
 
 def node_status(broker: Broker, name: str, vhosts: list[VhostStatus]) -> NodeStatus:
@@ -49,7 +49,7 @@ def node_status(broker: Broker, name: str, vhosts: list[VhostStatus]) -> NodeSta
 
 def vhost_status(vhost: Vhost, groups: ReaderGroups) -> VhostStatus:
     """What a vhost stores, and how far behind its reader groups are."""
-    figures = vhost.store.figures()
+    figures = StoreFigures(vhost.store)
     return VhostStatus(
         vhost=vhost.name.decode("utf-8", "replace"),
         queues=len(vhost.queues),

@@ -8,6 +8,7 @@ from mypy_extensions import i64
 
 from warren.queues.paging import WRITE_STEPS
 from warren.queues.queue import Queue
+from warren.store.losses import LossReport
 from warren.store.message import INDEXED, JournalFile, Position
 from warren.store.store_owner import StoreOwner
 
@@ -73,6 +74,13 @@ class VhostStoreOwner(StoreOwner):
                 if entry.journal_state == INDEXED:
                     found.append(entry)
         return found
+
+
+class VhostLossReport(LossReport):
+    """Tells the log of a vhost what its store has lost."""
+
+    def __init__(self, vhost: Vhost) -> None:
+        self.vhost: Vhost = vhost
 
     def on_damage(self, queue_id: i64, path: str, offset: i64, size: i64) -> None:
         """Bytes of a file could not be used; a copy is in lost+found."""

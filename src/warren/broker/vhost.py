@@ -14,7 +14,7 @@ from mypy_extensions import i64
 from warren.broker.loss_log import LossLog
 from warren.broker.metadata import Change, DeleteQueue, PutQueue
 from warren.broker.staging import Staging
-from warren.broker.store_owner import VhostStoreOwner
+from warren.broker.store_owner import VhostLossReport, VhostStoreOwner
 from warren.broker.topology import removal_changes
 from warren.broker.vhost_host import VhostHost
 from warren.queues.arguments import QueueArguments, parse_arguments
@@ -24,6 +24,7 @@ from warren.routing.equivalence import resource_text
 from warren.routing.exchange import Exchange
 from warren.routing.router import Router
 from warren.store.change_sets import ChangeSet
+from warren.store.figures import look_at_debt
 from warren.store.journal import Journal
 from warren.store.recovery import JournalReplay, RecoveredQueue
 from warren.store.vhost_store import VhostStore
@@ -51,7 +52,7 @@ class Vhost:
         self._debt_at_ms: i64 = 0
         # What the log has not been told yet.
         self.losses: LossLog = LossLog(name)
-        store.owner = VhostStoreOwner(self)
+        store.set_owner(VhostStoreOwner(self), VhostLossReport(self))
         self.host: VhostHost = VhostHost(self)
         self.router: Router = Router()
         self.queues: dict[bytes, Queue] = {}
@@ -250,7 +251,7 @@ class Vhost:
     def advance(self, now_ms: i64) -> bool:
         """The end of a turn: what queues and store have to do, a slice of it; True when there is more to do."""
         # What was sealed may move; what refers to contents, when these are on disk.
-        batches = self.journal.last_sealed() + self.store.finished_batch
+        batches = self.journal.last_sealed() + self.store.journal.last_finished()
         if batches != self._batches:
             self._batches = batches
             self.host.on_sealed()
@@ -260,13 +261,13 @@ class Vhost:
         self.losses.report(now_ms)
         if now_ms >= self._debt_at_ms:
             self._debt_at_ms = now_ms + _DEBT_INTERVAL_MS
-            self.store.debt.look(self.store)
+            look_at_debt(self.store)
             if self.store.debt.payable_bytes > 0:
                 # Only a checkpoint deletes files.
-                self.store.is_checkpoint_wanted = True
+                self.store.checkpoints.want()
         memory = self.host.memory
         is_late = self.host.has_more and memory.ram_bytes > memory.stop_above
-        waiting_bytes = self.store.lane.waiting_bytes
+        waiting_bytes = self.store.jobs.lane.waiting_bytes
         self.broker.disk_flow.store_waits(self, waiting_bytes, self.store.debt.grown_bytes, is_late)
         return self.store.has_more or is_moving
 

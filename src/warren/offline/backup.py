@@ -37,8 +37,8 @@ from warren.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME, decode_check
 from warren.store.disk.files import make_directories, read_whole, sync_directory, sync_file
 from warren.store.disk.index_rebuild import CONTENT_NAME, SEGMENT_NAME
 from warren.store.disk.snapshot import NoStore, find_store_id
+from warren.store.layout import PERSISTENT_NAME, QUEUES_NAME, TRANSIENT_NAME
 from warren.store.queue_index import SEGMENT_ENTRIES
-from warren.store.vhost_store import PERSISTENT_NAME, QUEUES_NAME, TRANSIENT_NAME
 
 _DATABASE_NAMES: Final = (DATABASE_NAME, f"{DATABASE_NAME}-wal", f"{DATABASE_NAME}-shm")
 

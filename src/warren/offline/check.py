@@ -19,6 +19,7 @@ from warren.store.disk.files import JOURNAL_DIRECTORY, LOST_AND_FOUND, known_sto
 from warren.store.disk.index_rebuild import QUEUE_NAME, SEGMENT_NAME
 from warren.store.disk.snapshot import NoStore, ReferenceCounts, VhostSnapshot
 from warren.store.file_system import FileSystem
+from warren.store.layout import QUEUES_NAME
 from warren.store.queue_index import SEGMENT_ENTRIES, Segment
 from warren.store.record import (
     FILE_HEADER_BYTES,
@@ -28,7 +29,6 @@ from warren.store.record import (
     file_header_number,
 )
 from warren.store.recovery import RecoveredQueue
-from warren.store.vhost_store import QUEUES_NAME
 
 # Kinds of problems.
 DAMAGED: Final = "damaged"

@@ -16,10 +16,10 @@ from warren.store.disk.files import JOURNAL_DIRECTORY, LOST_AND_FOUND, STORE_ID_
 from warren.store.disk.read_only_files import ReadOnlyFiles
 from warren.store.disk.snapshot import VhostSnapshot
 from warren.store.file_system import FileSystem
+from warren.store.layout import QUEUES_NAME
 from warren.store.message import Message, Position
 from warren.store.queue_index import SEGMENT_ENTRIES
 from warren.store.recovery import JournalReplay
-from warren.store.vhost_store import QUEUES_NAME
 
 # Each may have a number behind it, when there was one of that name before.
 _DIRECTORY_NAME: Final = re.compile(r"([1-9][0-9]{0,9})(?:\.[0-9]+)?")

@@ -13,11 +13,12 @@ from warren.store.disk.files import JOURNAL_DIRECTORY, load_store_id
 from warren.store.disk.flusher import BatchFlusher, FlushJob
 from warren.store.disk.job_runner import JobRunner
 from warren.store.file_system import FileSystem
+from warren.store.layout import PERSISTENT_NAME, QUEUES_NAME
 from warren.store.message import ContentRef, Message, Position, QueueLog
 from warren.store.queue_index import QueueIndex
 from warren.store.queue_store import QueueStore
 from warren.store.store_settings import StoreSettings
-from warren.store.vhost_store import PERSISTENT_NAME, QUEUES_NAME, VhostStore
+from warren.store.vhost_store import VhostStore
 
 # What is gathered before it is written.
 _BATCH_BYTES = 4194304
@@ -49,7 +50,7 @@ class StoreBuilder:
 
     def number_contents(self, first_id: int, first_file: int, file_step: int) -> None:
         """Contents get the ids from `first_id` on, and their files `first_file` and every `file_step`th number behind it."""
-        contents = self._store.contents
+        contents = self._store.contents.persistent
         contents.adopt([], first_id, first_file, [])
         self._next_file = first_file
         self._file_step = file_step
@@ -57,11 +58,11 @@ class StoreBuilder:
     @property
     def next_content_id(self) -> int:
         """The id that the next content gets."""
-        return self._store.contents.next_id
+        return self._store.contents.persistent.next_id
 
     def add_content(self, message: Message, positions: list[Position], live: int) -> ContentRef:
         """Store a large message that `positions` shared from the start, `live` of which are left."""
-        contents = self._store.contents
+        contents = self._store.contents.persistent
         content = contents.add(message, positions, 0, len(positions))
         if contents.next_file_number > self._next_file:
             self._next_file += self._file_step
@@ -88,7 +89,7 @@ class StoreBuilder:
         position = Position(message, self._queue.log, found.seq, found.expiry_ms)
         position.redelivered = found.redelivered
         position.persistent = True
-        if content is None and position.content_bytes >= self._store.journal.embed_below:
+        if content is None and position.content_bytes >= self._store.journal.messages.embed_below:
             # Written by a node that had a higher limit, or put aside together with its content.
             content = self.add_content(message, [position], 1)
         if content is not None:
@@ -118,17 +119,17 @@ class StoreBuilder:
         """Take over segments and content files that are there, durably; the latter in order of their ids."""
         store = self._store
         next_file = max((file.number + 1 for file in content_files), default=0)
-        store.contents.adopt(content_files, next_content_id, next_file, [])
+        store.contents.persistent.adopt(content_files, next_content_id, next_file, [])
         for log in queues:
             store.add_queue(log, True)
 
     def new_index(self, queue_id: int) -> QueueIndex:
         """An index without segments."""
-        return self._store.new_index(queue_id, True)
+        return self._store.files.new_index(queue_id, True)
 
     def path_of_content_file(self, number: int) -> str:
         """Path of a content file in the store."""
-        return self._store.contents.path_of(number)
+        return self._store.contents.persistent.path_of(number)
 
     def finish(self, is_clean: bool = False) -> None:
         """Make everything durable, under a checkpoint. `is_clean`: as a node leaves it that was stopped in order, so that
@@ -137,12 +138,12 @@ class StoreBuilder:
         store.journal.request_file()
         if is_clean:
             store.journal.request_clean_stop()
-        store.is_checkpoint_wanted = True
-        while store.checkpoint_count == 0:
+        store.checkpoints.want()
+        while store.checkpoints.count == 0:
             self._commit()
             store.advance(0)
             self._run_jobs()
-            if store.checkpoint_failures:
+            if store.checkpoints.failures:
                 raise ToolError("the checkpoint of the new store could not be written")
         self._flusher.close()
         self._runner.close()

@@ -56,10 +56,10 @@ from warren.store.disk.files import (
     sync_file,
 )
 from warren.store.disk.local_file_system import LocalFileSystem
+from warren.store.layout import PERSISTENT_NAME, QUEUES_NAME
 from warren.store.message import QueueLog
 from warren.store.queue_index import QueueIndex
 from warren.store.runs import add_run
-from warren.store.vhost_store import PERSISTENT_NAME, QUEUES_NAME
 
 
 @dataclass

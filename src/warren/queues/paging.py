@@ -418,7 +418,7 @@ class PageStep:
         queue = self.queue
         if entry.journal_state != NOT_JOURNALED or not queue.journals_transient or entry.form != ALPHA:
             return False
-        journal_alone(queue, entry, queue.store.store.now_ms)
+        journal_alone(queue, entry, queue.store.now_ms)
         self.is_blocked = True
         return True
 

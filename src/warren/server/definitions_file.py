@@ -17,7 +17,7 @@ from warren.broker.metadata_sqlite import SqliteMetadata
 from warren.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
 from warren.store.disk.files import JOURNAL_DIRECTORY, LOST_AND_FOUND, make_directories
 from warren.store.disk.space_reserve import SpaceReserve
-from warren.store.vhost_store import PERSISTENT_NAME, QUEUES_NAME
+from warren.store.layout import PERSISTENT_NAME, QUEUES_NAME
 
 logger = logging.getLogger("warren.startup")
 

@@ -217,7 +217,7 @@ class Backup:
         """Ask for the checkpoints."""
         self._is_held = True
         for vhost in self._vhosts:
-            vhost.store.backup.begin(vhost.store, _Owner(self))
+            vhost.store.backup.begin(_Owner(self))
         self._surroundings.wake()
 
     def on_checkpoint(self, ok: bool) -> None:
@@ -237,7 +237,7 @@ class Backup:
         self._step = "definitions"
         files: list[SourceFile] = []
         for vhost in self._vhosts:
-            for file in vhost.store.backup.files(vhost.store):
+            for file in vhost.store.backup.files():
                 place = f"{VHOSTS_PATH}/{vhost.id}/{file.path}"
                 # What of a sealed file is behind the bytes that count is the rest of a crash, and stepped over.
                 files.append(SourceFile(place, file.size_bytes, file.is_sealed))
@@ -340,7 +340,7 @@ class Backup:
         if self._is_held:
             self._is_held = False
             for vhost in self._vhosts:
-                vhost.store.backup.end(vhost.store)
+                vhost.store.backup.end()
             self._surroundings.wake()
 
     def _submit(self, job: "_BackupJob") -> None:

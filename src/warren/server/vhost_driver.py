@@ -162,10 +162,10 @@ class VhostDriver:
         self.commit(now_ms())
         while vhost.journal.in_flight:
             yield
-        failures = vhost.store.checkpoint_failures
+        failures = vhost.store.checkpoints.failures
         deadline_ms = now_ms() + _CHECKPOINT_WAIT_MS
-        while vhost.store.is_checkpoint_wanted or vhost.store.is_checkpointing:
-            if self.is_failing or vhost.store.checkpoint_failures > failures or now_ms() > deadline_ms:
+        while vhost.store.checkpoints.is_pending:
+            if self.is_failing or vhost.store.checkpoints.failures > failures or now_ms() > deadline_ms:
                 return
             yield
 
@@ -187,7 +187,7 @@ def start_drivers(drivers: list[VhostDriver], now_ms: Callable[[], int]) -> Iter
     """
     for driver in drivers:
         driver.vhost.journal.request_file()
-        driver.vhost.store.is_checkpoint_wanted = True
+        driver.vhost.store.checkpoints.want()
     for driver in drivers:
         yield from driver.settle(now_ms, False)
 
@@ -199,8 +199,8 @@ def stop_drivers(drivers: list[VhostDriver], now_ms: Callable[[], int]) -> Itera
     stores = [driver.vhost.store for driver in drivers]
     for _ in range(_STOP_CHECKPOINTS):
         for store in stores:
-            store.is_checkpoint_wanted = True
+            store.checkpoints.want()
         for driver in drivers:
             yield from driver.settle(now_ms, True)
-        if not any(store.has_dead_files() for store in stores):
+        if not any(store.checkpoints.has_dead_files() for store in stores):
             break

@@ -20,9 +20,9 @@ from warren.store.disk.files import (
 )
 from warren.store.disk.store_reader import StoreReport, clear_queues, read_store
 from warren.store.file_system import FileSystem
+from warren.store.layout import QUEUES_NAME
 from warren.store.recovery import Damage
 from warren.store.store_settings import StoreSettings
-from warren.store.vhost_store import QUEUES_NAME
 from warren.wire.errors import AmqpError
 
 logger = logging.getLogger("warren.startup")

@@ -11,13 +11,14 @@ checkpoint before the backup's. Sealed files may be linked; of others so many by
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
-if TYPE_CHECKING:
-    from warren.store.vhost_store import VhostStore
-
+from warren.store.checkpoint_needs import CheckpointNeeds
+from warren.store.content_store import ContentStore
+from warren.store.journal import Journal
+from warren.store.queue_store import QueueStore
 
 # All bytes of a file.
 WHOLE: Final = -1
@@ -44,7 +45,18 @@ class BackupOwner:
 class BackupHold:
     """The part of a vhost's store that backups have to do with; one at a time."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        contents: ContentStore,
+        queues: dict[int, QueueStore],
+        needs: CheckpointNeeds,
+    ) -> None:
+        self._journal: Journal = journal
+        self._contents: ContentStore = contents
+        # Those that are durable.
+        self._queues: dict[int, QueueStore] = queues
+        self._needs: CheckpointNeeds = needs
         self.is_on: bool = False
         # The backup's checkpoint, as it is on disk.
         self.checkpoint: bytes = b""
@@ -57,20 +69,20 @@ class BackupHold:
         # What would have been deleted.
         self._held_paths: list[str] = []
 
-    def begin(self, store: VhostStore, owner: BackupOwner) -> None:
+    def begin(self, owner: BackupOwner) -> None:
         """Start a backup; `owner` is told when its checkpoint is on disk."""
         assert not self.is_on
         self.is_on = True
         self._owner = owner
         self._is_taken = False
-        store.journal.is_wanted = True
-        store.is_checkpoint_wanted = True
+        self._journal.is_wanted = True
+        self._needs.is_wanted = True
 
-    def end(self, store: VhostStore) -> None:
+    def end(self) -> None:
         """The files are taken, or the backup is given up; what was held goes with the next checkpoint."""
         self.is_on = False
         if len(self._held_paths) > 0:
-            store.is_checkpoint_wanted = True
+            self._needs.is_wanted = True
         self._owner = None
         self.checkpoint = b""
         self._segments = []
@@ -85,7 +97,7 @@ class BackupHold:
         self._held_paths = []
         return held + paths
 
-    def on_taken(self, store: VhostStore, first_journal_file: i64) -> None:
+    def on_taken(self, first_journal_file: i64) -> None:
         """A checkpoint is about to be written; the first one of a backup is the backup's."""
         if not self.is_on or self._is_taken:
             return
@@ -93,7 +105,7 @@ class BackupHold:
         self._first_journal_file = first_journal_file
         self._segments = []
         self._growing = {}
-        for queue in store.queues.values():
+        for queue in self._queues.values():
             index = queue.log.index
             if index is None:
                 continue
@@ -102,37 +114,37 @@ class BackupHold:
                 end = (segment.number + 1) * index.segment_entries
                 is_sealed = end <= index.checkpointed_upto
                 self._segments.append(BackupFile(index.path_of(segment), segment.size_bytes, is_sealed))
-        self._add_growing(store)
+        self._add_growing()
 
-    def on_checkpoint(self, store: VhostStore, content: bytes | None) -> None:
+    def on_checkpoint(self, content: bytes | None) -> None:
         """A checkpoint with this content is on disk; None: it has failed."""
         owner = self._owner
         if owner is None or not self._is_taken:
             return
         self._owner = None
         if content is None:
-            self.end(store)
+            self.end()
         else:
             self.checkpoint = content
         owner.on_checkpoint(content is not None)
 
-    def files(self, store: VhostStore) -> list[BackupFile]:
+    def files(self) -> list[BackupFile]:
         """All files of the backup but the checkpoint. Sizes are those of all batches that are sealed."""
         # Those that have left the store's tables meanwhile are closed, and only held.
         for file in self._growing.values():
             file.size_bytes = WHOLE
             file.is_sealed = True
-        self._add_growing(store)
+        self._add_growing()
         return self._segments + list(self._growing.values())
 
-    def _add_growing(self, store: VhostStore) -> None:
-        journal = store.journal
+    def _add_growing(self) -> None:
+        journal = self._journal
         for file in journal.files:
             if file.number >= self._first_journal_file:
                 path = f"journal/{file.number}.wal"
                 is_closed = file is not journal.files[-1]
                 self._growing[path] = BackupFile(path, file.size_bytes, is_closed)
-        for content_file in store.contents.files:
+        for content_file in self._contents.files:
             path = content_file.path
-            is_closed = store.contents.is_closed(content_file)
+            is_closed = self._contents.is_closed(content_file)
             self._growing[path] = BackupFile(path, content_file.size_bytes, is_closed)

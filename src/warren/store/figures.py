@@ -9,21 +9,19 @@ go with the next checkpoints, what compaction and the rewriting of segments have
 While there is some, compaction does not hold back, and segments are rewritten sooner (`queue_index.py`).
 
 Publishers are made to wait only for what they may have caused, or have to fear: what the disk has grown by since it was
-at its lowest in this debt (`Debt`), as far as that is payable; else they might wait for ever. So a purge, which makes
+at its lowest in this debt (`debt.py`), as far as that is payable; else they might wait for ever. So a purge, which makes
 debt of what was alive, stops nobody, and publishing faster than the store gives back cannot go on.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mypy_extensions import i64
 
 from warren.store.content_store import COMPACTION_FILES_MIN, ContentStore
 from warren.store.message import QueueLog
-
-if TYPE_CHECKING:
-    from warren.store.vhost_store import VhostStore
+from warren.store.vhost_store import VhostStore
 
 # Less than this part of the allowance is not worth counting it exactly: 64 MiB.
 _SMALL_PART: Final = 16
@@ -52,17 +50,17 @@ class StoreFigures:
         self.index_live_bytes: i64 = 0
         self.segments: i64 = 0
         self.live_positions: i64 = 0
-        self.persistent: ContentFigures = ContentFigures(store.contents)
-        self.transient: ContentFigures = ContentFigures(store.transient_contents)
+        self.persistent: ContentFigures = ContentFigures(store.contents.persistent)
+        self.transient: ContentFigures = ContentFigures(store.contents.transient)
         # In files that nothing needs any more and that go with the next two checkpoints.
-        self.deletable_bytes: i64 = store.deletable_bytes
-        self.waiting_bytes: i64 = store.lane.waiting_bytes
-        self.is_behind: bool = store.is_behind
-        self.checkpoints: i64 = store.checkpoint_count
-        self.failed_checkpoints: i64 = store.checkpoint_failures
-        self.generation: i64 = store.generation
-        self.damaged: i64 = store.damaged_count
-        self.lost: i64 = store.lost_count
+        self.deletable_bytes: i64 = store.checkpoints.deletable_bytes
+        self.waiting_bytes: i64 = store.jobs.lane.waiting_bytes
+        self.is_behind: bool = store.files.is_behind
+        self.checkpoints: i64 = store.checkpoints.count
+        self.failed_checkpoints: i64 = store.checkpoints.failures
+        self.generation: i64 = store.checkpoints.generation
+        self.damaged: i64 = store.files.losses.damaged_count
+        self.lost: i64 = store.files.losses.lost_count
         self._allowance_bytes: i64 = store.settings.garbage_allowance_bytes
         for queue in store.queues.values():
             self._add_index(queue.log)
@@ -109,11 +107,11 @@ class StoreFigures:
 
 def payable_bytes(store: VhostStore) -> i64:
     """What the store is about to give back by itself."""
-    payable: i64 = store.deletable_bytes
+    payable: i64 = store.checkpoints.deletable_bytes
     journal = store.journal
     kept: i64 = 0
     for file in journal.files:
-        if file.number < store.first_journal_file:
+        if file.number < store.checkpoints.first_journal_file:
             payable += file.size_bytes
         else:
             kept += file.size_bytes
@@ -123,30 +121,15 @@ def payable_bytes(store: VhostStore) -> i64:
         payable += _rewritable_bytes(queue.log, tail_bytes)
     for queue in store.transient_queues.values():
         payable += _rewritable_bytes(queue.log, tail_bytes)
-    return payable + _compactable_bytes(store.contents) + _compactable_bytes(store.transient_contents)
+    return payable + (
+        _compactable_bytes(store.contents.persistent) + _compactable_bytes(store.contents.transient)
+    )
 
 
-class Debt:
-    """The debt of a store, counted now and then. In bytes."""
-
-    def __init__(self) -> None:
-        # As far as it is payable.
-        self.payable_bytes: i64 = 0
-        # What of that the disk has grown by since it was at its lowest in this debt.
-        self.grown_bytes: i64 = 0
-        self._lowest_bytes: i64 = 0
-
-    def look(self, store: VhostStore) -> None:
-        """Count it; takes time in proportion to the queues and segments, if it is not little."""
-        before = self.payable_bytes
-        self.payable_bytes = debt_to_pay(store)
-        if self.payable_bytes == 0:
-            self.grown_bytes = 0
-            return
-        disk_bytes = store.figures().disk_bytes
-        if before == 0 or disk_bytes < self._lowest_bytes:
-            self._lowest_bytes = disk_bytes
-        self.grown_bytes = min(self.payable_bytes, disk_bytes - self._lowest_bytes)
+def look_at_debt(store: VhostStore) -> None:
+    """Count the store's debt; takes time in proportion to the queues and segments, if it is not little."""
+    payable = debt_to_pay(store)
+    store.debt.update(payable, StoreFigures(store).disk_bytes if payable > 0 else 0)
 
 
 def debt_to_pay(store: VhostStore) -> i64:
@@ -154,7 +137,7 @@ def debt_to_pay(store: VhostStore) -> i64:
     payable = payable_bytes(store)
     if payable < store.settings.garbage_allowance_bytes // _SMALL_PART:
         return 0
-    return min(payable, store.figures().debt_bytes)
+    return min(payable, StoreFigures(store).debt_bytes)
 
 
 def _rewritable_bytes(log: QueueLog, dead_tail_bytes: i64) -> i64:

@@ -8,15 +8,15 @@ and looked for when it is not that.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mypy_extensions import i64
 
 from warren.store.content_records import decode_content
 from warren.store.index_records import IndexScan, find_messages
-from warren.store.index_repair import recount_segments, report_damage
 from warren.store.jobs import FindContents, LoadDone, ReadRanges
-from warren.store.message import ABSENT, Message, Position
+from warren.store.loads import WaitingLoad
+from warren.store.message import ABSENT, Message, Position, QueueLog
 from warren.store.queue_index import Segment
 from warren.store.record import (
     CONTENT,
@@ -26,10 +26,8 @@ from warren.store.record import (
     crc_seed,
     record_length,
 )
-from warren.store.segment_loss import give_up_segment
-
-if TYPE_CHECKING:
-    from warren.store.queue_store import QueueStore
+from warren.store.segment_files import SegmentFiles
+from warren.store.segment_loss import SegmentLoss
 
 # Bytes of an index record beside its content; see `record.py`.
 RECORD_OVERHEAD_BYTES: Final = 64
@@ -60,13 +58,15 @@ class _Find(FindContents):
         self.owner.on_searched(self)
 
 
-class IndexLoad:
+class IndexLoad(WaitingLoad):
     """One load of a range of positions: at most `max_messages`, and `max_bytes` of content; or `with_contents` False,
     what a read of `max_bytes` of the index brings."""
 
     def __init__(
         self,
-        queue: QueueStore,
+        files: SegmentFiles,
+        loss: SegmentLoss,
+        log: QueueLog,
         from_seq: i64,
         end_seq: i64,
         max_messages: i64,
@@ -74,14 +74,16 @@ class IndexLoad:
         with_contents: bool,
         done: LoadDone,
     ) -> None:
-        self.queue: QueueStore = queue
+        super().__init__()
+        self.files: SegmentFiles = files
+        self.loss: SegmentLoss = loss
+        self.log: QueueLog = log
         self.next_seq: i64 = from_seq
         self.end_seq: i64 = end_seq
         self.max_messages: i64 = max_messages
         self.max_bytes: i64 = max_bytes if with_contents else 1 << 62
         self.with_contents: bool = with_contents
         self.done: LoadDone = done
-        self.damaged_count: i64 = 0
         self._segment: Segment | None = None
         self._scan: IndexScan | None = None
         # Which copy of the segment its offset is of.
@@ -92,7 +94,7 @@ class IndexLoad:
 
     def start(self) -> None:
         """Go on with the segment of `next_seq`; called again when a segment is behind us."""
-        index = self.queue.log.index
+        index = self.log.index
         segment = index.first_live(self.next_seq) if index is not None else None
         if index is None or segment is None or segment.number * index.segment_entries >= self.end_seq:
             self.next_seq = self.end_seq
@@ -104,17 +106,17 @@ class IndexLoad:
         offset: i64 = FILE_HEADER_BYTES
         if index.cursor_segment == segment.number and index.cursor_seq <= self.next_seq:
             offset = index.cursor_offset
-        seed = crc_seed(self.queue.store.store_id, index.file_number(segment.number))
+        seed = crc_seed(self.files.store_id, index.file_number(segment.number))
         self._segment = segment
         self._rewrites = segment.rewrites
-        self._scan = IndexScan(self.queue.log, seed, offset, self.next_seq, self.end_seq)
+        self._scan = IndexScan(self.log, seed, offset, self.next_seq, self.end_seq)
         self.read_on()
 
     def read_on(self) -> None:
         """Read the next piece of the segment, when it is there; else wait for it."""
         segment = self._segment
         scan = self._scan
-        index = self.queue.log.index
+        index = self.log.index
         assert segment is not None and scan is not None and index is not None
         if segment.rewrites != self._rewrites:
             # Offsets are others now.
@@ -126,10 +128,10 @@ class IndexLoad:
             return
         available = segment.written_bytes - scan.offset
         if segment.is_rewriting or available <= 0 or available < scan.wanted_bytes:
-            self.queue.store.wait_for_append(self)
+            self.files.wait_for_append(self)
             return
         size: i64 = min(max(self._read_bytes, scan.wanted_bytes), available)
-        self.queue.store.submit(_Read(self, [(index.path_of(segment), scan.offset, size)]))
+        self.files.jobs.submit(_Read(self, [(index.path_of(segment), scan.offset, size)]))
 
     def on_read(self, job: ReadRanges) -> None:
         """A piece of the segment is here."""
@@ -142,9 +144,9 @@ class IndexLoad:
             return
         if job.error is not None:
             # Not the file's fault: no descriptor, no memory.
-            self.queue.store.retry_load(self, 0)
+            self.files.retry_load(self, 0)
             return
-        index = self.queue.log.index
+        index = self.log.index
         assert index is not None
         result = job.results[0]
         if result is None and index.find(segment.number) is not segment:
@@ -152,21 +154,20 @@ class IndexLoad:
             self._leave_segment()
             return
         if result is None and self._failures < READ_TRIES and not job.is_missing:
-            self.queue.store.retry_load(self, self._failures)
+            self.files.retry_load(self, self._failures)
             self._failures += 1
             return
         self._failures = 0
         wanted = job.ranges[0][2]
         if result is None:
             # Gone or unreadable: what is in it cannot be had.
-            give_up_segment(self.queue, segment, self)
-            self.queue.store.wait_for_append(self)
+            self.loss.give_up(self.log, segment, self)
+            self.files.wait_for_append(self)
             return
         if len(result) < wanted and not segment.is_damaged:
             # Cut off. Or rewritten before a crash, with all there that should be: the count will say.
-            segment.is_damaged = True
-            self.queue.store.damaged_segments.append((self.queue, segment))
-            recount_segments(self.queue.store)
+            self.files.damaged.add(self.log, segment)
+            self.files.damaged.recount()
         at_end = len(result) < wanted or scan.offset + len(result) >= segment.size_bytes
         scan.feed(result, at_end, self.max_messages, self.max_bytes)
         self._report_damage(segment, scan)
@@ -179,7 +180,7 @@ class IndexLoad:
 
     def _finish_scan(self) -> None:
         scan = self._scan
-        index = self.queue.log.index
+        index = self.log.index
         assert scan is not None and index is not None
         self.next_seq = self.end_seq if scan.is_over else scan.next_seq
         if self._segment is not None:
@@ -190,7 +191,7 @@ class IndexLoad:
 
     def _leave_segment(self) -> None:
         segment = self._segment
-        index = self.queue.log.index
+        index = self.log.index
         assert segment is not None and index is not None
         # While it was read, it may have died, and the others as well.
         if len(index.segments) == 0 or segment.number >= index.segments[-1].number:
@@ -206,7 +207,7 @@ class IndexLoad:
     def _report_damage(self, segment: Segment, scan: IndexScan) -> None:
         for offset, data in scan.damaged:
             self.damaged_count += 1
-            report_damage(self.queue, segment, offset, data)
+            self.files.damaged.report(self.log, segment, offset, data)
         scan.damaged = []
 
     def _deliver(self, positions: list[Position]) -> None:
@@ -214,7 +215,7 @@ class IndexLoad:
         if len(absent) == 0 or not self.with_contents:
             self.done.on_loaded(positions, self.next_seq, self.damaged_count)
         else:
-            ContentLoad(self.queue, absent, _Contents(self, positions)).start()
+            ContentLoad(self.files, self.loss, self.log, absent, _Contents(self, positions)).start()
 
 
 class _Contents(LoadDone):
@@ -229,11 +230,21 @@ class _Contents(LoadDone):
         load.done.on_loaded(self.positions, load.next_seq, load.damaged_count)
 
 
-class ContentLoad:
+class ContentLoad(WaitingLoad):
     """Fills in the contents of positions that are in the index or in a content store."""
 
-    def __init__(self, queue: QueueStore, positions: list[Position], done: LoadDone) -> None:
-        self.queue: QueueStore = queue
+    def __init__(
+        self,
+        files: SegmentFiles,
+        loss: SegmentLoss,
+        log: QueueLog,
+        positions: list[Position],
+        done: LoadDone,
+    ) -> None:
+        super().__init__()
+        self.files: SegmentFiles = files
+        self.loss: SegmentLoss = loss
+        self.log: QueueLog = log
         self.positions: list[Position] = positions
         self.done: LoadDone = done
         # Those the read under way is for, then those whose place was out of date.
@@ -253,7 +264,7 @@ class ContentLoad:
         self._misplaced = []
         for position in self.positions:
             if not self._is_written(position):
-                self.queue.store.wait_for_append(self)
+                self.files.wait_for_append(self)
                 return
         ranges: list[tuple[str, i64, i64]] = []
         self._asked = []
@@ -274,14 +285,14 @@ class ContentLoad:
                     continue
                 ranges.append((self._path_of(segment), position.place, size))
             else:
-                contents = self.queue.store.contents_of(content)
+                contents = self.files.contents.store_of(content)
                 if not contents.is_current_location(content):
                     self._misplaced.append(position)
                     continue
                 ranges.append((contents.path_of(content.file), content.offset, content.stored_bytes))
             self._asked.append(position)
         if len(ranges) > 0:
-            self.queue.store.submit(_Read(self, ranges))
+            self.files.jobs.submit(_Read(self, ranges))
         else:
             self._search()
 
@@ -289,13 +300,13 @@ class ContentLoad:
         """What should be the records is here."""
         if job.error is not None:
             self._is_searching = False
-            self.queue.store.retry_load(self, 0)
+            self.files.retry_load(self, 0)
             return
         if self._is_searching:
             self._on_segment_read(job)
             return
         if None in job.results and self._failures < READ_TRIES and not job.is_missing:
-            self.queue.store.retry_load(self, self._failures)
+            self.files.retry_load(self, self._failures)
             self._failures += 1
             return
         for place in range(len(self._asked)):
@@ -311,7 +322,7 @@ class ContentLoad:
         """A content file was searched."""
         if job.error is not None and not isinstance(job.error, FileNotFoundError):
             self._is_searching = False
-            self.queue.store.retry_load(self, 0)
+            self.files.retry_load(self, 0)
             return
         for position in self._asked:
             content = position.content
@@ -330,21 +341,21 @@ class ContentLoad:
         data = job.results[0] if len(job.results) == 1 else None
         if data is None and self._failures < READ_TRIES and not job.is_missing:
             self._is_searching = False
-            self.queue.store.retry_load(self, self._failures)
+            self.files.retry_load(self, self._failures)
             self._failures += 1
             return
         segment = self._segment_of(self._asked[0])
         if data is None and segment is not None:
             self._failures = 0
             self._is_searching = False
-            give_up_segment(self.queue, segment, None)
-            self.queue.store.wait_for_append(self)
+            self.loss.give_up(self.log, segment, None)
+            self.files.wait_for_append(self)
             return
-        index = self.queue.log.index
+        index = self.log.index
         found: dict[int, Message] = {}
         if data is not None and index is not None:
             number: i64 = self._asked[0].seq // index.segment_entries
-            seed = crc_seed(self.queue.store.store_id, index.file_number(number))
+            seed = crc_seed(self.files.store_id, index.file_number(number))
             found = find_messages(data, seed, {position.seq for position in self._asked})
         for position in self._asked:
             message = found.get(position.seq)
@@ -368,7 +379,7 @@ class ContentLoad:
                     self._ask_segment(position, segment)
                     return
             else:
-                located = self.queue.store.contents_of(content).locate(content.id)
+                located = self.files.contents.store_of(content).locate(content.id)
                 if located is not None:
                     self._ask_together(position, located[0])
                     return
@@ -386,7 +397,7 @@ class ContentLoad:
             else:
                 rest.append(other)
         self._misplaced = rest
-        self.queue.store.submit(_Read(self, [(self._path_of(segment), 0, segment.written_bytes)]))
+        self.files.jobs.submit(_Read(self, [(self._path_of(segment), 0, segment.written_bytes)]))
 
     def _ask_together(self, position: Position, path: str) -> None:
         self._asked = [position]
@@ -394,7 +405,7 @@ class ContentLoad:
         for other in self._misplaced:
             content = other.content
             located = (
-                self.queue.store.contents_of(content).locate(content.id) if content is not None else None
+                self.files.contents.store_of(content).locate(content.id) if content is not None else None
             )
             if located is not None and located[0] == path:
                 self._asked.append(other)
@@ -405,13 +416,13 @@ class ContentLoad:
         for asked in self._asked:
             assert asked.content is not None
             wanted.append(asked.content.id)
-        self.queue.store.submit(_Find(self, path, wanted))
+        self.files.jobs.submit(_Find(self, path, wanted))
 
     def _take(self, position: Position, data: bytes) -> bool:
         content = position.content
         if content is None:
             return self._scan(position, data)
-        seed = crc_seed(self.queue.store.store_id, content.file)
+        seed = crc_seed(self.files.store_id, content.file)
         length = record_length(data, 0, seed)
         if length < 0 or not body_is_valid(data, 0, length):
             return False
@@ -422,10 +433,10 @@ class ContentLoad:
         return True
 
     def _scan(self, position: Position, data: bytes) -> bool:
-        index = self.queue.log.index
+        index = self.log.index
         assert index is not None
-        seed = crc_seed(self.queue.store.store_id, index.file_number(position.seq // index.segment_entries))
-        scan = IndexScan(self.queue.log, seed, position.place, position.seq, position.seq + 1)
+        seed = crc_seed(self.files.store_id, index.file_number(position.seq // index.segment_entries))
+        scan = IndexScan(self.log, seed, position.place, position.seq, position.seq + 1)
         scan.feed(data, True, 1, 1 << 62)
         if len(scan.found) == 0:
             return False
@@ -445,7 +456,7 @@ class ContentLoad:
     def _is_written(self, position: Position) -> bool:
         content = position.content
         if content is not None:
-            return self.queue.store.is_content_written(content)
+            return self.files.contents.is_written(content)
         segment = self._segment_of(position)
         if segment is None:
             return True
@@ -458,13 +469,13 @@ class ContentLoad:
         )
 
     def _segment_of(self, position: Position) -> Segment | None:
-        index = self.queue.log.index
+        index = self.log.index
         if index is None or position.place < 0:
             return None
         return index.find(position.seq // index.segment_entries)
 
     def _path_of(self, segment: Segment) -> str:
-        index = self.queue.log.index
+        index = self.log.index
         assert index is not None
         return index.path_of(segment)
 

@@ -31,7 +31,7 @@ from typing import Final
 from mypy_extensions import i64, mypyc_attr
 
 from warren.store.change_sets import ChangeLine, ChangeSet
-from warren.store.content_records import REFERENCES_MAX, Release, write_publish_ref, write_release
+from warren.store.content_records import Release, write_release
 from warren.store.content_store import ContentStore, ContentWrite
 from warren.store.message import (
     INDEXED,
@@ -41,11 +41,11 @@ from warren.store.message import (
     WRITTEN,
     ContentRef,
     JournalFile,
-    Message,
     MovedMessage,
     Position,
     QueueLog,
 )
+from warren.store.message_writer import MessageWriter
 from warren.store.moves import Move, Moves
 from warren.store.queue_index import QueueIndex
 from warren.store.record import FILE_MAGIC, RecordWriter
@@ -130,8 +130,6 @@ class Journal:
     ) -> None:
         self.store_id: bytes = store_id
         self.file_size_limit: i64 = file_size_limit
-        # Messages of this size (address, properties and body) and more have their content in `contents`.
-        self.embed_below: i64 = embed_below
         self.buffer_bytes: i64 = buffer_bytes
         self.contents: ContentStore = contents
         self.files: list[JournalFile] = []
@@ -156,6 +154,7 @@ class Journal:
         # Of failed batches: to be written again.
         self._unwritten_releases: list[Release] = []
         self.writer: RecordWriter = RecordWriter(store_id)
+        self.messages: MessageWriter = MessageWriter(self.writer, contents, embed_below)
         # When the flusher was done with the last batch that it had to write.
         self._written_ms: i64 = 0
         self._needs_new_file: bool = True
@@ -287,7 +286,7 @@ class Journal:
         current = self.files[-1] if len(self.files) > 0 else None
         self._write_acks(batch)
         if current is not None:
-            self.moves.write_again(batch.moves, current, self)
+            self.moves.write_again(batch.moves, current, writer, self.messages)
             self._write_positions(batch, current)
             self.moves.write_rest(batch.moves, current, writer)
         self.moves.on_sealed()
@@ -401,6 +400,10 @@ class Journal:
     def last_sealed(self) -> i64:
         """Number of the batch that was sealed last."""
         return self.batch.number - 1
+
+    def last_finished(self) -> i64:
+        """Number of the last batch that the flusher is done with."""
+        return self.in_flight[0].number - 1 if len(self.in_flight) > 0 else self.batch.number - 1
 
     def first_needed_file(self) -> i64:
         """Number of the oldest file that a start after a checkpoint taken now would need."""
@@ -521,7 +524,7 @@ class Journal:
                 index += 1
             last: i64 = len(kept)
             if last > first:
-                stored_bytes = self.write_message(message, kept, first, last)
+                stored_bytes = self.messages.write(message, kept, first, last)
                 message.file = current
                 message.stored_bytes = stored_bytes
                 message.journal_refs = last - first
@@ -530,14 +533,6 @@ class Journal:
                     self.moves.on_written(batch.moves, message, kept[first:last], current)
                     del kept[first:]
         batch.positions = kept
-
-    def write_message(self, message: Message, positions: list[Position], first: i64, last: i64) -> i64:
-        """Write the record of `message` with its `positions[first:last]`, and its content if that is large; the record's size."""
-        moved = message if isinstance(message, MovedMessage) else None
-        if positions[first].content_bytes < self.embed_below or last - first > REFERENCES_MAX:
-            return self.writer.publish(message, positions, first, last, moved)
-        message.content = self.contents.add(message, positions, first, last)
-        return write_publish_ref(self.writer, message.content, message, positions, first, last, moved)
 
     def _on_failed(self, batch: Batch) -> None:
         self.failed_count += 1

@@ -12,16 +12,12 @@ then, in the same places. Whichever of both a start finds, or both, the message 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mypy_extensions import i64
 
 from warren.store.message import ABSENT, INDEXED, WRITTEN, JournalFile, MovedMessage, Position
+from warren.store.message_writer import MessageWriter
 from warren.store.record import RecordWriter
 from warren.store.runs import contains
-
-if TYPE_CHECKING:
-    from warren.store.journal import Journal
 
 
 class Move:
@@ -75,7 +71,9 @@ class Moves:
             if message.pinned is None:
                 self._write_bare(moves, message, [], file, writer)
 
-    def write_again(self, moves: list[Move], file: JournalFile, journal: Journal) -> None:
+    def write_again(
+        self, moves: list[Move], file: JournalFile, writer: RecordWriter, message_writer: MessageWriter
+    ) -> None:
         """Write those of failed batches, with what is alive of their positions."""
         unwritten = self._unwritten
         self._unwritten = []
@@ -94,13 +92,13 @@ class Moves:
                 if position.journal_state == INDEXED or position.journal_state == WRITTEN:
                     live.append(position)
             if len(live) == 0:
-                self._write_bare(moves, message, live, file, journal.writer)
+                self._write_bare(moves, message, live, file, writer)
                 continue
             if len(indexed) == 0:
-                stored_bytes = journal.write_message(message, live, 0, len(live))
+                stored_bytes = message_writer.write(message, live, 0, len(live))
             else:
                 # Those hold no reference to a content that it would get now.
-                stored_bytes = journal.writer.publish(message, live, 0, len(live), message)
+                stored_bytes = writer.publish(message, live, 0, len(live), message)
             for position in indexed:
                 position.journal_state = INDEXED
             for position in live:

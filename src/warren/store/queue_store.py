@@ -6,29 +6,44 @@ The queue decides what is in memory; this says what that means on disk. Nothing 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
 from warren.store.content_records import write_publish_ref
 from warren.store.index_load import POSITIONS_BYTES, ContentLoad, IndexLoad
-from warren.store.index_repair import lose_position
+from warren.store.index_repair import is_counted_as_lost
 from warren.store.jobs import LoadDone
+from warren.store.journal import Journal
 from warren.store.message import INDEXED, NOT_JOURNALED, PENDING, WRITTEN, ContentRef, Position, QueueLog
 from warren.store.queue_index import QueueIndex, Segment
 from warren.store.record import INDEX_MAGIC, RecordWriter
 from warren.store.runs import add_run
+from warren.store.segment_files import SegmentFiles
+from warren.store.segment_loss import SegmentLoss
 
-if TYPE_CHECKING:
-    from warren.store.vhost_store import VhostStore
+# References of a deleted queue that are given up at a time.
+RELEASE_BATCH: Final = 2048
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class QueueStore:
-    """The store of one queue. A queue that is not `is_durable` has its index in a place that is wiped at start."""
+    """The store of one queue, one of `siblings`. A queue that is not `is_durable` has its index in a place that is wiped at
+    start."""
 
-    def __init__(self, store: VhostStore, log: QueueLog, is_durable: bool) -> None:
-        self.store: VhostStore = store
+    def __init__(
+        self,
+        files: SegmentFiles,
+        loss: SegmentLoss,
+        journal: Journal,
+        siblings: dict[int, QueueStore],
+        log: QueueLog,
+        is_durable: bool,
+    ) -> None:
+        self.files: SegmentFiles = files
+        self.loss: SegmentLoss = loss
+        self.journal: Journal = journal
+        self.siblings: dict[int, QueueStore] = siblings
         self.log: QueueLog = log
         self.is_durable: bool = is_durable
         # Its queue is deleted; the references it holds are being given up.
@@ -38,9 +53,14 @@ class QueueStore:
         self.row_version: i64 = -1
 
     @property
+    def now_ms(self) -> i64:
+        """The time of this turn."""
+        return self.files.jobs.now_ms
+
+    @property
     def is_behind(self) -> bool:
         """Is so much waiting to be written that the queue should move no more to the index for now?"""
-        return self.store.is_behind
+        return self.files.is_behind
 
     def publish(self, position: Position, now_ms: i64) -> None:
         """Journal a position of a durable queue; positions of one message must follow each other.
@@ -48,7 +68,7 @@ class QueueStore:
         It outlives restarts from then on, whatever its publisher wanted.
         """
         position.persistent = True
-        self.store.journal.publish(position, now_ms)
+        self.journal.publish(position, now_ms)
 
     def settle(self, position: Position, now_ms: i64) -> None:
         """The position is acked, dropped or expired."""
@@ -56,11 +76,11 @@ class QueueStore:
         if state == INDEXED:
             position.journal_state = NOT_JOURNALED
             if self._is_lasting(position):
-                self.store.journal.settle_indexed(self.log, position.seq, position.content, now_ms)
+                self.journal.settle_indexed(self.log, position.seq, position.content, now_ms)
             else:
                 self._settle_transient(position)
         elif state != NOT_JOURNALED:
-            self.store.journal.settle(position, now_ms)
+            self.journal.settle(position, now_ms)
         elif position.content is not None:
             self._release_transient(position.content)
         # A load that is looking for its content sees by these that nobody wants it any more.
@@ -69,7 +89,11 @@ class QueueStore:
 
     def lose(self, position: Position) -> None:
         """The content of a live position cannot be had any more: it is settled, counted and reported."""
-        lose_position(self, position)
+        if not is_counted_as_lost(position):
+            self.files.losses.add_messages(
+                self.log.queue_id, 1, position.seq, position.seq, "their contents cannot be read"
+            )
+        self.settle(position, self.now_ms)
 
     def may_index(self, position: Position) -> bool:
         """May it move to the index by now? What is not sealed may not, nor what refers to a content that may still turn
@@ -77,7 +101,7 @@ class QueueStore:
         if position.journal_state != WRITTEN:
             return position.journal_state != PENDING
         content = position.message.content
-        return content is None or self.store.is_content_written(content)
+        return content is None or self.files.contents.is_written(content)
 
     def is_kept(self, position: Position) -> bool:
         """Does a crash leave a position that is sealed or indexed where it is? When that takes a checkpoint, one is taken."""
@@ -88,7 +112,7 @@ class QueueStore:
             index is not None and position.seq < index.checkpointed_upto
         ):
             return True
-        self.store.is_checkpoint_wanted = True
+        self.files.needs.is_wanted = True
         return False
 
     # -- index -----------------------------------------------------------------------------------------------
@@ -100,7 +124,7 @@ class QueueStore:
             return
         log = self.log
         index = self._index()
-        writer = self.store.index_writer
+        writer = self.files.writer
         segment = index.segment_for_append(positions[0].seq)
         self._start_append(index, segment, writer)
         segment_end: i64 = (segment.number + 1) * index.segment_entries
@@ -128,7 +152,7 @@ class QueueStore:
             if index is not None:
                 add_run(index.settled, log.indexed_upto, upto - 1)
                 index.drop_dead_segments(upto)
-                self.store.take_dead_segments(index)
+                self.files.needs.take_dead_segments(index)
             log.indexed_upto = upto
 
     def content_to_transient(self, position: Position) -> None:
@@ -144,11 +168,11 @@ class QueueStore:
         if (
             position.content is None
             and position.journal_state == NOT_JOURNALED
-            and position.content_bytes >= self.store.journal.embed_below
+            and position.content_bytes >= self.journal.messages.embed_below
         ):
             self._to_transient(position)
         source = message.file if position.journal_state == WRITTEN else None
-        self.store.journal.on_indexed(position)
+        self.journal.on_indexed(position)
         if not self.is_durable:
             # Its settles are kept with those of transient positions, and a load looks for them there.
             position.persistent = False
@@ -178,7 +202,7 @@ class QueueStore:
 
     def _finish_append(self, index: QueueIndex, segment: Segment, writer: RecordWriter) -> None:
         size = writer.size_bytes
-        self.store.append_index(index.path_of(segment), segment, writer.take(), segment.size_bytes == 0)
+        self.files.append(self.log, segment, index.path_of(segment), writer.take(), segment.size_bytes == 0)
         segment.size_bytes += size
         segment.is_dirty = True
         index.has_dirty = True
@@ -186,7 +210,7 @@ class QueueStore:
     def _index(self) -> QueueIndex:
         index = self.log.index
         if index is None:
-            index = self.store.new_index(self.log.queue_id, self.is_durable)
+            index = self.files.new_index(self.log.queue_id, self.is_durable)
             add_run(index.settled, 0, self.log.indexed_upto - 1)
             self.log.index = index
         return index
@@ -199,11 +223,11 @@ class QueueStore:
         message = position.message
         # Other queues share the message; theirs may be a content that lasts.
         kept = message.content
-        position.content = self.store.transient_contents.add(message, [position], 0, 1)
+        position.content = self.files.contents.transient.add(message, [position], 0, 1)
         message.content = kept
         # It does not outlive a restart, whatever its publisher wanted: its batch has failed.
         position.persistent = False
-        self.store.write_transient()
+        self.files.write_transient()
 
     # -- settle ----------------------------------------------------------------------------------------------
 
@@ -221,39 +245,81 @@ class QueueStore:
         if start >= end or index.has_references(start, end):
             return end if index.live_count(first, end) > 0 else first
         index.forget_transients(start, end)
-        self.store.journal.settle_indexed_runs(self.log, [(start, end - 1)], now_ms)
+        self.journal.settle_indexed_runs(self.log, [(start, end - 1)], now_ms)
         return start if start > first else first
 
     def _settle_transient(self, position: Position) -> None:
         index = self.log.index
         if index is not None:
             index.settle_transient(position.seq, self.log.indexed_upto)
-            self.store.take_dead_segments(index)
+            self.files.needs.take_dead_segments(index)
         if position.content is not None:
             self._release_transient(position.content)
 
     def _release_transient(self, content: ContentRef) -> None:
         if content.transient:
-            self.store.transient_contents.release(content.id, content.references, content.stored_bytes)
+            self.files.contents.transient.release(content.id, content.references, content.stored_bytes)
 
     # -- load ------------------------------------------------------------------------------------------------
 
     def load(self, from_seq: i64, end_seq: i64, max_messages: i64, max_bytes: i64, done: LoadDone) -> None:
         """Read live positions of [from_seq, end_seq) with their contents, at least one if there is one; what is unacked
         is alive as well."""
-        IndexLoad(self, from_seq, end_seq, max_messages, max_bytes, True, done).start()
+        IndexLoad(
+            self.files, self.loss, self.log, from_seq, end_seq, max_messages, max_bytes, True, done
+        ).start()
 
     def load_positions(self, from_seq: i64, end_seq: i64, max_messages: i64, done: LoadDone) -> None:
         """Read live positions of [from_seq, end_seq) to settle them; the contents that are elsewhere stay there."""
-        IndexLoad(self, from_seq, end_seq, max_messages, POSITIONS_BYTES, False, done).start()
+        IndexLoad(
+            self.files, self.loss, self.log, from_seq, end_seq, max_messages, POSITIONS_BYTES, False, done
+        ).start()
 
     def load_contents(self, positions: list[Position], done: LoadDone) -> None:
         """Read the contents of these positions."""
-        ContentLoad(self, positions, done).start()
+        ContentLoad(self.files, self.loss, self.log, positions, done).start()
 
     # -- end -------------------------------------------------------------------------------------------------
 
     def delete(self) -> None:
-        """The queue is deleted and has settled what it had in memory."""
+        """The queue is deleted and has settled what it had in memory. Its segments may go, not before the references in
+        them are given up."""
         self.is_deleted = True
-        self.store.on_queue_deleted(self)
+        index = self.log.index
+        if index is not None and index.has_references(0, self.log.indexed_upto):
+            _ReferenceRelease(self).go_on(0)
+        else:
+            self.drop()
+
+    def drop(self) -> None:
+        """Nothing of the queue is needed any more."""
+        log = self.log
+        self.siblings.pop(log.queue_id, None)
+        self.journal.logs.pop(log.queue_id, None)
+        index = log.index
+        if index is not None:
+            for segment in index.segments:
+                index.dead_paths.append(index.path_of(segment))
+                index.dead_bytes += segment.size_bytes
+            index.segments = []
+            self.files.needs.take_dead_segments(index)
+
+
+class _ReferenceRelease(LoadDone):
+    """Gives up the references in the index of a deleted queue, batch by batch."""
+
+    def __init__(self, queue: QueueStore) -> None:
+        self.queue: QueueStore = queue
+
+    def go_on(self, from_seq: i64) -> None:
+        """Release what is in the index from `from_seq` on."""
+        self.queue.load_positions(from_seq, self.queue.log.indexed_upto, RELEASE_BATCH, self)
+
+    def on_loaded(self, positions: list[Position], next_seq: i64, damaged: i64) -> None:
+        queue = self.queue
+        for position in positions:
+            queue.settle(position, queue.now_ms)
+        if next_seq < queue.log.indexed_upto:
+            self.go_on(next_seq)
+        else:
+            queue.drop()

@@ -9,167 +9,179 @@ should be, or one that is missing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mypy_extensions import i64
 
 from warren.store.content_records import write_publish_ref
 from warren.store.index_records import end_below, first_seq
 from warren.store.jobs import AppendFile, PutAside, ReadRanges
-from warren.store.message import INDEXED, Position
+from warren.store.loads import WaitingLoad
+from warren.store.message import INDEXED, Position, QueueLog
 from warren.store.queue_index import QueueIndex, Segment
-from warren.store.record import FILE_HEADER_BYTES, INDEX_MAGIC, crc_seed
-
-if TYPE_CHECKING:
-    from warren.store.index_load import IndexLoad
-    from warren.store.queue_store import QueueStore
-    from warren.store.vhost_store import VhostStore
+from warren.store.record import FILE_HEADER_BYTES, INDEX_MAGIC, RecordWriter, crc_seed
+from warren.store.segment_files import Append, GoneSegments, SegmentFiles
+from warren.store.store_owner import StoreOwner
 
 
 class _PutAside(PutAside):
-    def __init__(self, queue: QueueStore, segment: Segment, path: str) -> None:
+    def __init__(self, loss: SegmentLoss, log: QueueLog, segment: Segment, path: str) -> None:
         super().__init__(path)
-        self.queue: QueueStore = queue
+        self.loss: SegmentLoss = loss
+        self.log: QueueLog = log
         self.segment: Segment = segment
-        self.load: IndexLoad | None = None
+        self.load: WaitingLoad | None = None
         # What was on its way into the file before, and its first seq id.
         self.kept: list[bytes] = []
         self.upto: i64 = 0
 
     def finished(self) -> None:
-        _on_put_aside(self)
+        self.loss.on_put_aside(self)
 
 
 class _Look(ReadRanges):
     """Where does the segment end, of which some is cut off? Before `upto`, or what a life before a crash has left there."""
 
-    def __init__(self, queue: QueueStore, segment: Segment, path: str, size: i64, upto: i64) -> None:
-        super().__init__([(path, 0, size)])
-        self.queue: QueueStore = queue
+    def __init__(self, append: Append, log: QueueLog, segment: Segment, upto: i64) -> None:
+        super().__init__([(append.path, 0, append.found_bytes)])
+        self.store_id: bytes = append.files.store_id
+        self.log: QueueLog = log
         self.segment: Segment = segment
         self.upto: i64 = upto
 
     def finished(self) -> None:
-        index = self.queue.log.index
+        index = self.log.index
         data = self.results[0] if len(self.results) == 1 else None
         if self.error is not None or index is None:
             # Not the file's fault: the append fails once more, and it is looked at again.
             return
         self.segment.left_bytes = 0
         if data is not None:
-            seed = crc_seed(self.queue.store.store_id, index.file_number(self.segment.number))
+            seed = crc_seed(self.store_id, index.file_number(self.segment.number))
             self.segment.left_bytes = end_below(data, seed, self.upto)
 
 
-def give_up_segment(queue: QueueStore, segment: Segment, load: IndexLoad | None) -> None:
-    """The file of a segment cannot be read, or is gone. Loads go on when another one is in its place; when that does not
-    succeed they try to read it once more. `load` is told how many are lost."""
-    store = queue.store
-    index = queue.log.index
-    assert index is not None
-    if segment.is_rewriting:
-        return
-    segment.is_rewriting = True
-    path = index.path_of(segment)
-    job = _PutAside(queue, segment, path)
-    job.load = load
-    appends = store.lane.appends_of(path)
-    job.upto = _first_seq_of(index, segment, appends)
-    for append in appends:
-        job.kept.extend(append.parts)
-    store.lane.push(job)
+class SegmentLoss(GoneSegments):
+    """What is done about lost segments of one vhost. Without an `owner` nothing is in memory."""
 
+    def __init__(self, files: SegmentFiles) -> None:
+        self.owner: StoreOwner | None = None
+        self._files: SegmentFiles = files
 
-def give_up_gone(dirty: list[tuple[QueueStore, Segment]], gone: list[str]) -> None:
-    """A checkpoint has found that of the segments `dirty`, which it was to sync, the files `gone` are deleted."""
-    for queue, segment in dirty:
-        index = queue.log.index
-        if index is None or index.find(segment.number) is not segment:
-            continue
+    def give_up(self, log: QueueLog, segment: Segment, load: WaitingLoad | None) -> None:
+        """The file of a segment cannot be read, or is gone. Loads go on when another one is in its place; when that does
+        not succeed they try to read it once more. `load` is told how many are lost."""
+        index = log.index
+        assert index is not None
+        if segment.is_rewriting:
+            return
+        segment.is_rewriting = True
         path = index.path_of(segment)
-        # What is on its way there will notice itself.
-        if path in gone and len(queue.store.lane.appends_of(path)) == 0:
-            give_up_segment(queue, segment, None)
+        job = _PutAside(self, log, segment, path)
+        job.load = load
+        lane = self._files.jobs.lane
+        appends = lane.appends_of(path)
+        job.upto = _first_seq_of(index, segment, appends)
+        for append in appends:
+            job.kept.extend(append.parts)
+        lane.push(job)
 
+    def give_up_gone(self, dirty: list[tuple[QueueLog, Segment]], gone: list[str]) -> None:
+        """A checkpoint has found that of the segments `dirty`, which it was to sync, the files `gone` are deleted."""
+        for log, segment in dirty:
+            index = log.index
+            if index is None or index.find(segment.number) is not segment:
+                continue
+            path = index.path_of(segment)
+            # What is on its way there will notice itself.
+            if path in gone and len(self._files.jobs.lane.appends_of(path)) == 0:
+                self.give_up(log, segment, None)
 
-def replace_gone(store: VhostStore, append: AppendFile, segment: Segment | None) -> None:
-    """The file of an append that has failed is deleted, or shorter than it was. Its lane is at rest.
+    def replace(self, append: Append) -> None:
+        """The file of an append that has failed is deleted, or shorter than it was. Its lane is at rest.
 
-    What is left of a segment stays; without anything left another file takes its place. Of the transient content store,
-    or of a segment that nobody needs any more, a file of zeros does: what was in it is missed content by content.
-    """
-    appends = store.lane.appends_of(append.path)
-    begin = appends[0]
-    if begin.is_new:
-        # Done for another one, or all of it is to be written again anyway.
-        return
-    queue = store.queue_of(append.path) if segment is not None else None
-    index = queue.log.index if queue is not None else None
-    if queue is None or index is None or segment is None or index.find(segment.number) is not segment:
-        begin.is_new = True
-        begin.may_fill = True
-    elif append.found_bytes < FILE_HEADER_BYTES or segment.left_bytes == 0:
-        segment.left_bytes = -1
-        _renew(queue, segment, _first_seq_of(index, segment, appends), [])
-    elif segment.left_bytes < 0:
-        # They fail once more, and then it is known.
-        store.submit(
-            _Look(queue, segment, append.path, append.found_bytes, _first_seq_of(index, segment, appends))
-        )
-    else:
-        _move_appends(segment, appends, segment.left_bytes)
-        segment.written_bytes = segment.left_bytes
-        segment.left_bytes = -1
-        _count_anew(queue, index, segment)
-
-
-def _on_put_aside(job: _PutAside) -> None:
-    store = job.queue.store
-    store.lane.on_other()
-    job.segment.is_rewriting = False
-    if job.error is None:
-        lost = _renew(job.queue, job.segment, job.upto, job.kept)
-        if job.load is not None:
-            job.load.damaged_count += lost
-    store.resume_loads()
-
-
-def _renew(queue: QueueStore, segment: Segment, upto: i64, kept: list[bytes]) -> i64:
-    """Begin the file of a segment anew: what is in memory below seq id `upto`, then `kept`, then what is to be appended.
-    Returns how many messages are lost that were on disk only, or a few more."""
-    store = queue.store
-    index = queue.log.index
-    if index is None or index.find(segment.number) is not segment:
-        # It died meanwhile, or its queue.
-        return 0
-    path = index.path_of(segment)
-    first: i64 = segment.number * index.segment_entries
-    positions: list[Position] = []
-    if store.owner is not None:
-        positions = store.owner.indexed_in_memory(queue.log.queue_id, first, upto)
-    prefix = _encode(queue, index, segment, positions)
-    prefix.extend(kept)
-    prefix_bytes: i64 = 0
-    for part in prefix:
-        prefix_bytes += len(part)
-    appends = store.lane.appends_of(path)
-    segment.size_bytes = 0
-    segment.written_bytes = 0
-    if len(appends) == 0:
-        store.append_index(path, segment, prefix, True)
-        segment.size_bytes = prefix_bytes
-    else:
-        _move_appends(segment, appends, prefix_bytes)
+        What is left of a segment stays; without anything left another file takes its place. Of the transient content
+        store, or of a segment that nobody needs any more, a file of zeros does: what was in it is missed content by
+        content.
+        """
+        segment = append.segment
+        log = append.log
+        appends = self._files.jobs.lane.appends_of(append.path)
         begin = appends[0]
-        begin.parts = prefix + begin.parts
-        begin.offset = 0
-        begin.is_new = True
-        begin.size_bytes += prefix_bytes
-        store.lane.waiting_bytes += prefix_bytes
-    segment.is_new = True
-    _count_anew(queue, index, segment)
-    on_their_way: i64 = max(0, queue.log.indexed_upto - upto)
-    return max(0, segment.live - i64(len(positions)) - on_their_way)
+        if begin.is_new:
+            # Done for another one, or all of it is to be written again anyway.
+            return
+        index = log.index if log is not None else None
+        if log is None or index is None or segment is None or index.find(segment.number) is not segment:
+            begin.is_new = True
+            begin.may_fill = True
+        elif append.found_bytes < FILE_HEADER_BYTES or segment.left_bytes == 0:
+            segment.left_bytes = -1
+            self._renew(log, segment, _first_seq_of(index, segment, appends), [])
+        elif segment.left_bytes < 0:
+            # They fail once more, and then it is known.
+            self._files.jobs.submit(_Look(append, log, segment, _first_seq_of(index, segment, appends)))
+        else:
+            _move_appends(segment, appends, segment.left_bytes)
+            segment.written_bytes = segment.left_bytes
+            segment.left_bytes = -1
+            self._count_anew(log, index, segment)
+
+    def on_put_aside(self, job: _PutAside) -> None:
+        """A file that was given up is in lost+found, or could not be moved there."""
+        files = self._files
+        files.jobs.lane.on_other()
+        job.segment.is_rewriting = False
+        if job.error is None:
+            lost = self._renew(job.log, job.segment, job.upto, job.kept)
+            if job.load is not None:
+                job.load.damaged_count += lost
+        files.resume_loads()
+
+    def _renew(self, log: QueueLog, segment: Segment, upto: i64, kept: list[bytes]) -> i64:
+        """Begin the file of a segment anew: what is in memory below seq id `upto`, then `kept`, then what is to be
+        appended. Returns how many messages are lost that were on disk only, or a few more."""
+        index = log.index
+        if index is None or index.find(segment.number) is not segment:
+            # It died meanwhile, or its queue.
+            return 0
+        path = index.path_of(segment)
+        first: i64 = segment.number * index.segment_entries
+        positions: list[Position] = []
+        if self.owner is not None:
+            positions = self.owner.indexed_in_memory(log.queue_id, first, upto)
+        prefix = _encode(self._files.writer, index, segment, positions)
+        prefix.extend(kept)
+        prefix_bytes: i64 = 0
+        for part in prefix:
+            prefix_bytes += len(part)
+        lane = self._files.jobs.lane
+        appends = lane.appends_of(path)
+        segment.size_bytes = 0
+        segment.written_bytes = 0
+        if len(appends) == 0:
+            self._files.append(log, segment, path, prefix, True)
+            segment.size_bytes = prefix_bytes
+        else:
+            _move_appends(segment, appends, prefix_bytes)
+            begin = appends[0]
+            begin.parts = prefix + begin.parts
+            begin.offset = 0
+            begin.is_new = True
+            begin.size_bytes += prefix_bytes
+            lane.waiting_bytes += prefix_bytes
+        segment.is_new = True
+        self._count_anew(log, index, segment)
+        on_their_way: i64 = max(0, log.indexed_upto - upto)
+        return max(0, segment.live - i64(len(positions)) - on_their_way)
+
+    def _count_anew(self, log: QueueLog, index: QueueIndex, segment: Segment) -> None:
+        """Records are at other places, and some are not there any more."""
+        segment.rewrites += 1
+        segment.is_dirty = True
+        index.has_dirty = True
+        index.forget_cursor()
+        index.version += 1
+        segment.is_lost = True
+        self._files.damaged.add(log, segment)
 
 
 def _move_appends(segment: Segment, appends: list[AppendFile], offset: i64) -> None:
@@ -181,23 +193,10 @@ def _move_appends(segment: Segment, appends: list[AppendFile], offset: i64) -> N
         segment.size_bytes += append.size_bytes
 
 
-def _count_anew(queue: QueueStore, index: QueueIndex, segment: Segment) -> None:
-    """Records are at other places, and some are not there any more."""
-    store = queue.store
-    segment.rewrites += 1
-    segment.is_dirty = True
-    index.has_dirty = True
-    index.forget_cursor()
-    index.version += 1
-    segment.is_lost = True
-    if not segment.is_damaged:
-        segment.is_damaged = True
-        store.damaged_segments.append((queue, segment))
-
-
-def _encode(queue: QueueStore, index: QueueIndex, segment: Segment, positions: list[Position]) -> list[bytes]:
+def _encode(
+    writer: RecordWriter, index: QueueIndex, segment: Segment, positions: list[Position]
+) -> list[bytes]:
     """The beginning of a segment, with those of `positions` whose content is somewhere else."""
-    writer = queue.store.index_writer
     writer.start_file(INDEX_MAGIC, index.file_number(segment.number))
     for position in positions:
         place = writer.size_bytes

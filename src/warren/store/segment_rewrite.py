@@ -12,17 +12,20 @@ queue leaves it (`leave_tail`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mypy_extensions import i64
 
+from warren.store.backup_hold import BackupHold
+from warren.store.debt import Debt
 from warren.store.jobs import RewriteSegment
+from warren.store.journal import Journal
+from warren.store.message import QueueLog
 from warren.store.queue_index import QueueIndex, Segment
+from warren.store.queue_store import QueueStore
 from warren.store.runs import Runs, overlapping
-
-if TYPE_CHECKING:
-    from warren.store.queue_store import QueueStore
-    from warren.store.vhost_store import VhostStore
+from warren.store.segment_files import SegmentFiles
+from warren.store.store_owner import StoreOwner
 
 # Positions that one checkpoint moves to segments that are to be left.
 _TAIL_POSITIONS: Final = 1024
@@ -33,16 +36,16 @@ _RETRY_MS: Final = 5000
 class _Rewrite(RewriteSegment):
     def __init__(
         self,
-        store: VhostStore,
-        queue: QueueStore,
+        rewriter: SegmentRewriter,
+        log: QueueLog,
         segment: Segment,
         path: str,
         settled: Runs,
         settled_transient: Runs,
     ) -> None:
         super().__init__(path, segment.size_bytes, settled, settled_transient)
-        self.store: VhostStore = store
-        self.queue: QueueStore = queue
+        self.rewriter: SegmentRewriter = rewriter
+        self.log: QueueLog = log
         self.segment: Segment = segment
         # Entries that it leaves, and the batch that says that the others are settled.
         self.live: i64 = segment.live
@@ -50,17 +53,31 @@ class _Rewrite(RewriteSegment):
         self.batch_number: i64 = 0
 
     def finished(self) -> None:
-        self.store.rewriter.on_rewritten(self)
+        self.rewriter.on_rewritten(self)
 
 
 class SegmentRewriter:
     """What is to be rewritten in one vhost's store."""
 
-    def __init__(self, store: VhostStore) -> None:
-        self.store: VhostStore = store
+    def __init__(
+        self,
+        files: SegmentFiles,
+        journal: Journal,
+        queues: dict[int, QueueStore],
+        transient_queues: dict[int, QueueStore],
+        backup: BackupHold,
+        debt: Debt,
+    ) -> None:
+        self._files: SegmentFiles = files
+        self._journal: Journal = journal
+        self._queues: dict[int, QueueStore] = queues
+        self._transient_queues: dict[int, QueueStore] = transient_queues
+        self._backup: BackupHold = backup
+        self._debt: Debt = debt
+        self.owner: StoreOwner | None = None
         self.rewrite_count: i64 = 0
         # Found behind the last checkpoint, the one with most garbage last.
-        self._found: list[tuple[QueueStore, Segment]] = []
+        self._found: list[tuple[QueueLog, Segment]] = []
         # The one under way, and whether it was handed out.
         self._current: _Rewrite | None = None
         self._is_held: bool = False
@@ -70,13 +87,12 @@ class SegmentRewriter:
 
     def look(self) -> bool:
         """Behind a checkpoint: find what is to be rewritten. Returns whether there is, or will be, something."""
-        store = self.store
-        is_in_debt = store.debt.payable_bytes > 0
-        found: list[tuple[i64, i64, QueueStore, Segment]] = []
+        is_in_debt = self._debt.payable_bytes > 0
+        found: list[tuple[i64, i64, QueueLog, Segment]] = []
         refused: list[Segment] = []
         is_more = False
         self._tail_left = _TAIL_POSITIONS
-        for queues in (store.queues, store.transient_queues):
+        for queues in (self._queues, self._transient_queues):
             for queue in queues.values():
                 index = queue.log.index
                 if index is None:
@@ -92,7 +108,7 @@ class SegmentRewriter:
                         if segment.was_refused:
                             refused.append(segment)
                         else:
-                            found.append((segment.garbage_bytes, len(found), queue, segment))
+                            found.append((segment.garbage_bytes, len(found), queue.log, segment))
         if len(found) == 0:
             # They have another try, next time.
             for segment in refused:
@@ -103,46 +119,46 @@ class SegmentRewriter:
 
     def work(self) -> None:
         """Begin the next one, if none is under way; called once a turn and behind a commit."""
-        store = self.store
+        jobs = self._files.jobs
         current = self._current
         if current is None:
-            if len(self._found) == 0 or store.backup.is_on or store.now_ms < self._retry_at_ms:
+            if len(self._found) == 0 or self._backup.is_on or jobs.now_ms < self._retry_at_ms:
                 return
-            queue, segment = self._found.pop()
-            current = self._rewrite_of(queue, segment)
+            log, segment = self._found.pop()
+            current = self._rewrite_of(log, segment)
             if current is None:
                 return
             segment.is_rewriting = True
             self._current = current
             self._is_held = True
-        if self._is_held and current.batch_number <= store.finished_batch:
+        if self._is_held and current.batch_number <= self._journal.last_finished():
             self._is_held = False
-            store.lane.push(current)
+            jobs.lane.push(current)
 
-    def rewrite_whole(self, queue: QueueStore, segment: Segment, path: str) -> None:
+    def rewrite_whole(self, log: QueueLog, segment: Segment, path: str) -> None:
         """Write all bytes of a segment again: a sync that failed may have lost some (W27)."""
         segment.is_rewriting = True
         none: Runs = []
-        job = _Rewrite(self.store, queue, segment, path, none, none)
+        job = _Rewrite(self, log, segment, path, none, none)
         job.is_whole = True
-        self.store.lane.push(job)
+        self._files.jobs.lane.push(job)
 
     def on_rewritten(self, job: _Rewrite) -> None:
         """A segment was written anew, or could not be."""
-        store = self.store
-        store.lane.on_other()
+        files = self._files
+        files.jobs.lane.on_other()
         segment = job.segment
         segment.is_rewriting = False
         if not job.is_whole:
             self._current = None
-        index = job.queue.log.index
+        index = job.log.index
         if job.error is not None:
             segment.was_refused = True
-            self._retry_at_ms = store.now_ms + _RETRY_MS
+            self._retry_at_ms = files.jobs.now_ms + _RETRY_MS
         elif index is not None:
             # What was appended meanwhile waits behind this job in the lane.
             segment.size_bytes = job.new_size
-            for append in store.lane.appends_of(job.path):
+            for append in files.jobs.lane.appends_of(job.path):
                 segment.size_bytes += append.size_bytes
             segment.written_bytes = job.new_size
             segment.rewrites += 1
@@ -151,9 +167,9 @@ class SegmentRewriter:
                 self.rewrite_count += 1
             index.forget_cursor()
             index.version += 1
-            index.drop_dead_segments(job.queue.log.indexed_upto)
-            store.take_dead_segments(index)
-        store.resume_loads()
+            index.drop_dead_segments(job.log.indexed_upto)
+            files.needs.take_dead_segments(index)
+        files.resume_loads()
 
     def leave_tail(self, queue: QueueStore, index: QueueIndex) -> None:
         """Let the queue append to a new segment, if little or nothing is alive in the one it appends to.
@@ -162,14 +178,13 @@ class SegmentRewriter:
         first of the next segment, and the old one can go or be rewritten, as soon as it has those that were in the
         journal only.
         """
-        store = self.store
-        owner = store.owner
-        if owner is None or not index.has_wasteful_tail(store.settings.dead_tail_bytes):
+        owner = self.owner
+        if owner is None or not index.has_wasteful_tail(self._files.settings.dead_tail_bytes):
             return
         tail = index.segments[-1]
         log = queue.log
         is_empty = owner.is_empty(log.queue_id)
-        if store.debt.payable_bytes == 0 and (tail.live > 0 or not is_empty):
+        if self._debt.payable_bytes == 0 and (tail.live > 0 or not is_empty):
             return
         is_all_indexed = log.indexed_upto == log.next_seq
         end = (tail.number + 1) * index.segment_entries
@@ -181,18 +196,18 @@ class SegmentRewriter:
             owner.index(log.queue_id, end, self._tail_left)
             self._tail_left -= 1 + tail.entries - before
 
-    def _rewrite_of(self, queue: QueueStore, segment: Segment) -> _Rewrite | None:
-        index = queue.log.index
-        upto = queue.log.indexed_upto
+    def _rewrite_of(self, log: QueueLog, segment: Segment) -> _Rewrite | None:
+        index = log.index
+        upto = log.indexed_upto
         # It may have died meanwhile, or its queue.
         if index is None or index.find(segment.number) is not segment or not index.may_rewrite(segment, upto):
             return None
         first: i64 = segment.number * index.segment_entries
         last = first + index.segment_entries - 1
         transient = overlapping(index.settled_transient, first, last)
-        if first < queue.log.transient_floor:
-            transient.insert(0, (first, queue.log.transient_floor - 1))
+        if first < log.transient_floor:
+            transient.insert(0, (first, log.transient_floor - 1))
         settled = overlapping(index.settled, first, last)
-        job = _Rewrite(self.store, queue, segment, index.path_of(segment), settled, transient)
-        job.batch_number = self.store.journal.last_sealed()
+        job = _Rewrite(self, log, segment, index.path_of(segment), settled, transient)
+        job.batch_number = self._journal.last_sealed()
         return job

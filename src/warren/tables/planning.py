@@ -22,9 +22,9 @@ from warren.store.disk.files import (
     known_store_id,
 )
 from warren.store.disk.snapshot import NoStore, VhostSnapshot
+from warren.store.layout import PERSISTENT_NAME
 from warren.store.queue_index import Segment
 from warren.store.recovery import RecoveredQueue
-from warren.store.vhost_store import PERSISTENT_NAME
 from warren.tables.contents import ContentTable
 from warren.tables.metadata import metadata_rows
 from warren.tables.parts import (

@@ -74,7 +74,7 @@ def check_rest(node: SimulatedNode) -> None:
         raise Violation(
             "leak", f"{node.journal.live_bytes()} bytes of the journal count as live in an empty broker"
         )
-    for contents in (store.contents, store.transient_contents):
+    for contents in (store.contents.persistent, store.contents.transient):
         contents.check()
         if contents.valid_bytes != 0:
             raise Violation(
@@ -82,7 +82,7 @@ def check_rest(node: SimulatedNode) -> None:
                 f"{contents.valid_bytes} bytes of {contents.directory_name} count as live in an empty broker",
             )
         # Of a batch that failed there may be a reference on the disk and no content.
-        is_lacking = node.failed_commits > 0 or store.lost_count > 0
+        is_lacking = node.failed_commits > 0 or store.files.losses.lost_count > 0
         if contents.unknown_releases != 0 and not is_lacking:
             raise Violation("accounts", f"a reference in {contents.directory_name} was given up twice")
     known = node.file_sizes()

@@ -339,7 +339,7 @@ class SimulatedNode:
         """Everything that was noticed to be damaged or missing, by the start and since."""
         found = _count(self._report)
         if self._store is not None:
-            found += self._store.damaged_count + self._store.lost_count
+            found += self._store.files.losses.damaged_count + self._store.files.losses.lost_count
         return found
 
     def call_when_idle(self, driver: VhostDriver) -> None:
@@ -499,7 +499,7 @@ class SimulatedNode:
         found |= {
             f"{JOURNAL_DIRECTORY}/{file.number}.wal": int(file.size_bytes) for file in self.journal.files
         }
-        for contents in (store.contents, store.transient_contents):
+        for contents in (store.contents.persistent, store.contents.transient):
             found.update({file.path: int(file.size_bytes) for file in contents.files})
         for queue in self.vhost.queues.values():
             index = queue.log.index

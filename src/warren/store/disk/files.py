@@ -16,6 +16,7 @@ from typing import Final
 from warren.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
 from warren.store.content_records import decode_content
 from warren.store.file_system import FileHandle, FileSystem
+from warren.store.layout import PERSISTENT_NAME, QUEUES_NAME, TRANSIENT_NAME
 from warren.store.message import Message, Position
 from warren.store.record import (
     CHECKPOINT_MAGIC,
@@ -30,7 +31,6 @@ from warren.store.record import (
     record_length,
 )
 from warren.store.recovery import RecoveredQueue
-from warren.store.vhost_store import PERSISTENT_NAME, QUEUES_NAME, TRANSIENT_NAME
 
 JOURNAL_DIRECTORY: Final = "journal"
 LOST_AND_FOUND: Final = "lost+found"

@@ -33,6 +33,7 @@ from warren.store.disk.files import (
 )
 from warren.store.file_system import FileSystem
 from warren.store.index_records import IndexScan
+from warren.store.layout import PERSISTENT_NAME, QUEUES_NAME
 from warren.store.message import ContentRef, Position, QueueLog
 from warren.store.queue_index import Segment
 from warren.store.record import (
@@ -45,7 +46,6 @@ from warren.store.record import (
 )
 from warren.store.recovery import JournalReplay
 from warren.store.runs import add_run, contains
-from warren.store.vhost_store import PERSISTENT_NAME, QUEUES_NAME
 
 SEGMENT_NAME: Final = re.compile(r"(0|[1-9][0-9]{0,9})\.idx")
 QUEUE_NAME: Final = re.compile(r"[1-9][0-9]{0,9}")

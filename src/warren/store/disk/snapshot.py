@@ -19,6 +19,7 @@ from warren.store.disk.read_only_files import ReadOnlyFiles
 from warren.store.disk.store_reader import StoreReport, read_store
 from warren.store.file_system import FileSystem
 from warren.store.index_records import IndexScan
+from warren.store.layout import QUEUES_NAME
 from warren.store.message import ContentRef, Message, Position, QueueLog
 from warren.store.queue_index import SEGMENT_ENTRIES, QueueIndex, Segment
 from warren.store.record import (
@@ -32,7 +33,7 @@ from warren.store.record import (
 from warren.store.recovery import JournalReplay, RecoveredQueue
 from warren.store.runs import Runs
 from warren.store.store_settings import StoreSettings
-from warren.store.vhost_store import QUEUES_NAME, VhostStore
+from warren.store.vhost_store import VhostStore
 
 # (path, offset, bytes) of a stretch that is no record.
 OnDamage = Callable[[str, int, bytes], None]
@@ -126,7 +127,7 @@ class VhostSnapshot:
         if not has_moved:
             self.replay.settle_moved()
         # What a crash left behind and the next start removes.
-        self.dead_paths = self.store.contents.take_dead_paths()
+        self.dead_paths = self.store.contents.persistent.take_dead_paths()
 
     # -- queues ------------------------------------------------------------------------------------------------------
 
@@ -199,7 +200,7 @@ class VhostSnapshot:
     @property
     def content_files(self) -> list[ContentFile]:
         """The content files with something valid in them, in order of their ids."""
-        return self.store.contents.files
+        return self.store.contents.persistent.files
 
     def content_scan(self, file: ContentFile) -> ContentScan:
         """A pass over one content file, damage included."""
@@ -220,13 +221,13 @@ class VhostSnapshot:
 
     def content(self, content: ContentRef) -> Message | None:
         """A large message: from where it was last seen, else from the file that has its id."""
-        path = self.store.contents.path_of(content.file)
-        if self.store.contents.is_current_location(content) and self.files.is_file(path):
+        path = self.store.contents.persistent.path_of(content.file)
+        if self.store.contents.persistent.is_current_location(content) and self.files.is_file(path):
             data = self.files.read(path, content.offset, content.stored_bytes)
             message = self._decode(data, content, content.file)
             if message is not None:
                 return message
-        located = self.store.contents.locate(content.id)
+        located = self.store.contents.persistent.locate(content.id)
         if located is None or not self.files.is_file(located[0]):
             return None
         path, number = located

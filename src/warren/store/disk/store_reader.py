@@ -22,6 +22,7 @@ from warren.store.disk.files import (
 )
 from warren.store.disk.index_rebuild import RebuiltIndex, rebuild_index
 from warren.store.file_system import FileSystem
+from warren.store.layout import PERSISTENT_NAME, QUEUES_NAME, TRANSIENT_NAME
 from warren.store.queue_store import QueueStore
 from warren.store.record import (
     CONTENT_MAGIC,
@@ -36,7 +37,7 @@ from warren.store.record import (
 )
 from warren.store.recovery import Damage, JournalReplay
 from warren.store.store_settings import StoreSettings
-from warren.store.vhost_store import PERSISTENT_NAME, QUEUES_NAME, TRANSIENT_NAME, VhostStore
+from warren.store.vhost_store import VhostStore
 
 # How far a record is looked for in a file whose header is damaged.
 _SEARCH_BYTES: Final = 4194304
@@ -182,7 +183,7 @@ def _read_journal(
         # Also of those that are moved away or about to be deleted.
         replay.next_file_number = max(replay.next_file_number, number + 1)
         if checkpoint is not None and number < checkpoint.head.first_journal_file:
-            store.delete_later(path)
+            store.files.needs.delete_later(path)
             continue
         data = read_whole(files, path)
         report.bytes_read += len(data)
@@ -264,7 +265,7 @@ def _read_contents(
     replay: JournalReplay,
     report: StoreReport,
 ) -> None:
-    recovery = ContentRecovery(store.contents)
+    recovery = ContentRecovery(store.contents.persistent)
     if checkpoint is not None and rebuilt is None:
         head = checkpoint.head
         if not recovery.restore(checkpoint.content_rows, head.next_content_id, head.next_content_file):
@@ -277,11 +278,11 @@ def _read_contents(
             numbers.append(int(match.group(1)))
         elif name.endswith(".rdq.new"):
             # A copy that was never finished.
-            store.delete_later(f"{PERSISTENT_NAME}/{name}")
+            store.files.needs.delete_later(f"{PERSISTENT_NAME}/{name}")
         else:
             report.quarantined.append(quarantine(files, f"{PERSISTENT_NAME}/{name}"))
     for number in sorted(numbers):
-        path = store.contents.path_of(number)
+        path = store.contents.persistent.path_of(number)
         if files.size(path) == 0:
             # Made, and then the power failed.
             files.unlink(path)

@@ -47,7 +47,7 @@ MUTANTS: list[Mutant] = [
     mutant(
         "S9",
         "a binding is durable when one of its ends is",
-        "routing/binding.py",
+        "routing/exchange.py",
         "self.source.durable and self.destination.durable",
         "self.source.durable or self.destination.durable",
         "broker/test_definitions_durable.py::test_s9_a_binding_is_stored_when_both_its_ends_are",

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.routing.naive import headers_fit
 from tests.wire.strategies import field_tables
-from warren.routing.destination import Destination
+from warren.routing.exchange import Destination
 from warren.routing.router import Router
 from warren.wire.errors import ChannelException, ConnectionException
 from warren.wire.field_table import Field, encode_table, fields_from_python

@@ -2,8 +2,7 @@
 
 import pytest
 
-from warren.routing.destination import Destination
-from warren.routing.exchange import Exchange
+from warren.routing.exchange import Destination, Exchange
 from warren.routing.exchange_types import EXCHANGE_TYPES, check_exchange_type
 from warren.routing.router import Router
 from warren.wire.errors import ConnectionException

@@ -5,9 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.routing.naive import Bound, NaiveExchange, NaiveRouter
-from warren.routing.binding import Binding
-from warren.routing.destination import Destination
-from warren.routing.exchange import Exchange
+from warren.routing.exchange import Binding, Destination, Exchange
 from warren.routing.router import RemovedBindings, Router
 from warren.wire.field_table import Field, encode_table, fields_from_python
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.routing.naive import topic_fits
-from warren.routing.destination import Destination
+from warren.routing.exchange import Destination
 from warren.routing.router import Router
 from warren.routing.topic import TopicExchange
 from warren.routing.topic_automaton import STATES_MAX

@@ -8,7 +8,7 @@ from crc32c import crc32c
 from warren.broker.broker import Broker
 from warren.broker.metadata import PutBinding, PutGroupMember, PutReaderGroup, PutSink
 from warren.broker.vhost import Vhost
-from warren.routing.binding import Binding
+from warren.routing.exchange import Binding
 from warren.store.checkpoint import CHECKPOINT_QUEUE
 from warren.store.disk.flusher import BatchFlusher, FlushJob
 from warren.store.disk.job_runner import JobRunner

@@ -36,7 +36,7 @@ S7 | durable queues come back with all properties | broker.metadata:PutQueue
 S8 | an exclusive queue ends with its connection | protocol/test_queues.py::test_exclusive_queues_are_never_durable
     protocol/test_clean_up.py::test_exclusive_queues_go_with_a_lost_connection
     kill/test_restart.py::test_what_is_not_durable_is_gone
-S9 | a binding is kept when both its ends are durable | routing.binding:Binding.is_durable
+S9 | a binding is kept when both its ends are durable | routing.exchange:Binding.is_durable
     broker/test_definitions_durable.py::test_s9_a_binding_is_stored_when_both_its_ends_are
     kill/test_restart.py::test_what_is_not_durable_is_gone
 S10 | persistent takes both, queue and message | queues.queue:Queue.publish

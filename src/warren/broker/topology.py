@@ -25,15 +25,13 @@ from warren.broker.metadata import (
 )
 from warren.queues.arguments import EQUIVALENT_KEYS, parse_arguments
 from warren.queues.queue import Queue
-from warren.routing.binding import Binding, binding_identity
-from warren.routing.destination import Destination
 from warren.routing.equivalence import (
     assert_equivalent_arguments,
     assert_equivalent_exchange,
     assert_equivalent_flag,
     check_name_argument,
 )
-from warren.routing.exchange import ALTERNATE_EXCHANGE, Exchange
+from warren.routing.exchange import ALTERNATE_EXCHANGE, Binding, Destination, Exchange, binding_identity
 from warren.routing.exchange_types import check_exchange_type
 from warren.routing.router import RemovedBindings
 from warren.store.change_sets import ChangeSet

@@ -28,7 +28,7 @@ from warren.queues.queue_memory import QueueMemory
 from warren.queues.read_ahead import keep_ahead, want_head
 from warren.queues.transit import Transit
 from warren.queues.variable_queue import EMPTY, INFINITE, LOADING, READY, UNKNOWN, VariableQueue
-from warren.routing.destination import Destination
+from warren.routing.exchange import Destination
 from warren.store.message import INDEXED, NOT_JOURNALED, Message, Position
 from warren.store.queue_store import QueueStore
 

@@ -7,9 +7,7 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
-from warren.routing.binding import Binding
-from warren.routing.destination import Destination
-from warren.routing.exchange import Exchange
+from warren.routing.exchange import Binding, Destination, Exchange
 from warren.wire.field_table import Field
 
 DIRECT: Final = b"direct"

@@ -11,9 +11,7 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
-from warren.routing.binding import Binding
-from warren.routing.destination import Destination
-from warren.routing.exchange import Exchange
+from warren.routing.exchange import Binding, Destination, Exchange
 from warren.routing.field_values import erlang_bytes, erlang_value, values_match
 from warren.wire.errors import PRECONDITION_FAILED, ChannelException
 from warren.wire.field_table import Field, decode_table

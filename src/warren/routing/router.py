@@ -18,10 +18,8 @@ from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from warren.routing.binding import Binding, binding_identity
-from warren.routing.destination import Destination
 from warren.routing.direct import DefaultExchange
-from warren.routing.exchange import Exchange
+from warren.routing.exchange import Binding, Destination, Exchange, binding_identity
 from warren.routing.exchange_types import make_exchange
 from warren.routing.headers import HeadersExchange
 from warren.wire.field_table import Field, decode_table

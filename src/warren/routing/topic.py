@@ -10,9 +10,7 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
-from warren.routing.binding import Binding
-from warren.routing.destination import Destination
-from warren.routing.exchange import Exchange
+from warren.routing.exchange import Binding, Destination, Exchange
 from warren.routing.topic_automaton import STATES_MAX, TopicAutomaton
 from warren.routing.topic_pattern import pattern_words
 from warren.routing.topic_shapes import ShapeCensus

@@ -14,8 +14,7 @@ from typing import final
 
 from mypy_extensions import i64, mypyc_attr
 
-from warren.routing.binding import Binding
-from warren.routing.destination import Destination
+from warren.routing.exchange import Binding, Destination
 from warren.routing.topic_pattern import ANY_WORDS, ONE_WORD
 
 

@@ -503,6 +503,8 @@ class Simulation:
         self._lift_faults()
         for _ in range(FETCH_ROUNDS):
             if self.sessions.is_waiting():
+                # Who stages messages while the disk is behind is looked after by a timer.
+                self._move_clock(FLUSH_INTERVAL_MS)
                 self.node.drain()
                 self.sessions.end_operation()
         self._idle()

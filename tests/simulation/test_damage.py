@@ -3,7 +3,7 @@
 from warren.store.message import Message, Position, QueueLog
 from warren.store.record import FILE_MAGIC, INDEX_MAGIC, RecordWriter
 from warren.testing.damage import damage_of
-from warren.testing.oracle import body_of
+from warren.testing.message_models import body_of
 from warren.testing.simulated_node import STORE_ID
 
 

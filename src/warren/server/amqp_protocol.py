@@ -11,17 +11,17 @@ import logging
 import select
 import socket
 import sys
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, Protocol, cast
 
-from warren.admin.node import LoopClock
+from warren.admin.node import AdminNode, LoopClock
 from warren.admin.protocol import PROTOCOL_HEADER as ADMIN_HEADER
 from warren.admin.server import AdminSession
+from warren.broker.broker import Broker
 from warren.broker.connection import CLOSED, HANDSHAKE_TIMEOUT_MS, NEVER, Connection
+from warren.server.clock import Clock
+from warren.server.memory_watch import MemoryWatch
 from warren.wire.encode import PROTOCOL_HEADER
 from warren.wire.errors import CONNECTION_FORCED, ConnectionException
-
-if TYPE_CHECKING:
-    from warren.server.node import Node
 
 logger = logging.getLogger("warren.listener")
 
@@ -40,6 +40,27 @@ _UNACKED_AT: Final = 24
 _LAST_ACK_AT: Final = 56
 
 
+class SocketHost(Protocol):
+    """What a node offers its sockets."""
+
+    loop: asyncio.AbstractEventLoop
+    clock: Clock
+    broker: Broker
+    admin: AdminNode
+    memory_watch: MemoryWatch
+    protocols: set[ClientProtocol]
+    # One for all sockets, READ_BYTES long.
+    read_buffer: memoryview
+    # Sockets that had their share of reading in this turn.
+    read_on: list[ClientProtocol]
+
+    def has_room_for_socket(self) -> bool:
+        """Are there file descriptors for one more?"""
+
+    def schedule_turn(self) -> None:
+        """Let the node work when all sockets of this turn are read."""
+
+
 class ClientProtocol(asyncio.BufferedProtocol):
     """asyncio's view of one client.
 
@@ -47,7 +68,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
     socket, megabytes at a time, while consumers wait for their turn.
     """
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: SocketHost) -> None:
         self._node = node
         self._header = b""
         self._connection: Connection | None = None

@@ -13,7 +13,6 @@ import resource
 import secrets
 import signal
 import socket
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -23,6 +22,7 @@ from warren.admin.node import AdminNode
 from warren.broker.broker import Broker
 from warren.broker.settings import Settings
 from warren.server.amqp_protocol import READ_BYTES, ClientProtocol
+from warren.server.clock import Clock
 from warren.server.config import Config
 from warren.server.definitions_file import DataDirectoryError, DefinitionsLostError
 from warren.server.disk_monitor import DiskMonitor, free_bytes
@@ -52,17 +52,6 @@ _START_FAILED_EXIT = 1
 _DEFINITIONS_LOST_EXIT = 3
 # File descriptors that sockets may not take: journals, definitions and what is opened for a moment.
 _RESERVED_DESCRIPTORS = 64
-
-
-class Clock:
-    """Milliseconds since 1970 that never jump: wall clock at the start, monotonic from there (T11)."""
-
-    def __init__(self) -> None:
-        self._offset_ns = time.time_ns() - time.monotonic_ns()
-
-    def now_ms(self) -> int:
-        """Milliseconds since 1970."""
-        return (self._offset_ns + time.monotonic_ns()) // 1_000_000
 
 
 class Node:

@@ -14,7 +14,7 @@ from typing import Final
 
 from crc32c import crc32c
 
-from warren.testing.oracle import number_of
+from warren.testing.message_models import number_of
 from warren.testing.simulated_node import STORE_ID
 
 _FILE_HEADER_BYTES: Final = 40

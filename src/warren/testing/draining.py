@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from warren.queues.queue import Queue
-from warren.testing.message_models import Violation
-from warren.testing.oracle import Oracle, number_of
+from warren.testing.message_models import Violation, number_of
+from warren.testing.oracle import Oracle
 from warren.testing.simulated_client import SimulatedClient, method_frame
 from warren.testing.simulated_node import SimulatedNode
 from warren.wire.method import Method

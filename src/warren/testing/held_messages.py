@@ -16,8 +16,8 @@ from warren.store.record import (
     file_header_number,
     record_length,
 )
-from warren.testing.message_models import Violation
-from warren.testing.oracle import Oracle, number_of
+from warren.testing.message_models import Violation, number_of
+from warren.testing.oracle import Oracle
 from warren.testing.simulated_admin import AdminClient
 from warren.testing.simulated_node import VHOST, SimulatedNode
 

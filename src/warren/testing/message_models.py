@@ -170,3 +170,15 @@ class QueueModel:
     def count(self, state: int) -> int:
         """Copies in that state."""
         return sum(copy.state == state for copy in self.copies.values())
+
+
+def number_of(body: bytes) -> int:
+    """The number of a message; -1 when the body is too short to have one."""
+    return int.from_bytes(body[:4], "big") if len(body) >= 4 else -1
+
+
+def body_of(number: int, size: int) -> bytes:
+    """The body of message `number` with at least four bytes: the number, then bytes that follow from it."""
+    pattern = bytes((number * 7 + place * 13) & 255 for place in range(64))
+    filler = pattern * ((size >> 6) + 1)
+    return number.to_bytes(4, "big") + filler[: max(0, size - 4)]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from warren.store.message import MovedMessage
-from warren.testing.message_models import QueueModel, Violation
-from warren.testing.oracle import number_of
+from warren.testing.message_models import QueueModel, Violation, number_of
 from warren.testing.simulated_node import SimulatedNode
-from warren.testing.sink_models import StagedMessage, StagedMessages
+from warren.testing.sink_models import StagedMessages
+from warren.testing.sink_records import StagedMessage
 from warren.testing.topology_model import TopologyModel
 
 

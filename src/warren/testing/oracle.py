@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from warren.testing.commit_token import CommitToken
+from warren.testing.damage import Damage
 from warren.testing.message_models import (
     HELD,
     OUT,
@@ -27,28 +29,14 @@ from warren.testing.message_models import (
     Copy,
     QueueModel,
     Violation,
+    number_of,
 )
+from warren.testing.sink_records import StagedMessage
 from warren.testing.stored_definitions import Key
 from warren.testing.topology_model import TopologyModel
 
 if TYPE_CHECKING:
-    from warren.testing.damage import Damage
     from warren.testing.group_models import GroupModel
-    from warren.testing.sink_models import StagedMessage
-
-
-class CommitToken:
-    """What one group commit makes durable."""
-
-    def __init__(
-        self, published: list[Copy], settled: list[Copy], moved: list[StagedMessage], version: int
-    ) -> None:
-        self.published = published
-        self.settled = settled
-        # Staged messages that came to their queues.
-        self.moved = moved
-        # Of the definitions (`StoredDefinitions.version`).
-        self.version = version
 
 
 class Oracle:
@@ -297,15 +285,3 @@ class Oracle:
             queue.copies[copy.content.number] = copy
         else:
             queue.gone[copy.content.number] = copy
-
-
-def number_of(body: bytes) -> int:
-    """The number of a message; -1 when the body is too short to have one."""
-    return int.from_bytes(body[:4], "big") if len(body) >= 4 else -1
-
-
-def body_of(number: int, size: int) -> bytes:
-    """The body of message `number` with at least four bytes: the number, then bytes that follow from it."""
-    pattern = bytes((number * 7 + place * 13) & 255 for place in range(64))
-    filler = pattern * ((size >> 6) + 1)
-    return number.to_bytes(4, "big") + filler[: max(0, size - 4)]

@@ -23,9 +23,10 @@ from warren.testing.message_models import (
     Copy,
     QueueModel,
     Violation,
+    body_of,
 )
 from warren.testing.operations import EXCHANGES, FANOUT, HEADERS, ROUTING_KEYS, Operation, exchange_name
-from warren.testing.oracle import Oracle, body_of
+from warren.testing.oracle import Oracle
 from warren.testing.session_models import (
     ChannelModel,
     ConsumerModel,

@@ -35,8 +35,8 @@ from warren.store.jobs import COMPACT, READ, WRITE, StoreJob
 from warren.store.journal import BUFFER_BYTES
 from warren.store.store_settings import BEHIND_BYTES, DEAD_BYTES, GROUP_BYTES, StoreSettings
 from warren.store.vhost_store import VhostStore
+from warren.testing.commit_token import CommitToken
 from warren.testing.message_models import Violation
-from warren.testing.oracle import CommitToken
 from warren.testing.seams import Seams
 from warren.testing.simulated_client import SimulatedClient
 from warren.testing.simulated_file_system import PLENTY, SimulatedFileSystem

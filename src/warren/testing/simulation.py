@@ -17,13 +17,14 @@ from warren.queues.variable_queue import INFINITE
 from warren.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
 from warren.store.disk.files import JOURNAL_DIRECTORY
 from warren.store.journal import FLUSH_INTERVAL_MS
+from warren.testing.commit_token import CommitToken
 from warren.testing.damage import acks_in, damage_of, is_whole
 from warren.testing.draining import check_rest, drain_queues
 from warren.testing.held_messages import take_back
 from warren.testing.message_models import Violation
 from warren.testing.move_watch import AuditWatch, OracleWatch
 from warren.testing.operations import FAULTY_CALLS, NO_TARGET, History, Operation
-from warren.testing.oracle import CommitToken, Oracle
+from warren.testing.oracle import Oracle
 from warren.testing.rest_checks import (
     check_answers,
     check_consumers,

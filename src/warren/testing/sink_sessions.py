@@ -26,13 +26,13 @@ from warren.admin.sink_protocol import (
     StageOpened,
     StagesAborted,
 )
-from warren.testing.message_models import Content, Violation
+from warren.testing.message_models import Content, Violation, body_of
 from warren.testing.move_watch import route
 from warren.testing.operations import AGAIN, FANOUT, LATE, TASKS, Operation
-from warren.testing.oracle import body_of
 from warren.testing.simulated_admin import AdminClient
 from warren.testing.simulated_node import SimulatedNode
-from warren.testing.sink_models import NONE, SinkModel, StagedMessage, StagedMessages, StageModel
+from warren.testing.sink_models import StagedMessages
+from warren.testing.sink_records import NONE, SinkModel, StagedMessage, StageModel
 from warren.testing.topology_sessions import EXCHANGE
 from warren.wire.properties import Properties
 

@@ -8,7 +8,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 # The copy that pip builds from. It stays between builds, so mypy's cache and the generated C are there for the next one.
 TREE := build/tree
-PYTEST ?= $(BIN)/python -m pytest
+# Most tests wait most of the time, so several processes share them out (tests/support/side_by_side.py).
+SIDE_BY_SIDE ?= 3
+PYTEST ?= $(BIN)/python -m pytest -n $(SIDE_BY_SIDE) --dist loadgroup --no-loadscope-reorder
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
@@ -23,7 +25,10 @@ $(VENV)/requirements: requirements/dev.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "warren needs Python 3.11 or newer; try make PYTHON=python3.11")'
 	@echo "setup: installing the locked requirements into $(VENV)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r $<
+	@mkdir -p build
+	@sed -n '/^uv==/,/# via/p' $< >build/uv.lock
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r build/uv.lock
+	@$(BIN)/uv pip install --quiet --no-config --python $(BIN)/python --require-hashes -r $<
 	@touch $@
 
 # What is built, in a file that changes only when that does: a module that went away, or WARREN_PURE, must trigger a
@@ -50,10 +55,10 @@ $(VENV)/installed: $(VENV)/requirements build/sources pyproject.toml setup.py RE
 demo: setup ## the main job on real input, with a kill -9 in the middle
 	@$(BIN)/python -m demo
 
-# Both forms at once, since most tests wait for something most of the time; the interpreted one is shown when it is over.
-test: lint ## everything that a change must pass
+# Both forms at once; the interpreted one need not wait for the compiler, and is shown when it is over.
+test: $(VENV)/requirements ## everything that a change must pass
 	@$(MAKE) --no-print-directory test-pure >build/test-pure.log 2>&1 & pure=$$!; \
-	$(MAKE) --no-print-directory test-compiled; compiled=$$?; \
+	$(MAKE) --no-print-directory lint test-compiled; compiled=$$?; \
 	wait $$pure; pure=$$?; cat build/test-pure.log; exit $$((compiled + pure))
 
 test-compiled: setup ## the tests against the compiled build in .venv
@@ -62,14 +67,14 @@ test-compiled: setup ## the tests against the compiled build in .venv
 	else $(PYTEST) --build=compiled $(PYTEST_ARGS); fi
 
 # Nothing of what a JVM looks at is compiled, so it looks once.
-test-pure: setup ## the same tests against the sources, interpreted; those that start a JVM run compiled only
+test-pure: $(VENV)/requirements ## the same tests against the sources, interpreted; those that start a JVM run compiled only
 	@PYTHONPATH=src $(PYTEST) --build=interpreted -m "not spark" $(PYTEST_ARGS)
 
 SEEDS ?= 10000
 simulate: setup ## SEEDS=n crash histories of a simulated node and disk, on all cores
 	@$(BIN)/python -m warren.testing.simulate --seeds $(SEEDS) $(SIMULATE_ARGS)
 
-lint: setup ## ruff, mypy --strict, import-linter
+lint: $(VENV)/requirements ## ruff, mypy --strict, import-linter
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy

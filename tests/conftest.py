@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, settings
 
 import warren
 from tests.support.explored import commit_number
+from tests.support.side_by_side import arrange
 from tests.support.skips import SkipPolicy
 from warren.build import build_name, compiled_module_paths
 
@@ -70,6 +71,11 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(f"{name} should be {wanted}, but would be loaded from {loaded}")
     if wanted == "interpreted" and not PACKAGE.is_relative_to(SOURCES):
         raise pytest.UsageError(f"warren should come from {SOURCES}, not from {PACKAGE}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    arrange(items)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

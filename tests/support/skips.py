@@ -13,6 +13,8 @@ from typing import NoReturn
 import pytest
 
 NO_MEANING_HERE = "no meaning here: "
+# Of a report: why the test was skipped, also where the skip became a failure.
+SECTION = "reason of a skip"
 
 
 def does_not_apply(reason: str) -> NoReturn:
@@ -37,14 +39,16 @@ class SkipPolicy:
 
     def __init__(self, is_strict: bool) -> None:
         self.is_strict = is_strict
+        # Of tests; of files that skip themselves: (file, reason).
         self.reasons: Counter[str] = Counter()
+        self.files: set[tuple[str, str]] = set()
 
     def judge(self, report: pytest.TestReport | pytest.CollectReport) -> None:
-        """Count a skip; turn it into a failure where it is none that we accept."""
+        """Turn a skip into a failure where it is none that we accept; leave a mark for the count in any case."""
         if not report.skipped or hasattr(report, "wasxfail"):
             return
         reason = reason_of(report)
-        self.reasons[reason] += 1
+        report.sections.append((SECTION, reason))
         if self.is_strict and not reason.startswith(NO_MEANING_HERE):
             report.outcome = "failed"
             report.longrepr = f"under CI nothing may be missing, but: {reason}"
@@ -63,10 +67,20 @@ class SkipPolicy:
         self.judge(report)
         return report
 
+    # Reports are made in the process that runs the test, and logged in the one that prints the summary.
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Every process collects every file."""
+        self.files |= {(report.nodeid, text) for name, text in report.sections if name == SECTION}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.reasons.update(text for name, text in report.sections if name == SECTION)
+
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """All skips, by reason."""
-        if not self.reasons:
+        reasons = self.reasons + Counter(reason for _, reason in self.files)
+        if not reasons:
             return
-        terminalreporter.section(f"skips: {self.reasons.total()}")
-        for reason, count in sorted(self.reasons.items(), key=lambda item: (-item[1], item[0])):
+        terminalreporter.section(f"skips: {reasons.total()}")
+        for reason, count in sorted(reasons.items(), key=lambda item: (-item[1], item[0])):
             terminalreporter.write_line(f"{count:5} {reason}")

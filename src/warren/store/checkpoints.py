@@ -22,9 +22,9 @@ from warren.store.segment_files import SegmentFiles
 from warren.store.segment_loss import SegmentLoss
 from warren.store.segment_rewrite import SegmentRewriter
 
-# Rows that are encoded in one go, less than a millisecond's worth.
+# Rows that are encoded in one step, which takes less than a millisecond.
 _ENCODED_ROWS: Final = 1024
-# After one that failed.
+# Pause after a failed checkpoint.
 _RETRY_MS: Final = 250
 
 
@@ -33,9 +33,9 @@ class _Checkpoint(WriteCheckpoint):
         super().__init__(b"", [], [], [])
         self.checkpoints: Checkpoints = checkpoints
         self.head: CheckpointHead = head
-        # The batch it must not be ahead of.
+        # The journal batch that must be durable first.
         self.batch_number: i64 = 0
-        # Of the files that it deletes.
+        # Size of the files that it deletes.
         self.delete_bytes: i64 = 0
         self.dirty: list[tuple[QueueLog, Segment]] = []
         self.encoder: CheckpointEncoder | None = None
@@ -68,30 +68,30 @@ class Checkpoints:
         self._files: SegmentFiles = files
         self._loss: SegmentLoss = loss
         self._journal: Journal = journal
-        # Those that are durable.
+        # The durable queues.
         self._queues: dict[int, QueueStore] = queues
         self._backup: BackupHold = backup
         self._rewriter: SegmentRewriter = rewriter
-        # Of the last checkpoint on disk.
+        # Both belong to the last checkpoint on disk.
         self.generation: i64 = 0
         self.first_journal_file: i64 = 0
-        # What the start could not read of the journal: (file, start, end) in bytes.
+        # Parts of the journal that the start could not read: (file, start, end) in bytes.
         self.journal_damage: list[tuple[int, int, int]] = []
         # Figures for operators.
         self.count: i64 = 0
         self.failures: i64 = 0
-        # The one that is being made; held back until the batch it must not be ahead of is durable.
+        # The checkpoint that is being made, held back until its batch is durable.
         self._current: _Checkpoint | None = None
         self._is_held: bool = False
         self._retry_at_ms: i64 = 0
 
     def want(self) -> None:
-        """Take one soon, whether it is due or not."""
+        """Ask for a checkpoint soon, whether one is due or not."""
         self._files.needs.is_wanted = True
 
     @property
     def is_pending(self) -> bool:
-        """Is one wanted or under way?"""
+        """Is a checkpoint asked for, or being made?"""
         return self._files.needs.is_wanted or self._current is not None
 
     @property
@@ -104,22 +104,22 @@ class Checkpoints:
         return size + dead + self._files.needs.waiting_bytes
 
     def has_dead_files(self) -> bool:
-        """Are there files that nobody needs any more, for checkpoints to delete? Those of the journal do not count."""
+        """Do checkpoints have dead files to delete? Files of the journal do not count."""
         return self._files.needs.has_dead_files(self._files.contents.persistent.dead_bytes)
 
     def may_take(self, now_ms: i64) -> bool:
-        """May one be taken now, if it is due? One at a time, and not at once after a failure."""
+        """May a checkpoint be taken now? One at a time, and after a failure not at once."""
         return self._current is None and now_ms >= self._retry_at_ms
 
     def is_due(self, now_ms: i64) -> bool:
-        """Is one wanted, or due for the sake of space?"""
+        """Is a checkpoint asked for, or due for the sake of space?"""
         needs = self._files.needs
-        # Asked always: the time that space has waited for is counted from when it is first seen.
+        # Ask in any case: the question starts the time that dead space waits.
         is_space_due = needs.is_space_due(self._files.contents.persistent.dead_bytes, now_ms)
         return is_space_due or needs.is_wanted
 
     def take(self) -> None:
-        """Take one. Called right behind a seal, when nothing was settled since."""
+        """Take a checkpoint. Called right behind a seal, when nothing was settled since."""
         files = self._files
         needs = files.needs
         needs.is_wanted = False
@@ -146,12 +146,12 @@ class Checkpoints:
         job.encoder = CheckpointEncoder(files.store_id, head, rows, contents.checkpoint_rows())
         job.batch_number = journal.last_sealed()
         journal_bytes = journal.total_bytes()
-        # What is in the transient content store needs no second good checkpoint.
+        # No start reads the transient content store, so its dead files need not wait for a second checkpoint.
         transient_bytes = transient.dead_bytes
         contents_bytes = contents.dead_bytes
         paths, size = needs.take_deletable(contents.take_dead_paths(), contents_bytes)
         job.delete_paths = paths + transient.take_dead_paths()
-        # One generation later than they could.
+        # Journal files go one generation later than they could.
         for number in journal.forget_files(self.first_journal_file):
             job.delete_paths.append(f"journal/{number}.wal")
         job.delete_bytes = size + transient_bytes + journal_bytes - journal.total_bytes()
@@ -163,18 +163,18 @@ class Checkpoints:
             files.jobs.lane.push(job)
 
     def on_batch_done(self, number: i64, ok: bool) -> None:
-        """The flusher has finished this batch."""
+        """Release or abandon the checkpoint that waits for this batch."""
         current = self._current
         if current is not None and self._is_held:
             if not ok and current.batch_number == number:
-                # It counts contents that are not there: another one is taken.
+                # It counts contents that are not there: take another one.
                 self._give_up(current)
             elif current.batch_number <= number:
                 self._is_held = False
                 self._files.jobs.lane.push(current)
 
     def on_written(self, job: _Checkpoint) -> None:
-        """A checkpoint is on disk, or has failed."""
+        """Account for a checkpoint that is on disk or has failed."""
         files = self._files
         files.jobs.lane.on_other()
         if len(job.gone) > 0:
@@ -184,7 +184,7 @@ class Checkpoints:
             for log, segment in job.dirty:
                 index = log.index
                 if index is not None and index.path_of(segment) in job.unsynced:
-                    # The next sync would not say what this one may have lost.
+                    # A second sync would not report what this one may have lost.
                     self._rewriter.rewrite_whole(log, segment, index.path_of(segment))
             self._give_up(job)
             self._retry_at_ms = files.jobs.now_ms + _RETRY_MS

@@ -10,7 +10,7 @@ from warren.store.job_queue import JobQueue
 from warren.store.losses import Losses
 from warren.store.stored_contents import StoredContents
 
-# After one that failed.
+# Pause after a failed compaction.
 _RETRY_MS: Final = 5000
 
 

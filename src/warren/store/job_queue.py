@@ -1,4 +1,4 @@
-"""The jobs that a vhost's store wants to have run: those that wait for no other, and the write lane's."""
+"""Jobs of a vhost's store for the threads of the shell: independent ones, and those of the write lane."""
 
 from mypy_extensions import i64
 
@@ -7,20 +7,20 @@ from warren.store.write_lane import WriteLane
 
 
 class JobQueue:
-    """Jobs until the shell takes them. Times in ms."""
+    """Collects jobs until the shell takes them. Times in ms."""
 
     def __init__(self, group_bytes: i64) -> None:
         self.lane: WriteLane = WriteLane(group_bytes)
-        # When the shell last asked for jobs, or told the time otherwise.
+        # Time of the turn: the shell tells it with each call.
         self.now_ms: i64 = 0
         self._jobs: list[StoreJob] = []
 
     def submit(self, job: StoreJob) -> None:
-        """Hand out a job that waits for no other."""
+        """Queue a job that waits for no other one."""
         self._jobs.append(job)
 
     def take(self, now_ms: i64) -> list[StoreJob]:
-        """The jobs that are to be run now."""
+        """Hand over all queued jobs, and those that the write lane may start by now."""
         self.now_ms = now_ms
         jobs = self._jobs
         self._jobs = []

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-# Contents that outlive a restart, and what is wiped by one: contents, and the indexes of queues that are not durable.
+# The first outlives a restart. A start wipes the second, which has the indexes of queues that are not durable as well.
 PERSISTENT_NAME: Final = "msg_store_persistent"
 TRANSIENT_NAME: Final = "msg_store_transient"
 # One directory for each queue's segments.

@@ -1,4 +1,4 @@
-"""Loads that cannot go on at the moment: what they read is not written yet, or a read has failed."""
+"""Loads that wait: their data is not written yet, or a read has failed and will be retried."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ _RETRY_MAX_MS: Final = 1000
 
 
 class WaitingLoad:
-    """A load, as those see it who have it wait."""
+    """A load that can be resumed."""
 
     def __init__(self) -> None:
-        # Messages that it would have brought and that are lost.
+        # Messages of this load that turned out to be lost.
         self.damaged_count: i64 = 0
 
     def read_on(self) -> None:
-        """Look again whether what is wanted can be read."""
+        """Resume: check again whether the data can be read."""
         raise RuntimeError("abstract")
 
 
 class Loads:
-    """The loads of one vhost that wait. Times in ms."""
+    """The waiting loads of one vhost. Times in ms."""
 
     def __init__(self) -> None:
         self._waiting: list[WaitingLoad] = []
-        # Those that are tried again, and when.
+        # Loads waiting for a retry, with their due time (ms).
         self._failed: list[tuple[i64, WaitingLoad]] = []
 
     def wait(self, load: WaitingLoad) -> None:
-        """`load` goes on when more has been written."""
+        """Resume `load` when more has been written."""
         self._waiting.append(load)
 
     def retry(self, load: WaitingLoad, failures: i64, now_ms: i64) -> None:
-        """`load` could not be done just now and is tried again after a pause, the longer the more `failures` came before."""
+        """Retry `load` after a pause, which doubles with each of the `failures` before, up to a second."""
         pause: i64 = _RETRY_MS
         while failures > 0 and pause < _RETRY_MAX_MS:
             pause *= 2
@@ -43,11 +43,11 @@ class Loads:
         self._failed.append((now_ms + min(pause, i64(_RETRY_MAX_MS)), load))
 
     def is_retrying(self) -> bool:
-        """Is there a load to be tried again?"""
+        """Does any load wait for a retry?"""
         return len(self._failed) > 0
 
-    def try_again(self, now_ms: i64) -> None:
-        """Go on with the failed loads whose pause is over."""
+    def retry_due(self, now_ms: i64) -> None:
+        """Resume the failed loads whose pause is over."""
         waiting = self._failed
         self._failed = []
         for entry in waiting:
@@ -56,8 +56,8 @@ class Loads:
             else:
                 self._failed.append(entry)
 
-    def go_on(self) -> None:
-        """What loads wait for may have come."""
+    def resume_waiting(self) -> None:
+        """Resume every load that waits for data: more may be written now."""
         loads = self._waiting
         self._waiting = []
         for load in loads:

@@ -39,7 +39,7 @@ class Append(AppendFile):
         self.files: SegmentFiles = files
         self.log: QueueLog | None = log
         self.segment: Segment | None = segment
-        # Of the transient content store: up to which content id all is written then.
+        # For the transient content store: contents below this id are written once the append is done.
         self.content_upto: i64 = 0
 
     def finished(self) -> None:
@@ -48,10 +48,10 @@ class Append(AppendFile):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class GoneSegments:
-    """Who puts another file in the place of one that is gone."""
+    """Puts another file in the place of one that is gone."""
 
     def replace(self, append: Append) -> None:
-        """The file of an append that has failed is deleted, or shorter than it was. Its lane is at rest."""
+        """Replace the file of a failed append, which somebody has deleted or cut off. The lane is at rest."""
         raise RuntimeError("abstract")
 
 
@@ -76,7 +76,7 @@ class SegmentFiles:
 
     @property
     def is_behind(self) -> bool:
-        """Is more waiting to be written than the disk can be expected to take soon?"""
+        """Do more bytes wait than the disk can be expected to take soon?"""
         return self.jobs.lane.waiting_bytes > self.settings.behind_bytes
 
     def new_index(self, queue_id: i64, is_durable: bool) -> QueueIndex:
@@ -89,7 +89,7 @@ class SegmentFiles:
         self.jobs.lane.push(Append(self, log, segment, path, segment.size_bytes, parts, is_new))
 
     def write_transient(self) -> None:
-        """Write what has gathered in the transient content store."""
+        """Append everything that the transient content store has gathered."""
         transient = self.contents.transient
         for write in transient.take_writes():
             job = Append(self, None, None, write.path, write.offset, write.parts, write.is_new)
@@ -97,7 +97,7 @@ class SegmentFiles:
             self.jobs.lane.push(job)
 
     def on_append(self, job: Append) -> None:
-        """An append is done, or has failed."""
+        """Account for an append that is done or has failed."""
         lane = self.jobs.lane
         if job.is_gone:
             self._gone.append(job)
@@ -116,14 +116,14 @@ class SegmentFiles:
         self.resume_loads()
 
     def wait_for_append(self, load: WaitingLoad) -> None:
-        """`load` goes on when more has been written."""
+        """Resume `load` when more has been written."""
         self.loads.wait(load)
 
     def retry_load(self, load: WaitingLoad, failures: i64) -> None:
-        """`load` is tried again after a pause, the longer the more `failures` came before."""
+        """Retry `load` after a pause that grows with the `failures` before."""
         self.loads.retry(load, failures, self.jobs.now_ms)
 
     def resume_loads(self) -> None:
-        """What loads wait for may have come."""
+        """Resume loads: more may be readable now."""
         self.damaged.recount()
-        self.loads.go_on()
+        self.loads.resume_waiting()

@@ -29,7 +29,7 @@ class _PutAside(PutAside):
         self.log: QueueLog = log
         self.segment: Segment = segment
         self.load: WaitingLoad | None = None
-        # What was on its way into the file before, and its first seq id.
+        # Records that were on their way into the old file, and the first seq id of them.
         self.kept: list[bytes] = []
         self.upto: i64 = 0
 
@@ -38,7 +38,7 @@ class _PutAside(PutAside):
 
 
 class _Look(ReadRanges):
-    """Where does the segment end, of which some is cut off? Before `upto`, or what a life before a crash has left there."""
+    """Finds the end of a segment that was cut off: the last whole record before seq id `upto`."""
 
     def __init__(self, append: Append, log: QueueLog, segment: Segment, upto: i64) -> None:
         super().__init__([(append.path, 0, append.found_bytes)])
@@ -51,7 +51,7 @@ class _Look(ReadRanges):
         index = self.log.index
         data = self.results[0] if len(self.results) == 1 else None
         if self.error is not None or index is None:
-            # Not the file's fault: the append fails once more, and it is looked at again.
+            # The read failed, not the file: the append fails once more and leads here again.
             return
         self.segment.left_bytes = 0
         if data is not None:
@@ -60,15 +60,15 @@ class _Look(ReadRanges):
 
 
 class SegmentLoss(GoneSegments):
-    """What is done about lost segments of one vhost. Without an `owner` nothing is in memory."""
+    """Replaces lost segments of one vhost. Without an `owner` no position is in memory."""
 
     def __init__(self, files: SegmentFiles) -> None:
         self.owner: StoreOwner | None = None
         self._files: SegmentFiles = files
 
     def give_up(self, log: QueueLog, segment: Segment, load: WaitingLoad | None) -> None:
-        """The file of a segment cannot be read, or is gone. Loads go on when another one is in its place; when that does
-        not succeed they try to read it once more. `load` is told how many are lost."""
+        """Replace the file of a segment that cannot be read, or is gone. Loads resume when the new file is in its place;
+        if it cannot be made, they read the old one once more. `load` counts what is lost."""
         index = log.index
         assert index is not None
         if segment.is_rewriting:
@@ -85,13 +85,13 @@ class SegmentLoss(GoneSegments):
         lane.push(job)
 
     def give_up_gone(self, dirty: list[tuple[QueueLog, Segment]], gone: list[str]) -> None:
-        """A checkpoint has found that of the segments `dirty`, which it was to sync, the files `gone` are deleted."""
+        """Replace those of the segments `dirty` whose files a checkpoint found deleted (`gone`) when it synced them."""
         for log, segment in dirty:
             index = log.index
             if index is None or index.find(segment.number) is not segment:
                 continue
             path = index.path_of(segment)
-            # What is on its way there will notice itself.
+            # An append to it would notice by itself.
             if path in gone and len(self._files.jobs.lane.appends_of(path)) == 0:
                 self.give_up(log, segment, None)
 
@@ -107,7 +107,7 @@ class SegmentLoss(GoneSegments):
         appends = self._files.jobs.lane.appends_of(append.path)
         begin = appends[0]
         if begin.is_new:
-            # Done for another one, or all of it is to be written again anyway.
+            # An earlier append had the file replaced, or the file is to be written anew anyway.
             return
         index = log.index if log is not None else None
         if log is None or index is None or segment is None or index.find(segment.number) is not segment:
@@ -117,7 +117,7 @@ class SegmentLoss(GoneSegments):
             segment.left_bytes = -1
             self._renew(log, segment, _first_seq_of(index, segment, appends), [])
         elif segment.left_bytes < 0:
-            # They fail once more, and then it is known.
+            # The appends fail once more, and by then the end is known.
             self._files.jobs.submit(_Look(append, log, segment, _first_seq_of(index, segment, appends)))
         else:
             _move_appends(segment, appends, segment.left_bytes)
@@ -126,7 +126,7 @@ class SegmentLoss(GoneSegments):
             self._count_anew(log, index, segment)
 
     def on_put_aside(self, job: _PutAside) -> None:
-        """A file that was given up is in lost+found, or could not be moved there."""
+        """Begin a new file once the old one is in lost+found; keep the old one if it could not be moved."""
         files = self._files
         files.jobs.lane.on_other()
         job.segment.is_rewriting = False
@@ -141,7 +141,7 @@ class SegmentLoss(GoneSegments):
         appended. Returns how many messages are lost that were on disk only, or a few more."""
         index = log.index
         if index is None or index.find(segment.number) is not segment:
-            # It died meanwhile, or its queue.
+            # The segment died meanwhile, or its queue did.
             return 0
         path = index.path_of(segment)
         first: i64 = segment.number * index.segment_entries
@@ -174,7 +174,7 @@ class SegmentLoss(GoneSegments):
         return max(0, segment.live - i64(len(positions)) - on_their_way)
 
     def _count_anew(self, log: QueueLog, index: QueueIndex, segment: Segment) -> None:
-        """Records are at other places, and some are not there any more."""
+        """Have the records of `segment` counted again: some moved, some are lost."""
         segment.rewrites += 1
         segment.is_dirty = True
         index.has_dirty = True
@@ -185,7 +185,7 @@ class SegmentLoss(GoneSegments):
 
 
 def _move_appends(segment: Segment, appends: list[AppendFile], offset: i64) -> None:
-    """What is on its way goes to `offset` in the file."""
+    """Move waiting appends to `offset` in the file."""
     shift = appends[0].offset - offset
     segment.size_bytes = offset
     for append in appends:
@@ -196,7 +196,7 @@ def _move_appends(segment: Segment, appends: list[AppendFile], offset: i64) -> N
 def _encode(
     writer: RecordWriter, index: QueueIndex, segment: Segment, positions: list[Position]
 ) -> list[bytes]:
-    """The beginning of a segment, with those of `positions` whose content is somewhere else."""
+    """The beginning of a segment: a header, and the `positions` whose content is stored elsewhere or in memory."""
     writer.start_file(INDEX_MAGIC, index.file_number(segment.number))
     for position in positions:
         place = writer.size_bytes

@@ -1,4 +1,4 @@
-"""The two content stores of a vhost, and what in them has come to the disk."""
+"""The two content stores of a vhost, and how far each has reached the disk."""
 
 from mypy_extensions import i64
 
@@ -7,12 +7,12 @@ from warren.store.message import ContentRef
 
 
 class StoredContents:
-    """Contents that outlive restarts, and those that do not."""
+    """One store for contents that outlive restarts, one for the others."""
 
     def __init__(self, persistent: ContentStore, transient: ContentStore) -> None:
         self.persistent: ContentStore = persistent
         self.transient: ContentStore = transient
-        # Contents below these ids may be read.
+        # Contents with ids below these may be read.
         self.written_upto: i64 = 1
         self.transient_written_upto: i64 = 1
 

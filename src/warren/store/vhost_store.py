@@ -54,7 +54,7 @@ class VhostStore:
         self.files: SegmentFiles = SegmentFiles(store_id, settings, self.jobs, self.contents)
         self._loss: SegmentLoss = SegmentLoss(self.files)
         self.files.gone_segments = self._loss
-        # Those that are durable, and the others.
+        # The durable ones, and the others.
         self.queues: dict[int, QueueStore] = {}
         self.transient_queues: dict[int, QueueStore] = {}
         self.debt: Debt = Debt()
@@ -187,7 +187,7 @@ class VhostStore:
         self.has_more = jobs.lane.is_retrying()
         for index in self.journal.take_dead_indexes():
             needs.take_dead_segments(index)
-        loads.try_again(now_ms)
+        loads.retry_due(now_ms)
         self.has_more = self.has_more or loads.is_retrying()
         self._compaction.work(now_ms)
         self.rewriter.work()

@@ -309,7 +309,7 @@ T9 | power fails: all, some, in another order | simulation/test_histories.py::te
     simulation/test_simulated_file_system.py::test_a_later_write_may_be_there_without_an_earlier_one
 T10 | killed while it stops with 100,000 queues (interpreted 10,000)
     | kill/test_many_queues.py::test_killed_while_it_stops kill/many.py::run
-T11 | the clock jumps | server.node:Clock simulation/test_histories.py::test_the_fixed_seeds_hold
+T11 | the clock jumps | server.clock:Clock simulation/test_histories.py::test_the_fixed_seeds_hold
 T12 | an image of the disk, taken while running | kill/test_store_on_disk.py::test_an_image_of_a_running_node
 T13 | two nodes on one directory | kill/test_restart.py::test_one_data_directory_has_one_node
 T20 | the last record torn at every byte | store/test_recovery.py::test_tail_torn_at_every_byte

@@ -43,13 +43,13 @@ def hold(seeds: range) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(900)
 def test_the_fixed_seeds_hold() -> None:
     hold(range(1, FIXED_SEEDS + 1))
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(900)
 def test_the_seeds_of_this_commit_hold() -> None:
     seeds = explored_seeds(EXPLORED_SEEDS)
     print(f"seeds {seeds.start} to {seeds.stop - 1}")

@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from warren.store.disk.space_reserve import SpaceReserve
 from warren.testing.simulated_file_system import KILL, ORDERED, POWER, Crash, Fault, SimulatedFileSystem
 
 RUNS = 200
@@ -172,3 +173,17 @@ def test_a_flipped_bit_of_what_is_not_synced_yet_stays_flipped() -> None:
     files.flip("a/file", 7, 0)
     handle.sync()
     assert after_crash(files, 1) == b"synced-lore"
+
+
+@pytest.mark.timeout(60)
+def test_who_holds_a_lock_is_not_interrupted_by_who_wants_it() -> None:
+    """Both lanes of a full disk release the reserve; in a node the second thread waits for the first."""
+    files = SimulatedFileSystem()
+    files.locked_path = "reserve"
+    reserve = SpaceReserve(files, "reserve", 512)
+    assert reserve.keep()
+    files.interrupt, files.interrupt_after = reserve.release, 0
+    reserve.release()
+    assert files.size("reserve") == 0
+    files.read("reserve", 0, 1)
+    assert files.interrupt_after == 0, "the turn is still to come"

@@ -263,6 +263,8 @@ class SimulatedFileSystem:
         # Another thread gets its turn inside the call behind this many; -1: not planned.
         self.interrupt_after = -1
         self.interrupt: Callable[[], None] | None = None
+        # Nobody gets a turn inside calls for this path: who makes them holds a lock, for which the others would wait.
+        self.locked_path = ""
         # For what a fault or a crash in the middle of a call leaves behind.
         self.rng = Random(0)
         # What went wrong, for the story of a history: None when nobody listens.
@@ -275,7 +277,7 @@ class SimulatedFileSystem:
         if self.is_crashed:
             raise Crash
         self.calls += 1
-        if self.interrupt_after >= 0:
+        if self.interrupt_after >= 0 and path != self.locked_path:
             self.interrupt_after -= 1
             if self.interrupt_after < 0 and self.interrupt is not None:
                 self.interrupt()

@@ -128,6 +128,7 @@ class Simulation:
         self._next_number = 1
         # Bits to flip when the node is down the next time.
         self._flips = 0
+        self._flipped: set[tuple[str, int, int]] = set()
         # What the disk does at the next start.
         self._start_faults: list[Fault] = []
         # What the node, before it went down, and the starts since then have reported.
@@ -309,6 +310,12 @@ class Simulation:
     def _idle(self) -> None:
         """Let everything come to rest, and look for what is owed and not given."""
         self.node.drain()
+        for _ in range(FETCH_ROUNDS):
+            if self._is_disturbed() or not self.node.broker.disk_flow.is_full(self.node.vhost):
+                break
+            # Sinks publish nothing before a tick or more have written what waits.
+            self._move_clock(FLUSH_INTERVAL_MS)
+            self.node.drain()
         self.sessions.end_operation()
         check_topology(self.node, self.oracle)
         self.sessions.alarms.check_rest()
@@ -411,6 +418,10 @@ class Simulation:
                 break
             path, file = rng.choice(found)
             offset, bit = rng.randrange(len(file.data)), rng.randrange(8)
+            if (path, offset, bit) in self._flipped:
+                # A second flip would mend the first, and bring back messages that are lost already.
+                continue
+            self._flipped.add((path, offset, bit))
             self._tell(f"        bit {bit} of byte {offset} of {path} is flipped")
             damage = damage_of(path, bytes(file.data), offset)
             self.oracle.allow(damage, is_running)

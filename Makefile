@@ -70,9 +70,10 @@ test-compiled: setup ## the tests against the compiled build in .venv
 		echo "test-compiled: skipped, nothing is compiled here ($$(sed -n 's/.*interpreted build, //p' build/setup.log | head -n 1))"; \
 	else $(PYTEST) --build=compiled $(PYTEST_ARGS); fi
 
-# Nothing of what a JVM looks at is compiled, so it looks once.
-test-pure: $(VENV)/requirements ## the same tests against the sources, interpreted; those that start a JVM run compiled only
-	@PYTHONPATH=src $(PYTEST) --build=interpreted -m "not spark" $(PYTEST_ARGS)
+# Tests of code that is never compiled, and long runs of whole nodes: they say the same of both builds, so they run once.
+ONCE := bench cli demo hostile interop kill pipeline spark tidy
+test-pure: $(VENV)/requirements ## those tests against the sources, interpreted, that a build can change
+	@PYTHONPATH=src $(PYTEST) --build=interpreted -m "not spark" $(ONCE:%=--ignore=tests/%) $(PYTEST_ARGS)
 
 SEEDS ?= 10000
 simulate: setup ## SEEDS=n crash histories of a simulated node and disk, on all cores

@@ -25,6 +25,7 @@ from warren.admin.sink_protocol import (
     StageOpened,
     StagesAborted,
 )
+from warren.broker.disk_flow import STOP_BYTES, STORE_STOP_BYTES
 from warren.broker.metadata import PutUser
 from warren.broker.settings import Settings
 from warren.broker.staging import STAGE_TTL_MS
@@ -534,3 +535,19 @@ def test_what_was_moved_is_freed_at_once(fails: bool) -> None:
         gc.enable()
     assert len(bodies(node)) == 15
     assert not left & {"MoveSlice", "Stage", "Sink", "Queue", "SinkCalls", "Staging", "MovedMessage", "Entry"}
+
+
+def test_a_sink_that_waited_for_the_disk_goes_on_in_the_next_turn() -> None:
+    node, client = started()
+    flow = node.broker.disk_flow
+    log = stage(client, "s", 0, [staged_message(b"a")])
+    flow.stop_bytes = -1
+    client.must(CommitBatch("s", 0, [log]))
+    settle(node)
+    assert bodies(node) == []
+    flow.stop_bytes = STOP_BYTES
+    # The turn begins while the store is behind, and ends when it is not.
+    flow.store_waits(node.vhost, 2 * STORE_STOP_BYTES, 0, False)
+    assert node.vhost.advance(node.clock.now_ms()), "another turn is wanted"
+    settle(node)
+    assert bodies(node) == [b"a"]

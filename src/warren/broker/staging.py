@@ -69,6 +69,8 @@ class Staging:
         self.stages: dict[int, Stage] = {}
         # Nothing is moved any more: the node stops.
         self.is_stopped: bool = False
+        # A sink had to wait in this turn.
+        self._is_paused: bool = False
         self._moving: list[Sink] = []
         # Moved in one turn, for each sink.
         self.slice_messages: i64 = SLICE_MESSAGES
@@ -301,6 +303,7 @@ class Staging:
         if now_ms >= self._sweep_at_ms:
             self._sweep_at_ms = now_ms + _SWEEP_INTERVAL_MS
             self._sweep(now_ms)
+        self._is_paused = False
         if len(self._moving) == 0:
             return False
         self._settle_durable(now_ms)
@@ -314,9 +317,15 @@ class Staging:
             if len(sink.stages) == 0:
                 self._moving.remove(sink)
                 _call_waiters(sink)
-            elif not self._must_pause() and self._move_slice(sink.stages[0], now_ms):
+            elif self._must_pause():
+                self._is_paused = True
+            elif self._move_slice(sink.stages[0], now_ms):
                 has_more = True
         return has_more
+
+    def may_resume(self) -> bool:
+        """Did this turn pause a sink for something that is over by now? Nobody else would wake the node for it."""
+        return self._is_paused and not self._must_pause()
 
     def held_of(self, queue: Queue, first: i64, end: i64) -> list[Entry]:
         """Entries of a staging log that were taken and are not settled yet."""

@@ -269,7 +269,7 @@ class Vhost:
         is_late = self.host.has_more and memory.ram_bytes > memory.stop_above
         waiting_bytes = self.store.jobs.lane.waiting_bytes
         self.broker.disk_flow.store_waits(self, waiting_bytes, self.store.debt.grown_bytes, is_late)
-        return self.store.has_more or is_moving
+        return self.store.has_more or is_moving or self.staging.may_resume()
 
     def find_out(self, queue: Queue, first: i64, end: i64) -> list[Entry]:
         """The unacked entries of `queue` with seq ids in [first, end), whoever has them, in any order."""

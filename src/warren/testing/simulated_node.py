@@ -243,7 +243,7 @@ class SimulatedNode:
         # Calls of the disk that had failed before this node.
         self._failed_calls = disk.files.failed_calls
         self._reserve = SpaceReserve(self.files, RESERVE_PATH, RESERVE_BYTES)
-        self.files.locked_path = RESERVE_PATH
+        disk.files.locked_path = RESERVE_PATH
         self._flusher: BatchFlusher = seams.flusher(self.files, self._reserve)
         self._random_calls = 0
         self.clock = SimulatedClock(self)

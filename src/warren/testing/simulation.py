@@ -311,7 +311,8 @@ class Simulation:
         """Let everything come to rest, and look for what is owed and not given."""
         self.node.drain()
         for _ in range(FETCH_ROUNDS):
-            if self._is_disturbed() or not self.node.broker.disk_flow.is_full(self.node.vhost):
+            is_stopped = self.node.broker.disk_flow.is_full(self.node.vhost)
+            if self._is_failing() or not (is_stopped or self.node.has_more):
                 break
             # Sinks publish nothing before a tick or more have written what waits.
             self._move_clock(FLUSH_INTERVAL_MS)
@@ -333,10 +334,13 @@ class Simulation:
                 check_counts(self.node, queue)
 
     def _is_disturbed(self) -> bool:
+        return self._is_failing() or self.node.has_more
+
+    def _is_failing(self) -> bool:
         files = self.disk.files
         is_faulty = bool(files.capacity) or any(fault.times for fault in files.faults)
         # After a failure it waits before it tries again.
-        return is_faulty or self.node.is_pausing() or self.node.has_more
+        return is_faulty or self.node.is_pausing()
 
     # -- down and up -------------------------------------------------------------------------------------------------
 

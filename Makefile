@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 TREE := build/tree
 # Most tests wait most of the time, so several processes share them out (tests/support/side_by_side.py).
 SIDE_BY_SIDE ?= 3
-PYTEST ?= $(BIN)/python -m pytest -n $(SIDE_BY_SIDE) --dist loadgroup --no-loadscope-reorder
+PYTEST ?= $(BIN)/python -m pytest -n $(SIDE_BY_SIDE)
 PYTEST_ARGS ?=
 
 # The halves of the tests, lint and the demo wait for what they need of the set-up, not for each other.
@@ -60,9 +60,10 @@ demo: setup ## the main job on real input, with a kill -9 in the middle
 
 test: lint test-compiled test-interpreted ## everything that a change must pass
 
-# Beside the compiled half, and shown when it is over.
+# Beside the compiled half, which waits for the compiler and is the longer one: that goes first. Shown when it is over.
 test-interpreted: $(VENV)/requirements
-	@mkdir -p build; $(MAKE) --no-print-directory test-pure >build/test-pure.log 2>&1; status=$$?; cat build/test-pure.log; exit $$status
+	@mkdir -p build; nice $(MAKE) --no-print-directory test-pure >build/test-pure.log 2>&1; status=$$?; \
+	cat build/test-pure.log; exit $$status
 .PHONY: test-interpreted
 
 test-compiled: setup ## the tests against the compiled build in .venv

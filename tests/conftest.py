@@ -19,12 +19,13 @@ from hypothesis import HealthCheck, settings
 
 import warren
 from tests.support.explored import commit_number
-from tests.support.side_by_side import arrange
+from tests.support.side_by_side import FamilyScheduling, arrange
 from tests.support.skips import SkipPolicy
 from warren.build import build_name, compiled_module_paths
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from xdist.remote import Producer
 
     from bench.brokers import RabbitmqBroker
     from tests.support.rabbitmq_directories import RealDirectories
@@ -76,6 +77,11 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     arrange(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> FamilyScheduling:
+    return FamilyScheduling(config, log)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

@@ -1,34 +1,72 @@
-"""Which tests may run side by side (`pytest -n 4`), and which begin.
+"""How the tests are shared out to processes that run side by side (`pytest -n 3`).
 
-A file's tests stay in one process, so that what its fixtures start is started once. So do all that share the one Spark
-session or the one RabbitMQ of a run. What takes longest begins, or one process would be alone with it at the end.
+A file's tests stay in one process, in their order, so that what its fixtures start is started once. The files that use
+the one Spark session of a run stay together as well, and so do those that use the one RabbitMQ. What takes longest begins,
+or one process would be alone with it at the end.
 """
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler.loadscope import LoadScopeScheduling
 
-# Fixtures that a run has once, with the tests that use them in one process; the longest first.
-SHARED = ("spark", "rabbitmq")
+# By fixture: the files whose tests use it.
+SHARED = {
+    "spark": (
+        "tests/pipeline/test_archive_with_spark.py",
+        "tests/pipeline/test_engine.py",
+        "tests/pipeline/test_replay_with_spark.py",
+        "tests/pipeline/test_report_job.py",
+        "tests/pipeline/test_store_jobs_with_spark.py",
+        "tests/spark/test_amqp_with_spark.py",
+        "tests/spark/test_documentation.py",
+        "tests/spark/test_with_spark.py",
+    ),
+    "rabbitmq": (
+        "tests/pipeline/test_import_rabbitmq.py",
+        "tests/spark/test_amqp_sink.py",
+        "tests/spark/test_amqp_source.py",
+        "tests/tables/rabbitmq/test_real_directories.py",
+    ),
+}
+FAMILIES = {path: fixture for fixture, paths in SHARED.items() for path in paths}
 
 
-def family_of(item: pytest.Item) -> str:
-    """What `item` must share a process with."""
-    fixtures = getattr(item, "fixturenames", ())
-    return next((name for name in SHARED if name in fixtures), item.nodeid.partition("::")[0])
+def file_of(nodeid: str) -> str:
+    """The path of a test's file."""
+    return nodeid.partition("::")[0]
 
 
-def is_long(item: pytest.Item) -> bool:
-    """Does it take seconds?"""
-    return any(item.get_closest_marker(name) for name in ("slow", "kill", "spark"))
+def family_of(nodeid: str) -> str:
+    """What a test must share a process with."""
+    path = file_of(nodeid)
+    return FAMILIES.get(path, path)
 
 
 def arrange(items: list[pytest.Item]) -> None:
-    """Put `items` in the order in which they begin, and tell the scheduler of pytest-xdist which stay together."""
-    long_families = {family_of(item) for item in items if is_long(item)}
+    """Put `items` in the order in which they begin. Raises UsageError for a file that is missing in SHARED."""
+    long_families = set()
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        for fixture, paths in SHARED.items():
+            if fixture in fixtures and file_of(item.nodeid) not in paths:
+                raise pytest.UsageError(f"{file_of(item.nodeid)} uses {fixture}: name it in {__name__}")
+        if any(item.get_closest_marker(name) for name in ("slow", "kill", "spark")):
+            long_families.add(family_of(item.nodeid))
+    ranks = {family: rank for rank, family in enumerate(SHARED)}
 
     def rank(item: pytest.Item) -> int:
-        family = family_of(item)
-        return SHARED.index(family) if family in SHARED else len(SHARED) + (family not in long_families)
+        family = family_of(item.nodeid)
+        return ranks.get(family, len(ranks) + (family not in long_families))
 
     items.sort(key=rank)
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(family_of(item)))
+
+
+class FamilyScheduling(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
+    """Gives each process whole families, in the order of `arrange`."""
+
+    def __init__(self, config: pytest.Config, log: Producer) -> None:
+        config.option.loadscopereorder = False
+        super().__init__(config, log)
+
+    def _split_scope(self, nodeid: str) -> str:
+        return family_of(nodeid)

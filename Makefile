@@ -8,8 +8,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # The copy that pip builds from. It stays between builds, so mypy's cache and the generated C are there for the next one.
 TREE := build/tree
-# Most tests wait most of the time, so several processes share them out (tests/support/side_by_side.py).
-SIDE_BY_SIDE ?= 3
+# Processes that share out the tests of one half (tests/support/side_by_side.py); 0: no other than the first.
+SIDE_BY_SIDE ?= 0
 PYTEST ?= $(BIN)/python -m pytest -n $(SIDE_BY_SIDE)
 PYTEST_ARGS ?=
 

@@ -31,7 +31,9 @@ $(VENV)/requirements: requirements/dev.lock
 	@mkdir -p build
 	@sed -n '/^uv==/,/# via/p' $< >build/uv.lock
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r build/uv.lock
-	@$(BIN)/uv pip install --quiet --no-config --python $(BIN)/python --require-hashes -r $<
+	@$(BIN)/uv pip install --quiet --no-config --system-certs --python $(BIN)/python --require-hashes -r $< || { \
+		echo "setup: once more with pip, which may be configured for another index"; \
+		$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r $<; }
 	@touch $@
 
 # What is built, in a file that changes only when that does: a module that went away, or WARREN_PURE, must trigger a

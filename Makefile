@@ -8,12 +8,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 # The copy that pip builds from. It stays between builds, so mypy's cache and the generated C are there for the next one.
 TREE := build/tree
-# Processes that share out the tests of one half (tests/support/side_by_side.py); 0: no other than the first.
+# Number of processes that run one half of the tests in parallel (tests/support/side_by_side.py); 0: one, without workers.
 SIDE_BY_SIDE ?= 0
 PYTEST ?= $(BIN)/python -m pytest -n $(SIDE_BY_SIDE)
 PYTEST_ARGS ?=
 
-# The halves of the tests, lint and the demo wait for what they need of the set-up, not for each other.
+# Lint, the demo and both halves of the tests run in parallel; each starts when its part of the set-up is done.
 MAKEFLAGS += --jobs=4
 
 .DEFAULT_GOAL := help
@@ -62,9 +62,9 @@ demo: setup ## the main job on real input, with a kill -9 in the middle
 
 test: lint test-compiled test-interpreted ## everything that a change must pass
 
-# Beside the compiled half, which waits for the compiler and is the longer one: that goes first. Shown when it is over.
+# Runs beside the compiled half and prints its log when it is over.
 test-interpreted: $(VENV)/requirements
-	@mkdir -p build; nice $(MAKE) --no-print-directory test-pure >build/test-pure.log 2>&1; status=$$?; \
+	@mkdir -p build; $(MAKE) --no-print-directory test-pure >build/test-pure.log 2>&1; status=$$?; \
 	cat build/test-pure.log; exit $$status
 .PHONY: test-interpreted
 
@@ -73,8 +73,8 @@ test-compiled: setup ## the tests against the compiled build in .venv
 		echo "test-compiled: skipped, nothing is compiled here ($$(sed -n 's/.*interpreted build, //p' build/setup.log | head -n 1))"; \
 	else $(PYTEST) --build=compiled $(PYTEST_ARGS); fi
 
-# Tests of code that is never compiled, and long runs of whole nodes: they say the same of both builds, so they run once.
-ONCE := bench cli demo hostile interop kill pipeline spark tidy
+# Tests of code that is never compiled run once.
+ONCE := bench cli demo pipeline spark tidy
 test-pure: $(VENV)/requirements ## those tests against the sources, interpreted, that a build can change
 	@PYTHONPATH=src $(PYTEST) --build=interpreted -m "not spark" $(ONCE:%=--ignore=tests/%) $(PYTEST_ARGS)
 

@@ -116,6 +116,7 @@ class Broker:
         return int((workers or tree)[0].pid)
 
     def _data_directory(self) -> Path:
+        """Where the node keeps its data; each kind of broker knows."""
         raise NotImplementedError
 
     def _tree(self) -> list[psutil.Process]:

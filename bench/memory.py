@@ -183,6 +183,7 @@ class Party(threading.Thread):
                 raise
 
     def work(self) -> None:
+        """Publish or consume until the end; each kind of client does its own."""
         raise NotImplementedError
 
     def hang_up(self) -> None:

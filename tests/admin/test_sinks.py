@@ -546,7 +546,7 @@ def test_a_sink_that_waited_for_the_disk_goes_on_in_the_next_turn() -> None:
     settle(node)
     assert bodies(node) == []
     flow.stop_bytes = STOP_BYTES
-    # The turn begins while the store is behind, and ends when it is not.
+    # Flow control is on when the turn begins; the turn itself finds the store idle and turns it off.
     flow.store_waits(node.vhost, 2 * STORE_STOP_BYTES, 0, False)
     assert node.vhost.advance(node.clock.now_ms()), "another turn is wanted"
     settle(node)

@@ -177,7 +177,7 @@ def test_a_flipped_bit_of_what_is_not_synced_yet_stays_flipped() -> None:
 
 @pytest.mark.timeout(60)
 def test_who_holds_a_lock_is_not_interrupted_by_who_wants_it() -> None:
-    """Both lanes of a full disk release the reserve; in a node the second thread waits for the first."""
+    """Two simulated threads that release the reserve at once do not deadlock: the second runs after the first."""
     files = SimulatedFileSystem()
     files.locked_path = "reserve"
     reserve = SpaceReserve(files, "reserve", 512)
@@ -186,4 +186,4 @@ def test_who_holds_a_lock_is_not_interrupted_by_who_wants_it() -> None:
     reserve.release()
     assert files.size("reserve") == 0
     files.read("reserve", 0, 1)
-    assert files.interrupt_after == 0, "the turn is still to come"
+    assert files.interrupt_after == 0, "the interrupt is still planned"

@@ -103,10 +103,11 @@ class Worker(threading.Thread):
             self.work(peer.channel())
         except (EOFError, OSError):
             return
-        except (Exception, AmqpError) as error:
+        except (Exception, AmqpError) as error:  # whatever it is, the test shows it at the end
             self.failure = error
 
     def work(self, channel: ChannelPeer) -> None:
+        """The load of one client; each kind of client does its own."""
         raise NotImplementedError
 
     def publish_next(

@@ -1,15 +1,15 @@
-"""How the tests are shared out to processes that run side by side (`pytest -n 3`).
+"""Distributes the tests to parallel processes (`pytest -n 3`).
 
 A file's tests stay in one process, in their order, so that what its fixtures start is started once. The files that use
-the one Spark session of a run stay together as well, and so do those that use the one RabbitMQ. What takes longest begins,
-or one process would be alone with it at the end.
+the one Spark session of a run stay together as well, and so do those that use the one RabbitMQ. The longest files begin:
+started last, one of them would keep a single process busy at the end.
 """
 
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
-# By fixture: the files whose tests use it.
+# For each shared fixture, the files whose tests use it; the longest family first.
 SHARED = {
     "spark": (
         "tests/pipeline/test_archive_with_spark.py",
@@ -37,13 +37,13 @@ def file_of(nodeid: str) -> str:
 
 
 def family_of(nodeid: str) -> str:
-    """What a test must share a process with."""
+    """The family of a test; one process runs all tests of a family. A file without a shared fixture is its own."""
     path = file_of(nodeid)
     return FAMILIES.get(path, path)
 
 
 def arrange(items: list[pytest.Item]) -> None:
-    """Put `items` in the order in which they begin. Raises UsageError for a file that is missing in SHARED."""
+    """Sort `items` into the order of execution. Raises UsageError for a file that is missing in SHARED."""
     long_families = set()
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
@@ -61,7 +61,7 @@ def arrange(items: list[pytest.Item]) -> None:
     items.sort(key=rank)
 
 
-class FamilyScheduling(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
+class FamilyScheduling(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
     """Gives each process whole families, in the order of `arrange`."""
 
     def __init__(self, config: pytest.Config, log: Producer) -> None:

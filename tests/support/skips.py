@@ -13,7 +13,7 @@ from typing import NoReturn
 import pytest
 
 NO_MEANING_HERE = "no meaning here: "
-# Of a report: why the test was skipped, also where the skip became a failure.
+# Title of the report section that holds the reason of a skip, kept when the skip becomes a failure.
 SECTION = "reason of a skip"
 
 
@@ -39,12 +39,13 @@ class SkipPolicy:
 
     def __init__(self, is_strict: bool) -> None:
         self.is_strict = is_strict
-        # Of tests; of files that skip themselves: (file, reason).
+        # Skipped tests by reason.
         self.reasons: Counter[str] = Counter()
+        # Files that skip themselves: (file, reason).
         self.files: set[tuple[str, str]] = set()
 
     def judge(self, report: pytest.TestReport | pytest.CollectReport) -> None:
-        """Turn a skip into a failure where it is none that we accept; leave a mark for the count in any case."""
+        """Record the reason of a skip in its report; under `is_strict`, fail the test unless `does_not_apply` skipped it."""
         if not report.skipped or hasattr(report, "wasxfail"):
             return
         reason = reason_of(report)
@@ -67,10 +68,10 @@ class SkipPolicy:
         self.judge(report)
         return report
 
-    # Reports are made in the process that runs the test, and logged in the one that prints the summary.
+    # With pytest-xdist, workers make the reports; these hooks run in the process that prints the summary.
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Every process collects every file."""
+        """Count a skipped file once: every worker collects it and reports it."""
         self.files |= {(report.nodeid, text) for name, text in report.sections if name == SECTION}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

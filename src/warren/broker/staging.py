@@ -69,7 +69,7 @@ class Staging:
         self.stages: dict[int, Stage] = {}
         # Nothing is moved any more: the node stops.
         self.is_stopped: bool = False
-        # A sink had to wait in this turn.
+        # Flow control held a sink back in this turn.
         self._is_paused: bool = False
         self._moving: list[Sink] = []
         # Moved in one turn, for each sink.
@@ -324,7 +324,7 @@ class Staging:
         return has_more
 
     def may_resume(self) -> bool:
-        """Did this turn pause a sink for something that is over by now? Nobody else would wake the node for it."""
+        """Was a sink held back in this turn, and may it go on now? No other event would wake the node for it."""
         return self._is_paused and not self._must_pause()
 
     def held_of(self, queue: Queue, first: i64, end: i64) -> list[Entry]:

@@ -41,7 +41,7 @@ _LAST_ACK_AT: Final = 56
 
 
 class SocketHost(Protocol):
-    """What a node offers its sockets."""
+    """The services of a node that its sockets use."""
 
     loop: asyncio.AbstractEventLoop
     clock: Clock
@@ -49,9 +49,9 @@ class SocketHost(Protocol):
     admin: AdminNode
     memory_watch: MemoryWatch
     protocols: set[ClientProtocol]
-    # One for all sockets, READ_BYTES long.
+    # Shared by all sockets; READ_BYTES long.
     read_buffer: memoryview
-    # Sockets that had their share of reading in this turn.
+    # Sockets that used up their share of reading in this turn; the node resumes them in the next.
     read_on: list[ClientProtocol]
 
     def has_room_for_socket(self) -> bool:

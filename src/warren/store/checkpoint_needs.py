@@ -81,6 +81,6 @@ class CheckpointNeeds:
         return paths, size
 
     def give_back(self, paths: list[str], size: i64) -> None:
-        """Leave files that a checkpoint did not delete to the next one."""
+        """Hand files that a failed checkpoint could not delete to the next checkpoint."""
         self._deletable_paths.extend(paths)
         self._deletable_bytes += size

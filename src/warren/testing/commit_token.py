@@ -1,4 +1,4 @@
-"""What the oracle remembers of a group commit while it is on its way to the disk."""
+"""The oracle's record of a group commit that is being written."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from warren.testing.sink_records import StagedMessage
 
 
 class CommitToken:
-    """What one group commit makes durable."""
+    """Everything that one group commit makes durable."""
 
     def __init__(
         self, published: list[Copy], settled: list[Copy], moved: list[StagedMessage], version: int
     ) -> None:
         self.published = published
         self.settled = settled
-        # Staged messages that came to their queues.
+        # Staged messages that were published to their queues.
         self.moved = moved
-        # Of the definitions (`StoredDefinitions.version`).
+        # Version of the definitions (`StoredDefinitions.version`).
         self.version = version

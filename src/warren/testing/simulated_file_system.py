@@ -263,7 +263,7 @@ class SimulatedFileSystem:
         # Another thread gets its turn inside the call behind this many; -1: not planned.
         self.interrupt_after = -1
         self.interrupt: Callable[[], None] | None = None
-        # Nobody gets a turn inside calls for this path: who makes them holds a lock, for which the others would wait.
+        # Calls for this path are never interrupted: the caller holds a lock, and another thread would wait for it.
         self.locked_path = ""
         # For what a fault or a crash in the middle of a call leaves behind.
         self.rng = Random(0)

@@ -128,6 +128,7 @@ class Simulation:
         self._next_number = 1
         # Bits to flip when the node is down the next time.
         self._flips = 0
+        # Every bit flipped so far: (path, offset in bytes, bit).
         self._flipped: set[tuple[str, int, int]] = set()
         # What the disk does at the next start.
         self._start_faults: list[Fault] = []
@@ -314,7 +315,7 @@ class Simulation:
             is_stopped = self.node.broker.disk_flow.is_full(self.node.vhost)
             if self._is_failing() or not (is_stopped or self.node.has_more):
                 break
-            # Sinks publish nothing before a tick or more have written what waits.
+            # Flow control holds sinks back until a tick of the journal has written the waiting bytes.
             self._move_clock(FLUSH_INTERVAL_MS)
             self.node.drain()
         self.sessions.end_operation()
@@ -423,7 +424,7 @@ class Simulation:
             path, file = rng.choice(found)
             offset, bit = rng.randrange(len(file.data)), rng.randrange(8)
             if (path, offset, bit) in self._flipped:
-                # A second flip would mend the first, and bring back messages that are lost already.
+                # A second flip of the same bit would repair the damage and bring back messages counted as lost.
                 continue
             self._flipped.add((path, offset, bit))
             self._tell(f"        bit {bit} of byte {offset} of {path} is flipped")
@@ -519,7 +520,7 @@ class Simulation:
         self._lift_faults()
         for _ in range(FETCH_ROUNDS):
             if self.sessions.is_waiting():
-                # Who stages messages while the disk is behind is looked after by a timer.
+                # The node polls, by a timer, whether a client that stages messages may continue.
                 self._move_clock(FLUSH_INTERVAL_MS)
                 self.node.drain()
                 self.sessions.end_operation()

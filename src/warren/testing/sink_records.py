@@ -1,4 +1,4 @@
-"""Sinks, staging logs and staged messages as a history knows them; sink_models.py says what becomes of them."""
+"""Sinks, staging logs and staged messages as a history knows them; sink_models.py follows their fate."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NONE: Final = -1
 
 
 class StagedMessage:
-    """One message of a staging log; `exchange`, `key` and `expiration_ms` say what becomes of it when it is published."""
+    """One message of a staging log; it is published with `exchange`, `key` and `expiration_ms`."""
 
     __slots__ = (
         "content", "copies", "exchange", "expiration_ms", "is_durable", "key", "previous", "published_by", "stage",
@@ -24,11 +24,12 @@ class StagedMessage:
         self.exchange = exchange
         self.key = key
         self.expiration_ms = expiration_ms
-        # Who published it last, a node's watch; and its copies in the queues.
+        # The watch of the node that published the message last; None: no node did.
         self.published_by: object = None
+        # Copies of the message in the queues it was routed to.
         self.copies: list[Copy] = []
         self.is_durable = False
-        # The one before it in the batch.
+        # The message before this one in the batch.
         self.previous: StagedMessage | None = None
 
 
@@ -39,17 +40,18 @@ class StageModel:
         self.sink = sink
         self.id = stage_id
         self.batch = batch
-        # The queue that all of it goes to; empty: where its exchanges route it.
+        # Name of the queue that gets all messages; empty: exchanges route them.
         self.target = target
         self.messages: list[StagedMessage] = []
-        # Of them those that no queue would have got.
+        # Number of messages that no queue would have got when they were staged.
         self.unroutable = 0
-        # Its end was announced, and that is durable.
+        # The client has asked to finish the log.
         self.is_ending = False
+        # The node has answered that the finished log is durable.
         self.is_finished = False
-        # It was given up, or a commit has left it out: it may be gone.
+        # The client aborted the log, or a commit left it out: the node may have deleted it.
         self.is_dropped = False
-        # A commit has named it.
+        # A commit names this log.
         self.is_named = False
 
 
@@ -58,21 +60,23 @@ class SinkModel:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        # The last batch that it was said to have committed, and the one that was asked for without an answer.
+        # The last batch whose commit the node has confirmed.
         self.batch = NONE
+        # A batch whose commit was requested and not answered yet.
         self.asked = NONE
-        # Its deletion was asked for; or was said to have failed, and it had committed this batch.
+        # The deletion of the sink was requested and not answered yet.
         self.is_deleting = False
+        # The last batch before a deletion that the node said had failed.
         self.former = NONE
-        # By id; those of committed batches stay.
+        # Staging logs by id, those of committed batches included.
         self.stages: dict[int, StageModel] = {}
 
     def next_batch(self) -> int:
-        """The number of a batch that is begun now."""
+        """The number for a new batch."""
         return max(self.batch, self.asked) + 1
 
     def finished(self) -> list[StageModel]:
-        """Logs that wait for their commit."""
+        """Finished staging logs that no commit has named yet."""
         return [
             stage
             for stage in self.stages.values()
@@ -80,17 +84,17 @@ class SinkModel:
         ]
 
     def left_out(self, batch: int) -> None:
-        """A commit of `batch` was asked for: what it does not name, up to this number, goes with it."""
+        """Drop every log of batches up to `batch` that the requested commit does not name."""
         for stage in self.stages.values():
             if stage.batch <= batch and not stage.is_named:
                 stage.is_dropped = True
 
     def forget_committed(self) -> None:
-        """It is deleted, so its batches are all in their queues; numbers begin anew."""
+        """Forget the committed logs of a deleted sink: their messages are all in queues, and batches count anew."""
         self.stages = {stage.id: stage for stage in self.stages.values() if not stage.is_named}
 
     def committed_messages(self) -> list[StagedMessage]:
-        """Of all batches that are committed."""
+        """The messages of all committed batches."""
         return [
             message
             for stage in self.stages.values()

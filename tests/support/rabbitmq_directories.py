@@ -206,7 +206,11 @@ def make(broker: RabbitmqBroker, directory: Path) -> RealDirectories:
 
 
 def _await_acks(broker: RabbitmqBroker, ledger: dict[tuple[str, str], list[Expected]]) -> None:
-    """Nothing answers an ack. It is in a file 200 ms later, or whenever a busy machine comes to it."""
+    """Nothing answers an ack. It is in a file 200 ms later, or whenever a busy machine comes to it.
+
+    The node is running: a look that meets it while it moves entries from a journal into a segment counts too few or too
+    many, and the next one decides.
+    """
     deadline = time.monotonic() + PATIENCE_S
     expected = {name: len(messages) for name, messages in ledger.items()}
     while True:

@@ -24,6 +24,7 @@ from warren.tables.rabbitmq import reading
 from warren.tables.rabbitmq.damage import Damage
 from warren.tables.rabbitmq.definitions import parse_definitions
 from warren.tables.rabbitmq.import_plan import ImportPlan, NotADataDirectory, directory_name, plan
+from warren.tables.rabbitmq.queue_index import LiveEntries, read_index
 from warren.tables.rabbitmq.reading import read
 
 
@@ -315,6 +316,18 @@ def test_a_queue_that_cannot_be_read_stops_nobody(tmp_path: Path) -> None:
     rows, damage = _rows(plan(tmp_path))
     assert rows == {"q": [(0, b"1")]}
     assert [item.queue for item in damage] == ["a", ""]
+
+
+def test_a_journal_that_its_node_cuts_meanwhile_is_told(tmp_path: Path) -> None:
+    class CutOff(LiveEntries):
+        def add_file(self, path: Path) -> int:
+            os.truncate(path, 5)
+            return super().add_file(path)
+
+    directory = make_queue(make_node(tmp_path), b"q", {"journal.jif": journal_publish(0, 1)})
+    with pytest.raises(OSError, match="not stopped") as raised:
+        read_index(directory, 8, CutOff(), lambda *_: None)
+    assert raised.value.filename == str(directory / "journal.jif")
 
 
 def test_queues_of_other_types_are_told(tmp_path: Path) -> None:

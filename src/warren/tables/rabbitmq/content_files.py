@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Final
 
 import numpy as np
 
-from warren.tables.rabbitmq.damage import TERM_START, find, is_zero
+from warren.tables.rabbitmq.damage import TERM_START, find, is_zero, read_exactly
 from warren.tables.rabbitmq.queue_index import OnIndexDamage
 
 ID_BYTES: Final = 16
@@ -115,7 +115,7 @@ class _Scan:
         last = at
         file.seek(at)
         while at + _HEAD.size < size:
-            record_size, message_id, term_head = _HEAD.unpack(file.read(_HEAD.size))
+            record_size, message_id, term_head = _HEAD.unpack(read_exactly(file, _HEAD.size))
             end = at + _SIZE_BYTES + record_size
             if term_head != _TERM_HEAD or record_size < ID_BYTES + 2 or end >= size:
                 break
@@ -147,7 +147,7 @@ class _Scan:
 
     def _is_wanted_record(self, at: int) -> bool:
         self._file.seek(at)
-        record_size, message_id, _ = _HEAD.unpack(self._file.read(_HEAD.size))
+        record_size, message_id, _ = _HEAD.unpack(read_exactly(self._file, _HEAD.size))
         end = at + _SIZE_BYTES + record_size
         if record_size < ID_BYTES + 2 or end >= self._size:
             return False

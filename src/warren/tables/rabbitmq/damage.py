@@ -1,5 +1,6 @@
 """What could not be read, and how a file is searched for where it goes on."""
 
+import errno
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import BinaryIO, Final
@@ -22,6 +23,14 @@ class Damage:
 
 
 OnDamage = Callable[[Damage], None]
+
+
+def read_exactly(file: BinaryIO, count: int) -> bytes:
+    """The next `count` bytes of a file that was longer when it was opened. OSError when a running node has cut it."""
+    found = file.read(count)
+    if len(found) < count:
+        raise OSError(errno.ESTALE, "it became shorter meanwhile, its node is not stopped", file.name)
+    return found
 
 
 def find(file: BinaryIO, pattern: bytes, start: int, end: int) -> int:

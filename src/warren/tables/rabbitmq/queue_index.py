@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
-from warren.tables.rabbitmq.damage import TERM_START, find, is_zero
+from warren.tables.rabbitmq.damage import TERM_START, find, is_zero, read_exactly
 
 JOURNAL_NAME: Final = "journal.jif"
 # `content` of an entry whose message is in the message store; others are the number of a file in `LiveEntries.paths`.
@@ -123,7 +123,7 @@ def _read_journal(
         file_number = entries.add_file(path) if size else IN_STORE
         at = 0
         while at + 8 <= size:
-            (head,) = _JOURNAL_HEAD.unpack(file.read(8))
+            (head,) = _JOURNAL_HEAD.unpack(read_exactly(file, 8))
             kind, seq = head >> 62, head & _SEQ_BITS
             number, entry = divmod(seq, segment_entries)
             if kind == 2:
@@ -179,12 +179,12 @@ class _SegmentReader:
         publishes, delivered = found.publishes, found.delivered
         file.seek(at)
         while at + 2 <= size:
-            (head,) = _HEAD.unpack(file.read(2))
+            (head,) = _HEAD.unpack(read_exactly(file, 2))
             entry = head & _ENTRY_BITS
             if head & _IS_PUBLISH:
                 if at + _SEGMENT_PUBLISH_BYTES > size:
                     return at
-                message_id, expiry, _, embedded = _PUBLISH.unpack(file.read(_PUBLISH.size))
+                message_id, expiry, _, embedded = _PUBLISH.unpack(read_exactly(file, _PUBLISH.size))
                 start = at + _SEGMENT_PUBLISH_BYTES
                 if start + embedded > size:
                     return at
@@ -223,8 +223,8 @@ class _SegmentReader:
 
     def _is_publish(self, start: int) -> bool:
         self._file.seek(start)
-        (head,) = _HEAD.unpack(self._file.read(2))
-        message_id, _, _, embedded = _PUBLISH.unpack(self._file.read(_PUBLISH.size))
+        (head,) = _HEAD.unpack(read_exactly(self._file, 2))
+        message_id, _, _, embedded = _PUBLISH.unpack(read_exactly(self._file, _PUBLISH.size))
         if not head & _IS_PUBLISH or start + _SEGMENT_PUBLISH_BYTES + embedded > self._size:
             return False
         return message_id in self._file.read(embedded)

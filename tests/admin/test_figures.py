@@ -39,9 +39,7 @@ class Model:
         self.requeued = [0] * len(self.queues)
         self.is_ending = False
         self.node.vhost.held_entries.append(
-            lambda queue, first, end: [
-                one for one in self.out if one.queue is queue and first <= one.seq < end
-            ]
+            lambda log, first, end: [one for one in self.out if one.log is log and first <= one.seq < end]
         )
 
     def now_ms(self) -> int:
@@ -89,9 +87,9 @@ class Model:
     def page(self, place: int) -> None:
         queue = self.queues[place]
         if self.choose.random() < 0.5:
-            queue.set_mode(not queue.is_lazy)
+            queue.backing.memory.set_mode(not queue.backing.memory.is_lazy)
         else:
-            queue.set_target(self.choose.choice([0, 3, 1 << 62]))
+            queue.backing.memory.set_target(self.choose.choice([0, 3, 1 << 62]))
 
     def work(self) -> None:
         self.node.commit()
@@ -121,7 +119,7 @@ class Model:
     def check_queue(self, place: int, status: QueueStatus) -> None:
         """Counted one by one."""
         queue = self.queues[place]
-        ready = queue.ready
+        ready = queue.backing.ready
         rings = {"q1": ready.q1, "q2": ready.q2, "q3": ready.q3, "q4": ready.q4}
         entries = {name: [ring.at(index) for index in range(ring.count)] for name, ring in rings.items()}
         in_memory = [entry for ring in entries.values() for entry in ring]
@@ -144,8 +142,15 @@ class Model:
         assert status.published == self.published[place] == status.next_seq - 1
         assert (status.settled, status.requeued) == (self.settled[place], self.requeued[place])
         assert status.delivered == len(out) + status.settled + status.requeued
-        target = None if queue.target_ram_count == 1 << 62 else queue.target_ram_count
-        assert (status.target_ram_count, status.mode) == (target, "lazy" if queue.is_lazy else "default")
+        target = (
+            None
+            if queue.backing.memory.target_ram_count == 1 << 62
+            else queue.backing.memory.target_ram_count
+        )
+        assert (status.target_ram_count, status.mode) == (
+            target,
+            "lazy" if queue.backing.memory.is_lazy else "default",
+        )
 
     def check_store(self, status: VhostStatus) -> None:
         """Counted in files."""

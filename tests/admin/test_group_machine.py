@@ -31,6 +31,7 @@ from warren.queues.entry import Entry
 from warren.queues.queue import Queue
 from warren.queues.reader_group import DATA_LOSS, FENCED
 from warren.queues.variable_queue import INFINITE
+from warren.store.message import QueueLog
 
 SLICE = 4
 NAMES = (b"qa", b"qb", b"qc")
@@ -86,8 +87,8 @@ class GroupMachine(RuleBasedStateMachine):
     def first_unacked(self, queue: Queue, from_seq: int) -> int:
         return min((e.seq for e in self.out if e.queue is queue and e.seq >= from_seq), default=-1)
 
-    def out_between(self, queue: Queue, first: int, end: int) -> list[Entry]:
-        return [entry for entry in self.out if entry.queue is queue and first <= entry.seq < end]
+    def out_between(self, log: QueueLog, first: int, end: int) -> list[Entry]:
+        return [entry for entry in self.out if entry.log is log and first <= entry.seq < end]
 
     @property
     def queues(self) -> list[Queue]:
@@ -118,8 +119,8 @@ class GroupMachine(RuleBasedStateMachine):
     def page(self, data: st.DataObject, is_lazy: bool, most: int) -> None:
         """Memory is short, or plentiful again."""
         queue = self.any_queue(data)
-        queue.set_mode(is_lazy)
-        queue.set_target(most)
+        queue.backing.memory.set_mode(is_lazy)
+        queue.backing.memory.set_target(most)
         self.node.clock.time_ms += 2000
         self.node.work()
 
@@ -153,7 +154,7 @@ class GroupMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def consumer_acks(self, data: st.DataObject) -> None:
         entry = self.out.pop(data.draw(st.integers(0, len(self.out) - 1)))
-        self.consumed.add(self.bodies_out[int(entry.queue.id), int(entry.seq)])
+        self.consumed.add(self.bodies_out[int(entry.log.queue_id), int(entry.seq)])
         entry.queue.settle(entry, self.node.clock.now_ms())
         self.node.commit()
 
@@ -186,7 +187,9 @@ class GroupMachine(RuleBasedStateMachine):
         queue = self.any_queue(data)
         held = queue.unacked_count
         groups = self.node.groups.reader_groups
-        out = {entry.seq for entry in self.out_between(queue, 0, MANY) + groups.held_of(queue, 0, MANY)}
+        out = {
+            entry.seq for entry in self.out_between(queue.log, 0, MANY) + groups.held_of(queue.log, 0, MANY)
+        }
         published = self.published.get(queue.id, {})
         self.lost.update(body for seq, body in published.items() if seq not in out)
         queue.purge(self.node.clock.now_ms())

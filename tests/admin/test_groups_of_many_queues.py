@@ -278,7 +278,7 @@ def test_what_lies_below_a_group_is_none_of_its_messages(
     node: MemoryNode, client: MemoryClient, is_lazy: bool
 ) -> None:
     """It was left to others: it does not count for the minimum of a reserve, nor as lag."""
-    node.vhost.queues[b"a"].set_mode(is_lazy)
+    node.vhost.queues[b"a"].backing.memory.set_mode(is_lazy)
     fill(node, b"a", 20)
     node.commit()
     node.work()
@@ -418,7 +418,7 @@ def test_a_reserve_goes_on_without_a_queue_that_ends_meanwhile(
 @pytest.mark.parametrize("is_lazy", [False, True])
 def test_two_groups_never_hold_one_range(node: MemoryNode, client: MemoryClient, is_lazy: bool) -> None:
     """Opened when neither held anything: the second one waits before what the first one has, and gets what that gives back."""
-    node.vhost.queues[b"a"].set_mode(is_lazy)
+    node.vhost.queues[b"a"].backing.memory.set_mode(is_lazy)
     first = opened(client, b"a")
     second = client.must(OpenGroup("h", [b"a"]))
     assert isinstance(second, GroupOpened)
@@ -441,7 +441,7 @@ def test_a_time_is_found_wherever_the_messages_are(
 ) -> None:
     """In memory and on disk, with gaps, before the first and after the last."""
     queue = node.declare(b"timed")
-    queue.set_mode(is_lazy)
+    queue.backing.memory.set_mode(is_lazy)
     times = []
     for number in range(500):
         node.clock.time_ms += 10 * (number % 3)
@@ -449,7 +449,7 @@ def test_a_time_is_found_wherever_the_messages_are(
         node.publish(b"timed", b"%d" % number)
     node.commit()
     node.work()
-    assert (queue.ready.delta.count > 0) == is_lazy
+    assert (queue.backing.ready.delta.count > 0) == is_lazy
     for ms in (0, times[0], times[0] + 1, times[250], times[333] - 1, times[499], times[499] + 1):
         reply = client.must(SeekTime(b"timed", queue.id, ms))
         assert isinstance(reply, TimeSought)
@@ -499,7 +499,7 @@ def status_of(client: MemoryClient) -> GroupStatus:
 @pytest.mark.parametrize("is_lazy", [False, True])
 def test_lag_in_messages_and_seconds(node: MemoryNode, client: MemoryClient, is_lazy: bool) -> None:
     """Of what is held, in memory, or on disk."""
-    node.vhost.queues[b"a"].set_mode(is_lazy)
+    node.vhost.queues[b"a"].backing.memory.set_mode(is_lazy)
     for _ in range(5):
         node.publish(b"a", b"x")
         node.clock.time_ms += 1000
@@ -544,7 +544,7 @@ def test_held_messages_do_not_expire(node: MemoryNode, client: MemoryClient) -> 
         queue.publish(Message(b"\x00\x01a", b"\x00\x00", b"%d" % number, True, now_ms), 1000, now_ms)
     group, part = held_range(client, node)
     node.clock.advance(5000)
-    queue.drop_expired_head(node.clock.now_ms())
+    queue.backing.drop_expired_head(node.clock.now_ms())
     assert bodies(client, group, part) == [b"0", b"1", b"2"]
     node = node.crash()
     client = MemoryClient(node)

@@ -18,7 +18,6 @@ from warren.admin.protocol import (
     Peek,
     QueueDescription,
 )
-from warren.queues.paging import drop_unacked
 from warren.queues.reader_group import DATA_LOSS, EVERYTHING, HELD_BYTES_MAX
 from warren.testing.simulated_file_system import POWER
 
@@ -36,7 +35,7 @@ class PausedNode(MemoryNode):
 @pytest.fixture
 def node() -> MemoryNode:
     node = MemoryNode(MemoryDisk())
-    node.declare(b"q").set_mode(True)
+    node.declare(b"q").backing.memory.set_mode(True)
     return node
 
 
@@ -49,7 +48,7 @@ def fill(node: MemoryNode, count: int, size: int = 10, persistent: bool = True) 
 
 
 def on_disk(node: MemoryNode) -> int:
-    return int(node.vhost.queues[b"q"].ready.delta.count)
+    return int(node.vhost.queues[b"q"].backing.ready.delta.count)
 
 
 def reserve(client: MemoryClient, group: OneQueue, start: int, max_messages: int = MANY) -> int:
@@ -89,7 +88,7 @@ def test_what_a_group_holds_keeps_little_in_memory(node: MemoryNode) -> None:
     group = open_one(client)
     assert reserve(client, group, 0) == 4001
     queue = node.vhost.queues[b"q"]
-    assert queue.out_bytes <= HELD_BYTES_MAX + 20_000 and queue.paged_out_count > 2000
+    assert queue.backing.out.content_bytes <= HELD_BYTES_MAX + 20_000 and queue.backing.out.paged_count > 2000
     assert fetch_all(client, group, 3000, 3300) == list(range(3000, 3300))
     assert fetch_all(client, group, 0, 100) == list(range(1, 100))
 
@@ -108,7 +107,7 @@ def test_held_messages_are_held_again_after_a_crash_before_anybody_is_served(nod
     try:
         restarted = PausedNode(node.disk, node.clock)
         queue = restarted.vhost.queues[b"q"]
-        assert queue.is_held_back and queue.ready_count == 3000
+        assert queue.demand.is_held_back and queue.ready_count == 3000
         client = MemoryClient(restarted)
         client.send(ListGroups())
         client.send(Fetch("g", group.epoch, group.incarnation, 2490, 2501, 100, 1 << 20))
@@ -188,13 +187,13 @@ def test_peek_reads_from_disk_and_leaves_everything_there(node: MemoryNode) -> N
         found += [int(message.body or b"") for message in read_block(reply.block)]
         start = reply.next
     assert found == list(range(100, 4900))
-    assert on_disk(node) == 5000 and node.vhost.queues[b"q"].peek(0, 1, EVERYTHING) == []
+    assert on_disk(node) == 5000 and node.vhost.queues[b"q"].backing.peek(0, 1, EVERYTHING) == []
 
 
 def test_peek_at_a_queue_that_is_deleted_meanwhile_is_refused() -> None:
     """Its rest must not be taken for empty."""
     node = PausedNode(MemoryDisk())
-    node.declare(b"q").set_mode(True)
+    node.declare(b"q").backing.memory.set_mode(True)
     fill(node, 3000)
     client = MemoryClient(node)
     PausedNode.is_paused = True
@@ -218,8 +217,8 @@ def test_a_damaged_record_in_the_middle_costs_itself(node: MemoryNode) -> None:
     queue = node.vhost.queues[b"q"]
     (member,) = node.groups.reader_groups.get(b"g").members.values()
     for entry in member.held:
-        drop_unacked(queue, entry)
-    assert queue.paged_out_count == 300
+        queue.backing.out.drop_content(entry)
+    assert queue.backing.out.paged_count == 300
     index = queue.log.index
     assert index is not None
     node.disk.files.flip(index.path_of(index.segments[0]), member.held[149].place + 60, 3)

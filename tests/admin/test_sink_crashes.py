@@ -85,7 +85,7 @@ def test_each_message_once_whatever_call_is_the_last(rule: str, index_early: boo
         node = started(disk)
         if index_early:
             for queue in node.vhost.queues.values():
-                queue.set_target(0)
+                queue.backing.memory.set_target(0)
         write_all(node)
         node = started(disk)
         for name in (b"q", b"r", b"t"):

@@ -171,8 +171,8 @@ def test_queues_and_messages_that_live_no_time(size: int) -> None:
         staged_message(b"c"),
     )
     node.clock.advance(1)
-    node.vhost.queues[b"now"].drop_expired_head(node.clock.now_ms())
-    node.vhost.queues[b"q"].drop_expired_head(node.clock.now_ms())
+    node.vhost.queues[b"now"].backing.drop_expired_head(node.clock.now_ms())
+    node.vhost.queues[b"q"].backing.drop_expired_head(node.clock.now_ms())
     assert (bodies(node, b"now"), bodies(node)) == ([], [b"c"])
     settle(node)
     assert node.vhost.staging.stages == {}

@@ -292,9 +292,11 @@ def test_what_was_settled_in_the_index_before_its_move_is_written_again_stays_se
     node.vhost.advance(node.clock.now_ms())
     one_batch(node, False)
     queue = node.vhost.queues[b"q"]
-    queue.set_mode(True)
+    queue.backing.memory.set_mode(True)
     node.work()
-    assert queue.ready.delta.count == 5, "none of the entries that the journal knows is the queue's any more"
+    assert queue.backing.ready.delta.count == 5, (
+        "none of the entries that the journal knows is the queue's any more"
+    )
     if is_purged:
         queue.purge(node.clock.now_ms())
         node.work()

@@ -6,7 +6,7 @@ from tests.support.memory_broker import EngineLink, MemoryBroker
 from warren.broker.connection import Connection
 from warren.broker.disk_flow import DEBT_STOP_BYTES, STOP_BYTES, STORE_STOP_BYTES
 from warren.broker.throttle import FLOW_SHOWN_MS
-from warren.queues.queue_host import TURN_STEPS_MAX
+from warren.queues.turn import TURN_STEPS_MAX
 from warren.store.figures import StoreFigures, debt_to_pay, payable_bytes
 from warren.store.jobs import CompactContents, StoreJob
 from warren.store.store_settings import GARBAGE_ALLOWANCE_BYTES

@@ -38,10 +38,10 @@ class LoggedNode:
         """A queue whose messages are all on disk."""
         queue = self.node.declare(name)
         self.publish(name, size)
-        queue.set_mode(True)
+        queue.backing.memory.set_mode(True)
         for _ in range(20):
             self.node.work()
-        assert queue.ready.delta.count == COUNT
+        assert queue.backing.ready.delta.count == COUNT
         return queue
 
     def publish(self, name: bytes, size: int) -> None:

@@ -13,7 +13,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 2), st.integers(0, 
 
 def assert_nobody_waits_in_vain(engine: MemoryBroker) -> None:
     for queue in engine.vhost.queues.values():
-        if queue.ready.count > 0 and queue.ready.head_state() == READY:
+        if queue.backing.ready.count > 0 and queue.backing.ready.head_state() == READY:
             able = [consumer.tag for consumer in queue.consumers if consumer.can_take()]
             assert able == [], queue.name
 

@@ -107,7 +107,7 @@ def test_run_after_run_archives_what_came(node: MemoryNode, link: MemoryLink, tm
     assert archive.run().batches == 3
     assert archive.bodies() == numbered(0, 25)
     queue = node.vhost.queues[b"q"]
-    assert (queue.unacked_count, queue.ready.count) == (0, 0)
+    assert (queue.unacked_count, queue.backing.ready.count) == (0, 0)
     fill(node, 5, 25)
     assert archive.run().batches == 1
     assert archive.bodies() == numbered(0, 30)

@@ -23,7 +23,7 @@ def lazy_queue(amqp: Amqp, count: int, durable: bool = True, size: int = 0, mode
     if amqp.memory is not None:
         amqp.memory.advance(100)
         queue = amqp.memory.vhost.queues[name]
-        assert queue.ready.entry_count == 0 and queue.ready.delta.count == count
+        assert queue.backing.ready.entry_count == 0 and queue.backing.ready.delta.count == count
     return name
 
 

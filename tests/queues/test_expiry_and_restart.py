@@ -42,8 +42,8 @@ def test_what_has_expired_is_gone_and_the_rest_is_counted(is_paged: bool) -> Non
     publish(node, 10, NEVER)
     node.commit()
     if is_paged:
-        queue.set_mode(True)
-        assert settled(node).ram_count == 0
+        queue.backing.memory.set_mode(True)
+        assert settled(node).backing.memory.ram_count == 0
     assert settled(node).ready_count == 2 * COUNT + 10
     node.clock.time_ms += 1_001
     assert settled(node).ready_count == COUNT + 10

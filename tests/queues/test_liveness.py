@@ -27,7 +27,7 @@ def small_host() -> ModelHost:
 
 
 def publish(queue: Queue, size: int, expiration_ms: int = -1) -> None:
-    host = queue.host
+    host = queue.backing.host
     assert isinstance(host, ModelHost)
     queue.publish(Message(ADDRESS, b"\x00\x00", BODIES[size], True, 0), expiration_ms, host.now_ms)
 
@@ -37,7 +37,7 @@ def on_disk(host: ModelHost, size: int, count: int) -> Queue:
     for _ in range(count):
         publish(queue, size)
     host.settle_down()
-    assert queue.ram_count == 0
+    assert queue.backing.memory.ram_count == 0
     return queue
 
 
@@ -156,11 +156,11 @@ class LivenessMachine(RuleBasedStateMachine):
 
     @rule(number=QUEUES, count=st.sampled_from([0, 1, INFINITE]))
     def squeeze(self, number: int, count: int) -> None:
-        self.queues[number].set_target(count)
+        self.queues[number].backing.memory.set_target(count)
 
     @rule(number=QUEUES, is_lazy=st.booleans())
     def mode(self, number: int, is_lazy: bool) -> None:
-        self.queues[number].set_mode(is_lazy)
+        self.queues[number].backing.memory.set_mode(is_lazy)
 
     @rule(room=st.sampled_from([0, TRANSIT, 4 * TRANSIT]))
     def limit(self, room: int) -> None:
@@ -170,7 +170,7 @@ class LivenessMachine(RuleBasedStateMachine):
     def tick(self, ms: int) -> None:
         self.host.now_ms += ms
         for queue in self.queues:
-            queue.drop_expired_head(self.host.now_ms)
+            queue.backing.drop_expired_head(self.host.now_ms)
 
     @rule()
     def turn(self) -> None:
@@ -212,7 +212,7 @@ class LivenessMachine(RuleBasedStateMachine):
                         consumer.ack()
         self.host.check()
         for queue in self.queues:
-            assert queue.ready.count == 0 or not queue.consumers
+            assert queue.backing.ready.count == 0 or not queue.consumers
         assert self.host.memory.transit.used_bytes == 0
 
 

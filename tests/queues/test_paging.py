@@ -68,12 +68,12 @@ def test_one_segment_and_a_half_without_memory(host: ModelHost) -> None:
     queue = host.declare()
     count = SEGMENT_ENTRIES * 3 // 2
     publish(host, queue, count, 10)
-    queue.set_target(0)
+    queue.backing.memory.set_target(0)
     host.settle_down()
-    ready = queue.ready
+    ready = queue.backing.ready
     assert (ready.q4.count, ready.q3.count, ready.q2.count, ready.q1.count) == (0, SEGMENT_ENTRIES, 0, 0)
     assert (ready.delta.count, ready.delta.end) == (count - SEGMENT_ENTRIES, count + 1)
-    assert queue.ram_count == 0
+    assert queue.backing.memory.ram_count == 0
     publish(host, queue, 1, 10)
     assert (ready.q1.count, ready.q1.at(0).form) == (1, ALPHA)
     host.settle_down()
@@ -85,10 +85,10 @@ def test_small_messages_of_one_segment_are_paged_too(host: ModelHost) -> None:
     """W18: their number is permitted, so their positions stay; their contents are too much."""
     queue = host.declare()
     publish(host, queue, 10_000, 1_000)
-    queue.set_target(0)
+    queue.backing.memory.set_target(0)
     host.settle_down()
-    assert queue.ready.q3.count == 10_000
-    assert queue.ready.alpha_bytes < AHEAD_BYTES_MAX
+    assert queue.backing.ready.q3.count == 10_000
+    assert queue.backing.ready.alpha_bytes < AHEAD_BYTES_MAX
     assert drained(host, queue) == list(range(1, 10_001))
 
 
@@ -99,12 +99,12 @@ def test_unacked_messages_are_paged(host: ModelHost, size: int, persistent: bool
     queue = host.declare()
     publish(host, queue, 100, size, persistent)
     held = [host.take(queue) for _ in range(50)]
-    queue.set_target(0)
+    queue.backing.memory.set_target(0)
     host.settle_down()
     assert queue.unacked_count == 50
-    assert queue.paged_out_count == 50
-    assert queue.out_bytes == 0
+    assert queue.backing.out.paged_count == 50
+    assert queue.backing.out.content_bytes == 0
     host.requeue(*[entry for entry in held if entry is not None])
-    queue.set_target(INFINITE)
+    queue.backing.memory.set_target(INFINITE)
     host.settle_down()
     assert drained(host, queue) == list(range(1, 101))

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.support.model_store import ModelHost
-from warren.queues.consumer import Consumer
-from warren.queues.entry import ALPHA, Entry
+from warren.queues.entry import ALPHA, Consumer, Entry
 from warren.queues.loading import EntryContents, RangeLoad
 from warren.queues.queue import Queue
 from warren.queues.variable_queue import EMPTY, INFINITE
@@ -75,7 +74,7 @@ class QueueMachine(RuleBasedStateMachine):
     def on_taken(self, entry: Entry, no_ack: bool) -> None:
         """Somebody was given an entry: it is the oldest one that has not expired."""
         assert entry.message is not ABSENT and entry.has_content
-        number = self.queues.index(entry.queue)
+        number = [queue.log.queue_id for queue in self.queues].index(entry.log.queue_id)
         model = self.models[number]
         if not self.is_publishing:
             self.expire(number)
@@ -111,7 +110,7 @@ class QueueMachine(RuleBasedStateMachine):
         for _ in range(count):
             self.bodies += 1
             body = b"%0*d" % (size, self.bodies)
-            lifetimes = [ms for ms in (queue.message_ttl_ms, expiration_ms) if ms >= 0]
+            lifetimes = [ms for ms in (queue.arguments.message_ttl_ms, expiration_ms) if ms >= 0]
             expiry_ms = self.host.now_ms + min(lifetimes) if lifetimes else 0
             self.expire(number)
             model.ready.append((queue.next_seq, body, expiry_ms))
@@ -181,8 +180,8 @@ class QueueMachine(RuleBasedStateMachine):
         queue = self.queues[number]
         model = self.models[number]
         first = data.draw(st.integers(0, queue.next_seq))
-        if not queue.ready.is_on_disk(first):
-            self.on_held(number, queue.hold(first, max_messages, 1 << 40), first)
+        if not queue.backing.ready.is_on_disk(first):
+            self.on_held(number, queue.backing.hold(first, max_messages, 1 << 40), first)
             return
 
         def arrived(entries: list[Entry]) -> None:
@@ -190,7 +189,9 @@ class QueueMachine(RuleBasedStateMachine):
 
         unacked = [seq for seq in model.out if seq >= first]
         end = min([*unacked, 1 << 60])
-        queue.loader.submit(RangeLoad(queue, first, end, max_messages, 1 << 40, True, arrived))
+        queue.backing.loader.submit(
+            RangeLoad(queue.backing, first, end, max_messages, 1 << 40, True, arrived)
+        )
 
     def on_held(self, number: int, entries: list[Entry], first: int) -> None:
         self.note_lost()
@@ -211,11 +212,11 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(number=QUEUES, most=st.sampled_from([0, 1, 3, 10, 40, int(INFINITE)]))
     def set_target(self, number: int, most: int) -> None:
-        self.queues[number].set_target(most)
+        self.queues[number].backing.memory.set_target(most)
 
     @rule(number=QUEUES, is_lazy=st.booleans())
     def set_mode(self, number: int, is_lazy: bool) -> None:
-        self.queues[number].set_mode(is_lazy)
+        self.queues[number].backing.memory.set_mode(is_lazy)
 
     @rule(commit=st.booleans())
     def seal(self, commit: bool) -> None:
@@ -231,7 +232,7 @@ class QueueMachine(RuleBasedStateMachine):
     def retire(self, number: int, data: st.DataObject, limit: int) -> None:
         queue = self.queues[number]
         upto = data.draw(st.integers(0, queue.next_seq))
-        if queue.index_upto(upto, limit):
+        if queue.backing.index_upto(upto, limit):
             assert queue.log.indexed_upto >= upto
 
     @rule()
@@ -241,8 +242,8 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(number=QUEUES, most=st.sampled_from([0, 0, 5, 20]), turns=st.integers(1, 6), is_lazy=st.booleans())
     def press(self, number: int, most: int, turns: int, is_lazy: bool) -> None:
         """What a memory monitor does to a queue in need."""
-        self.queues[number].set_mode(is_lazy and most == 0)
-        self.queues[number].set_target(most)
+        self.queues[number].backing.memory.set_mode(is_lazy and most == 0)
+        self.queues[number].backing.memory.set_target(most)
         for _ in range(turns):
             self.host.seal()
             self.host.commit()
@@ -290,7 +291,7 @@ class QueueMachine(RuleBasedStateMachine):
 
         if absent:
             queue = self.queues[number]
-            queue.loader.submit(EntryContents(queue, absent, absent.__contains__, arrived))
+            queue.backing.loader.submit(EntryContents(queue.backing, absent, absent.__contains__, arrived))
 
     @rule(is_behind=st.booleans())
     def disk(self, is_behind: bool) -> None:
@@ -301,8 +302,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.host.now_ms += ms
         for number, queue in enumerate(self.queues):
             self.expire(number)
-            if queue.has_expiring:
-                queue.drop_expired_head(self.host.now_ms)
+            if queue.backing.has_expiring:
+                queue.backing.drop_expired_head(self.host.now_ms)
 
     # -- what must hold ----------------------------------------------------------------------------------------------
 
@@ -313,7 +314,7 @@ class QueueMachine(RuleBasedStateMachine):
         for number, queue in enumerate(self.queues):
             model = self.models[number]
             assert {int(entry.seq) for entry in self.my_out(number)} == set(model.out)
-            ready = queue.ready
+            ready = queue.backing.ready
             store = self.host.stores[number]
             if ready.count < len(model.ready):
                 self.expire(number)
@@ -322,13 +323,27 @@ class QueueMachine(RuleBasedStateMachine):
                 assert ready.count > 0 or not model.ready
             else:
                 assert ready.count >= len(model.ready)
-                if not any(one[2] for one in model.ready) and not queue.has_expiring and not store.lost:
+                if (
+                    not any(one[2] for one in model.ready)
+                    and not queue.backing.has_expiring
+                    and not store.lost
+                ):
                     assert ready.count == len(model.ready)
-            if queue.is_lazy and not queue.has_demand() and not queue.is_listed and not self.host.is_behind:
+            if (
+                queue.backing.memory.is_lazy
+                and not queue.demand.is_there()
+                and not queue.backing.is_listed
+                and not self.host.is_behind
+            ):
                 in_journal = any(
                     ready.at(index).journal_state == 1 for index in range(int(ready.entry_count))
                 ) or any(entry.journal_state == 1 for entry in self.my_out(number))
-                assert in_journal or store.undurable or queue.is_reading_ahead or ready.entry_count == 0
+                assert (
+                    in_journal
+                    or store.undurable
+                    or queue.backing.loader.is_reading_ahead
+                    or ready.entry_count == 0
+                )
 
     def teardown(self) -> None:
         """Everybody lets go, everything is read to the end: each message once, in order, unharmed."""

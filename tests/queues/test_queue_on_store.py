@@ -9,7 +9,7 @@ from warren.queues.entry import Entry
 from warren.queues.queue import Queue
 from warren.queues.variable_queue import EMPTY
 from warren.store.jobs import ReadRanges, StoreJob
-from warren.store.message import Message
+from warren.store.message import Message, QueueLog
 from warren.testing.simulated_file_system import Fault
 
 LARGE = 5000
@@ -63,7 +63,7 @@ def forget_gets(node: MemoryNode) -> None:
 def held_out(node: MemoryNode, entries: list[Entry]) -> None:
     """The test has these unacked."""
     node.vhost.held_entries.append(
-        lambda queue, first, end: [one for one in entries if one.queue is queue and first <= one.seq < end]
+        lambda log, first, end: [one for one in entries if one.log is log and first <= one.seq < end]
     )
 
 
@@ -71,9 +71,9 @@ def held_out(node: MemoryNode, entries: list[Entry]) -> None:
 def test_a_load_without_any_room_brings_one_message(node: MemoryNode, size: int) -> None:
     """With a paging ratio of 0 no queue has room for what is read ahead."""
     node.broker.memory_account.page_above = 0
-    node.declare(b"q").set_mode(True)
+    node.declare(b"q").backing.memory.set_mode(True)
     queue = fill(node, 20, size, False)
-    assert queue.ready.delta.count == 20
+    assert queue.backing.ready.delta.count == 20
     assert bodies(node, queue) == list(range(20))
 
 
@@ -92,9 +92,9 @@ def test_what_was_acked_does_not_come_back_with_a_load(
         assert entry is not None
         out.append(entry)
     forget_gets(node)
-    queue.set_mode(True)
+    queue.backing.memory.set_mode(True)
     node.work()
-    assert queue.ready.entry_count == 0
+    assert queue.backing.ready.entry_count == 0
     second = out.pop(1)
     queue.settle(second, node.clock.now_ms())
     if is_sealed:
@@ -103,7 +103,7 @@ def test_what_was_acked_does_not_come_back_with_a_load(
     forget_gets(node)
     queue.requeue([out.pop(0)], node.clock.now_ms())
     node.work()
-    assert queue.ready.delta.start == 1 and queue.ready.delta.count == 2
+    assert queue.backing.ready.delta.start == 1 and queue.backing.ready.delta.count == 2
     assert bodies(node, queue) == [0, 4]
     queue.requeue([out.pop(), out.pop()], node.clock.now_ms())
     assert bodies(node, queue) == [2, 3]
@@ -113,7 +113,7 @@ def test_persistent_messages_in_a_queue_that_is_not_durable_are_settled_once(nod
     """To such a queue they are transient: nothing of it outlives the node, and what was acked does not come back."""
     node.declare(b"q", durable=False)
     queue = fill(node, 5)
-    queue.set_mode(True)
+    queue.backing.memory.set_mode(True)
     node.work()
     out: list[Entry] = []
     held_out(node, out)
@@ -126,7 +126,7 @@ def test_persistent_messages_in_a_queue_that_is_not_durable_are_settled_once(nod
     # The first one goes back to disk, and the range on disk begins before the one that was acked.
     queue.requeue([out.pop(0)], node.clock.now_ms())
     node.work()
-    assert queue.ready.delta.start == 1
+    assert queue.backing.ready.delta.start == 1
     assert bodies(node, queue) == [0, 3, 4]
 
 
@@ -137,10 +137,10 @@ def test_a_purge_reads_positions_only(
     """Large contents that are given up are not read; the references of many messages come with one read."""
     node.declare(b"q")
     queue = fill(node, 500, LARGE)
-    queue.set_mode(True)
+    queue.backing.memory.set_mode(True)
     for _ in range(50):
         node.work()
-    assert queue.ready.delta.count == 500
+    assert queue.backing.ready.delta.count == 500
     read: list[str] = []
     run = node.memory_store.runner.run
 
@@ -164,7 +164,7 @@ def test_a_purge_reads_positions_only(
 def test_w27_what_is_appended_behind_a_segment_that_is_written_anew_stays(node: MemoryNode) -> None:
     """A sync of it has failed: its queue goes on, and the copy that the disk is to get knows nothing of that."""
     queue = node.declare(b"q")
-    queue.set_mode(True)
+    queue.backing.memory.set_mode(True)
     fill(node, 10)
     store = node.memory_store.store
     node.disk.files.faults.append(Fault(("sync",), 0, errno.EIO))
@@ -179,7 +179,7 @@ def test_w27_what_is_appended_behind_a_segment_that_is_written_anew_stays(node: 
     node.vhost.advance(now_ms)
     node.work()
     fill(node, 10, first=20)
-    assert queue.ready.entry_count == 0
+    assert queue.backing.ready.entry_count == 0
     assert bodies(node, queue) == list(range(30))
     assert (store.files.losses.lost_count, store.files.losses.damaged_count) == (0, 0)
 
@@ -191,19 +191,19 @@ def test_a_segment_that_is_deleted_has_all_that_is_in_memory_again(node: MemoryN
     fill(node, 5, 4200, first=5)
     out = [entry for _ in range(2) if (entry := take(node, queue)) is not None]
     held_out(node, out)
-    assert queue.index_upto(queue.log.next_seq, 1000)
+    assert queue.backing.index_upto(queue.log.next_seq, 1000)
     node.work()
     (path,) = [path for path, _ in node.disk.files.files() if path.endswith(".idx")]
     node.disk.files.unlink(path)
     fill(node, 5, first=10)
-    assert queue.index_upto(queue.log.next_seq, 1000)
+    assert queue.backing.index_upto(queue.log.next_seq, 1000)
     for _ in range(50):
         node.clock.time_ms += 100
         node.work()
     forget_gets(node)
-    queue.set_mode(True)
+    queue.backing.memory.set_mode(True)
     node.work()
-    assert queue.ready.ram_count == 0
+    assert queue.backing.ready.ram_count == 0
     assert (node.memory_store.store.files.losses.lost_count, node.memory_store.store.jobs.lane.is_idle()) == (
         0,
         True,
@@ -230,14 +230,18 @@ def test_a_load_leaves_to_a_client_what_it_has(node: MemoryNode, is_requeued: bo
         assert entry is not None
         out.append(entry)
     for one in queues:
-        one.set_mode(True)
+        one.backing.memory.set_mode(True)
     forget_gets(node)
     node.work()
     # The first goes back: the range on disk covers the second, which is out.
     queue.requeue([out.pop(0)], node.clock.now_ms())
     forget_gets(node)
     node.work()
-    assert (queue.ready.delta.start, queue.ready.delta.count, queue.unacked_count) == (1, 3, 1)
+    assert (queue.backing.ready.delta.start, queue.backing.ready.delta.count, queue.unacked_count) == (
+        1,
+        3,
+        1,
+    )
     content = out[0].content
     assert content is not None
     path = f"msg_store_persistent/{content.file}.rdq"
@@ -262,24 +266,24 @@ def test_what_expires_while_its_content_is_loaded_is_not_lost(node: MemoryNode) 
     for number in range(4):
         queue.publish(Message(b"\x00\x01q", b"\x00\x00", b"%d" % number, True, now_ms), 1000, now_ms)
     node.commit()
-    queue.set_mode(True)
+    queue.backing.memory.set_mode(True)
     node.work()
     # Read ahead, and given up again, so that their positions are in memory.
-    queue.set_mode(False)
+    queue.backing.memory.set_mode(False)
     queue.when_head(lambda now_ms: None)
     node.work()
-    queue.set_target(0)
+    queue.backing.memory.set_target(0)
     forget_gets(node)
     node.clock.time_ms -= 2000
     node.work()
-    assert queue.ready.gamma_count == 4
-    queue.set_target(1 << 62)
+    assert queue.backing.ready.gamma_count == 4
+    queue.backing.memory.set_target(1 << 62)
     queue.when_head(lambda now_ms: None)
     (job,) = node.memory_store.store.take_jobs(now_ms)
     node.clock.time_ms += 1000
-    queue.drop_expired_head(node.clock.now_ms())
+    queue.backing.drop_expired_head(node.clock.now_ms())
     queue.log.next_seq = 1 << 20
-    queue.store.index_range_done(queue.log.next_seq)
+    queue.backing.store.index_range_done(queue.log.next_seq)
     node.commit()
     node.memory_store.runner.run(job)
     job.finished()
@@ -293,14 +297,14 @@ def test_after_a_restart_loads_do_not_look_through_what_is_unacked(node: MemoryN
     fill(node, 1500)
     node = node.crash()
     queue = node.vhost.queues[b"q"]
-    queue.set_mode(True)
+    queue.backing.memory.set_mode(True)
     node.work()
-    assert queue.ready.delta.count == 1500
+    assert queue.backing.ready.delta.count == 1500
     entry = take(node, queue)
     assert entry is not None and entry.redelivered
     looks: list[int] = []
 
-    def held(queue: Queue, first: int, end: int) -> list[Entry]:
+    def held(log: QueueLog, first: int, end: int) -> list[Entry]:
         looks.append(first)
         return [entry] if first <= entry.seq < end else []
 

@@ -8,8 +8,8 @@ import pytest
 from tests.support.model_store import NOW_MS, ModelHost
 from tests.support.paging_queues import ADDRESS, LARGE, SMALL, Taker, drain, fill, forms, lazy, shape
 from warren.queues.entry import ALPHA, BETA, GAMMA
-from warren.queues.paging import MORE, WRITE_STEPS, page_slice
-from warren.queues.queue_host import STEPS_A_MESSAGE, TURN_STEPS, TURN_STEPS_MAX
+from warren.queues.paging import Progress, page_slice
+from warren.queues.turn import MORE, STEPS_A_MESSAGE, TURN_STEPS, TURN_STEPS_MAX, WRITE_STEPS
 from warren.queues.variable_queue import EMPTY, INFINITE, LOADING, READY
 from warren.store.message import INDEXED, Message
 
@@ -25,7 +25,7 @@ def host() -> ModelHost:
 def test_t50_targets_that_jump_keep_order_and_counts(host: ModelHost) -> None:
     queue = host.declare()
     for target in (int(INFINITE), 10, 0, 3, int(INFINITE), 0, 40):
-        queue.set_target(target)
+        queue.backing.memory.set_target(target)
         fill(queue, 25)
         fill(queue, 5, LARGE, False)
         host.settle_down()
@@ -39,11 +39,11 @@ def test_t51_one_and_a_half_segments() -> None:
     host = ModelHost(page_batch=2048, segment_entries=16384)
     queue = host.declare(durable=False)
     fill(queue, 24576, 1, False)
-    queue.set_target(0)
+    queue.backing.memory.set_target(0)
     host.settle_down()
     host.check()
     assert shape(queue) == (0, 16384, 8192, 0, 0)
-    queue.set_target(int(INFINITE))
+    queue.backing.memory.set_target(int(INFINITE))
     fill(queue, 1, 1, False)
     assert shape(queue) == (0, 16384, 8192, 0, 1)
     assert drain(host, queue) == list(range(1, 24578))
@@ -53,7 +53,7 @@ def test_alphas_sink_from_q1_oldest_first_then_from_q4_youngest_first(host: Mode
     """S62, S64: into the middle, whose oldest stays older than what q4 gives."""
     queue = host.declare(durable=False)
     fill(queue, 6, LARGE, False)
-    queue.set_target(5)
+    queue.backing.memory.set_target(5)
     host.settle_down()
     assert shape(queue) == (5, 1, 0, 0, 0)
     assert forms(queue) == [ALPHA] * 5 + [BETA]
@@ -62,10 +62,10 @@ def test_alphas_sink_from_q1_oldest_first_then_from_q4_youngest_first(host: Mode
     # The three that came to q1 sank first.
     assert shape(queue) == (5, 4, 0, 0, 0)
     fill(queue, 1, LARGE, False)
-    queue.set_target(2)
+    queue.backing.memory.set_target(2)
     host.settle_down()
     assert shape(queue) == (2, 8, 0, 0, 0)
-    assert queue.ready.q3.first_seq() == 3 and queue.ready.ram_count == 2
+    assert queue.backing.ready.q3.first_seq() == 3 and queue.backing.ready.ram_count == 2
     host.check()
     assert drain(host, queue) == list(range(1, 11))
 
@@ -74,12 +74,12 @@ def test_large_persistent_messages_become_gamma_and_transient_ones_beta(host: Mo
     """S51, S52, S54: content on disk; the position of a persistent one, too."""
     queue = host.declare()
     fill(queue, 3, LARGE)
-    queue.set_target(0)
+    queue.backing.memory.set_target(0)
     host.settle_down()
     fill(queue, 2, LARGE, False)
     host.settle_down()
     assert forms(queue) == [GAMMA, GAMMA, GAMMA, BETA, BETA]
-    assert queue.ready.ram_count == 0
+    assert queue.backing.ready.ram_count == 0
     assert len(host.contents) == 5
     host.check()
     assert drain(host, queue) == [1, 2, 3, 4, 5]
@@ -89,13 +89,13 @@ def test_large_persistent_messages_become_gamma_and_transient_ones_beta(host: Mo
 def test_c14_small_messages_keep_their_content_until_they_go_to_delta(host: ModelHost) -> None:
     queue = host.declare()
     fill(queue, 10)
-    queue.set_target(0)
+    queue.backing.memory.set_target(0)
     host.settle_down()
     assert shape(queue) == (0, 10, 0, 0, 0) and forms(queue) == [ALPHA] * 10
     assert host.stores[0].live == {}
     fill(queue, 30)
     host.settle_down()
-    ready = queue.ready
+    ready = queue.backing.ready
     assert ready.delta.count > 0 and len(host.stores[0].live) >= ready.delta.count
     # Anything that is in the index keeps nothing in memory.
     assert all(ready.at(index).journal_state != INDEXED for index in range(int(ready.ram_count)))
@@ -105,7 +105,7 @@ def test_c14_small_messages_keep_their_content_until_they_go_to_delta(host: Mode
 def test_s66_only_lumps_go_to_delta(host: ModelHost) -> None:
     """Less than a batch above what is permitted stays where it is."""
     queue = host.declare(durable=False)
-    queue.set_target(0)
+    queue.backing.memory.set_target(0)
     fill(queue, 16 + 7, SMALL, False)
     host.settle_down()
     assert shape(queue) == (0, 23, 0, 0, 0)
@@ -126,11 +126,11 @@ def test_c7_the_oldest_of_q3_stays() -> None:
     host = ModelHost(page_batch=1, segment_entries=4)
     queue = host.declare(durable=False)
     fill(queue, 50, SMALL, False)
-    queue.set_target(1)
+    queue.backing.memory.set_target(1)
     host.settle_down()
-    queue.set_target(0)
+    queue.backing.memory.set_target(0)
     host.settle_down()
-    assert queue.ready.q3.count >= 1 and queue.ready.q3.first_seq() == 1
+    assert queue.backing.ready.q3.count >= 1 and queue.backing.ready.q3.first_seq() == 1
     host.check()
 
 
@@ -139,9 +139,9 @@ def test_small_messages_in_the_middle_are_bounded_by_bytes() -> None:
     host = ModelHost(embed_below=1 << 20, page_batch=8, segment_entries=16384)
     queue = host.declare(durable=False)
     fill(queue, 50, 100_000, False)
-    queue.set_target(0)
+    queue.backing.memory.set_target(0)
     host.settle_down()
-    assert queue.ready.delta.count > 0 and queue.ready.alpha_bytes < 1 << 20
+    assert queue.backing.ready.delta.count > 0 and queue.backing.ready.alpha_bytes < 1 << 20
     host.check()
 
 
@@ -150,18 +150,23 @@ def test_what_paging_frees_the_account_knows_in_the_same_turn(host: ModelHost) -
     queue = host.declare()
     fill(queue, 30, LARGE)
     host.settle_down()
-    before = queue.memory.ram_bytes
-    queue.set_target(0)
+    before = queue.backing.memory.ram_bytes
+    queue.backing.memory.set_target(0)
     host.settle_down()
-    assert queue.ready.ram_count == 0
-    assert queue.memory.ram_bytes == host.memory.ram_bytes == queue.memory.held_bytes() < before // 2
+    assert queue.backing.ready.ram_count == 0
+    assert (
+        queue.backing.memory.ram_bytes
+        == host.memory.ram_bytes
+        == queue.backing.memory.held_bytes()
+        < before // 2
+    )
 
 
 @pytest.mark.parametrize("target", [0, 25])
 def test_publishing_without_a_pause_does_not_keep_a_queue_from_paging(host: ModelHost, target: int) -> None:
     """The youngest are never on disk then: what is older goes all the same."""
     queue = host.declare()
-    queue.set_target(target)
+    queue.backing.memory.set_target(target)
     for _ in range(50):
         for _ in range(10):
             body = b"%0*d" % (LARGE, queue.next_seq)
@@ -174,7 +179,7 @@ def test_publishing_without_a_pause_does_not_keep_a_queue_from_paging(host: Mode
             queue.publish(Message(ADDRESS, b"\x00\x00", body, True, 0), -1, host.now_ms)
         host.turn()
         host.check()
-        assert queue.ready.ram_count <= max(target + 30, 60)
+        assert queue.backing.ready.ram_count <= max(target + 30, 60)
     assert drain(host, queue) == list(range(1, 50 * 20 + 1))
 
 
@@ -225,15 +230,15 @@ def test_w19_paging_goes_in_slices_and_other_queues_have_their_turn() -> None:
     fill(first, 3 * most, SMALL, False)
     second = host.declare(durable=False)
     fill(second, 10, SMALL, False)
-    first.set_mode(True)
-    second.set_mode(True)
+    first.backing.memory.set_mode(True)
+    second.backing.memory.set_mode(True)
     host.turn()
     assert 0 < first.log.indexed_upto <= most + 1 and host.wake_count > 0
     host.turn()
     host.turn()
-    assert second.ready.delta.count == 10
+    assert second.backing.ready.delta.count == 10
     host.settle_down()
-    assert first.ready.delta.count == 3 * most
+    assert first.backing.ready.delta.count == 3 * most
 
 
 def test_a_turn_pages_a_bounded_number_of_messages_and_more_than_came_in() -> None:
@@ -242,26 +247,26 @@ def test_a_turn_pages_a_bounded_number_of_messages_and_more_than_came_in() -> No
     queue = host.declare(durable=False)
     fill(queue, 20000, SMALL, False)
     host.turn()
-    queue.set_target(0)
+    queue.backing.memory.set_target(0)
     turns = 0
-    while queue.ready.delta.count < 20000 - 16384:
-        before = (queue.log.indexed_upto, queue.ready.delta.count)
+    while queue.backing.ready.delta.count < 20000 - 16384:
+        before = (queue.log.indexed_upto, queue.backing.ready.delta.count)
         host.turn()
         turns += 1
         assert queue.log.indexed_upto - before[0] <= TURN_STEPS // WRITE_STEPS
-        assert queue.ready.delta.count - before[1] <= TURN_STEPS
+        assert queue.backing.ready.delta.count - before[1] <= TURN_STEPS
         assert turns < 1000
     fill(queue, 10 * TURN_STEPS, SMALL, False)
-    before_count = queue.ready.entry_count
+    before_count = queue.backing.ready.entry_count
     host.turn()
-    assert queue.worked_count <= TURN_STEPS_MAX
+    assert queue.backing.worked_count <= TURN_STEPS_MAX
     host.settle_down()
     # A stream that goes on for as long as it likes does not make memory grow.
     for _ in range(50):
         fill(queue, 200, SMALL, False)
         host.turn()
-        assert queue.worked_count <= TURN_STEPS + 200 * STEPS_A_MESSAGE
-    assert queue.ready.entry_count < before_count
+        assert queue.backing.worked_count <= TURN_STEPS + 200 * STEPS_A_MESSAGE
+    assert queue.backing.ready.entry_count < before_count
     host.settle_down()
     host.check()
 
@@ -272,7 +277,7 @@ def test_a_batch_that_is_cut_goes_to_delta_to_its_end() -> None:
     queue = host.declare(durable=False)
     fill(queue, 2100, SMALL, False)
     host.turn()
-    queue.set_target(0)
+    queue.backing.memory.set_target(0)
     host.settle_down()
     host.check()
     assert shape(queue) == (0, 52, 2048, 0, 0)
@@ -282,9 +287,9 @@ def test_w18_write_through_leaves_memory_as_it_is(host: ModelHost) -> None:
     """What the journal wants to be rid of goes to the index, a slice at a time, and stays alpha."""
     queue = host.declare()
     fill(queue, 20)
-    assert not queue.index_upto(15, 6)
-    assert not queue.index_upto(15, 6)
-    assert queue.index_upto(15, 6)
+    assert not queue.backing.index_upto(15, 6)
+    assert not queue.backing.index_upto(15, 6)
+    assert queue.backing.index_upto(15, 6)
     assert sorted(host.stores[0].live) == list(range(1, 15))
     assert forms(queue) == [ALPHA] * 20 and shape(queue) == (20, 0, 0, 0, 0)
     host.check()
@@ -300,7 +305,7 @@ def test_delivery_stops_at_a_head_on_disk_and_goes_on_when_it_comes(host: ModelH
     taker = Taker(host, queue, 20)
     queue.add_consumer(taker)
     queue.deliver_ready(NOW_MS)
-    assert taker.taken == [] and queue.ready.head_state() == LOADING and len(host.loads) == 1
+    assert taker.taken == [] and queue.backing.ready.head_state() == LOADING and len(host.loads) == 1
     host.complete()
     assert taker.taken == []
     host.turn()
@@ -319,7 +324,7 @@ def test_the_next_batch_is_read_before_the_last_one_is_used_up(host: ModelHost) 
     host.complete()
     host.turn()
     seen: list[int] = []
-    while queue.ready.count > 0 and len(seen) < 25:
+    while queue.backing.ready.count > 0 and len(seen) < 25:
         entry = taker.taken.pop()
         seen.append(int(entry.seq))
         host.settle(entry)
@@ -374,14 +379,14 @@ def test_damaged_messages_just_lower_the_counts(host: ModelHost) -> None:
     queue = lazy(host, 10)
     host.stores[0].damaged = {1, 4, 10}
     assert drain(host, queue) == [2, 3, 5, 6, 7, 8, 9]
-    assert queue.ready.count == 0
+    assert queue.backing.ready.count == 0
     host.check()
 
 
 def test_a_damaged_content_lowers_the_counts_as_well(host: ModelHost) -> None:
     queue = host.declare()
     fill(queue, 4, LARGE)
-    queue.set_target(0)
+    queue.backing.memory.set_target(0)
     host.settle_down()
     host.stores[0].damaged = {1, 3}
     assert drain(host, queue) == [2, 4]
@@ -406,35 +411,35 @@ def test_t57_modes_change_with_messages_in_all_states(host: ModelHost) -> None:
         assert entry is not None
         assert entry.seq == expected.pop(0)
         host.is_behind = round_number in (2, 3)
-        queue.set_mode(round_number % 2 == 0)
-        queue.set_target((int(INFINITE), 5, 0)[round_number % 3])
+        queue.backing.memory.set_mode(round_number % 2 == 0)
+        queue.backing.memory.set_target((int(INFINITE), 5, 0)[round_number % 3])
         for _ in range(4):
             host.turn()
             host.complete()
             host.check()
         host.now_ms += 2000
     host.is_behind = False
-    queue.set_mode(True)
+    queue.backing.memory.set_mode(True)
     host.settle_down()
     assert shape(queue) == (0, 0, len(expected), 0, 0)
     host.requeue(*host.out)
-    queue.set_mode(False)
+    queue.backing.memory.set_mode(False)
     assert drain(host, queue) == sorted([*expected, *range(1, 7)])
 
 
 def test_s75_lazy_keeps_nothing_without_consumers_and_a_little_with_one(host: ModelHost) -> None:
     queue = lazy(host, 200)
-    assert queue.ready.ram_bytes == 0
+    assert queue.backing.ready.ram_bytes == 0
     taker = Taker(host, queue, 1)
     queue.add_consumer(taker)
     queue.deliver_ready(NOW_MS)
     host.settle_down()
     fill(queue, 50, SMALL, False)
     host.settle_down()
-    assert queue.ready.entry_count <= 2 * host.page_batch
+    assert queue.backing.ready.entry_count <= 2 * host.page_batch
     assert queue.remove_consumer(taker, NOW_MS) is False
     host.settle_down()
-    assert queue.ready.entry_count == 0
+    assert queue.backing.ready.entry_count == 0
     host.check()
 
 
@@ -445,8 +450,8 @@ def test_a_slice_may_end_where_a_lazy_queue_is_parted(host: ModelHost, moves: in
     fill(queue, 5, SMALL, False)
     # Enough to write one message, and for so many moves.
     host.steps_left = WRITE_STEPS + moves
-    assert page_slice(queue) == MORE
-    queue.ready.check()
+    assert page_slice(queue.backing, Progress()) == MORE
+    queue.backing.ready.check()
     host.settle_down()
     assert shape(queue) == (0, 0, 5, 0, 0)
     assert drain(host, queue) == [1, 2, 3, 4, 5]
@@ -460,7 +465,7 @@ def test_t63_direct_delivery(host: ModelHost, no_ack: bool, persistent: bool) ->
     taker = Taker(host, queue, 5, no_ack)
     queue.add_consumer(taker)
     fill(queue, 3, SMALL, persistent)
-    assert [entry.seq for entry in taker.taken] == [1, 2, 3] and queue.ready.count == 0
+    assert [entry.seq for entry in taker.taken] == [1, 2, 3] and queue.backing.ready.count == 0
     assert queue.log.unindexed_out == (0 if no_ack else 3)
     assert all(entry.redelivered is False for entry in taker.taken)
     queue.remove_consumer(taker, NOW_MS)
@@ -470,7 +475,7 @@ def test_t63_direct_delivery(host: ModelHost, no_ack: bool, persistent: bool) ->
     host.requeue(*host.out)
     entry = host.take(queue)
     assert entry is not None and entry.seq == 1 and entry.redelivered
-    queue.set_mode(True)
+    queue.backing.memory.set_mode(True)
     host.now_ms += 2000
     host.settle_down()
     again = host.take(queue)
@@ -488,11 +493,11 @@ def test_t56_expired_messages_are_dropped_in_slices() -> None:
     fill(queue, 10_000, SMALL, True, 100)
     fill(queue, 3)
     host.now_ms += 100
-    assert not queue.drop_expired_head(host.now_ms)
-    assert queue.ready.count == 10_003 - 2048
+    assert not queue.backing.drop_expired_head(host.now_ms)
+    assert queue.backing.ready.count == 10_003 - 2048
     assert queue.look_at_head(host.now_ms) == LOADING
     assert drain(host, queue) == [10_001, 10_002, 10_003]
-    assert queue.expired_count == 10_000
+    assert queue.backing.counters.expired == 10_000
 
 
 def test_what_expires_on_disk_is_not_read_before_its_time(host: ModelHost) -> None:
@@ -502,11 +507,11 @@ def test_what_expires_on_disk_is_not_read_before_its_time(host: ModelHost) -> No
     host.settle_down()
     for _ in range(5):
         host.now_ms += 100
-        queue.drop_expired_head(host.now_ms)
+        queue.backing.drop_expired_head(host.now_ms)
     assert host.loads == []
     host.now_ms += 1000
-    while queue.ready.count > 0:
-        queue.drop_expired_head(host.now_ms)
+    while queue.backing.ready.count > 0:
+        queue.backing.drop_expired_head(host.now_ms)
         host.settle_down()
-    assert queue.expired_count == 20 and host.stores[0].live == {}
+    assert queue.backing.counters.expired == 20 and host.stores[0].live == {}
     host.check()

@@ -10,11 +10,10 @@ from tests.support.paging_queues import ADDRESS, LARGE, SMALL, Taker, drain, fil
 from warren.queues.entry import ALPHA, GAMMA, Entry
 from warren.queues.loading import EntryContents, RangeLoad, peek_anywhere
 from warren.queues.memory_account import INFINITE as ENDLESS
-from warren.queues.paging import WRITE_STEPS
 from warren.queues.queue import Queue
-from warren.queues.queue_host import TURN_STEPS
+from warren.queues.turn import TURN_STEPS, WRITE_STEPS
 from warren.queues.variable_queue import INFINITE
-from warren.store.message import Message
+from warren.store.message import Message, QueueLog
 
 
 @pytest.fixture
@@ -29,7 +28,7 @@ def test_t53_a_block_that_comes_back_in_reverse_keeps_its_order(host: ModelHost)
     queue = host.declare()
     fill(queue, 40)
     out = [host.take(queue) for _ in range(20)]
-    queue.set_target(0)
+    queue.backing.memory.set_target(0)
     host.settle_down()
     for entry in reversed(out):
         assert entry is not None
@@ -46,8 +45,8 @@ def test_t53_with_holes_and_with_what_is_out_in_the_midst_of_delta(host: ModelHo
     fill(queue, 60)
     out = [host.take(queue) for _ in range(30)]
     host.now_ms += 2000
-    queue.set_mode(is_lazy)
-    queue.set_target(0)
+    queue.backing.memory.set_mode(is_lazy)
+    queue.backing.memory.set_target(0)
     for entry in out[::3]:
         assert entry is not None
         host.requeue(entry)
@@ -74,13 +73,17 @@ def test_t54_unacked_messages_leave_memory_and_come_back(host: ModelHost) -> Non
     queue = host.declare()
     fill(queue, 20, LARGE)
     out = [host.take(queue) for _ in range(10)]
-    queue.set_target(0)
+    queue.backing.memory.set_target(0)
     host.settle_down()
-    assert queue.ram_count == 0 and queue.paged_out_count == 10 and queue.out_bytes == 0
+    assert (
+        queue.backing.memory.ram_count == 0
+        and queue.backing.out.paged_count == 10
+        and queue.backing.out.content_bytes == 0
+    )
     host.check()
     seen: list[list[Entry]] = []
     held = [entry for entry in out if entry is not None]
-    queue.loader.submit(EntryContents(queue, held, held.__contains__, seen.append))
+    queue.backing.loader.submit(EntryContents(queue.backing, held, held.__contains__, seen.append))
     host.complete()
     assert seen == [[]] and all(int(entry.message.body) == entry.seq for entry in held)
     host.check()
@@ -95,9 +98,9 @@ def test_small_unacked_messages_leave_memory_as_well(host: ModelHost) -> None:
     fill(queue, 10)
     for _ in range(10):
         host.take(queue)
-    queue.set_target(0)
+    queue.backing.memory.set_target(0)
     host.settle_down()
-    assert queue.paged_out_count == 10 and len(host.stores[0].live) == 10
+    assert queue.backing.out.paged_count == 10 and len(host.stores[0].live) == 10
     host.check()
     host.requeue(*host.out)
     assert drain(host, queue) == list(range(1, 11))
@@ -111,12 +114,12 @@ def group_takes_what_is_read(host: ModelHost, damaged: set[int]) -> tuple[Queue,
     """Three messages on disk; while the contents are read for a waiting basic.get, a reader group takes the first."""
     queue = host.declare()
     fill(queue, 3, LARGE)
-    queue.set_target(0)
+    queue.backing.memory.set_target(0)
     host.turn()
     host.stores[0].damaged = damaged
     queue.when_head(lambda now_ms: None)
     assert len(host.loads) == 1
-    (held,) = queue.hold(1, 1, 1 << 40)
+    (held,) = queue.backing.hold(1, 1, 1 << 40)
     host.out.append(held)
     return queue, held
 
@@ -130,14 +133,14 @@ def test_the_content_of_what_a_client_has_by_now_is_not_asked_for(
     fill(queue, 3, LARGE)
     entry = host.take(queue)
     assert entry is not None
-    queue.set_target(0)
+    queue.backing.memory.set_target(0)
     host.turn()
     host.now_ms += 2000
     host.settle_down()
     assert entry.form != ALPHA
     host.stores[0].damaged = {1}
     seen: list[list[Entry]] = []
-    queue.loader.submit(EntryContents(queue, [entry], queue.ready.holds, seen.append))
+    queue.backing.loader.submit(EntryContents(queue.backing, [entry], queue.backing.ready.holds, seen.append))
     host.complete()
     assert seen == [[]] and host.lost == []
     assert queue.unacked_count == 1
@@ -170,7 +173,7 @@ def test_who_holds_a_message_learns_that_its_content_is_lost(host: ModelHost, is
     if is_purged:
         queue.purge(NOW_MS)
     host.complete()
-    assert host.out == [] and queue.unacked_count == 0 and queue.paged_out_count == 0
+    assert host.out == [] and queue.unacked_count == 0 and queue.backing.out.paged_count == 0
     host.check()
     assert drain(host, queue) == ([] if is_purged else [2, 3])
     assert host.contents == {}
@@ -180,17 +183,17 @@ def test_what_is_in_memory_stays_there_until_the_rest_has_come(host: ModelHost) 
     """Dropped while the others are read, it would have to be read itself, and they be dropped meanwhile, and so on."""
     queue = host.declare()
     fill(queue, 4, LARGE)
-    queue.set_target(0)
+    queue.backing.memory.set_target(0)
     host.settle_down()
-    held = queue.hold(1, 2, 1 << 40)
+    held = queue.backing.hold(1, 2, 1 << 40)
     host.out.extend(held)
-    queue.loader.submit(EntryContents(queue, held[:1], held.__contains__, lambda lost: None))
+    queue.backing.loader.submit(EntryContents(queue.backing, held[:1], held.__contains__, lambda lost: None))
     host.complete()
     assert [entry.form == ALPHA for entry in held] == [True, False]
     seen: list[list[Entry]] = []
-    queue.loader.submit(EntryContents(queue, held, held.__contains__, seen.append))
+    queue.backing.loader.submit(EntryContents(queue.backing, held, held.__contains__, seen.append))
     host.turn()
-    queue.set_target(0)
+    queue.backing.memory.set_target(0)
     host.turn()
     assert held[0].form != ALPHA
     host.complete()
@@ -210,14 +213,14 @@ def test_a_range_that_ends_or_begins_with_damage_is_counted_without_it(host: Mod
         host.out.extend(entries)
 
     for start in (first, 10):
-        queue.loader.submit(RangeLoad(queue, start, 11, 2, 1 << 40, True, arrived))
+        queue.backing.loader.submit(RangeLoad(queue.backing, start, 11, 2, 1 << 40, True, arrived))
         host.complete()
         host.check()
     held = [int(entry.seq) for entry in taken]
     assert held == list(range(first + 1, min(first + 3, 10)))
     host.settle_down()
     assert drain(host, queue) == [seq for seq in range(1, 10) if seq != first and seq not in held]
-    assert queue.ready.count == 0
+    assert queue.backing.ready.count == 0
     host.check()
 
 
@@ -231,16 +234,16 @@ def test_t55_purge_with_unacked(host: ModelHost, size: int) -> None:
     fill(queue, 100, size)
     out = [host.take(queue) for _ in range(60)]
     host.now_ms += 2000
-    queue.set_mode(True)
+    queue.backing.memory.set_mode(True)
     for entry in out[::2]:
         assert entry is not None
         host.requeue(entry)
     host.settle_down()
-    assert queue.ready.delta.count == 70
+    assert queue.backing.ready.delta.count == 70
     done: list[int] = []
     purge = queue.purge(host.now_ms)
     purge.when_done = done.append
-    assert purge.count == 70 and queue.ready.count == 0 and queue.unacked_count == 30
+    assert purge.count == 70 and queue.backing.ready.count == 0 and queue.unacked_count == 30
     fill(queue, 1, size)
     host.settle_down()
     assert purge.is_done and done == [host.now_ms]
@@ -270,7 +273,7 @@ def test_w19_a_purge_takes_turns() -> None:
     fill(queue, 5000)
     other = host.declare()
     purge = queue.purge(NOW_MS)
-    assert queue.ready.count == 0 and not purge.is_done
+    assert queue.backing.ready.count == 0 and not purge.is_done
     fill(other, 1)
     assert host.take(other, True) is not None
     turns = 0
@@ -302,7 +305,7 @@ def test_a_load_that_is_overtaken_by_a_purge_brings_nothing(host: ModelHost) -> 
     assert len(host.loads) == 1
     queue.purge(NOW_MS)
     host.settle_down()
-    assert taker.taken == [] and queue.ready.count == 0
+    assert taker.taken == [] and queue.backing.ready.count == 0
     fill(queue, 1, SMALL, False)
     assert [entry.seq for entry in taker.taken] == [31]
     host.check()
@@ -315,13 +318,13 @@ def test_delete_gives_everything_up(host: ModelHost) -> None:
     fill(queue, 5, LARGE)
     entry = host.take(queue)
     assert entry is not None
-    queue.set_mode(True)
+    queue.backing.memory.set_mode(True)
     host.turn()
     taker = Taker(host, queue, 1)
     queue.add_consumer(taker)
     queue.deliver_ready(NOW_MS)
     consumers = queue.delete(NOW_MS)
-    assert consumers == [taker] and queue.ready.count == 0
+    assert consumers == [taker] and queue.backing.ready.count == 0
     host.settle_down()
     assert host.stores[0].was_deleted
     for one in list(host.out):
@@ -336,11 +339,11 @@ def test_delete_gives_everything_up(host: ModelHost) -> None:
 def test_a_range_on_disk_can_be_looked_at_and_taken(host: ModelHost) -> None:
     queue = lazy(host, 40)
     seen: list[list[Entry]] = []
-    peek_anywhere(queue, 10, 30, 5, 1 << 30, seen.append)
+    peek_anywhere(queue.backing, 10, 30, 5, 1 << 30, seen.append)
     host.complete()
     assert [int(entry.message.body) for entry in seen.pop()] == [10, 11, 12, 13, 14]
-    assert queue.ready.count == 40 and queue.unacked_count == 0
-    queue.loader.submit(RangeLoad(queue, 10, 13, 100, 1 << 30, True, seen.append))
+    assert queue.backing.ready.count == 40 and queue.unacked_count == 0
+    queue.backing.loader.submit(RangeLoad(queue.backing, 10, 13, 100, 1 << 30, True, seen.append))
     host.complete()
     taken = seen.pop()
     host.out.extend(taken)
@@ -353,30 +356,30 @@ def test_contents_that_are_lost_are_looked_past(host: ModelHost) -> None:
     """Also when all of a look are: what is behind them is the answer, as it is on disk."""
     queue = host.declare()
     fill(queue, 6, LARGE)
-    queue.set_target(0)
+    queue.backing.memory.set_target(0)
     host.settle_down()
     assert forms(queue) == [GAMMA] * 6
     host.stores[0].damaged = {1, 2, 4}
     seen: list[list[Entry]] = []
-    peek_anywhere(queue, 0, 1 << 60, 2, 1 << 30, seen.append)
+    peek_anywhere(queue.backing, 0, 1 << 60, 2, 1 << 30, seen.append)
     host.settle_down()
     assert [[int(entry.seq) for entry in entries] for entries in seen] == [[3]]
-    assert queue.ready.count == 3
+    assert queue.backing.ready.count == 3
     host.stores[0].damaged = {5, 6}
-    peek_anywhere(queue, 4, 1 << 60, 1, 1 << 30, seen.append)
+    peek_anywhere(queue.backing, 4, 1 << 60, 1, 1 << 30, seen.append)
     host.settle_down()
-    assert seen[1:] == [[]] and queue.ready.count == 1
+    assert seen[1:] == [[]] and queue.backing.ready.count == 1
     host.check()
 
 
 def test_looking_at_a_queue_that_is_deleted_meanwhile_ends(host: ModelHost) -> None:
     queue = host.declare()
     fill(queue, 6, LARGE)
-    queue.set_target(0)
+    queue.backing.memory.set_target(0)
     host.settle_down()
     host.stores[0].damaged = {1, 2, 3, 4, 5, 6}
     seen: list[list[Entry]] = []
-    peek_anywhere(queue, 0, 1 << 60, 2, 1 << 30, seen.append)
+    peek_anywhere(queue.backing, 0, 1 << 60, 2, 1 << 30, seen.append)
     queue.delete(NOW_MS)
     host.settle_down()
     assert seen == [[]]
@@ -387,11 +390,11 @@ def test_taking_a_range_ends_before_what_somebody_else_has(host: ModelHost) -> N
     fill(queue, 20)
     out = [host.take(queue) for _ in range(6)]
     host.now_ms += 2000
-    queue.set_mode(True)
+    queue.backing.memory.set_mode(True)
     host.requeue(*[entry for entry in out if entry is not None and entry.seq != 4])
     host.settle_down()
     seen: list[list[Entry]] = []
-    queue.loader.submit(RangeLoad(queue, 2, 100, 100, 1 << 30, True, seen.append))
+    queue.backing.loader.submit(RangeLoad(queue.backing, 2, 100, 100, 1 << 30, True, seen.append))
     host.complete()
     assert [int(entry.seq) for entry in seen[0]] == [2, 3]
     host.out.extend(seen[0])
@@ -403,15 +406,15 @@ def test_peeking_goes_on_in_memory_behind_what_is_unacked_on_disk(host: ModelHos
     queue = host.declare()
     fill(queue, 10)
     host.settle_down()
-    queue.set_mode(True)
+    queue.backing.memory.set_mode(True)
     host.settle_down()
     seen: list[list[Entry]] = []
-    queue.loader.submit(RangeLoad(queue, 6, 100, 100, 1 << 30, True, seen.append))
+    queue.backing.loader.submit(RangeLoad(queue.backing, 6, 100, 100, 1 << 30, True, seen.append))
     host.complete()
     host.out.extend(seen.pop())
     for _ in range(2):
         queue.publish(Message(ADDRESS, b"\x00\x00", b"%d" % queue.next_seq, True, 0), -1, NOW_MS)
-    peek_anywhere(queue, 7, 1 << 60, 5, 1 << 30, seen.append)
+    peek_anywhere(queue.backing, 7, 1 << 60, 5, 1 << 30, seen.append)
     host.settle_down(seal=False)
     assert [int(entry.seq) for entry in seen.pop()] == [11, 12]
 
@@ -431,12 +434,12 @@ def test_s69_the_target_is_duration_times_rates(host: ModelHost) -> None:
             host.settle(entry)
         host.now_ms += 1000
         host.turn()
-        queue.memory.sample_rates(host.now_ms)
-    assert queue.memory.rates.total() == pytest.approx(2000, rel=0.02)
-    queue.memory.set_duration((61 / 3) / 0.6)
-    assert queue.target_ram_count == pytest.approx(67_800, rel=0.02)
-    queue.memory.set_duration(ENDLESS)
-    assert queue.target_ram_count == INFINITE
+        queue.backing.memory.sample_rates(host.now_ms)
+    assert queue.backing.memory.rates.total() == pytest.approx(2000, rel=0.02)
+    queue.backing.memory.set_duration((61 / 3) / 0.6)
+    assert queue.backing.memory.target_ram_count == pytest.approx(67_800, rel=0.02)
+    queue.backing.memory.set_duration(ENDLESS)
+    assert queue.backing.memory.target_ram_count == INFINITE
 
 
 def test_rates_halve_in_five_seconds_and_an_idle_queue_has_no_duration(host: ModelHost) -> None:
@@ -445,15 +448,15 @@ def test_rates_halve_in_five_seconds_and_an_idle_queue_has_no_duration(host: Mod
     fill(queue, 1000, 1, False)
     host.turn()
     host.now_ms += 1000
-    queue.memory.sample_rates(host.now_ms)
-    ingress = queue.memory.rates.ingress
+    queue.backing.memory.sample_rates(host.now_ms)
+    ingress = queue.backing.memory.rates.ingress
     host.now_ms += 5000
-    queue.memory.sample_rates(host.now_ms)
-    assert queue.memory.rates.ingress == pytest.approx(ingress / 2)
-    assert queue.memory.duration_s() == pytest.approx(2 * 1000 / (4 * ingress / 2))
+    queue.backing.memory.sample_rates(host.now_ms)
+    assert queue.backing.memory.rates.ingress == pytest.approx(ingress / 2)
+    assert queue.backing.memory.duration_s() == pytest.approx(2 * 1000 / (4 * ingress / 2))
     host.now_ms += 600_000
-    queue.memory.sample_rates(host.now_ms)
-    assert queue.memory.duration_s() == ENDLESS
+    queue.backing.memory.sample_rates(host.now_ms)
+    assert queue.backing.memory.duration_s() == ENDLESS
 
 
 def test_the_account_follows_what_is_in_memory(host: ModelHost) -> None:
@@ -461,16 +464,16 @@ def test_the_account_follows_what_is_in_memory(host: ModelHost) -> None:
     queue = host.declare()
     fill(queue, 10)
     host.turn()
-    assert host.memory.ram_bytes == queue.ready.ram_bytes > 0
+    assert host.memory.ram_bytes == queue.backing.ready.ram_bytes > 0
     entry = host.take(queue)
     assert entry is not None
     host.turn()
     before = host.memory.ram_bytes
-    assert before > queue.ready.ram_bytes
+    assert before > queue.backing.ready.ram_bytes
     host.settle(entry)
     host.turn()
-    assert host.memory.ram_bytes == queue.ready.ram_bytes < before
-    assert host.touched == [] and host.paging == []
+    assert host.memory.ram_bytes == queue.backing.ready.ram_bytes < before
+    assert host.changed == [] and host.listed == []
 
 
 def held(host: ModelHost, queue: Queue) -> Entry:
@@ -484,9 +487,9 @@ class CountingHost(ModelHost):
 
     walk_count = 0
 
-    def find_out(self, queue: Queue, first: int, end: int) -> list[Entry]:
+    def find_out(self, log: QueueLog, first: int, end: int) -> list[Entry]:
         self.walk_count += 1
-        return super().find_out(queue, first, end)
+        return super().find_out(log, first, end)
 
 
 @pytest.mark.parametrize("gap", [0, 3000])
@@ -501,14 +504,16 @@ def test_very_many_unacked_messages_go_a_slice_at_a_time(gap: int) -> None:
     fill(queue, 2000)
     young = [held(host, queue) for _ in range(2000)]
     host.turn()
-    queue.set_target(500)
+    queue.backing.memory.set_target(500)
     turns = 0
-    while queue.ram_count > 500:
-        before = queue.paged_out_count
+    while queue.backing.memory.ram_count > 500:
+        before = queue.backing.out.paged_count
         host.walk_count = 0
         host.turn()
         assert host.walk_count <= 2 + TURN_STEPS // WRITE_STEPS // 100
-        assert queue.worked_count <= TURN_STEPS and queue.paged_out_count - before <= TURN_STEPS
+        assert (
+            queue.backing.worked_count <= TURN_STEPS and queue.backing.out.paged_count - before <= TURN_STEPS
+        )
         turns += 1
         assert turns < 200
     assert [entry.form == ALPHA for entry in old + young] == [True] * 500 + [False] * 2500
@@ -516,7 +521,7 @@ def test_very_many_unacked_messages_go_a_slice_at_a_time(gap: int) -> None:
     # Those that are handed out later are above where it stopped, and are found all the same.
     fill(queue, 700)
     late = [held(host, queue) for _ in range(700)]
-    queue.set_target(0)
+    queue.backing.memory.set_target(0)
     host.settle_down()
-    assert queue.ram_count == 0 and all(entry.form != ALPHA for entry in late)
+    assert queue.backing.memory.ram_count == 0 and all(entry.form != ALPHA for entry in late)
     host.check()

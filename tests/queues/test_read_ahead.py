@@ -37,11 +37,11 @@ def paged(host: ModelHost, is_lazy: bool, sizes: list[int]) -> Queue:
     queue = host.declare(is_lazy=is_lazy)
     fill(host, queue, sizes)
     if not is_lazy:
-        queue.set_target(0)
+        queue.backing.memory.set_target(0)
         host.settle_down()
-        queue.set_target(INFINITE)
+        queue.backing.memory.set_target(INFINITE)
         host.settle_down()
-    assert queue.ram_count == 0
+    assert queue.backing.memory.ram_count == 0
     return queue
 
 
@@ -58,7 +58,7 @@ def test_a_consumer_that_holds_its_message_has_few_bytes_read_ahead(host: ModelH
     queue = paged(host, is_lazy, [1000] * 60)
     taker = consume(host, queue, 1)
     assert len(taker.taken) == 1
-    assert 0 < queue.ready.alpha_bytes <= ROOM
+    assert 0 < queue.backing.ready.alpha_bytes <= ROOM
     host.check()
 
 
@@ -67,14 +67,14 @@ def test_nothing_is_read_ahead_that_is_larger_than_the_room(host: ModelHost, is_
     queue = paged(host, is_lazy, [2 * ROOM] * 5)
     taker = consume(host, queue, 1)
     assert len(taker.taken) == 1
-    assert queue.ready.alpha_bytes == 0
+    assert queue.backing.ready.alpha_bytes == 0
     for count in range(2, 6):
         taker.room = count
         queue.consumer_can_take(taker)
         queue.deliver_ready(host.now_ms)
         host.settle_down()
         assert [entry.seq for entry in taker.taken] == list(range(1, count + 1))
-        assert queue.ready.alpha_bytes == 0
+        assert queue.backing.ready.alpha_bytes == 0
 
 
 @pytest.mark.parametrize("is_lazy", [False, True])
@@ -84,9 +84,9 @@ def test_what_arrives_while_a_consumer_holds_its_message_leaves_memory(
     queue = host.declare(is_lazy=is_lazy)
     consume(host, queue, 1)
     if not is_lazy:
-        queue.set_target(0)
+        queue.backing.memory.set_target(0)
     fill(host, queue, [1000] * 60)
-    assert queue.ready.alpha_bytes <= ROOM + 1000 * 2
+    assert queue.backing.ready.alpha_bytes <= ROOM + 1000 * 2
     host.check()
 
 
@@ -96,7 +96,7 @@ def test_queues_that_are_active_share_what_they_have_for_consumers(host: ModelHo
     assert room == ROOM // 5
     for queue in queues:
         consume(host, queue, 1)
-    assert sum(int(queue.ready.alpha_bytes) for queue in queues) <= ROOM
+    assert sum(int(queue.backing.ready.alpha_bytes) for queue in queues) <= ROOM
 
 
 def test_a_reader_ahead_of_its_disk_is_not_slowed_by_plenty_of_memory() -> None:
@@ -104,7 +104,7 @@ def test_a_reader_ahead_of_its_disk_is_not_slowed_by_plenty_of_memory() -> None:
     assert host.memory.ahead_room() == AHEAD_BYTES_MAX
     queue = paged(host, True, [1000] * 60)
     consume(host, queue, 1)
-    assert queue.ready.ram_count >= 32 - 1
+    assert queue.backing.ready.ram_count >= 32 - 1
 
 
 SIZES = st.lists(st.sampled_from([200, 500, 3000, ROOM // 2, ROOM, 3 * ROOM]), min_size=1, max_size=40)
@@ -126,6 +126,6 @@ def test_bytes_are_bounded_and_who_can_take_gets(
         queue.consumer_can_take(taker)
         queue.deliver_ready(host.now_ms)
         host.settle_down()
-        assert queue.ready.count == 0 or not taker.can_take()
-        assert queue.ready.alpha_bytes <= ROOM + max(sizes)
+        assert queue.backing.ready.count == 0 or not taker.can_take()
+        assert queue.backing.ready.alpha_bytes <= ROOM + max(sizes)
         host.check()

@@ -14,9 +14,9 @@ from warren.queues.reader_group import (
     SLICE_MESSAGES,
     GroupError,
     GroupMember,
-    Reservation,
 )
 from warren.queues.reader_groups import ReaderGroup
+from warren.queues.reservation import Reservation
 
 NOW_MS = 1_700_000_000_000
 
@@ -278,7 +278,7 @@ def test_delete_returns_messages_to_their_places(node: MemoryNode) -> None:
     groups = node.groups.reader_groups
     whole = groups.get(b"g")
     groups.delete(b"g", NOW_MS)
-    assert [entry.seq for entry in queue.peek(0, 10, EVERYTHING)] == [2, 3, 4, 5]
+    assert [entry.seq for entry in queue.backing.peek(0, 10, EVERYTHING)] == [2, 3, 4, 5]
     assert queue.unacked_count == 0
     assert refusal(groups.get, b"g") == NOT_FOUND
     assert refusal(whole.expect, whole.epoch) == NOT_FOUND
@@ -301,7 +301,7 @@ def test_recover_holds_the_live_messages_of_the_range_again(node: MemoryNode) ->
     recovered.check()
     assert seqs(recovered, 3, 6) == [3, 4, 5]
     # 6 was transient and not reserved.
-    assert [entry.seq for entry in queue.peek(0, 10, EVERYTHING)] == [7, 8, 9]
+    assert [entry.seq for entry in queue.backing.peek(0, 10, EVERYTHING)] == [7, 8, 9]
 
 
 def test_recover_without_the_queue_tells_of_the_loss() -> None:

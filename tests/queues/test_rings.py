@@ -7,10 +7,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from tests.support.model_store import ModelHost
 from warren.broker.unacked import UnackedWindow
-from warren.queues.consumer import Consumer, ConsumerCircle
-from warren.queues.entry import Entry
+from warren.queues.entry import Consumer, Entry
 from warren.queues.entry_ring import EntryRing
 from warren.queues.variable_queue import VariableQueue
+from warren.queues.waiting_consumers import ConsumerCircle
 from warren.store.message import Message, QueueLog
 
 QUEUE = ModelHost().declare(durable=False)

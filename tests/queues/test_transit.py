@@ -41,9 +41,9 @@ def queue_with(host: ModelHost, is_lazy: bool, sizes: list[int]) -> Queue:
 
 def start(host: ModelHost, queues: list[Queue]) -> list[Socket]:
     sockets = [Socket(host, queue) for queue in queues]
-    for socket in sockets:
-        socket.queue.add_consumer(socket)
-        socket.queue.deliver_ready(host.now_ms)
+    for queue, socket in zip(queues, sockets, strict=True):
+        queue.add_consumer(socket)
+        queue.deliver_ready(host.now_ms)
     host.settle_down()
     return sockets
 

@@ -59,16 +59,19 @@ class LimitWatch(Seams):
         self._stops = flow.stop_count
         room = broker.memory_account.ahead_room()
         for queue in self._vhost.queues.values():
-            delta = queue.ready.delta
+            delta = queue.backing.ready.delta
             found["load_bytes"] = found.get("load_bytes", False) or (
-                isinstance(queue.loader.current, RangeLoad) and delta.content_bytes > limits.load_bytes
+                isinstance(queue.backing.loader.current, RangeLoad)
+                and delta.content_bytes > limits.load_bytes
             )
-            is_ahead = len(queue.consumers) > 0 and delta.count > 1 and queue.loader.current is not None
+            is_ahead = (
+                len(queue.consumers) > 0 and delta.count > 1 and queue.backing.loader.current is not None
+            )
             found["ahead_bytes"] = found.get("ahead_bytes", False) or (
                 is_ahead and delta.content_bytes > limits.ahead_bytes
             )
             found["ahead_bytes_max"] = found.get("ahead_bytes_max", False) or (
-                is_ahead and room == limits.ahead_bytes_max and queue.ready.alpha_bytes * 2 >= room
+                is_ahead and room == limits.ahead_bytes_max and queue.backing.ready.alpha_bytes * 2 >= room
             )
         blocked = (
             set() if broker.alarms.is_on else {it for it in broker.connections if it.throttle.is_blocked}

@@ -161,7 +161,7 @@ def test_ranges_by_position(node: MemoryNode) -> None:
     node.declare(b"r")
     fill(node, b"q", 0, 6)
     fill(node, b"r", 10, 6)
-    first = node.vhost.queues[b"q"].first_ready_seq
+    first = node.vhost.queues[b"q"].backing.first_ready_seq
     assert bodies(make(seqFrom=str(first + 2), seqTo=str(first + 4))) == numbered(2, 4)
     by_queue = make(
         queues="q,r", startingOffsets=f'{{"q": {first + 4}}}', endingOffsets=f'{{"r": {first + 1}}}'

@@ -16,7 +16,7 @@ def test_s43_messages_below_the_threshold_are_embedded(content_bytes: int, is_em
     node = MemoryNode(MemoryDisk())
     queue = node.declare(b"q")
     node.publish(b"q", bytes(content_bytes - len(ADDRESS) - len(PROPERTIES)), True, PROPERTIES, ADDRESS)
-    assert queue.ready.head().content_bytes == content_bytes
+    assert queue.backing.ready.head().content_bytes == content_bytes
     node.commit()
     names = node.disk.files.list_names("msg_store_persistent")
     assert (names == []) == is_embedded

@@ -129,18 +129,18 @@ S49 | straight to a consumer when nothing waits | queues.queue:Queue.publish
 S50 | alpha | queues.entry:ALPHA queues/test_queue_machine.py::TestQueueMachine
 S51 | beta | queues.entry:BETA queues/test_queue_machine.py::TestQueueMachine
 S52 | gamma | queues.entry:GAMMA queues/test_queue_machine.py::TestQueueMachine
-S53 | delta | queues.variable_queue:Delta queues/test_queue_machine.py::TestQueueMachine
+S53 | delta | queues.delta:Delta queues/test_queue_machine.py::TestQueueMachine
 S54 | persistent ones are on disk whatever their form | queues.paging:PageStep._may_sink store.journal:Journal
     queues/test_queue_machine.py::TestQueueMachine
 S55 | not every message is in every form | queues/test_queue_machine.py::TestQueueMachine
 S56 | q1, q2, delta, q3, q4 | queues.variable_queue:VariableQueue queues.variable_queue:VariableQueue.check
     queues/test_queue_machine.py::TestQueueMachine
 S57 | memory, disk, memory | queues/test_queue_machine.py::TestQueueMachine
-S58 | who keeps up stays alpha | queues.queue:Queue._expect_paging
+S58 | who keeps up stays alpha | queues.queue_memory:QueueMemory.expect_paging
     store/test_recovery.py::test_a_journal_that_keeps_up_writes_nothing
 S59 | target_ram_count from rates, none without pressure | queues.queue_memory:QueueMemory.set_duration
     queues/test_memory_monitor.py::test_the_worked_example_to_the_target_of_a_queue
-S60 | unacked ones count; looked at after everything | queues.queue:Queue.ram_count queues.queue:Queue.work
+S60 | unacked ones count; looked at after everything | queues.queue_memory:QueueMemory.ram_count queues.paged_queue:PagedQueue.work
     queues/test_queue_unacked.py::test_t54_unacked_messages_leave_memory_and_come_back
 S61 | a publish goes to q4, or q1 | queues.variable_queue:VariableQueue.publish
     queues/test_queue_machine.py::TestQueueMachine
@@ -155,7 +155,7 @@ S64 | q1 sinks to q2, or q3, then q4 | queues.variable_queue:VariableQueue.sink_
 S65 | permitted_beta_count | queues.variable_queue:permitted_beta_count queues/test_paging.py::test_permitted_betas
 S66 | in batches to delta, first q3, then q2 | queues.paging:PageStep._push_middle
     queues/test_queue_paging.py::test_s66_only_lumps_go_to_delta
-S67 | a bound for what is written at once | queues.queue_host:TURN_STEPS store.segment_files:SegmentFiles.is_behind
+S67 | a bound for what is written at once | queues.turn:TURN_STEPS store.segment_files:SegmentFiles.is_behind
     queues/test_queue_paging.py::test_a_turn_pages_a_bounded_number_of_messages_and_more_than_came_in
     queues/test_queue_paging.py::test_a_disk_that_is_behind_is_given_no_more
 S68 | the middle goes to disk, in batches | queues.paging:PageStep._push_middle
@@ -174,7 +174,7 @@ S75 | lazy: to disk at once, from it when consumed | queues.paging:PageStep.page
     queues/test_queue_machine.py::TestQueueMachine kill/test_mixed_load.py::test_killed_under_mixed_load
 S76 | lazy and transient: gone after a start | store.queue_store:QueueStore._is_lasting
     store/test_segments.py::test_transient_messages_are_paged_and_do_not_outlive_the_node
-S77 | paging must not block | queues.queue_host:QueueHost.work_off queues.paging:PageStep
+S77 | paging must not block | queues.turn:TurnShares.work_off queues.paging:PageStep
     queues/test_queue_paging.py::test_w19_paging_goes_in_slices_and_other_queues_have_their_turn
 S78 | 10,000,000 messages in a lazy queue: 1.5 MB | bench.backlog:measure
     queues/test_queue_paging.py::test_s75_lazy_keeps_nothing_without_consumers_and_a_little_with_one
@@ -218,14 +218,14 @@ W12 | memory for each stored message | store.content_file:ContentFile store.queu
 W13 | embedding costs memory | argued: an index is not in memory, see S44
 W14 | what a length limit drops is written first | argued: length limits are refused until they are there
     (queues.arguments:parse_arguments)
-W15 | paging blocks and bloats | queues.queue_host:QueueHost.work_off
+W15 | paging blocks and bloats | queues.turn:TurnShares.work_off
     queues/test_memory_monitor.py::test_a_flood_stays_at_the_threshold
 W16 | idle queues are woken | queues/test_memory_monitor.py::test_idle_queues_are_not_touched
-W17 | a start loads lazy queues | queues.queue:Queue.restore_delta broker.vhost:Vhost._restore_queue
+W17 | a start loads lazy queues | queues.paged_queue:PagedQueue.restore_delta broker.vhost:Vhost._restore_queue
     kill/test_store_on_disk.py::test_a_start_reads_no_bodies_and_takes_no_memory_for_them
 W18 | one segment is never paged | queues.memory_account:MemoryAccount.ahead_room
     queues/test_paging.py::test_small_messages_of_one_segment_are_paged_too
-W19 | unlimited batches | queues.purging:Purge.work queues.queue:Queue.drop_expired_head queues.reader_group:SLICE_MESSAGES
+W19 | unlimited batches | queues.purging:Purge.work queues.paged_queue:PagedQueue.drop_expired_head queues.reader_group:SLICE_MESSAGES
     queues/test_queue_paging.py::test_w19_paging_goes_in_slices_and_other_queues_have_their_turn
     queues/test_queue_unacked.py::test_w19_a_purge_takes_turns queues/test_queue_paging.py::test_t56_expired_messages_are_dropped_in_slices
 W20 | damage takes the vhost down | kill/test_restart.py::test_damage_costs_what_is_damaged
@@ -252,7 +252,7 @@ W28 | names that are not durable | store/test_files.py::test_directories_are_mad
     store/test_flusher.py::test_contents_are_durable_before_the_journal_is_written
     simulation/test_simulated_file_system.py::test_a_name_needs_its_directory_synced
     store/test_checkpoint_job.py::test_power_fails_in_any_call_of_a_checkpoint
-W29 | everything redelivered after a crash | queues.queue:Queue.restore
+W29 | everything redelivered after a crash | queues.paged_queue:PagedQueue.restore
     kill/test_restart.py::test_a_clean_stop_remembers_what_was_delivered
     store/test_recovery.py::test_the_mark_of_a_clean_stop_ends_with_the_next_start
 
@@ -269,7 +269,7 @@ G4 | nothing damaged is delivered | kill/test_restart.py::test_damage_costs_what
     store/test_content_compaction.py::test_damage_costs_one_content simulation/test_histories.py::test_the_fixed_seeds_hold
 G5 | a start is bounded by what no checkpoint has | store.disk.store_reader:read_store bench.workloads:run_restart
     store/test_segments.py::test_a_start_reads_the_checkpoint_and_the_journal_behind_it
-G6 | no queue stalls another | queues.queue_host:QueueHost.work_off bench.interference:measure
+G6 | no queue stalls another | queues.turn:TurnShares.work_off bench.interference:measure
     queues/test_queue_paging.py::test_w19_paging_goes_in_slices_and_other_queues_have_their_turn
 G7 | memory is bounded whatever the backlog | bench.backlog:measure
     queues/test_memory_monitor.py::test_a_flood_stays_at_the_threshold

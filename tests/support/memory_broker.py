@@ -89,7 +89,7 @@ class MemoryBroker:
                 self.memory_store.flush(journal.seal(), self.now_ms, not is_failing)
             self.is_woken = False
             has_more = self.vhost.advance(self.now_ms) and journal.has_pending()
-            has_more = has_more or (self.is_woken and len(self.vhost.host.paging) > 0)
+            has_more = has_more or (self.is_woken and len(self.vhost.host.listed) > 0)
             if not self.memory_store.run_jobs(self.now_ms) and not has_more:
                 return
 

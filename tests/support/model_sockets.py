@@ -7,8 +7,7 @@ connection.
 from tests.support.model_store import ModelHost
 from warren.broker.room import ChannelRoom
 from warren.broker.rotation import Rotation
-from warren.queues.consumer import Consumer
-from warren.queues.entry import Entry
+from warren.queues.entry import Consumer, Entry, QueueEnd
 from warren.queues.queue import Queue
 
 # Unsent bytes above which a socket takes no more deliveries.
@@ -52,10 +51,10 @@ class ModelSocket:
         self.room.prefetch = count
         self.room.serve(self.host.now_ms)
 
-    def serve(self, queue: Queue) -> None:
+    def serve(self, queue: QueueEnd) -> None:
         if self.room.prefetch:
             self.room.serve(self.host.now_ms)
-        elif queue.ready.count:
+        else:
             queue.deliver_ready(self.host.now_ms)
 
 
@@ -118,11 +117,11 @@ class SocketConsumer(Consumer):
 
 def check_woken(queue: Queue) -> None:
     """Whoever waits for a message of this queue will be woken; see `read_ahead.py`."""
-    if queue.ready.count == 0 or queue.is_held_back or queue.is_deleted:
+    if queue.backing.ready.count == 0 or queue.demand.is_held_back or queue.is_deleted:
         return
-    if queue.loader.current is not None or queue in queue.host.memory.transit.waiting:
+    if queue.backing.loader.current is not None or queue.backing in queue.backing.host.memory.transit.waiting:
         return
-    if queue.has_arrivals and queue.is_listed:
+    if queue.backing.has_arrivals and queue.backing.is_listed:
         return
-    assert queue.circle.is_empty(), "consumers wait for messages that are ready, and nobody wakes them"
-    assert not queue.head_waiters, "somebody waits for a head that is ready, and nobody wakes them"
+    assert queue.demand.circle.is_empty(), "consumers wait for messages that are ready, and nobody wakes them"
+    assert not queue.demand.waiters, "somebody waits for a head that is ready, and nobody wakes them"

@@ -60,25 +60,25 @@ class ModelHost(QueueHost):
         self.lost: list[tuple[ModelStore, int]] = []
         self.is_behind = False
         self.wake_count = 0
-        self.timed: list[Queue] = []
+        self.timed: list[QueueLog] = []
 
     def open_store(self, log: QueueLog, is_durable: bool) -> "ModelStore":
         store = ModelStore(self, log, is_durable)
         self.stores.append(store)
         return store
 
-    def expect_timer(self, queue: Queue) -> None:
-        self.timed.append(queue)
+    def expect_timer(self, log: QueueLog) -> None:
+        self.timed.append(log)
 
     def wake(self) -> None:
         self.wake_count += 1
 
-    def on_out_lost(self, queue: Queue, lost: list[Entry]) -> None:
+    def on_out_lost(self, log: QueueLog, lost: list[Entry]) -> None:
         for entry in lost:
             self.out.remove(entry)
 
-    def find_out(self, queue: Queue, first: int, end: int) -> list[Entry]:
-        return [entry for entry in self.out if entry.queue is queue and first <= entry.seq < end]
+    def find_out(self, log: QueueLog, first: int, end: int) -> list[Entry]:
+        return [entry for entry in self.out if entry.log is log and first <= entry.seq < end]
 
     # -- what the test does ------------------------------------------------------------------------------------------
 
@@ -130,7 +130,7 @@ class ModelHost(QueueHost):
 
     def turn(self) -> None:
         """The end of a turn."""
-        self.work_off(self.now_ms)
+        self.end_turn(self.now_ms)
 
     def complete(self, count: int = 1) -> None:
         """The oldest loads come back."""
@@ -223,7 +223,7 @@ class ModelStore(QueueStore):
     def queue(self) -> Queue:
         """Whose store it is."""
         position = self.log.make_position(ABSENT, 0, 0)
-        assert isinstance(position, Entry)
+        assert isinstance(position, Entry) and isinstance(position.queue, Queue)
         return position.queue
 
     def publish(self, position: Position, now_ms: int) -> None:
@@ -289,7 +289,7 @@ class ModelStore(QueueStore):
         within = [seq for seq in self.live if first <= seq < end]
         if any(self.live[seq].content is not None for seq in within if seq >= start):
             return end
-        out = {int(entry.seq) for entry in self.host.find_out(self.queue, first, end)}
+        out = {int(entry.seq) for entry in self.host.find_out(self.log, first, end)}
         for seq in within:
             if seq >= start:
                 assert seq not in out, "an unacked message was purged"
@@ -384,9 +384,9 @@ class ModelStore(QueueStore):
         """What the queue, or somebody it was given to, knows without any load."""
         queue = self.queue
         out = {int(entry.seq) for entry in self.host.out if entry.queue is queue}
-        ready = {int(queue.ready.at(index).seq) for index in range(queue.ready.entry_count)}
+        ready = {int(queue.backing.ready.at(index).seq) for index in range(queue.backing.ready.entry_count)}
         purged: set[int] = set()
-        for purge in queue.purges:
+        for purge in queue.backing.purges.waiting:
             for ring in purge._rings:
                 purged.update(int(ring.at(place).seq) for place in range(ring.count))
         return out | ready | purged
@@ -400,17 +400,21 @@ class ModelStore(QueueStore):
     def check(self, host: ModelHost) -> None:
         """Every live position below the mark is in the index, and nothing else is; counts of the queue are right."""
         queue = self.queue
-        if queue.is_deleted or queue.purges:
+        if queue.is_deleted or queue.backing.purges.waiting:
             return
-        queue.ready.check()
+        queue.backing.ready.check()
         # Whatever changed what is in memory, the account knows it by the end of the turn.
-        assert queue.is_touched or queue.is_listed or queue.memory.ram_bytes == queue.memory.held_bytes()
+        assert (
+            queue.backing.memory.is_changed
+            or queue.backing.is_listed
+            or queue.backing.memory.ram_bytes == queue.backing.memory.held_bytes()
+        )
         out = [entry for entry in host.out if entry.queue is queue]
         assert queue.unacked_count == len(out)
         assert queue.log.unindexed_out == sum(entry.seq >= queue.log.indexed_upto for entry in out)
-        assert queue.paged_out_count == sum(entry.form != 0 for entry in out)
-        assert queue.out_bytes == sum(entry.content_bytes for entry in out if entry.form == 0)
-        ready = queue.ready
+        assert queue.backing.out.paged_count == sum(entry.form != 0 for entry in out)
+        assert queue.backing.out.content_bytes == sum(entry.content_bytes for entry in out if entry.form == 0)
+        ready = queue.backing.ready
         entries = [ready.at(index) for index in range(ready.entry_count)]
         mark = queue.log.indexed_upto
         for entry in entries + out:

@@ -1,8 +1,7 @@
 """What tests of queues that page have in common: filling, draining, looking at shapes, and a consumer."""
 
 from tests.support.model_store import ModelHost
-from warren.queues.consumer import Consumer
-from warren.queues.entry import Entry
+from warren.queues.entry import Consumer, Entry
 from warren.queues.queue import Queue
 from warren.store.message import Message
 
@@ -35,7 +34,7 @@ class Taker(Consumer):
 def fill(
     queue: Queue, count: int, size: int = SMALL, persistent: bool = True, expiration_ms: int = -1
 ) -> None:
-    host = queue.host
+    host = queue.backing.host
     assert isinstance(host, ModelHost)
     for _ in range(count):
         body = b"%0*d" % (size, queue.next_seq)
@@ -46,7 +45,7 @@ def fill(
 
 def shape(queue: Queue) -> tuple[int, int, int, int, int]:
     """Messages in q4, q3, delta, q2 and q1."""
-    ready = queue.ready
+    ready = queue.backing.ready
     return (
         int(ready.q4.count),
         int(ready.q3.count),
@@ -57,7 +56,7 @@ def shape(queue: Queue) -> tuple[int, int, int, int, int]:
 
 
 def forms(queue: Queue) -> list[int]:
-    return [int(queue.ready.at(place).form) for place in range(int(queue.ready.entry_count))]
+    return [int(queue.backing.ready.at(place).form) for place in range(int(queue.backing.ready.entry_count))]
 
 
 def drain(host: ModelHost, queue: Queue) -> list[int]:

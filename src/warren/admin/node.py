@@ -108,7 +108,9 @@ class AdminVhost:
         """Figures of the first `max_queues` queues with an id above `after`."""
         queues = [queue for queue in self._vhost.queues.values() if queue.id > after]
         queues.sort(key=lambda queue: queue.id)
-        listed = [queue_status(queue, self.reader_groups.members_of(queue)) for queue in queues[:max_queues]]
+        listed = [
+            queue_status(queue, self.reader_groups.members_of(queue.log)) for queue in queues[:max_queues]
+        ]
         return QueueList(listed, len(queues) <= max_queues)
 
     def commit(self, changes: list[Change], done: Callable[[bool, int], None], is_kept: bool = False) -> None:

@@ -19,9 +19,9 @@ from warren.queues.reader_group import (
     SLICE_MESSAGES,
     GroupError,
     GroupMember,
-    Reservation,
 )
 from warren.queues.reader_groups import ReaderGroup
+from warren.queues.reservation import Reservation
 
 # How often a poll looks again when there are messages, but behind some that a consumer has not settled. Not on every
 # publish: finding out who has what unacked walks over channels.
@@ -249,7 +249,7 @@ class ReservePoll:
             return EVERYTHING
         first = self._vhost.first_unacked_seq(queue, member.reserved)
         barrier = EVERYTHING if first < 0 else first
-        for other in self._vhost.reader_groups.members_of(queue):
+        for other in self._vhost.reader_groups.members_of(queue.log):
             if other is not member:
                 barrier = min(barrier, other.first_held(member.reserved))
         return barrier
@@ -311,7 +311,9 @@ class ReservePoll:
             queue = part.member.queue
             if queue is None:
                 continue
-            if queue.ready.is_on_disk(part.member.reserved) or queue.peek(part.member.reserved, 1, 1):
+            if queue.backing.ready.is_on_disk(part.member.reserved) or queue.backing.peek(
+                part.member.reserved, 1, 1
+            ):
                 has_blocked = True
             else:
                 self._watched.append(queue)

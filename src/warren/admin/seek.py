@@ -23,7 +23,7 @@ class _Search:
         self._queue = queue
         self._ms = ms
         self._done = done
-        self._low = queue.first_ready_seq
+        self._low = queue.backing.first_ready_seq
         self._high = queue.next_seq
         self._middle = 0
         self._is_asking = False
@@ -36,7 +36,7 @@ class _Search:
             self._is_asking = True
             middle = (self._low + self._high) // 2
             self._middle = middle
-            peek_anywhere(self._queue, middle, self._high, 1, 1, self._on_entries)
+            peek_anywhere(self._queue.backing, middle, self._high, 1, 1, self._on_entries)
             self._is_asking = False
             if not self._is_answered:
                 return

@@ -287,7 +287,7 @@ def _describe_queue(vhost: AdminVhost, request: DescribeQueue) -> QueueDescripti
         incarnation=queue.id,
         durable=queue.durable,
         ready=queue.ready_count,
-        first_ready=queue.first_ready_seq,
+        first_ready=queue.backing.first_ready_seq,
         tail=queue.next_seq,
     )
 
@@ -320,4 +320,6 @@ def _peek(vhost: AdminVhost, request: Peek, reply: Callable[[Reply], None]) -> N
         next_seq = request.end if is_last else entries[-1].seq + 1
         reply(Fetched(next_seq, memoryview(encode_block(entries, request.with_bodies, vhost.store_id))))
 
-    peek_anywhere(queue, request.start, request.end, request.max_messages, request.max_bytes, on_entries)
+    peek_anywhere(
+        queue.backing, request.start, request.end, request.max_messages, request.max_bytes, on_entries
+    )

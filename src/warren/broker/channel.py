@@ -32,8 +32,7 @@ from warren.broker.room import ChannelRoom
 from warren.broker.transaction import Transaction, TransactionPublish, TransactionSettle, routed_names
 from warren.broker.unacked import UnackedWindow
 from warren.queues.arguments import NO_LIMIT
-from warren.queues.consumer import Consumer
-from warren.queues.entry import Entry
+from warren.queues.entry import Consumer, Entry, QueueEnd
 from warren.queues.queue import Queue
 from warren.routing.exchange import Exchange
 from warren.store.journal import ConfirmWaiter
@@ -81,7 +80,7 @@ class ChannelConsumer(Consumer):
     def __init__(
         self,
         channel: Channel,
-        queue: Queue,
+        queue: QueueEnd,
         tag: bytes,
         no_ack: bool,
         exclusive: bool,
@@ -493,7 +492,7 @@ class Channel(ConfirmWaiter):
         if requeue:
             self.requeue(entries)
             return
-        touched: list[Queue] = []
+        touched: list[QueueEnd] = []
         for entry in entries:
             queue = entry.queue
             self._settle(entry, queue)
@@ -521,16 +520,16 @@ class Channel(ConfirmWaiter):
             returned[0].queue.requeue(returned, now_ms)
         self.room.serve(self.connection.now_ms)
 
-    def _settle(self, entry: Entry, queue: Queue) -> None:
+    def _settle(self, entry: Entry, queue: QueueEnd) -> None:
         consumer = entry.consumer
         if consumer is not None:
             self.room.take_back(consumer)
         queue.settle(entry, self.connection.now_ms)
 
-    def _serve(self, queue: Queue) -> None:
+    def _serve(self, queue: QueueEnd) -> None:
         if self.room.prefetch != 0:
             self.room.serve(self.connection.now_ms)
-        elif queue.ready.count > 0:
+        else:
             queue.deliver_ready(self.connection.now_ms)
 
     def _take_entries(self, tag: i64, multiple: bool) -> list[Entry]:
@@ -585,13 +584,13 @@ class Channel(ConfirmWaiter):
         consumers = list(self.consumers.values())
         self.consumers.clear()
         now_ms = self.connection.now_ms
-        idle: list[Queue] = []
+        idle: list[bytes] = []
         for consumer in consumers:
             if consumer.queue.remove_consumer(consumer, now_ms):
-                idle.append(consumer.queue)
+                idle.append(consumer.queue.name)
         self.requeue(entries)
-        for queue in idle:
-            self.vhost.delete_queue(queue, now_ms)
+        for name in idle:
+            self.vhost.delete_queue(self.vhost.queues[name], now_ms)
 
     def drop_content(self) -> None:
         """A channel error struck: whatever content was arriving is swallowed."""

@@ -180,7 +180,7 @@ def _answer_get(channel: Channel, queue: Queue, entry: Entry | None, no_ack: boo
     message = entry.message
     connection.out.method(
         channel.number,
-        BasicGetOk(tag, entry.redelivered, message.exchange(), message.routing_key(), queue.ready.count),
+        BasicGetOk(tag, entry.redelivered, message.exchange(), message.routing_key(), queue.ready_count),
     )
     connection.out.content(channel.number, message.properties, message.body)
     connection.wait_for_room(channel)
@@ -254,7 +254,7 @@ def _cancel(channel: Channel, method: BasicCancel) -> None:
     if consumer is not None:
         queue = consumer.queue
         if queue.remove_consumer(consumer, connection.now_ms):
-            channel.vhost.delete_queue(queue, connection.now_ms)
+            channel.vhost.delete_queue(channel.vhost.queues[queue.name], connection.now_ms)
     elif channel.reply_name and channel.reply_tag_field[1:] == tag:
         channel.vhost.reply_channels.pop(channel.reply_name, None)
         channel.reply_name = b""

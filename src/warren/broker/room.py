@@ -7,7 +7,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from warren.broker.rotation import Rotation
-from warren.queues.consumer import Consumer
+from warren.queues.entry import Consumer
 
 # Outside of turns: more messages than a channel lives to see.
 _NO_TURN: Final = 1 << 62
@@ -47,7 +47,7 @@ class ChannelRoom:
         self.unacked_count -= 1
         if consumer.waits_in is None and not consumer.is_cancelled:
             if self.prefetch == 0:
-                consumer.queue.circle.add(consumer)
+                consumer.queue.consumer_can_take(consumer)
             else:
                 self.rotation.add(consumer)
 

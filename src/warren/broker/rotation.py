@@ -9,8 +9,8 @@ from collections import OrderedDict
 
 from mypy_extensions import i64
 
-from warren.queues.consumer import Consumer, WaitingConsumers
-from warren.queues.queue import Queue
+from warren.queues.entry import Consumer, QueueEnd
+from warren.queues.waiting_consumers import WaitingConsumers
 
 
 class Rotation:
@@ -19,7 +19,7 @@ class Rotation:
     def __init__(self) -> None:
         self.count: i64 = 0
         # In order of service; a queue is in it while a consumer of it waits here.
-        self._by_queue: OrderedDict[Queue, _QueueConsumers] = OrderedDict()
+        self._by_queue: OrderedDict[QueueEnd, _QueueConsumers] = OrderedDict()
 
     def add(self, consumer: Consumer) -> None:
         """Let `consumer` wait, behind all queues when it is the first of its own."""

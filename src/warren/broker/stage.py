@@ -69,7 +69,7 @@ class Stage:
     def on_head(self, _now_ms: int) -> None:
         """The next message may be there."""
         self.is_waiting = False
-        self.queue.host.wake()
+        self.queue.backing.host.wake()
 
 
 class Sink:
@@ -108,12 +108,12 @@ class MoveSlice:
     def watch(self) -> None:
         """All of it is with the journal."""
         self._journal.when_durable(self.on_batch)
-        self.stage.queue.host.wake()
+        self.stage.queue.backing.host.wake()
 
     def on_batch(self, ok: bool, _now_ms: int) -> None:
         """The batch with its moves is durable, or has failed: then the journal writes the moves again with the next one."""
         if ok:
             self.is_durable = True
-            self.stage.queue.host.wake()
+            self.stage.queue.backing.host.wake()
         else:
             self.watch()

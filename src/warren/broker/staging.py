@@ -39,7 +39,7 @@ from warren.queues.entry import Entry
 from warren.queues.queue import Queue
 from warren.queues.reader_group import text
 from warren.queues.variable_queue import LOADING, READY
-from warren.store.message import JournalFile, MovedMessage
+from warren.store.message import JournalFile, MovedMessage, QueueLog
 from warren.store.publish_body import decode_message
 from warren.store.record import read_u32
 
@@ -327,17 +327,17 @@ class Staging:
         """Was a sink held back in this turn, and may it go on now? No other event would wake the node for it."""
         return self._is_paused and not self._must_pause()
 
-    def held_of(self, queue: Queue, first: i64, end: i64) -> list[Entry]:
+    def held_of(self, log: QueueLog, first: i64, end: i64) -> list[Entry]:
         """Entries of a staging log that were taken and are not settled yet."""
-        stage = self.stages.get(queue.id)
-        if stage is None or stage.queue is not queue:
+        stage = self.stages.get(log.queue_id)
+        if stage is None or stage.queue.log is not log:
             return []
         return [entry for seq, entry in stage.out.items() if first <= seq < end]
 
-    def forget(self, queue: Queue, lost: list[Entry]) -> None:
+    def forget(self, log: QueueLog, lost: list[Entry]) -> None:
         """Their contents cannot be had; the queue has settled them."""
-        stage = self.stages.get(queue.id)
-        if stage is not None and stage.queue is queue:
+        stage = self.stages.get(log.queue_id)
+        if stage is not None and stage.queue.log is log:
             for entry in lost:
                 stage.out.pop(entry.seq, None)
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from warren.queues.paging import WRITE_STEPS
 from warren.queues.queue import Queue
+from warren.queues.turn import WRITE_STEPS
 from warren.store.losses import LossReport
 from warren.store.message import INDEXED, JournalFile, Position
 from warren.store.store_owner import StoreOwner
@@ -42,7 +42,7 @@ class VhostStoreOwner(StoreOwner):
             queue, upto = self._left[-1]
             if not queue.is_deleted:
                 before = queue.log.indexed_upto
-                if not queue.index_upto(upto, limit):
+                if not queue.backing.index_upto(upto, limit):
                     return False
                 limit -= queue.log.indexed_upto - before + 1
             self._left.pop()
@@ -55,7 +55,7 @@ class VhostStoreOwner(StoreOwner):
         """Move live positions of a queue below seq id `upto` to its index, at most `limit`."""
         queue = self.vhost.queues_by_id.get(queue_id)
         if queue is not None:
-            queue.index_upto(upto, limit)
+            queue.backing.index_upto(upto, limit)
 
     def is_empty(self, queue_id: i64) -> bool:
         """Has the queue no message at all, ready or unacked?"""
@@ -67,8 +67,9 @@ class VhostStoreOwner(StoreOwner):
         found: list[Position] = []
         queue = self.vhost.queues_by_id.get(queue_id)
         if queue is not None:
-            entries = queue.ready.unindexed(first, end, queue.ready.entry_count)
-            entries.extend(queue.host.find_out(queue, first, end))
+            backing = queue.backing
+            entries = backing.ready.unindexed(first, end, backing.ready.entry_count)
+            entries.extend(backing.find_out(first, end))
             entries.sort()
             for entry in entries:
                 if entry.journal_state == INDEXED:

@@ -337,11 +337,11 @@ def queue_delete(channel: Channel, method: QueueDelete) -> None:
     changes: list[Change] = []
     if queue is not None:
         check_owner(channel, queue)
-        if method.if_empty and queue.ready.count > 0:
+        if method.if_empty and queue.ready_count > 0:
             raise ChannelException(PRECONDITION_FAILED, f"{vhost.queue_text(name)} not empty")
         if method.if_unused and len(queue.consumers) > 0:
             raise ChannelException(PRECONDITION_FAILED, f"{vhost.queue_text(name)} in use")
-        count = queue.ready.count
+        count = queue.ready_count
         channel.is_deleting = True
         changes = vhost.remove_queue(queue, channel.connection.now_ms)
         channel.is_deleting = False
@@ -464,7 +464,7 @@ def _declared(channel: Channel, queue: Queue, nowait: bool) -> Method | None:
     if nowait:
         return None
     queue.last_used_ms = channel.connection.now_ms
-    return QueueDeclareOk(queue.name, queue.ready.count, len(queue.consumers))
+    return QueueDeclareOk(queue.name, queue.ready_count, len(queue.consumers))
 
 
 def _check_equivalent(channel: Channel, queue: Queue, method: QueueDeclare, durable: bool) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from warren.queues.entry import Entry
-from warren.queues.queue import Queue
+from warren.store.message import QueueLog
 
 _GAPS_MIN: Final = 64
 
@@ -84,10 +84,10 @@ class UnackedWindow:
         """Everything outstanding, oldest first."""
         return [entry for entry in self._entries[self._head :] if entry is not None]
 
-    def collect(self, queue: Queue, first: i64, end: i64, found: list[Entry]) -> None:
-        """Add those of `queue` with seq ids in [first, end) to `found`."""
+    def collect(self, log: QueueLog, first: i64, end: i64, found: list[Entry]) -> None:
+        """Add those of the queue of `log` with seq ids in [first, end) to `found`."""
         for entry in self._entries:
-            if entry is not None and entry.queue is queue and first <= entry.seq < end:
+            if entry is not None and entry.log is log and first <= entry.seq < end:
                 found.append(entry)
 
     def restore(self, entries: list[Entry]) -> None:

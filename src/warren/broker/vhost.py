@@ -26,6 +26,7 @@ from warren.routing.router import Router
 from warren.store.change_sets import ChangeSet
 from warren.store.figures import look_at_debt
 from warren.store.journal import Journal
+from warren.store.message import QueueLog
 from warren.store.recovery import JournalReplay, RecoveredQueue
 from warren.store.vhost_store import VhostStore
 
@@ -62,9 +63,9 @@ class Vhost:
         # Receivers of direct replies, by the name replies are sent to.
         self.reply_channels: dict[bytes, Channel] = {}
         # What reader groups hold of a queue, in a range of seq ids.
-        self.held_entries: list[Callable[[Queue, i64, i64], list[Entry]]] = []
+        self.held_entries: list[Callable[[QueueLog, i64, i64], list[Entry]]] = []
         # Told of unacked messages of a queue whose contents cannot be had: reader groups forget them.
-        self.loss_watchers: list[Callable[[Queue, list[Entry]], None]] = []
+        self.loss_watchers: list[Callable[[QueueLog, list[Entry]], None]] = []
         # Told of every queue that is deleted, how many ready messages it had, and the time: reader groups let go of what
         # they hold of it.
         self.deletion_watchers: list[Callable[[Queue, int, int], None]] = []
@@ -204,7 +205,8 @@ class Vhost:
         return orphans
 
     def _restore_queue(self, queue: Queue, recovered: RecoveredQueue, is_clean: bool) -> None:
-        self.store.adopt(queue.store, recovered)
+        backing = queue.backing
+        self.store.adopt(backing.store, recovered)
         index = queue.log.index
         if index is not None:
             first = index.segments[0].number * index.segment_entries if len(index.segments) > 0 else 0
@@ -214,8 +216,8 @@ class Vhost:
             for segment in index.segments:
                 if segment.entries > 0:
                     live_bytes += segment.size_bytes * segment.live // segment.entries
-            queue.restore_delta(first, upto, count, live_bytes)
-        queue.restore(recovered.in_order(), is_clean)
+            backing.restore_delta(first, upto, count, live_bytes)
+        backing.restore(queue, recovered.in_order(), is_clean)
 
     def _add_queue(
         self,
@@ -256,7 +258,7 @@ class Vhost:
             self._batches = batches
             self.host.on_sealed()
         is_moving = self.staging.advance(now_ms)
-        self.host.work_off(now_ms)
+        self.host.end_turn(now_ms)
         self.store.advance(now_ms)
         self.losses.report(now_ms)
         if now_ms >= self._debt_at_ms:
@@ -271,19 +273,19 @@ class Vhost:
         self.broker.disk_flow.store_waits(self, waiting_bytes, self.store.debt.grown_bytes, is_late)
         return self.store.has_more or is_moving or self.staging.may_resume()
 
-    def find_out(self, queue: Queue, first: i64, end: i64) -> list[Entry]:
-        """The unacked entries of `queue` with seq ids in [first, end), whoever has them, in any order."""
+    def find_out(self, log: QueueLog, first: i64, end: i64) -> list[Entry]:
+        """The unacked entries of a queue with seq ids in [first, end), whoever has them, in any order."""
         found: list[Entry] = []
         for connection in self.broker.connections:
             if connection.vhost is self:
                 for channel in connection.channels.values():
-                    channel.unacked.collect(queue, first, end, found)
+                    channel.unacked.collect(log, first, end, found)
                     transaction = channel.transaction
                     if transaction is not None:
                         for settle in transaction.settles:
                             for entry in settle.entries:
-                                if entry.queue is queue and first <= entry.seq < end:
+                                if entry.log is log and first <= entry.seq < end:
                                     found.append(entry)
         for held in self.held_entries:
-            found.extend(held(queue, first, end))
+            found.extend(held(log, first, end))
         return found

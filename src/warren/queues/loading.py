@@ -1,45 +1,33 @@
 """What a queue reads back from disk: the next messages of delta, contents, and ranges for reader groups.
 
-A queue has one load under way at a time; others wait their turn in `Loader`. When a load comes back the queue may have
-changed, so each looks again: what was purged meanwhile is not taken, and what is unacked or was settled while the load
-was under way is left out (the index has it until it hears of the ack).
+When a load comes back the queue may have changed, so each looks again: what was purged meanwhile is not taken, and what
+is unacked or was settled while the load was under way is left out (the index has it until it hears of the ack).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
+from warren.queues.contents import QueueContents
 from warren.queues.entry import ALPHA, Entry
+from warren.queues.loader import Load
 from warren.queues.variable_queue import VariableQueue
-from warren.store.jobs import LoadDone
 from warren.store.message import Message, Position
-
-if TYPE_CHECKING:
-    from warren.queues.queue import Queue
 
 # Messages of a load that reads ahead for consumers; see `QueueHost.ahead_bytes`.
 AHEAD_MESSAGES: Final = 512
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Load(LoadDone):
-    """One thing that a queue asks of its store."""
+class ContentsLoad(Load):
+    """A load for `contents`, which look again at what comes."""
 
-    def __init__(self, queue: Queue) -> None:
-        self.queue: Queue = queue
-        # The messages it is about were purged, or the queue is deleted.
-        self.is_stale: bool = False
-        # Seq ids that were settled while it was under way.
-        self.settled: set[int] = set()
-        # Bytes that `transit.py` counts for this load on its way to a consumer.
-        self.transit_bytes: i64 = 0
-
-    def begin(self) -> bool:
-        """Ask the store; False when there is nothing to ask for any more."""
-        raise RuntimeError("abstract")
+    def __init__(self, contents: QueueContents) -> None:
+        super().__init__()
+        self.contents: QueueContents = contents
 
     def arrive(self, entries: list[Entry], first: i64, next_seq: i64, damaged: i64) -> None:
         """The ready messages of [first, next_seq) are here."""
@@ -49,39 +37,36 @@ class Load(LoadDone):
         """The contents of `entries` are here, but for those of `lost`, which the store has settled."""
         raise RuntimeError("abstract")
 
-    def leave_out(self, purged: VariableQueue) -> None:
-        """What is in `purged` is nobody's."""
-
     def on_loaded(self, positions: list[Position], next_seq: i64, damaged: i64) -> None:
-        queue = self.queue
-        first = queue.loader.first_seq
+        loader = self.contents.loader
+        first = loader.first_seq
         entries = self._taken(positions, first, next_seq)
-        queue.loader.end(self)
+        loader.end(self)
         self.arrive(entries, first, next_seq, damaged)
         self.go_on()
 
     def on_contents(self, positions: list[Position], lost: list[Position]) -> None:
-        queue = self.queue
-        queue.loader.end(self)
-        if not queue.is_deleted:
+        contents = self.contents
+        contents.loader.end(self)
+        if not contents.is_deleted:
             # What a deleted one had is given up as a whole.
             for position in lost:
-                queue.store.lose(position)
+                contents.store.lose(position)
         self.arrive_contents(_as_entries(positions), _as_entries(lost))
         self.go_on()
 
     def go_on(self) -> None:
         """It has arrived: others have their turn."""
-        self.queue.loader.go_on()
-        _look_after_demand(self.queue)
+        self.contents.loader.go_on()
+        self.contents.look_after_demand()
 
     def _taken(self, positions: list[Position], first: i64, next_seq: i64) -> list[Entry]:
-        queue = self.queue
+        contents = self.contents
         gone = self.settled
-        if queue.unacked_count > 0 and first <= queue.unacked_upto:
-            for out in queue.host.find_out(queue, first, next_seq):
+        if contents.out.count > 0 and first <= contents.out.highest_seq:
+            for out in contents.find_out(first, next_seq):
                 gone.add(out.seq)
-        redelivered_upto = queue.out_upto()
+        redelivered_upto = contents.out_upto()
         entries: list[Entry] = []
         for entry in _as_entries(positions):
             if len(gone) > 0 and entry.seq in gone:
@@ -89,8 +74,8 @@ class Load(LoadDone):
             if not entry.has_content:
                 # Lost, if it is the queue's: what is unacked has its content with whoever has it, or asks for it again.
                 if not self.is_stale:
-                    queue.store.lose(entry)
-                    queue.ready.take_loaded([entry], entry.seq, 0)
+                    contents.store.lose(entry)
+                    contents.ready.take_loaded([entry], entry.seq, 0)
                 continue
             # Whatever is ready and not younger than something that went out was out itself.
             if entry.seq <= redelivered_upto:
@@ -102,110 +87,54 @@ class Load(LoadDone):
         return entries
 
 
-class Loader:
-    """The loads of one queue, one after the other."""
-
-    def __init__(self) -> None:
-        self.current: Load | None = None
-        # Where the one under way began.
-        self.first_seq: i64 = 0
-        self._waiting: list[Load] = []
-        self._is_going: bool = False
-
-    def submit(self, load: Load) -> None:
-        """Begin `load`, or let it wait its turn."""
-        self._waiting.append(load)
-        self.go_on()
-
-    def ask_range(self, load: Load, first: i64, end: i64, max_messages: i64, max_bytes: i64) -> None:
-        """For `Load.begin`."""
-        self.first_seq = first
-        load.queue.store.load(first, end, max_messages, max_bytes, load)
-
-    def end(self, load: Load) -> None:
-        """`load` is here."""
-        if self.current is load:
-            self.current = None
-        if load.transit_bytes > 0:
-            size = load.transit_bytes
-            load.transit_bytes = 0
-            load.queue.host.memory.transit.change(-size)
-        self.unlink(load.queue)
-
-    def unlink(self, queue: Queue) -> None:
-        """Cut the cycle through a deleted queue that nothing is loaded for: else it waits for the collector."""
-        if queue.is_deleted and self.current is None and len(self._waiting) == 0:
-            queue.log.queue = None
-
-    def go_on(self) -> None:
-        """Begin the next one that still has something to ask for. A store may answer at once."""
-        if self._is_going:
-            return
-        self._is_going = True
-        while self.current is None and len(self._waiting) > 0:
-            load = self._waiting.pop(0)
-            self.current = load
-            if not load.begin():
-                self.end(load)
-        self._is_going = False
-
-    def make_stale(self, purged: VariableQueue) -> None:
-        """The messages of delta as it is are gone, and all others in `purged`."""
-        if self.current is not None:
-            self.current.is_stale = True
-            self.current.leave_out(purged)
-        for load in self._waiting:
-            load.leave_out(purged)
-
-
-class ReadAhead(Load):
+class ReadAhead(ContentsLoad):
     """The next messages of delta for q3 (S72)."""
 
     def begin(self) -> bool:
-        queue = self.queue
-        delta = queue.ready.delta
+        contents = self.contents
+        delta = contents.ready.delta
         if delta.count == 0:
             return False
-        queue.is_reading_ahead = True
-        count: i64 = min(queue.host.page_batch, i64(AHEAD_MESSAGES))
-        queue.loader.ask_range(self, delta.start, delta.end, count, _ahead_bytes(queue))
+        contents.loader.is_reading_ahead = True
+        count: i64 = min(contents.host.page_batch, i64(AHEAD_MESSAGES))
+        contents.loader.ask_range(self, delta.start, delta.end, count, _ahead_bytes(contents))
         return True
 
     def arrive(self, entries: list[Entry], first: i64, next_seq: i64, damaged: i64) -> None:
-        queue = self.queue
-        queue.is_reading_ahead = False
+        contents = self.contents
+        contents.loader.is_reading_ahead = False
         if not self.is_stale:
             for entry in entries:
                 if entry.expiry_ms != 0:
-                    queue.expect_expiry()
-            queue.ready.accept(entries, next_seq, damaged)
-        queue.on_arrival()
+                    contents.expect_expiry()
+            contents.ready.accept(entries, next_seq, damaged)
+        contents.on_arrival()
 
 
-class HeadContents(Load):
+class HeadContents(ContentsLoad):
     """Contents of the next entries whose positions are in memory."""
 
-    def __init__(self, queue: Queue) -> None:
-        super().__init__(queue)
+    def __init__(self, contents: QueueContents) -> None:
+        super().__init__(contents)
         self._entries: list[Entry] = []
 
     def leave_out(self, purged: VariableQueue) -> None:
         _leave_out(self._entries, purged)
 
     def begin(self) -> bool:
-        queue = self.queue
-        paged = queue.ready.paged_near_head(queue.host.page_batch, _ahead_bytes(queue))
+        contents = self.contents
+        paged = contents.ready.paged_near_head(contents.host.page_batch, _ahead_bytes(contents))
         self._entries = paged[:AHEAD_MESSAGES]
         return _load_contents(self, self._entries)
 
     def arrive_contents(self, entries: list[Entry], lost: list[Entry]) -> None:
         # Also when it is stale: a reader group may have taken some of them before the purge.
-        queue = self.queue
-        take_contents(queue, entries, lost)
-        queue.on_arrival()
+        contents = self.contents
+        take_contents(contents, entries, lost)
+        contents.on_arrival()
 
 
-class EntryContents(Load):
+class EntryContents(ContentsLoad):
     """Contents of given entries; `done` is called with those that could not be had.
 
     Only of those that `is_wanted` when its turn comes. By then a client may have one, unacked and out of memory again, and
@@ -214,12 +143,12 @@ class EntryContents(Load):
 
     def __init__(
         self,
-        queue: Queue,
+        contents: QueueContents,
         entries: list[Entry],
         is_wanted: Callable[[Entry], bool],
         done: Callable[[list[Entry]], None],
     ) -> None:
-        super().__init__(queue)
+        super().__init__(contents)
         self._entries: list[Entry] = entries
         self._is_wanted: Callable[[Entry], bool] = is_wanted
         # What is in memory when it begins stays there: else it might be dropped until the rest comes, and so in turns.
@@ -248,11 +177,11 @@ class EntryContents(Load):
                 entry.message = message
                 entry.has_content = True
                 entries.append(entry)
-        take_contents(self.queue, entries, lost)
+        take_contents(self.contents, entries, lost)
         self._done(lost)
 
 
-class RangeLoad(Load):
+class RangeLoad(ContentsLoad):
     """Messages of delta from a seq id on, for somebody who asked.
 
     `take`: they leave the queue for the caller, who has them unacked from then on; else they are copies to look at.
@@ -262,7 +191,7 @@ class RangeLoad(Load):
 
     def __init__(
         self,
-        queue: Queue,
+        contents: QueueContents,
         first: i64,
         end: i64,
         max_messages: i64,
@@ -270,7 +199,7 @@ class RangeLoad(Load):
         take: bool,
         done: Callable[[list[Entry]], None],
     ) -> None:
-        super().__init__(queue)
+        super().__init__(contents)
         self._first: i64 = first
         # Where the next load begins: before it is nothing ready.
         self._from: i64 = first
@@ -281,39 +210,39 @@ class RangeLoad(Load):
         self._done: Callable[[list[Entry]], None] = done
 
     def begin(self) -> bool:
-        queue = self.queue
-        delta = queue.ready.delta
+        contents = self.contents
+        delta = contents.ready.delta
         first: i64 = max(self._from, delta.start)
         end: i64 = min(self._end, delta.end)
-        if self.is_stale or first >= end or not queue.ready.is_on_disk(self._first):
+        if self.is_stale or first >= end or not contents.ready.is_on_disk(self._first):
             self._done([])
             return False
-        queue.loader.ask_range(self, first, end, self._max_messages, self._max_bytes)
+        contents.loader.ask_range(self, first, end, self._max_messages, self._max_bytes)
         return True
 
     def arrive(self, entries: list[Entry], first: i64, next_seq: i64, damaged: i64) -> None:
-        queue = self.queue
-        if self.is_stale or not queue.ready.is_on_disk(self._first):
+        contents = self.contents
+        if self.is_stale or not contents.ready.is_on_disk(self._first):
             self._done([])
             return
         if len(entries) == 0:
             # Everything up to there is unacked, settled or damaged.
-            if next_seq < min(self._end, queue.ready.delta.end):
+            if next_seq < min(self._end, contents.ready.delta.end):
                 self._from = next_seq
-                queue.loader.submit(self)
+                contents.loader.submit(self)
                 return
-            if next_seq >= queue.ready.delta.end:
-                queue.ready.trim_delta(first, damaged)
+            if next_seq >= contents.ready.delta.end:
+                contents.ready.trim_delta(first, damaged)
         elif self._take:
             entries = self._before_unacked(entries)
-            queue.ready.take_loaded(entries, first, damaged)
-            queue.take_held(entries)
+            contents.ready.take_loaded(entries, first, damaged)
+            contents.take_held(entries)
         self._done(entries)
 
     def _before_unacked(self, entries: list[Entry]) -> list[Entry]:
-        queue = self.queue
+        contents = self.contents
         barrier: i64 = entries[-1].seq + 1
-        for out in queue.host.find_out(queue, self._first, barrier):
+        for out in contents.find_out(self._first, barrier):
             barrier = min(barrier, out.seq)
         count: i64 = 0
         while count < len(entries) and entries[count].seq < barrier:
@@ -321,33 +250,38 @@ class RangeLoad(Load):
         return entries[:count]
 
 
-class IndexCopies(Load):
+class IndexCopies(ContentsLoad):
     """Messages of [first, end) as the index has them, for somebody who has them unacked: copies, which change nothing.
 
     `done` gets some from the beginning, in order, perhaps others among them that are nobody's concern.
     """
 
     def __init__(
-        self, queue: Queue, first: i64, end: i64, max_bytes: i64, done: Callable[[list[Entry]], None]
+        self,
+        contents: QueueContents,
+        first: i64,
+        end: i64,
+        max_bytes: i64,
+        done: Callable[[list[Entry]], None],
     ) -> None:
-        super().__init__(queue)
+        super().__init__(contents)
         self._first: i64 = first
         self._end: i64 = end
         self._max_bytes: i64 = max_bytes
         self._done: Callable[[list[Entry]], None] = done
 
     def begin(self) -> bool:
-        self.queue.loader.ask_range(self, self._first, self._end, self._end - self._first, self._max_bytes)
+        self.contents.loader.ask_range(self, self._first, self._end, self._end - self._first, self._max_bytes)
         return True
 
     def on_loaded(self, positions: list[Position], next_seq: i64, damaged: i64) -> None:
-        self.queue.loader.end(self)
+        self.contents.loader.end(self)
         self._done(_as_entries(positions))
         self.go_on()
 
 
 def peek_anywhere(
-    queue: Queue,
+    contents: QueueContents,
     first: i64,
     end: i64,
     max_messages: i64,
@@ -359,18 +293,18 @@ def peek_anywhere(
     At least one when there is one, and not beyond the end of the part of memory or disk that the first one is in; from
     disk none from `end` on.
     """
-    if queue.ready.is_on_disk(first):
+    if contents.ready.is_on_disk(first):
 
         def on_loaded(entries: list[Entry]) -> None:
-            if len(entries) > 0 or queue.ready.is_on_disk(first):
+            if len(entries) > 0 or contents.ready.is_on_disk(first):
                 done(entries)
             else:
                 # Nothing ready is in delta from there on: what is behind it is in memory.
-                peek_anywhere(queue, first, end, max_messages, max_bytes, done)
+                peek_anywhere(contents, first, end, max_messages, max_bytes, done)
 
-        queue.loader.submit(RangeLoad(queue, first, end, max_messages, max_bytes, False, on_loaded))
+        contents.loader.submit(RangeLoad(contents, first, end, max_messages, max_bytes, False, on_loaded))
         return
-    entries = queue.peek(first, max_messages, max_bytes)
+    entries = contents.peek(first, max_messages, max_bytes)
     absent: list[Entry] = []
     for entry in entries:
         if entry.form != ALPHA:
@@ -388,47 +322,37 @@ def peek_anywhere(
             done(present)
         else:
             # All of them are lost, or gone: what is behind them is the answer.
-            peek_anywhere(queue, entries[-1].seq + 1, end, max_messages, max_bytes, done)
+            peek_anywhere(contents, entries[-1].seq + 1, end, max_messages, max_bytes, done)
 
-    queue.loader.submit(EntryContents(queue, absent, queue.ready.holds, on_contents))
+    contents.loader.submit(EntryContents(contents, absent, contents.ready.holds, on_contents))
 
 
-def take_contents(queue: Queue, entries: list[Entry], lost: list[Entry]) -> None:
+def take_contents(contents: QueueContents, entries: list[Entry], lost: list[Entry]) -> None:
     """The contents of `entries` were loaded, but for those of `lost`, which the store has settled."""
-    ready = queue.ready
-    queue.touch()
-    out: list[Entry] = []
+    ready = contents.ready
+    account = contents.out
+    contents.memory.touch()
+    lost_out: list[Entry] = []
     for entry in lost:
         if not ready.remove(entry) and entry.form != ALPHA:
             # Somebody has it unacked.
-            out.append(entry)
-            queue.unacked_count -= 1
-            queue.paged_out_count -= 1
-            if entry.seq >= queue.log.indexed_upto:
-                queue.log.unindexed_out -= 1
+            lost_out.append(entry)
+            account.remove(entry)
         entry.form = ALPHA
-    if len(out) > 0:
+    if len(lost_out) > 0:
         # Who has it need not be the one who asked for its content.
-        queue.host.on_out_lost(queue, out)
+        contents.host.on_out_lost(contents.log, lost_out)
     for entry in entries:
         if entry.form != ALPHA:
             if ready.holds(entry):
                 ready.take_content(entry)
             else:
-                entry.form = ALPHA
-                queue.paged_out_count -= 1
-                queue.out_bytes += entry.content_bytes
+                account.take_content(entry)
 
 
-def _ahead_bytes(queue: Queue) -> i64:
+def _ahead_bytes(contents: QueueContents) -> i64:
     # A load brings one message at least, and no more than half of the queue's room: paging would undo the rest.
-    return min(queue.host.memory.ahead_room() // 2, queue.host.ahead_bytes)
-
-
-def _look_after_demand(queue: Queue) -> None:
-    # Whoever wanted the head while the load was somebody else's has asked for none; and it may have taken all there was.
-    if queue.loader.current is None and queue.has_demand():
-        queue.on_arrival()
+    return min(contents.host.memory.ahead_room() // 2, contents.host.ahead_bytes)
 
 
 def _leave_out(entries: list[Entry], purged: VariableQueue) -> None:
@@ -438,12 +362,12 @@ def _leave_out(entries: list[Entry], purged: VariableQueue) -> None:
             entry.form = ALPHA
 
 
-def _load_contents(load: Load, entries: list[Entry]) -> bool:
+def _load_contents(load: ContentsLoad, entries: list[Entry]) -> bool:
     if len(entries) == 0:
         return False
     positions: list[Position] = []
     positions.extend(entries)
-    load.queue.store.load_contents(positions, load)
+    load.contents.store.load_contents(positions, load)
     return True
 
 

@@ -92,6 +92,8 @@ class MemoryUser:
         self.is_active: bool = False
         # Something happened since the monitor looked.
         self.is_touched: bool = False
+        # It is on its vhost's list of those that tell at the end of the turn (`QueueHost.changed`).
+        self.is_changed: bool = False
         # For the monitor: the last duration it was told and when, and the last one it told (s).
         self.reported_s: float = INFINITE
         self.reported_ms: i64 = 0
@@ -112,6 +114,10 @@ class MemoryUser:
             account.rise()
 
     # -- what the queue does ---------------------------------------------------------------------------------------
+
+    def report(self, now_ms: i64) -> None:
+        """Something happened in this turn: `update` by what the queue holds now."""
+        raise RuntimeError("abstract")
 
     def sample_rates(self, now_ms: i64) -> None:
         """Bring the averages of the queue's rates up to date."""

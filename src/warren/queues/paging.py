@@ -18,31 +18,14 @@ among them. What is not sealed yet (PENDING), or refers to a content that is not
 there and goes on after the next seal or commit.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final
-
 from mypy_extensions import i64
 
+from warren.queues.contents import QueueContents
 from warren.queues.entry import ALPHA, BETA, GAMMA, Entry
 from warren.queues.read_ahead import kept_count
+from warren.queues.turn import DONE, MORE, WAIT_FOR_DISK, WAIT_FOR_SEAL, WRITE_STEPS
 from warren.queues.variable_queue import INFINITE, permitted_beta_count
 from warren.store.message import INDEXED, NOT_JOURNALED, PENDING, Message, Position
-
-if TYPE_CHECKING:
-    from warren.queues.queue import Queue
-
-# How a slice ended: nothing is left to do, there is more for the next turn, more after the next seal, or more when the disk
-# has caught up.
-DONE: Final = 0
-MORE: Final = 1
-WAIT_FOR_SEAL: Final = 2
-WAIT_FOR_DISK: Final = 3
-
-# Messages of one queue that are settled in one turn; bounds how long everything else on the loop waits (W19, G6).
-SLICE_MESSAGES: Final = 2048
-# What a message costs that is written, in steps. A step is a move between two parts of a queue, half a microsecond or so.
-WRITE_STEPS: Final = 4
 
 
 class Progress:
@@ -57,55 +40,49 @@ class Progress:
         self.is_round: bool = False
 
 
-def page_slice(queue: Queue) -> i64:
-    """One slice of what `queue` has to page, of at most the steps that its host has left; how it ended."""
-    if queue.store.is_behind:
+def page_slice(contents: QueueContents, progress: Progress) -> i64:
+    """One slice of what `contents` have to page, of at most the steps that their host has left; how it ended."""
+    if contents.store.is_behind:
         return WAIT_FOR_DISK
-    steps: i64 = max(queue.host.steps_left, i64(WRITE_STEPS))
-    step = PageStep(queue, steps)
-    if queue.is_lazy:
+    steps: i64 = max(contents.host.steps_left, i64(WRITE_STEPS))
+    step = PageStep(contents, progress, steps)
+    memory = contents.memory
+    if memory.is_lazy:
         step.page_lazy()
-    elif queue.target_ram_count < INFINITE:
+    elif memory.target_ram_count < INFINITE:
         step.reduce()
-    queue.worked_count += steps - step.steps_left
+    contents.worked_count += steps - step.steps_left
     return step.outcome()
 
 
-def index_slice(queue: Queue, upto: i64, limit: i64) -> i64:
+def index_slice(contents: QueueContents, progress: Progress, upto: i64, limit: i64) -> i64:
     """Move the live positions below `upto` to the index, at most `limit`, oldest first; contents stay in memory.
 
     DONE when none is left, MORE, or WAIT_FOR_SEAL.
     """
-    step = PageStep(queue, limit * WRITE_STEPS)
+    step = PageStep(contents, progress, limit * WRITE_STEPS)
     return DONE if step.index(upto) else step.outcome()
 
 
-def drop_unacked(queue: Queue, entry: Entry) -> None:
-    """An unacked entry whose content is on disk gives up the one in memory."""
-    if entry.form == ALPHA and entry.is_on_disk():
-        entry.drop_content()
-        queue.paged_out_count += 1
-        queue.out_bytes -= entry.content_bytes
-
-
-def journal_alone(queue: Queue, entry: Entry, now_ms: i64) -> None:
+def journal_alone(contents: QueueContents, entry: Entry, now_ms: i64) -> None:
     """Journal an entry that is in memory only; its content is there."""
     message = entry.message
     if entry.content is not None:
         # The copy in the transient content store is not needed any more.
-        queue.store.settle(entry, now_ms)
+        contents.store.settle(entry, now_ms)
     # A copy of its own: the original may be shared with queues that keep it in memory only.
     entry.message = Message(
         message.address, message.properties, message.body, message.persistent, message.timestamp_ms
     )
-    queue.store.publish(entry, now_ms)
+    contents.store.publish(entry, now_ms)
 
 
 class PageStep:
     """One slice: how much it may still do, and what stopped it."""
 
-    def __init__(self, queue: Queue, steps: i64) -> None:
-        self.queue: Queue = queue
+    def __init__(self, contents: QueueContents, progress: Progress, steps: i64) -> None:
+        self.contents: QueueContents = contents
+        self.progress: Progress = progress
         # A message that is moved costs one, a message that is written WRITE_STEPS.
         self.steps_left: i64 = steps
         self.is_cut: bool = False
@@ -121,20 +98,20 @@ class PageStep:
 
     def reduce(self) -> None:
         """One slice for a queue with a `target_ram_count`."""
-        queue = self.queue
-        excess = queue.ram_count - queue.target_ram_count
+        contents = self.contents
+        excess = contents.memory.ram_count - contents.memory.target_ram_count
         if excess > 0:
-            if queue.memory.rates.grows_by_acks():
+            if contents.memory.rates.grows_by_acks():
                 self._drop_unacked(excess)
-                self._sink_alphas(queue.ram_count - queue.target_ram_count)
+                self._sink_alphas(contents.memory.ram_count - contents.memory.target_ram_count)
             else:
                 self._sink_alphas(excess)
-                self._drop_unacked(queue.ram_count - queue.target_ram_count)
+                self._drop_unacked(contents.memory.ram_count - contents.memory.target_ram_count)
         self._push_middle(excess > 0)
-        self._drop_middle(queue.ram_count - queue.target_ram_count)
+        self._drop_middle(contents.memory.ram_count - contents.memory.target_ram_count)
 
     def _sink_alphas(self, excess: i64) -> None:
-        ready = self.queue.ready
+        ready = self.contents.ready
         excess = self._sink_q1(excess)
         if ready.q1.count > 0:
             return
@@ -158,7 +135,7 @@ class PageStep:
 
     def _sink_q1(self, excess: i64) -> i64:
         """The oldest of q1 sink, until `excess` contents left memory; returns how many have not."""
-        ready = self.queue.ready
+        ready = self.contents.ready
         while excess > 0 and ready.q1.count > 0:
             entry = ready.q1.at(0)
             if not self._may_sink(entry):
@@ -177,7 +154,7 @@ class PageStep:
             return False
         if state == INDEXED or entry.form != ALPHA or entry.content is not None:
             return True
-        if entry.content_bytes < self.queue.host.embed_below:
+        if entry.content_bytes < self.contents.host.embed_below:
             return True
         if state != NOT_JOURNALED:
             return self.index(entry.seq + 1)
@@ -185,14 +162,14 @@ class PageStep:
             return False
         if not self._may_take(WRITE_STEPS):
             return False
-        self.queue.store.content_to_transient(entry)
+        self.contents.store.content_to_transient(entry)
         return True
 
     def _drop_ready(self, entry: Entry) -> i64:
         # How many contents left memory.
         if entry.form != ALPHA or not entry.is_on_disk():
             return 0
-        self.queue.ready.drop_content(entry)
+        self.contents.ready.drop_content(entry)
         return 1
 
     def _drop_unacked(self, excess: i64) -> None:
@@ -201,13 +178,13 @@ class PageStep:
         Each slice goes on below where the last one stopped, as they may be very many; from the top again when it has
         come to the end.
         """
-        queue = self.queue
-        if excess <= 0 or queue.unacked_count == queue.paged_out_count:
+        contents = self.contents
+        if excess <= 0 or contents.out.ram_count == 0:
             return
-        progress = queue.progress
+        progress = self.progress
         if progress.out_below == INFINITE:
             progress.is_round = True
-        out = self._out_below(min(progress.out_below, queue.log.next_seq))
+        out = self._out_below(min(progress.out_below, contents.log.next_seq))
         if len(out) == 0:
             # The end. What is above where this round began may have come since it was looked at last.
             self.is_cut = self.is_cut or not progress.is_round
@@ -221,7 +198,7 @@ class PageStep:
             if entry.form == ALPHA:
                 if not entry.is_on_disk() and not self.index(entry.seq + 1):
                     return
-                drop_unacked(queue, entry)
+                contents.out.drop_content(entry)
                 excess -= 1
             progress.out_below = entry.seq
             place -= 1
@@ -233,11 +210,11 @@ class PageStep:
     def _out_below(self, below: i64) -> list[Entry]:
         """The youngest unacked entries with seq ids below `below`, ascending: about a slice of them, none when there is
         none. To look for them, all that are unacked are walked through; only these are put in order."""
-        queue = self.queue
+        contents = self.contents
         width: i64 = max(self.steps_left, i64(WRITE_STEPS))
-        out = queue.host.find_out(queue, max(0, below - width), below)
+        out = contents.find_out(max(0, below - width), below)
         if len(out) == 0 and below > width:
-            older = queue.host.find_out(queue, 0, below - width)
+            older = contents.find_out(0, below - width)
             highest: i64 = -1
             for entry in older:
                 highest = max(highest, entry.seq)
@@ -249,40 +226,40 @@ class PageStep:
 
     def _drop_middle(self, excess: i64) -> None:
         """Without consumers nobody will soon want what was read ahead."""
-        ready = self.queue.ready
+        ready = self.contents.ready
         middle = ready.ram_count - ready.q1.count - ready.q4.count
-        if excess <= 0 or middle <= 0 or self.queue.has_demand():
+        if excess <= 0 or middle <= 0 or self.contents.demand.is_there():
             return
         place = ready.q3.count - 1
-        last: i64 = max(0, ready.q3.count - self.queue.host.segment_entries)
+        last: i64 = max(0, ready.q3.count - self.contents.host.segment_entries)
         while place >= last and excess > 0:
             excess -= self._drop_ready(ready.q3.at(place))
             place -= 1
 
     def _push_middle(self, is_above: bool) -> None:
-        queue = self.queue
-        ready = queue.ready
+        contents = self.contents
+        ready = contents.ready
         permitted = permitted_beta_count(
             ready.count,
             ready.q1.count,
             ready.q3.count,
             ready.q4.count,
-            queue.target_ram_count,
-            queue.host.segment_entries,
+            contents.memory.target_ram_count,
+            contents.host.segment_entries,
         )
-        if is_above and ready.alpha_bytes > queue.host.memory.ahead_room():
+        if is_above and ready.alpha_bytes > contents.host.memory.ahead_room():
             # The rules of 3.5 count messages: a segment of small ones would stay with up to 64 MiB, of large ones with more.
             permitted = 0
         surplus = ready.q2.count + ready.q3.count - permitted
-        batch = queue.host.page_batch
-        progress = queue.progress
+        batch = contents.host.page_batch
+        progress = self.progress
         if surplus < batch:
             surplus = progress.push_left
         if surplus <= 0:
             return
         begun = surplus
         # A consumer will want what was read ahead for it.
-        keep = max(kept_count(queue), 1)
+        keep = max(kept_count(contents), 1)
         surplus = self._push_old(surplus, keep)
         while surplus > 0 and ready.q2.count > 0 and self._push_young(ready.q2.last_seq() + 1):
             surplus -= 1
@@ -292,12 +269,12 @@ class PageStep:
 
     def page_lazy(self) -> None:
         """One slice for a lazy queue."""
-        queue = self.queue
-        ready = queue.ready
-        excess = queue.ram_count - queue.target_ram_count
+        contents = self.contents
+        ready = contents.ready
+        excess = contents.memory.ram_count - contents.memory.target_ram_count
         if excess > 0:
             self._drop_unacked(excess)
-        keep = kept_count(queue)
+        keep = kept_count(contents)
         if ready.delta.count == 0 and ready.q3.count == 0:
             if ready.q4.count <= keep:
                 return
@@ -320,13 +297,13 @@ class PageStep:
 
     def _push_old(self, surplus: i64, keep: i64) -> i64:
         """Push the youngest of q3, then of q4 when it is lazy, but for the `keep` oldest; returns what is left to push."""
-        queue = self.queue
-        ready = queue.ready
-        if queue.is_reading_ahead:
+        contents = self.contents
+        ready = contents.ready
+        if contents.loader.is_reading_ahead:
             # Delta must begin where the load that is under way began.
             return surplus
-        while surplus > 0 and ready.old_count > keep and (ready.q3.count > 0 or queue.is_lazy):
-            if ready.q3.count == 1 and not queue.is_lazy:
+        while surplus > 0 and ready.old_count > keep and (ready.q3.count > 0 or contents.memory.is_lazy):
+            if ready.q3.count == 1 and not contents.memory.is_lazy:
                 break
             entry = ready.q3.at(ready.q3.count - 1) if ready.q3.count > 0 else ready.q4.at(ready.q4.count - 1)
             if entry.journal_state != INDEXED and not self.index(entry.seq + 1):
@@ -339,7 +316,7 @@ class PageStep:
 
     def _push_young(self, index_upto: i64) -> bool:
         """Push the oldest one behind delta; False when that has to wait. What is below `index_upto` is indexed with it."""
-        ready = self.queue.ready
+        ready = self.contents.ready
         entry = ready.q2.at(0) if ready.q2.count > 0 else ready.q1.at(0)
         if entry.journal_state != INDEXED:
             self.index(index_upto)
@@ -364,8 +341,8 @@ class PageStep:
 
     def index(self, upto: i64) -> bool:
         """Move live positions below `upto` to the index, oldest first; True when all of them are there."""
-        queue = self.queue
-        log = queue.log
+        contents = self.contents
+        log = contents.log
         upto = min(upto, log.next_seq)
         while log.indexed_upto < upto:
             if self.steps_left < WRITE_STEPS:
@@ -377,14 +354,14 @@ class PageStep:
 
     def _index_some(self, upto: i64) -> bool:
         """The next ones, as many as there are steps left for; False when one that is not sealed is in the way."""
-        queue = self.queue
-        log = queue.log
+        contents = self.contents
+        log = contents.log
         most = self.steps_left // WRITE_STEPS
-        found = queue.ready.unindexed(log.indexed_upto, upto, most)
+        found = contents.ready.unindexed(log.indexed_upto, upto, most)
         end = found[-1].seq + 1 if len(found) >= most else upto
         out: list[Entry] = []
         if log.unindexed_out > 0:
-            out = queue.host.find_out(queue, log.indexed_upto, end)
+            out = contents.find_out(log.indexed_upto, end)
             if len(out) > most:
                 end = _end_of_oldest(out, most)
                 out = _below(out, end)
@@ -395,7 +372,7 @@ class PageStep:
         count: i64 = 0
         limit: i64 = min(most, i64(len(found)))
         positions: list[Position] = []
-        store = queue.store
+        store = contents.store
         while count < limit and not self._must_journal(found[count]) and store.may_index(found[count]):
             positions.append(found[count])
             count += 1
@@ -415,19 +392,19 @@ class PageStep:
 
         A reader group that holds it later must find it after a restart; in the index as it is it would be transient.
         """
-        queue = self.queue
-        if entry.journal_state != NOT_JOURNALED or not queue.journals_transient or entry.form != ALPHA:
+        contents = self.contents
+        if entry.journal_state != NOT_JOURNALED or not contents.journals_transient or entry.form != ALPHA:
             return False
-        journal_alone(queue, entry, queue.store.now_ms)
+        journal_alone(contents, entry, contents.store.now_ms)
         self.is_blocked = True
         return True
 
     def _note_indexed(self, found: list[Entry], count: i64, out: list[Entry]) -> None:
-        queue = self.queue
-        mark = queue.log.indexed_upto
+        contents = self.contents
+        mark = contents.log.indexed_upto
         for entry in out:
             if entry.seq < mark:
-                queue.log.unindexed_out -= 1
+                contents.out.on_indexed(entry)
                 if entry.form == BETA:
                     entry.form = GAMMA
         index: i64 = 0
@@ -436,7 +413,7 @@ class PageStep:
             index += 1
             # Those that are out have their form already.
             if entry.form == BETA:
-                queue.ready.on_indexed(entry)
+                contents.ready.on_indexed(entry)
 
 
 def _end_of_oldest(entries: list[Entry], count: i64) -> i64:

@@ -10,19 +10,15 @@ more than an ack would.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
+from warren.queues.contents import QueueContents
 from warren.queues.entry import Entry
 from warren.queues.entry_ring import EntryRing
-from warren.queues.loading import Load
-from warren.queues.paging import SLICE_MESSAGES
-from warren.queues.variable_queue import VariableQueue
+from warren.queues.loader import Load
+from warren.queues.turn import SLICE_MESSAGES
 from warren.store.message import INDEXED, Position
-
-if TYPE_CHECKING:
-    from warren.queues.queue import Queue
 
 
 class Purge:
@@ -34,7 +30,7 @@ class Purge:
 
     def __init__(
         self,
-        queue: Queue,
+        contents: QueueContents,
         count: i64,
         rings: list[EntryRing],
         first: i64,
@@ -42,7 +38,7 @@ class Purge:
         out: list[Entry],
         is_end: bool,
     ) -> None:
-        self.queue: Queue = queue
+        self.contents: QueueContents = contents
         self.count: i64 = count
         self.is_done: bool = False
         # Called once, when it is done.
@@ -58,7 +54,7 @@ class Purge:
         self._place: i64 = 0
         self._ranges: list[tuple[i64, i64, bool]] = []
         if not is_end:
-            self._ranges = _cut(first, end, out, queue.host.segment_entries)
+            self._ranges = _cut(first, end, out, contents.host.segment_entries)
 
     def work(self, limit: i64, now_ms: i64) -> i64:
         """Settle at most `limit` messages or ranges; returns how many."""
@@ -71,7 +67,7 @@ class Purge:
             entry = ring.pop_left()
             handled += 1
             if not self.is_end or entry.journal_state != INDEXED:
-                self.queue.store.settle(entry, now_ms)
+                self.contents.store.settle(entry, now_ms)
         handled += self._settle_loaded(limit - handled, now_ms)
         while (
             handled < limit and not self.is_loading and not self._is_memory_left() and len(self._ranges) > 0
@@ -101,7 +97,7 @@ class Purge:
             position = self._loaded[self._place]
             self._place += 1
             if len(self.out) == 0 or position.seq not in self.out:
-                self.queue.store.settle(position, now_ms)
+                self.contents.store.settle(position, now_ms)
         if end == len(self._loaded):
             self._loaded = []
             self._place = 0
@@ -110,68 +106,83 @@ class Purge:
     def _settle_range(self, now_ms: i64) -> None:
         first, end, is_whole = self._ranges.pop()
         if is_whole:
-            end = self.queue.store.settle_range(first, end, now_ms)
+            end = self.contents.store.settle_range(first, end, now_ms)
         if first < end:
             self.is_loading = True
-            self.queue.loader.submit(_PurgeLoad(self, first, end))
+            self.contents.loader.submit(_PurgeLoad(self, first, end))
 
     def _finish(self, now_ms: i64) -> None:
         self.is_done = True
         if self.is_end:
-            self.queue.store.delete()
-            self.queue.loader.unlink(self.queue)
+            self.contents.store.delete()
+            self.contents.loader.unlink()
         done = self.when_done
         self.when_done = None
         if done is not None:
             done(now_ms)
 
 
-def begin_purge(queue: Queue, is_end: bool, now_ms: i64) -> Purge:
-    """Take everything ready out of `queue`; a slice of it is settled at once."""
-    ready = queue.ready
-    delta = ready.delta
-    out: list[Entry] = []
-    if delta.count > 0 and queue.unacked_count > 0 and delta.start <= queue.unacked_upto and not is_end:
-        out = queue.host.find_out(queue, delta.start, delta.end)
-    rings = [ready.q1, ready.q2, ready.q3, ready.q4]
-    purge = Purge(queue, ready.count, rings, delta.start, delta.end, out, is_end)
-    queue.loader.make_stale(ready)
-    queue.ready = VariableQueue()
-    if len(queue.purges) == 0:
-        purge.work(SLICE_MESSAGES, now_ms)
-    if not purge.is_done:
-        queue.purges.append(purge)
-        if not purge.is_loading:
-            queue.ask_for_turn()
-    return purge
+class Purges:
+    """The purges of one queue, the oldest first: one after the other is settled."""
 
+    def __init__(self) -> None:
+        self.waiting: list[Purge] = []
 
-def work_on_purges(queue: Queue, now_ms: i64) -> bool:
-    """One slice; True when there is more that can be done without waiting."""
-    purge = queue.purges[0]
-    queue.worked_count += purge.work(SLICE_MESSAGES, now_ms)
-    if purge.is_done:
-        queue.purges.pop(0)
-    return len(queue.purges) > 0 and not queue.purges[0].is_loading
+    def is_empty(self) -> bool:
+        """Is nothing left to settle?"""
+        return len(self.waiting) == 0
+
+    def begin(self, contents: QueueContents, is_end: bool, now_ms: i64) -> Purge:
+        """Take everything ready out of `contents`; a slice of it is settled at once."""
+        ready = contents.ready
+        delta = ready.delta
+        first = delta.start
+        end = delta.end
+        out: list[Entry] = []
+        if delta.count > 0 and contents.out.count > 0 and first <= contents.out.highest_seq and not is_end:
+            out = contents.find_out(first, end)
+        contents.loader.make_stale(ready)
+        count = ready.count
+        purge = Purge(contents, count, ready.take_all(), first, end, out, is_end)
+        if self.is_empty():
+            purge.work(SLICE_MESSAGES, now_ms)
+        if not purge.is_done:
+            self.waiting.append(purge)
+            if not purge.is_loading:
+                contents.ask_for_turn()
+        return purge
+
+    def work(self, contents: QueueContents, now_ms: i64) -> bool:
+        """One slice, if there is anything left; True when there is more that can be done without waiting."""
+        waiting = self.waiting
+        if len(waiting) == 0:
+            return False
+        purge = waiting[0]
+        contents.worked_count += purge.work(SLICE_MESSAGES, now_ms)
+        if purge.is_done:
+            waiting.pop(0)
+        return len(waiting) > 0 and not waiting[0].is_loading
 
 
 class _PurgeLoad(Load):
     def __init__(self, purge: Purge, first: i64, end: i64) -> None:
-        super().__init__(purge.queue)
+        super().__init__()
         self._purge: Purge = purge
         self._first: i64 = first
         self._end: i64 = end
 
     def begin(self) -> bool:
-        self.queue.store.load_positions(self._first, self._end, SLICE_MESSAGES, self)
+        self._purge.contents.store.load_positions(self._first, self._end, SLICE_MESSAGES, self)
         return True
 
     def on_loaded(self, positions: list[Position], next_seq: i64, damaged: i64) -> None:
         # What is unacked, or was settled meanwhile, is the purge's to know: it is not taken into the queue.
-        self.queue.loader.end(self)
+        contents = self._purge.contents
+        contents.loader.end(self)
         self._purge.on_loaded(positions, next_seq, self._end)
-        self.queue.ask_for_turn()
-        self.go_on()
+        contents.ask_for_turn()
+        contents.loader.go_on()
+        contents.look_after_demand()
 
 
 def _cut(first: i64, end: i64, out: list[Entry], segment_entries: i64) -> list[tuple[i64, i64, bool]]:

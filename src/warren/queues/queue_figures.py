@@ -23,11 +23,14 @@ class QueueFigures:
     """One queue at this moment. Sizes in bytes, rates in messages per second, counts since the start of the node."""
 
     def __init__(self, queue: Queue) -> None:
-        ready = queue.ready
+        backing = queue.backing
+        ready = backing.ready
+        memory = backing.memory
+        counters = backing.counters
         self.name: bytes = queue.name
         self.queue_id: i64 = queue.id
         self.durable: bool = queue.durable
-        self.is_lazy: bool = queue.is_lazy
+        self.is_lazy: bool = memory.is_lazy
         self.ready: i64 = ready.count
         self.unacked: i64 = queue.unacked_count
         self.consumers: i64 = len(queue.consumers)
@@ -43,22 +46,22 @@ class QueueFigures:
         self.gamma: FormFigures = FormFigures(ready.gamma_count, ready.gamma_bytes)
         self.delta: FormFigures = FormFigures(ready.delta.count, ready.delta.content_bytes)
         # In memory with all that belongs to it, unacked messages included.
-        self.ram_bytes: i64 = queue.memory.held_bytes()
-        self.ram_count: i64 = queue.ram_count
+        self.ram_bytes: i64 = memory.held_bytes()
+        self.ram_count: i64 = memory.ram_count
         self.target_ram_count: int | None = None
-        if queue.target_ram_count < INFINITE:
-            self.target_ram_count = queue.target_ram_count
+        if memory.target_ram_count < INFINITE:
+            self.target_ram_count = memory.target_ram_count
         # Measured every few seconds while something happens.
-        rates = queue.memory.rates
-        is_active = queue.memory.is_active
+        rates = memory.rates
+        is_active = memory.is_active
         self.in_rate: float = rates.ingress if is_active else 0.0
         self.out_rate: float = rates.egress if is_active else 0.0
         self.ack_in_rate: float = rates.ack_ingress if is_active else 0.0
         self.ack_out_rate: float = rates.ack_egress if is_active else 0.0
-        self.published: i64 = queue.published_count
-        self.delivered: i64 = queue.delivered_count
-        self.settled: i64 = queue.settled_count
-        self.requeued: i64 = queue.requeued_count
-        self.expired: i64 = queue.expired_count
+        self.published: i64 = counters.published
+        self.delivered: i64 = counters.delivered
+        self.settled: i64 = counters.settled
+        self.requeued: i64 = counters.requeued
+        self.expired: i64 = counters.expired
         self.next_seq: i64 = queue.log.next_seq
         self.indexed_upto: i64 = queue.log.indexed_upto

@@ -1,88 +1,132 @@
-"""A queue's account of what it holds in memory, and its rates: what the memory monitor wants to know of it.
+"""What a queue holds in memory, what it may hold, and its rates: all that the memory monitor wants to know of it.
 
-The queue does not tell with every message. What it does first in a turn puts it on its vhost's list of touched queues,
-and at the end of the turn each of those tells once (`report`): a queue that does nothing is in no list (W16).
+The queue does not tell with every message. What it does first in a turn puts it on its vhost's list of those that have
+changed (`touch`), and at the end of the turn each of those tells once (`report`): a queue that does nothing is in no
+list (W16).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mypy_extensions import i64
 
-from warren.queues.memory_account import ENTRY_BYTES, INFINITE, MESSAGE_BYTES, MemoryAccount, MemoryUser
+from warren.queues.memory_account import INFINITE, MemoryUser
+from warren.queues.queue_counters import QueueCounters
+from warren.queues.queue_host import QueueHost
 from warren.queues.rates import Rates
+from warren.queues.turn import TurnShare
+from warren.queues.unacked_account import UnackedAccount
 from warren.queues.variable_queue import INFINITE as NO_TARGET
-
-if TYPE_CHECKING:
-    from warren.queues.queue import Queue
+from warren.queues.variable_queue import VariableQueue
 
 
 class QueueMemory(MemoryUser):
-    """The account of one queue."""
+    """The account of one queue, made of its ready messages and its unacked ones. `share` does the paging."""
 
-    def __init__(self, account: MemoryAccount, queue: Queue) -> None:
-        super().__init__(account)
-        # None: it was deleted. Without the way back to it, it is freed with whatever held it last.
-        self.queue: Queue | None = queue
+    def __init__(
+        self,
+        host: QueueHost,
+        ready: VariableQueue,
+        out: UnackedAccount,
+        counters: QueueCounters,
+        share: TurnShare,
+        is_lazy: bool,
+    ) -> None:
+        super().__init__(host.memory)
         self.rates: Rates = Rates()
+        # How many messages may be in memory.
+        self.target_ram_count: i64 = NO_TARGET
+        self.is_lazy: bool = is_lazy
+        # Paging has anything to look after.
+        self.pages: bool = is_lazy
+        self._host: QueueHost = host
+        self._ready: VariableQueue = ready
+        self._out: UnackedAccount = out
+        self._counters: QueueCounters = counters
+        # None: the queue was deleted. Without the way back to it, it is freed with whatever held it last.
+        self._share: TurnShare | None = share
+        self._is_deleted: bool = False
 
-    def begin(self) -> None:
-        """Something is about to happen after a pause, which must not thin the rates of what happens now."""
-        queue = self.queue
-        if queue is not None and not self.is_active:
-            self.rates.start(
-                queue.published_count, queue.delivered_count, _handed_out(queue), queue.settled_count
-            )
+    # -- figures -------------------------------------------------------------------------------------------------
+
+    @property
+    def ram_count(self) -> i64:
+        """Messages whose content is in memory, unacked ones included (S60)."""
+        return self._ready.ram_count + self._out.ram_count
+
+    def held_bytes(self) -> i64:
+        """What the queue holds in memory at this moment; 0 when it is deleted and has told so."""
+        if self._share is None:
+            return 0
+        return self._ready.ram_bytes + self._out.ram_bytes
+
+    # -- what it may hold ----------------------------------------------------------------------------------------
+
+    def set_mode(self, is_lazy: bool) -> None:
+        """Lazy or default; a live queue changes over a slice at a time."""
+        self.is_lazy = is_lazy
+        self._look_after_pages()
+
+    def set_target(self, target_ram_count: i64) -> None:
+        """How many messages may be in memory."""
+        self.target_ram_count = target_ram_count
+        self._look_after_pages()
+
+    def expect_paging(self) -> None:
+        """Ask for a turn if there is anything to page; for a queue that `pages`."""
+        share = self._share
+        if share is not None and (self.is_lazy or self.ram_count > self.target_ram_count):
+            share.ask_for_turn()
+
+    def _look_after_pages(self) -> None:
+        self.pages = self.is_lazy or self.target_ram_count < NO_TARGET
+        if self.pages:
+            self.expect_paging()
+
+    # -- telling -------------------------------------------------------------------------------------------------
+
+    def touch(self) -> None:
+        """What is in memory is about to change: the account is told at the end of the turn."""
+        if not self.is_changed:
+            self.is_changed = True
+            if not self.is_active and self._share is not None:
+                # The pause before must not thin the rates of what happens now.
+                counters = self._counters
+                self.rates.start(counters.published, counters.delivered, self._handed_out(), counters.settled)
+            self._host.changed.append(self)
+
+    def end(self) -> None:
+        """The queue is deleted: the report at the end of this turn is the last one."""
+        self._is_deleted = True
+        self.touch()
 
     def report(self, now_ms: i64) -> None:
-        """Something happened in this turn: tell how much the queue holds now, unacked messages included (S60)."""
-        queue = self.queue
-        if queue is None:
+        if self._share is None:
             return
         if not self.is_active:
             self.rates.start_time(now_ms)
-        if queue.is_deleted:
-            self.queue = None
+        if self._is_deleted:
+            self._share = None
             self.update(0)
             self.account.end(self)
             return
         self.update(self.held_bytes())
 
-    def held_bytes(self) -> i64:
-        """What the queue holds in memory at this moment."""
-        queue = self.queue
-        if queue is None:
-            return 0
-        return (
-            queue.ready.ram_bytes
-            + queue.out_bytes
-            + ENTRY_BYTES * queue.unacked_count
-            + MESSAGE_BYTES * (queue.unacked_count - queue.paged_out_count)
-        )
-
     def sample_rates(self, now_ms: i64) -> None:
-        queue = self.queue
-        assert queue is not None
+        counters = self._counters
         rates = self.rates
-        rates.sample(
-            now_ms, queue.published_count, queue.delivered_count, _handed_out(queue), queue.settled_count
-        )
-        rates.sample_ram(queue.ready.ram_count, queue.unacked_count)
+        rates.sample(now_ms, counters.published, counters.delivered, self._handed_out(), counters.settled)
+        rates.sample_ram(self._ready.ram_count, self._out.count)
 
     def duration_s(self) -> float:
         return self.rates.duration_s()
 
     def set_duration(self, seconds: float) -> None:
-        queue = self.queue
-        assert queue is not None
         if seconds == INFINITE:
-            queue.set_target(NO_TARGET)
+            self.set_target(NO_TARGET)
             return
         target = min(seconds * self.rates.total(), float(NO_TARGET))
         count: i64 = int(target)
-        queue.set_target(count)
+        self.set_target(count)
 
-
-def _handed_out(queue: Queue) -> i64:
-    return queue.unacked_count + queue.settled_count + queue.requeued_count
+    def _handed_out(self) -> i64:
+        return self._out.count + self._counters.settled + self._counters.requeued

@@ -14,7 +14,7 @@ leave it. The room for what stays is twice what is read ahead, or a load would b
 No message waits for ever (`tests/queues/test_liveness.py`). While a queue has ready messages, everybody who waits for one
 is in a place where somebody wakes them. In the queue's circle, or among those who wait for its head, they are only while
 
-- a load of this queue is under way: its end asks for a share of the turn (`Queue.on_arrival`), whatever came;
+- a load of this queue is under way: its end asks for a share of the turn (`TurnShare.on_arrival`), whatever came;
 - or that share is asked for already;
 - or the queue waits for room (`Transit.waiting`): more room asks for the share.
 
@@ -25,44 +25,40 @@ nobody wants the head, and leave those it asked in the circle.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mypy_extensions import i64
 
+from warren.queues.contents import QueueContents
 from warren.queues.entry import ALPHA
 from warren.queues.loading import HeadContents, ReadAhead
 from warren.queues.transit import LARGE_BYTES
 from warren.queues.variable_queue import LOADING, VariableQueue
 
-if TYPE_CHECKING:
-    from warren.queues.queue import Queue
 
-
-def want_head(queue: Queue) -> None:
+def want_head(contents: QueueContents) -> None:
     """Somebody waits for the head: load it when it is on disk."""
-    if queue.ready.head_state() != LOADING:
-        if not queue.is_held_back:
-            queue.on_arrival()
-    elif queue.loader.current is None:
-        look_ahead(queue, True)
+    if contents.ready.head_state() != LOADING:
+        if not contents.demand.is_held_back:
+            contents.on_arrival()
+    elif contents.loader.current is None:
+        look_ahead(contents, True)
 
 
-def keep_ahead(queue: Queue, fetched: i64) -> None:
+def keep_ahead(contents: QueueContents, fetched: i64) -> None:
     """Read what consumers will want next before they want it; called after `fetched` messages were taken."""
-    queue.until_look -= fetched
-    is_away = queue.ready.head_state() == LOADING
-    if queue.loader.current is None and (queue.until_look <= 0 or is_away):
-        queue.until_look = look_ahead(queue, is_away and queue.circle.has_ready())
+    contents.loader.until_look -= fetched
+    is_away = contents.ready.head_state() == LOADING
+    if contents.loader.current is None and (contents.loader.until_look <= 0 or is_away):
+        contents.loader.until_look = look_ahead(contents, is_away and contents.demand.circle.has_ready())
 
 
-def look_ahead(queue: Queue, is_wanted: bool) -> i64:
+def look_ahead(contents: QueueContents, is_wanted: bool) -> i64:
     """Load what consumers will want next, unless enough is in memory; returns after how many fetches to look again.
 
     `is_wanted`: somebody takes the head as soon as it is there, whatever its size.
     """
-    ready = queue.ready
-    batch = queue.host.page_batch
-    room = queue.host.memory.ahead_room()
+    ready = contents.ready
+    batch = contents.host.page_batch
+    room = contents.host.memory.ahead_room()
     near: i64 = 0
     near_bytes: i64 = 0
     end: i64 = min(batch, ready.old_count)
@@ -84,24 +80,24 @@ def look_ahead(queue: Queue, is_wanted: bool) -> i64:
     )
     if near_bytes + next_bytes > room and (near > 0 or not is_wanted):
         return near // 4 + 1
-    transit = queue.host.memory.transit
-    if near == 0 and not transit.admits(queue, next_bytes):
+    transit = contents.host.memory.transit
+    if near == 0 and not transit.admits(contents, next_bytes):
         return 1
-    load = ReadAhead(queue) if is_in_delta else HeadContents(queue)
+    load = ReadAhead(contents) if is_in_delta else HeadContents(contents)
     if near == 0 and next_bytes > LARGE_BYTES:
         load.transit_bytes = next_bytes
         transit.change(next_bytes)
-    queue.loader.submit(load)
+    contents.loader.submit(load)
     return 0
 
 
-def kept_count(queue: Queue) -> i64:
+def kept_count(contents: QueueContents) -> i64:
     """How many of the oldest messages paging leaves in memory for whoever wants the head."""
-    if not queue.has_demand():
+    if not contents.demand.is_there():
         return 0
-    ready = queue.ready
-    limit: i64 = 2 * queue.host.page_batch
-    room = queue.host.memory.ahead_room()
+    ready = contents.ready
+    limit: i64 = 2 * contents.host.page_batch
+    room = contents.host.memory.ahead_room()
     if ready.alpha_bytes <= room:
         return limit
     return _count_within(ready, min(limit, ready.old_count), room)

@@ -29,8 +29,9 @@ from mypy_extensions import i64
 
 from warren.queues.entry import ALPHA, GAMMA, Entry
 from warren.queues.loading import EntryContents, IndexCopies, RangeLoad, peek_anywhere
-from warren.queues.paging import drop_unacked, journal_alone
+from warren.queues.paging import journal_alone
 from warren.queues.queue import Queue
+from warren.queues.reservation import Reservation
 from warren.store.index_load import RECORD_OVERHEAD_BYTES
 from warren.store.message import NOT_JOURNALED
 
@@ -60,33 +61,6 @@ class GroupError(Exception):
         super().__init__(text)
         self.code: str = code
         self.text: str = text
-
-
-@final
-class Reservation:
-    """A reserve on its way: what was asked, and how far it got."""
-
-    def __init__(self, start: i64, until: i64, max_messages: i64, max_bytes: i64) -> None:
-        self.start: i64 = start
-        # Never past this position (the target of a run that reads what is there now).
-        self.until: i64 = until
-        self.max_messages: i64 = max_messages
-        self.max_bytes: i64 = max_bytes
-        self.end: i64 = start
-        self.message_count: i64 = 0
-        self.bytes: i64 = 0
-        # A load found nothing that may be taken: not asked again before something has happened.
-        self.is_dry: bool = False
-
-    def is_full(self) -> bool:
-        """Has a limit been reached?"""
-        return self.message_count >= self.max_messages or self.bytes >= self.max_bytes
-
-    def add(self, entry: Entry) -> None:
-        """Count one message in."""
-        self.end = entry.seq + 1
-        self.message_count += 1
-        self.bytes += entry.content_bytes
 
 
 @final
@@ -156,7 +130,7 @@ class GroupMember:
         queue = self.queue
         if queue is None:
             return 0
-        ready = queue.ready
+        ready = queue.backing.ready
         on_disk: i64 = min(ready.delta.count, max(i64(0), ready.delta.end - self.reserved))
         return len(self.held) + ready.entry_count - ready.index_of_seq(self.reserved) + on_disk
 
@@ -173,7 +147,7 @@ class GroupMember:
         queue = self.queue
         if queue is None:
             return -1
-        ready = queue.ready
+        ready = queue.backing.ready
         oldest: Entry | None = None
         if len(self.held) > 0:
             oldest = self.held[0]
@@ -181,7 +155,7 @@ class GroupMember:
             oldest = ready.at(ready.index_of_seq(self.reserved))
         if oldest is not None and oldest.has_content:
             return oldest.message.timestamp_ms
-        first: i64 = max(self.reserved, queue.first_ready_seq) if oldest is None else oldest.seq
+        first: i64 = max(self.reserved, queue.backing.first_ready_seq) if oldest is None else oldest.seq
         return self.oldest_ms if self.oldest_seq >= first else -1
 
     def find_oldest(self, done: Callable[[], None]) -> None:
@@ -196,7 +170,7 @@ class GroupMember:
             done()
 
         if len(self.held) == 0:
-            peek_anywhere(queue, self.reserved, queue.log.next_seq, 1, 1, on_entries)
+            peek_anywhere(queue.backing, self.reserved, queue.log.next_seq, 1, 1, on_entries)
         elif not self.load_contents(self.held[:1], done):
             done()
 
@@ -226,8 +200,12 @@ class GroupMember:
         has_all = self._index_of(reservation.end) == i64(len(self.held))
         if takes_more and has_all and not reservation.is_full():
             end: i64 = min(barrier, reservation.until)
-            queue.drop_expired_head(now_ms)
-            if not reservation.is_dry and self.reserved < end and queue.ready.is_on_disk(self.reserved):
+            queue.backing.drop_expired_head(now_ms)
+            if (
+                not reservation.is_dry
+                and self.reserved < end
+                and queue.backing.ready.is_on_disk(self.reserved)
+            ):
                 self._load_ready(queue, reservation, end, on_loaded)
                 return LOADING
             may_be_more = self._take_ready(queue, reservation, end)
@@ -242,7 +220,7 @@ class GroupMember:
         index = self._index_of(reservation.start)
         end = self._index_of(reservation.end)
         while index < end:
-            if not queue.store.is_kept(self.held[index]):
+            if not queue.backing.store.is_kept(self.held[index]):
                 return False
             index += 1
         return True
@@ -306,7 +284,7 @@ class GroupMember:
             # Those have been forgotten, like any that somebody else asked for.
             on_loaded()
 
-        queue.loader.submit(EntryContents(queue, absent, self.holds, on_contents))
+        queue.backing.loader.submit(EntryContents(queue.backing, absent, self.holds, on_contents))
         return True
 
     def load_copies(self, entries: list[Entry], done: Callable[[list[Entry]], None]) -> bool:
@@ -322,7 +300,9 @@ class GroupMember:
             if entry.form != GAMMA or entry.content is not None:
                 return False
             size += entry.content_bytes + RECORD_OVERHEAD_BYTES
-        queue.loader.submit(IndexCopies(queue, entries[0].seq, entries[-1].seq + 1, size, done))
+        queue.backing.loader.submit(
+            IndexCopies(queue.backing, entries[0].seq, entries[-1].seq + 1, size, done)
+        )
         return True
 
     def matched(self, entries: list[Entry], copies: list[Entry]) -> list[Entry]:
@@ -381,7 +361,7 @@ class GroupMember:
         What is on disk only is read first; meanwhile the queue hands nothing out, and `is_attaching` is set.
         """
         self.queue = queue
-        queue.journals_transient = True
+        queue.backing.journals_transient = True
         reserved = self.reserved
         # Transient messages were numbered, too, but no journal knows: what comes next must not lie behind the group.
         if queue.log.next_seq < reserved:
@@ -390,19 +370,19 @@ class GroupMember:
 
     def _attach_rest(self, queue: Queue, next_seq: i64) -> None:
         while next_seq < self.reserved:
-            if queue.ready.is_on_disk(next_seq):
+            if queue.backing.ready.is_on_disk(next_seq):
                 self.is_attaching = True
-                queue.is_held_back = True
+                queue.demand.is_held_back = True
                 self._load_rest(queue, next_seq)
                 return
-            ready = queue.peek(next_seq, SLICE_MESSAGES, EVERYTHING)
+            ready = queue.backing.peek(next_seq, SLICE_MESSAGES, EVERYTHING)
             count: i64 = 0
             for entry in ready:
                 if entry.seq < self.reserved:
                     count += 1
             if count == 0:
                 break
-            taken = queue.hold(next_seq, count, EVERYTHING)
+            taken = queue.backing.hold(next_seq, count, EVERYTHING)
             self.held.extend(taken)
             next_seq = taken[-1].seq + 1
         if self.is_attaching:
@@ -425,10 +405,18 @@ class GroupMember:
                 self._attach_rest(queue, entries[-1].seq + 1)
             else:
                 # Nothing alive is in delta from there on.
-                self._attach_rest(queue, max(next_seq, queue.ready.delta.end))
+                self._attach_rest(queue, max(next_seq, queue.backing.ready.delta.end))
 
-        queue.loader.submit(
-            RangeLoad(queue, next_seq, self.reserved, SLICE_MESSAGES, queue.host.load_bytes, True, on_range)
+        queue.backing.loader.submit(
+            RangeLoad(
+                queue.backing,
+                next_seq,
+                self.reserved,
+                SLICE_MESSAGES,
+                queue.backing.host.load_bytes,
+                True,
+                on_range,
+            )
         )
 
     def detach(self, now_ms: i64) -> None:
@@ -502,25 +490,25 @@ class GroupMember:
     def _take_ready(self, queue: Queue, reservation: Reservation, end: i64) -> bool:
         """Hold the next messages that are in memory; False when no more can follow."""
         wanted: i64 = min(reservation.max_messages - reservation.message_count, i64(SLICE_MESSAGES))
-        ready = queue.peek(self.reserved, wanted, reservation.max_bytes - reservation.bytes)
+        ready = queue.backing.peek(self.reserved, wanted, reservation.max_bytes - reservation.bytes)
         count: i64 = 0
         for entry in ready:
             if entry.seq >= end:
                 break
             count += 1
         if count > 0:
-            taken = queue.hold(self.reserved, count, EVERYTHING)
+            taken = queue.backing.hold(self.reserved, count, EVERYTHING)
             self.held.extend(taken)
             self.reserved = taken[-1].seq + 1
             reservation.is_dry = False
-        return count == wanted or (queue.ready.is_on_disk(self.reserved) and not reservation.is_dry)
+        return count == wanted or (queue.backing.ready.is_on_disk(self.reserved) and not reservation.is_dry)
 
     def _load_ready(
         self, queue: Queue, reservation: Reservation, end: i64, on_loaded: Callable[[], None]
     ) -> None:
         """Hold the next messages that are on disk only."""
         wanted: i64 = min(reservation.max_messages - reservation.message_count, i64(SLICE_MESSAGES))
-        size: i64 = min(reservation.max_bytes - reservation.bytes, queue.host.load_bytes)
+        size: i64 = min(reservation.max_bytes - reservation.bytes, queue.backing.host.load_bytes)
 
         def on_range(entries: list[Entry]) -> None:
             self._load = None
@@ -531,9 +519,9 @@ class GroupMember:
                 reservation.is_dry = True
             on_loaded()
 
-        load = RangeLoad(queue, self.reserved, end, wanted, size, True, on_range)
+        load = RangeLoad(queue.backing, self.reserved, end, wanted, size, True, on_range)
         self._load = load
-        queue.loader.submit(load)
+        queue.backing.loader.submit(load)
 
     def _cancel_load(self) -> None:
         # What it would bring stays in the queue.
@@ -544,8 +532,8 @@ class GroupMember:
     def _keep_loaded(self, queue: Queue, entries: list[Entry]) -> None:
         self.held.extend(entries)
         for entry in entries:
-            if queue.out_bytes > HELD_BYTES_MAX:
-                drop_unacked(queue, entry)
+            if queue.backing.out.content_bytes > HELD_BYTES_MAX:
+                queue.backing.out.drop_content(entry)
 
     def _index_of(self, seq: i64) -> i64:
         """How many held messages lie below `seq`."""
@@ -590,7 +578,7 @@ def _make_durable(queue: Queue, entries: list[Entry], now_ms: i64) -> None:
     """
     for entry in entries:
         if entry.journal_state == NOT_JOURNALED:
-            journal_alone(queue, entry, now_ms)
+            journal_alone(queue.backing, entry, now_ms)
 
 
 def text(name: bytes) -> str:

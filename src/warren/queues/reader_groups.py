@@ -28,6 +28,7 @@ from warren.queues.reader_group import (
     GroupMember,
     text,
 )
+from warren.store.message import QueueLog
 
 # Requests name a position for each, and must stay small.
 MEMBERS_MAX: Final = 1000
@@ -105,7 +106,7 @@ class ReaderGroup:
             )
         member = GroupMember(self.name, queue.name, queue.id, start, start)
         member.queue = queue
-        queue.journals_transient = True
+        queue.backing.journals_transient = True
         self.members[queue.id] = member
         self.left.discard(queue.id)
 
@@ -226,24 +227,24 @@ class ReaderGroups:
             member.release(now_ms)
         del self.by_name[name]
 
-    def held_of(self, queue: Queue, first: i64, end: i64) -> list[Entry]:
-        """What groups hold of [first, end) of `queue`: unacked entries like those of channels."""
+    def held_of(self, log: QueueLog, first: i64, end: i64) -> list[Entry]:
+        """What groups hold of [first, end) of a queue: unacked entries like those of channels."""
         held: list[Entry] = []
-        for member in self.members_of(queue):
+        for member in self.members_of(log):
             held.extend(member.held_between(first, end))
         return held
 
-    def forget(self, queue: Queue, lost: list[Entry]) -> None:
-        """The contents of what may be held of `queue` cannot be had, whoever asked for them; it is settled."""
-        for member in self.members_of(queue):
+    def forget(self, log: QueueLog, lost: list[Entry]) -> None:
+        """The contents of what may be held of a queue cannot be had, whoever asked for them; it is settled."""
+        for member in self.members_of(log):
             member.forget(lost)
 
-    def members_of(self, queue: Queue) -> list[GroupMember]:
-        """Who reads `queue`."""
+    def members_of(self, log: QueueLog) -> list[GroupMember]:
+        """Who reads the queue of `log`."""
         found: list[GroupMember] = []
         for group in self.by_name.values():
-            member = group.members.get(queue.id)
-            if member is not None and member.queue is queue:
+            member = group.members.get(log.queue_id)
+            if member is not None and member.queue is not None and member.queue.log is log:
                 found.append(member)
         return found
 
@@ -274,7 +275,7 @@ class ReaderGroups:
 
         This one could not get past the first of them, and would wait for it in silence.
         """
-        for member in self.members_of(queue):
+        for member in self.members_of(queue.log):
             if member.group_name != name and len(member.held) > 0:
                 raise GroupError(
                     PRECONDITION,

@@ -13,14 +13,11 @@ in use. So there may be twice the room on the way. Beyond that others wait, unti
 connections.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mypy_extensions import i64
 
-if TYPE_CHECKING:
-    from warren.queues.queue import Queue
+from warren.queues.turn import TurnShare
 
 LARGE_BYTES: Final = 65536
 # A client that works on one message for so long while others wait in its socket loses nothing.
@@ -38,14 +35,14 @@ class Transit:
         # A socket that stands still may be closed after this time, if others want the room.
         self.close_after_ms: i64 = CLOSE_AFTER_MS
         # Queues whose head waits for room.
-        self.waiting: dict[Queue, None] = {}
+        self.waiting: dict[TurnShare, None] = {}
 
     def set_room(self, room_bytes: i64) -> None:
         """Another bound, in bytes."""
         self.room_bytes = room_bytes
         self._wake()
 
-    def admits(self, queue: Queue, size: i64) -> bool:
+    def admits(self, queue: TurnShare, size: i64) -> bool:
         """May `queue` send, or read, a message of `size` bytes now? If not, it gets a turn when there is more room."""
         if size <= LARGE_BYTES:
             return True
@@ -71,7 +68,7 @@ class Transit:
     def is_wanted(self) -> bool:
         """Is there anybody who could take a message that waits for room?"""
         for queue in self.waiting:  # noqa: SIM110  # compiled, a generator costs more than the loop
-            if queue.circle.has_ready() or len(queue.head_waiters) > 0:
+            if queue.is_wanted():
                 return True
         return False
 

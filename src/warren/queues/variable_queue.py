@@ -24,6 +24,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from warren.queues.delta import UNKNOWN, Delta
 from warren.queues.entry import ALPHA, BETA, GAMMA, Entry
 from warren.queues.entry_ring import EntryRing
 from warren.queues.memory_account import ENTRY_BYTES, MESSAGE_BYTES
@@ -36,42 +37,6 @@ LOADING: Final = 2
 
 # `target_ram_count` of a queue that need not page, and the result of `permitted_beta_count` for an empty one.
 INFINITE: Final = 1 << 62
-# `Delta.first_expiry_ms`: not known without reading.
-UNKNOWN: Final = -1
-
-
-class Delta:
-    """A range of seq ids that are on disk only: `count` ready ones in [start, end).
-
-    Others in that range may be unacked; who loads from it asks.
-    """
-
-    def __init__(self) -> None:
-        self.start: i64 = 0
-        self.end: i64 = 0
-        self.count: i64 = 0
-        # Bytes of bodies, and of addresses, properties and bodies. After a restart they are estimates.
-        self.body_bytes: i64 = 0
-        self.content_bytes: i64 = 0
-        # When the oldest one expires; 0 = never.
-        self.first_expiry_ms: i64 = UNKNOWN
-        # Something in it was damaged. Whether that was ready nobody knows, so `count` may be wrong by it, and does not
-        # become 0 before the range was read to its end.
-        self.is_uncertain: bool = False
-
-    def covers(self, seq: i64) -> bool:
-        """Is `seq` in the range?"""
-        return self.start <= seq < self.end
-
-    def clear(self) -> None:
-        """Nothing is left in it."""
-        self.start = 0
-        self.end = 0
-        self.count = 0
-        self.body_bytes = 0
-        self.content_bytes = 0
-        self.first_expiry_ms = UNKNOWN
-        self.is_uncertain = False
 
 
 class VariableQueue:
@@ -274,6 +239,24 @@ class VariableQueue:
         self._count_out(entry)
         self._keep_shape()
         return True
+
+    def take_all(self) -> list[EntryRing]:
+        """Take everything: what was in memory, the youngest part first. Delta is forgotten; who asks has noted its range."""
+        rings = [self.q1, self.q2, self.q3, self.q4]
+        self.q1 = EntryRing()
+        self.q2 = EntryRing()
+        self.q3 = EntryRing()
+        self.q4 = EntryRing()
+        self._young = self.q4
+        self.delta.clear()
+        self.count = 0
+        self.beta_count = 0
+        self.beta_bytes = 0
+        self.gamma_count = 0
+        self.gamma_bytes = 0
+        self._body_bytes = 0
+        self._content_bytes = 0
+        return rings
 
     def unindexed(self, from_seq: i64, end_seq: i64, limit: i64) -> list[Entry]:
         """At most `limit` entries of [from_seq, end_seq), ascending. Delta is below every `from_seq` asked for."""

@@ -290,12 +290,12 @@ class Simulation:
         """What the memory monitor does: so many messages may stay in memory."""
         queue = self.node.vhost.queues.get(b"q%d" % index)
         if queue is not None:
-            queue.set_target(INFINITE if target == NO_TARGET else target)
+            queue.backing.memory.set_target(INFINITE if target == NO_TARGET else target)
 
     def _set_mode(self, index: int, is_lazy: bool) -> None:
         queue = self.node.vhost.queues.get(b"q%d" % index)
         if queue is not None:
-            queue.set_mode(is_lazy)
+            queue.backing.memory.set_mode(is_lazy)
 
     def _overlap(self, operation: Operation) -> None:
         """A job of one lane is under way, and another lane gets its turn in the middle of it."""

@@ -1,59 +1,15 @@
-"""A consumer, as its queue sees it, and the order in which consumers are served."""
+"""The order in which waiting consumers are served."""
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
 
-from mypy_extensions import i64, mypyc_attr
+from mypy_extensions import i64
 
-from warren.queues.entry import Entry
-
-if TYPE_CHECKING:
-    from warren.queues.queue import Queue
+from warren.queues.entry import Consumer, WaitingPlace
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class Consumer:
-    """One basic.consume. `prefetch_count` 0 = no limit; the channel's own limits are in `can_take`."""
-
-    def __init__(
-        self, queue: Queue, tag: bytes, no_ack: bool, exclusive: bool, priority: i64, prefetch_count: i64
-    ) -> None:
-        self.queue: Queue = queue
-        self.tag: bytes = tag
-        self.no_ack: bool = no_ack
-        self.exclusive: bool = exclusive
-        self.priority: i64 = priority
-        self.prefetch_count: i64 = prefetch_count
-        self.unacked_count: i64 = 0
-        # Where it waits: for a message in its queue's circle, for room it shares in a rotation. None: its own prefetch is full.
-        self.waits_in: WaitingConsumers | None = None
-        self.is_cancelled: bool = False
-
-    def can_take(self) -> bool:
-        """May it be given one more message now?"""
-        raise RuntimeError("abstract")
-
-    def wait_for_room(self) -> None:
-        """Wait elsewhere for room: called when the consumer has left the circle because it cannot take more."""
-
-    def stop_waiting(self) -> None:
-        """Leave the circle or rotation, on a cancel."""
-        place = self.waits_in
-        if place is not None:
-            place.remove(self)
-
-    def deliver(self, entry: Entry) -> None:
-        """Send it `entry`. The queue has counted the entry as unacked (or settled it, for no-ack) already."""
-        raise RuntimeError("abstract")
-
-    def on_queue_deleted(self) -> None:
-        """The queue is gone: tell the client (consumer cancel notification)."""
-        raise RuntimeError("abstract")
-
-
-class WaitingConsumers:
+class WaitingConsumers(WaitingPlace):
     """Consumers that wait: highest priority first, first come first served among equals (9.1).
 
     A consumer waits in one such place at a time, its `waits_in`.
@@ -79,7 +35,6 @@ class WaitingConsumers:
         self._add_level(consumer)
 
     def remove(self, consumer: Consumer) -> None:
-        """`consumer`, which waits here, waits no longer."""
         consumer.waits_in = None
         for priority, waiting in self._levels:
             if priority == consumer.priority:

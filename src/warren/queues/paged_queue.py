@@ -1,0 +1,238 @@
+"""The messages of one queue behind one interface, wherever they are: memory, index or content store (S48).
+
+Every change of a queue's contents is one of the operations here: a message arrives and waits (`append`) or goes straight to
+somebody (`pass_by`), is handed out, held for a reader group, settled, requeued, expires, is purged. `Queue` decides which,
+and for whom; who gets a message is not known here.
+
+A persistent message in a durable queue is given to the journal when it arrives, except for a consumer without
+acknowledgements: that message is gone when it is handed over and needs no record.
+"""
+
+from __future__ import annotations
+
+from mypy_extensions import i64
+
+from warren.queues.arguments import NO_LIMIT, lower_ttl
+from warren.queues.contents import QueueContents
+from warren.queues.delta import UNKNOWN
+from warren.queues.entry import ALPHA, Entry, EntryLog, QueueEnd
+from warren.queues.head_demand import HeadDemand
+from warren.queues.paging import Progress, index_slice, page_slice
+from warren.queues.purging import Purge, Purges
+from warren.queues.queue_host import QueueHost
+from warren.queues.read_ahead import want_head
+from warren.queues.turn import DONE, MORE, SLICE_MESSAGES
+from warren.store.message import INDEXED, NOT_JOURNALED, Message, Position
+
+
+class PagedQueue(QueueContents):
+    """The messages of the queue of `log`. `message_ttl_ms`: how long each may wait (NO_LIMIT: for ever)."""
+
+    def __init__(
+        self,
+        log: EntryLog,
+        demand: HeadDemand,
+        is_durable: bool,
+        is_lazy: bool,
+        message_ttl_ms: i64,
+        host: QueueHost,
+    ) -> None:
+        super().__init__(log, demand, is_durable, is_lazy, host)
+        self.is_durable: bool = is_durable
+        self.message_ttl_ms: i64 = message_ttl_ms
+        self._progress: Progress = Progress()
+        self.purges: Purges = Purges()
+
+    # -- arrival -------------------------------------------------------------------------------------------------
+
+    def make_entry(self, queue: QueueEnd, message: Message, expiration_ms: i64, now_ms: i64) -> Entry:
+        """A published message as the entry with the next seq id. What follows is `append`, `pass_by`, or `expire`.
+
+        `queue` is to whom its holders give it back. `expiration_ms`: its own time to live (NO_LIMIT: none).
+        """
+        if not self.memory.is_changed:
+            self.memory.touch()
+        log = self.log
+        seq = log.next_seq
+        log.next_seq = seq + 1
+        self.counters.published += 1
+        self.host.arrived_count += 1
+        entry = Entry(message, log, seq, 0, queue)
+        if self.message_ttl_ms != NO_LIMIT or expiration_ms != NO_LIMIT:
+            entry.expiry_ms = now_ms + lower_ttl(self.message_ttl_ms, expiration_ms)
+        return entry
+
+    def append(self, entry: Entry, now_ms: i64) -> None:
+        """It waits, behind all others."""
+        if entry.expiry_ms != 0:
+            self.expect_expiry()
+        if self.is_durable and (entry.persistent or self.journals_transient):
+            self.store.publish(entry, now_ms)
+        self.ready.publish(entry)
+        if self.memory.pages and not self.is_listed:
+            self.memory.expect_paging()
+
+    def pass_by(self, entry: Entry, no_ack: bool, now_ms: i64) -> None:
+        """It goes to somebody at once, as nothing waits before it."""
+        self.counters.delivered += 1
+        log = self.log
+        if entry.seq > log.delivered_upto:
+            log.delivered_upto = entry.seq
+        if not no_ack:
+            if self.is_durable and (entry.persistent or self.journals_transient):
+                self.store.publish(entry, now_ms)
+            self.out.add(entry)
+
+    def expire(self) -> None:
+        """It has expired on arrival, and nothing waits before it."""
+        self.counters.expired += 1
+
+    # -- leaving -------------------------------------------------------------------------------------------------
+
+    def hand_out(self, entry: Entry, no_ack: bool, now_ms: i64) -> None:
+        """`entry`, which was the head, goes to somebody: it is unacked then, or with `no_ack` gone."""
+        self.counters.delivered += 1
+        log = self.log
+        if entry.seq > log.delivered_upto:
+            log.delivered_upto = entry.seq
+        if no_ack:
+            self.settle_record(entry, now_ms)
+        else:
+            self.out.add(entry)
+
+    def hold(self, from_seq: i64, max_messages: i64, max_bytes: i64) -> list[Entry]:
+        """Take ready entries in memory from `from_seq` on out of reach of consumers; they count as unacked."""
+        if self.ready.is_on_disk(from_seq):
+            return []
+        index = self.ready.index_of_seq(from_seq)
+        entries = self.ready.take_range(index, self.count_within(index, max_messages, max_bytes))
+        self.take_held(entries)
+        return entries
+
+    def settle(self, entry: Entry, now_ms: i64) -> None:
+        """An unacked entry is acked or rejected for good."""
+        if not self.memory.is_changed:
+            self.memory.touch()
+        self.out.remove(entry)
+        self.counters.settled += 1
+        entry.form = ALPHA
+        if entry.seq >= self.log.indexed_upto:
+            if entry.journal_state != NOT_JOURNALED or entry.content is not None:
+                self.store.settle(entry, now_ms)
+        elif not self.is_deleted:
+            load = self.loader.current
+            if load is not None:
+                load.settled.add(entry.seq)
+            self.store.settle(entry, now_ms)
+
+    def requeue(self, entries: list[Entry], now_ms: i64) -> None:
+        """Unacked entries return to their original places, marked redelivered. Of a deleted queue they are gone."""
+        if not self.memory.is_changed:
+            self.memory.touch()
+        entries.sort()
+        for entry in entries:
+            self.counters.requeued += 1
+            self.out.remove(entry)
+        if self.is_deleted:
+            for entry in entries:
+                if entry.journal_state != INDEXED:
+                    self.settle_record(entry, now_ms)
+            return
+        for entry in entries:
+            entry.consumer = None
+            entry.redelivered = True
+            if entry.expiry_ms != 0:
+                self.expect_expiry()
+        self.ready.requeue(entries)
+
+    def drop_expired_head(self, now_ms: i64) -> bool:
+        """Expiry acts at the head only (protocol 7.2). False when the head is expired, and to be dropped in a later turn."""
+        ready = self.ready
+        dropped: i64 = 0
+        while ready.count > 0:
+            if not ready.has_head_entry():
+                expiry_ms = ready.delta.first_expiry_ms
+                if self.has_expiring and (expiry_ms == UNKNOWN or 0 < expiry_ms <= now_ms):
+                    want_head(self)
+                return True
+            expiry_ms = ready.head().expiry_ms
+            if expiry_ms == 0 or expiry_ms > now_ms:
+                return True
+            if dropped >= SLICE_MESSAGES:
+                self.on_arrival()
+                return False
+            self.drop_expired(ready.fetch(), now_ms)
+            dropped += 1
+        self.has_expiring = False
+        return True
+
+    # -- ends ----------------------------------------------------------------------------------------------------
+
+    def purge(self, now_ms: i64) -> Purge:
+        """Drop every ready message: they are gone when this returns, and settled a slice at a time."""
+        self.memory.touch()
+        return self.purges.begin(self, False, now_ms)
+
+    def delete(self, now_ms: i64) -> None:
+        """The queue is deleted: drop all content."""
+        self.is_deleted = True
+        self.memory.end()
+        self.purges.begin(self, True, now_ms)
+
+    # -- start-up ------------------------------------------------------------------------------------------------
+
+    def restore_delta(self, start: i64, end: i64, count: i64, size_bytes: i64) -> None:
+        """After a start, before `restore`: `count` messages of [start, end) are in the index (`size_bytes`: about)."""
+        self.ready.restore_delta(start, end, count, size_bytes)
+        if count > 0 and self.message_ttl_ms != NO_LIMIT:
+            self.expect_expiry()
+
+    def restore(self, queue: QueueEnd, positions: list[Position], is_clean: bool) -> None:
+        """Take over live positions (ascending) that are in the journal only, after a start. `log` is restored already.
+
+        After an unclean stop nobody knows what was delivered, so everything counts as redelivered (W29).
+        """
+        log = self.log
+        if not is_clean:
+            log.delivered_upto = max(log.delivered_upto, log.next_seq - 1)
+        for position in positions:
+            entry = Entry(position.message, log, position.seq, position.expiry_ms, queue)
+            entry.journal_state = position.journal_state
+            # What is in the journal outlives restarts, whatever its publisher wanted.
+            entry.persistent = True
+            entry.has_content = position.has_content
+            entry.content = position.content
+            entry.body_bytes = position.body_bytes
+            entry.content_bytes = position.content_bytes
+            entry.redelivered = position.redelivered or position.seq <= log.delivered_upto
+            if entry.expiry_ms != 0:
+                self.expect_expiry()
+            self.ready.restore(entry)
+
+    # -- slices --------------------------------------------------------------------------------------------------
+
+    def index_upto(self, seq: i64, limit: i64) -> bool:
+        """Move live positions below `seq` to the index, at most `limit`; True when none is left. Nothing leaves memory."""
+        return self.is_deleted or index_slice(self, self._progress, seq, limit) == DONE
+
+    def work(self, now_ms: i64) -> i64:
+        """The queue's share of a turn's end: what has arrived from disk, and a slice of what takes long."""
+        self.is_listed = False
+        self.worked_count = 0
+        self.demand.now_ms = now_ms
+        outcome: i64 = MORE if self.purges.work(self, now_ms) else DONE
+        if self.has_arrivals:
+            self.has_arrivals = False
+            self.drop_expired_head(now_ms)
+            queue = self.log.queue
+            if queue is not None:
+                queue.serve(now_ms)
+        memory = self.memory
+        if memory.pages and not self.is_deleted:
+            paged = page_slice(self, self._progress)
+            if outcome == DONE or paged == MORE:
+                outcome = paged
+        if memory.ram_bytes != memory.held_bytes():
+            # What was paged is told like anything else, or the monitor would go on asking for it.
+            memory.touch()
+        return outcome

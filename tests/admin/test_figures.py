@@ -38,7 +38,7 @@ class Model:
         self.settled = [0] * len(self.queues)
         self.requeued = [0] * len(self.queues)
         self.is_ending = False
-        self.node.vhost.held_entries.append(
+        self.node.vhost.host.held_entries.append(
             lambda log, first, end: [one for one in self.out if one.log is log and first <= one.seq < end]
         )
 
@@ -240,7 +240,7 @@ def test_who_sees_which_vhosts(tags: list[str], sees_all: bool) -> None:
     other = MemoryNode(MemoryDisk())
     node.broker.vhosts[b"other"] = other.vhost
     other.vhost.name = b"other"
-    node.broker.users[b"guest"] = PutUser(USER.name, USER.password_hash, USER.hashing, tags)
+    node.broker.access.users[b"guest"] = PutUser(USER.name, USER.password_hash, USER.hashing, tags)
     names = [vhost.vhost for vhost in described(MemoryClient(node)).vhosts]
     assert names == (["/", "other"] if sees_all else ["/"])
 

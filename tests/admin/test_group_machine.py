@@ -82,7 +82,7 @@ class GroupMachine(RuleBasedStateMachine):
         # There are no channels here; the consumers' messages are in `out`.
         setattr(self.node.groups, "first_unacked_seq", self.first_unacked)  # noqa: B010 - mypy takes no assignment
         # Behind what staging logs have out, and what groups hold.
-        self.node.vhost.held_entries[2:] = [self.out_between]
+        self.node.vhost.host.held_entries[2:] = [self.out_between]
 
     def first_unacked(self, queue: Queue, from_seq: int) -> int:
         return min((e.seq for e in self.out if e.queue is queue and e.seq >= from_seq), default=-1)

@@ -21,7 +21,9 @@ BODIES = [b"%d:" % number + b"." * (5000 if number % 3 == 0 else 5) for number i
 def started(disk: MemoryDisk) -> MemoryNode:
     """The node on `disk`, with its queues."""
     node = MemoryNode(disk)
-    node.broker.users[b"guest"] = PutUser(USER.name, USER.password_hash, USER.hashing, ["administrator"])
+    node.broker.access.users[b"guest"] = PutUser(
+        USER.name, USER.password_hash, USER.hashing, ["administrator"]
+    )
     for name in (b"q", b"r", b"t"):
         if name not in node.vhost.queues:
             node.declare(name)

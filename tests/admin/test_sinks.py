@@ -314,7 +314,9 @@ def test_what_was_settled_in_the_index_before_its_move_is_written_again_stays_se
 
 def administrator(node: MemoryNode) -> MemoryClient:
     """A session of one."""
-    node.broker.users[b"guest"] = PutUser(USER.name, USER.password_hash, USER.hashing, ["administrator"])
+    node.broker.access.users[b"guest"] = PutUser(
+        USER.name, USER.password_hash, USER.hashing, ["administrator"]
+    )
     return MemoryClient(node)
 
 
@@ -549,7 +551,7 @@ def test_a_sink_that_waited_for_the_disk_goes_on_in_the_next_turn() -> None:
     assert bodies(node) == []
     flow.stop_bytes = STOP_BYTES
     # Flow control is on when the turn begins; the turn itself finds the store idle and turns it off.
-    flow.store_waits(node.vhost, 2 * STORE_STOP_BYTES, 0, False)
+    flow.store_waits(node.vhost.journal, 2 * STORE_STOP_BYTES, 0, False)
     assert node.vhost.advance(node.clock.now_ms()), "another turn is wanted"
     settle(node)
     assert bodies(node) == [b"a"]

@@ -4,14 +4,15 @@ import logging
 
 import pytest
 
-from warren.broker.alarms import OFF, Alarms
+from warren.broker.alarm_state import OFF
+from warren.broker.alarms import Alarms
 
 GIB = 1 << 30
 
 
 @pytest.fixture
 def alarms() -> Alarms:
-    alarms = Alarms([], 8 * GIB, 8 * GIB)
+    alarms = Alarms(8 * GIB, 8 * GIB, [], lambda: None)
     alarms.set_memory_limit(-1, 0.4, 0)
     alarms.set_disk_limit(50_000_000, 0, 0)
     return alarms

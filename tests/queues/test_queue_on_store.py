@@ -62,7 +62,7 @@ def forget_gets(node: MemoryNode) -> None:
 
 def held_out(node: MemoryNode, entries: list[Entry]) -> None:
     """The test has these unacked."""
-    node.vhost.held_entries.append(
+    node.vhost.host.held_entries.append(
         lambda log, first, end: [one for one in entries if one.log is log and first <= one.seq < end]
     )
 
@@ -308,7 +308,7 @@ def test_after_a_restart_loads_do_not_look_through_what_is_unacked(node: MemoryN
         looks.append(first)
         return [entry] if first <= entry.seq < end else []
 
-    node.vhost.held_entries.append(held)
+    node.vhost.host.held_entries.append(held)
     assert bodies(node, queue) == list(range(1, 1500))
     assert looks == []
     queue.requeue([entry], node.clock.now_ms())

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.awaiting import eventually_in_loop
 from tests.support.memory_broker import MemoryBroker
-from warren.broker.alarms import OFF
+from warren.broker.alarm_state import OFF
 from warren.broker.broker import Broker
 from warren.server import memory_watch
 from warren.server.heap_release import HeapRelease

@@ -51,9 +51,9 @@ class LimitWatch(Seams):
             "dead_bytes": store.checkpoints.has_dead_files()
             and store.contents.persistent.dead_bytes >= limits.dead_bytes,
             "stop_bytes": flow.stop_count > self._stops
-            and flow.waiting_bytes(self._vhost) > limits.stop_bytes,
+            and flow.waiting_bytes(self._vhost.journal) > limits.stop_bytes,
             "store_stop_bytes": flow.stop_count > self._stops
-            and flow.waiting_bytes(self._vhost) <= limits.stop_bytes,
+            and flow.waiting_bytes(self._vhost.journal) <= limits.stop_bytes,
             "kept_bytes_max": broker.alarms.is_crowded(),
         }
         self._stops = flow.stop_count

@@ -48,9 +48,9 @@ class MemoryBroker:
         self.is_woken = False
         self.broker = Broker(settings or Settings(), random_bytes, self.wake)
         for user in (GUEST, IMPERSONATOR, OUTSIDER):
-            self.broker.users[user.name] = user
+            self.broker.access.users[user.name] = user
         for user in (GUEST, IMPERSONATOR):
-            self.broker.permissions.add((user.name, b"/"))
+            self.broker.access.permissions.add((user.name, b"/"))
         self.memory_store = MemoryStore(SimulatedFileSystem(), StoreSettings(JOURNAL_FILE_BYTES))
         self.vhost = Vhost(self.broker, b"/", 1, self.memory_store.store)
         self.broker.vhosts[b"/"] = self.vhost

@@ -151,7 +151,7 @@ class MemoryNode:
         definitions.stages = list(disk.stages.values())
         definitions.sinks = list(disk.sinks.values())
         self.broker.load_users(definitions)
-        self.broker.permissions.add((b"guest", b"/"))
+        self.broker.access.permissions.add((b"guest", b"/"))
         self.memory_store = MemoryStore(disk.files, StoreSettings(FILE_BYTES))
         self.vhost = Vhost(self.broker, b"/", 1, self.memory_store.store)
         self.broker.vhosts[b"/"] = self.vhost

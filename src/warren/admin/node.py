@@ -18,6 +18,7 @@ from warren.broker.broker import Broker
 from warren.broker.metadata import Change, PutGroupMember, PutReaderGroup
 from warren.broker.staging import Staging
 from warren.broker.vhost import Vhost
+from warren.queues.entry import Entry
 from warren.queues.queue import Queue
 from warren.queues.reader_group import GroupMember, text
 from warren.queues.reader_groups import ReaderGroup, ReaderGroups
@@ -72,8 +73,8 @@ class AdminVhost:
         # Where its store is; None: on no disk that others could read.
         self.directory: Path | None = None
         # What groups hold is unacked: paging and loading ask who has what.
-        vhost.held_entries.append(self.reader_groups.held_of)
-        vhost.loss_watchers.append(self.reader_groups.forget)
+        vhost.host.held_entries.append(self.reader_groups.held_of)
+        vhost.host.loss_watchers.append(self.reader_groups.forget)
         vhost.deletion_watchers.append(self._on_queue_deleted)
 
     @property
@@ -94,7 +95,7 @@ class AdminVhost:
     @property
     def max_message_size(self) -> int:
         """Largest body (bytes) that it takes."""
-        return self._vhost.broker.settings.max_message_size
+        return self._vhost.node.settings.max_message_size
 
     def queue(self, name: bytes) -> Queue | None:
         """The queue called `name`."""
@@ -120,20 +121,10 @@ class AdminVhost:
 
     def first_unacked_seq(self, queue: Queue, from_seq: int) -> int:
         """Lowest seq id >= `from_seq` of `queue` that somebody outside of reader groups has unacked; -1: none."""
-        first = -1
-        for connection in self._vhost.broker.connections:
-            if connection.vhost is not self._vhost:
-                continue
-            for channel in connection.channels.values():
-                entries = channel.unacked.all()
-                if channel.transaction is not None:
-                    # Acked in a transaction that may still be rolled back.
-                    for settle in channel.transaction.settles:
-                        entries.extend(settle.entries)
-                for entry in entries:
-                    if entry.queue is queue and entry.seq >= from_seq and (first < 0 or entry.seq < first):
-                        first = entry.seq
-        return first
+        found: list[Entry] = []
+        for channel in self._vhost.host.channels:
+            channel.collect_out(queue.log, from_seq, queue.next_seq, found)
+        return min([int(entry.seq) for entry in found], default=-1)
 
     def recover(self, definition: PutReaderGroup, members: list[PutGroupMember]) -> None:
         """Put a group back with its `members`; it holds what is alive of their ranges."""
@@ -212,17 +203,17 @@ class AdminNode:
 
     def is_administrator(self, user: bytes) -> bool:
         """May the user do what concerns the whole node?"""
-        known = self._broker.users.get(user)
+        known = self._broker.access.users.get(user)
         return known is not None and "administrator" in known.tags
 
     def is_monitor(self, user: bytes) -> bool:
         """May the user see what concerns the whole node?"""
-        known = self._broker.users.get(user)
+        known = self._broker.access.users.get(user)
         return known is not None and not {"administrator", "monitoring"}.isdisjoint(known.tags)
 
     def may_impersonate(self, user: bytes) -> bool:
         """May the user publish messages with the name of another in user-id?"""
-        known = self._broker.users.get(user)
+        known = self._broker.access.users.get(user)
         return known is not None and "impersonator" in known.tags
 
     def status(self, only: AdminVhost | None) -> NodeStatus:
@@ -258,12 +249,12 @@ class AdminNode:
     ) -> AdminVhost | str:
         """The vhost, or why the login is refused, in one line that says no more than AMQP's refusal does."""
         name = user.decode("utf-8", "replace")
-        if self._broker.authenticate(user, password, is_loopback) is None:
+        if self._broker.access.authenticate(user, password, is_loopback) is None:
             self._broker.log_refused(peer, f"admin login of user '{name}' refused")
             return (
                 f"login of user '{name}' was refused: wrong name or password, or not allowed from this host"
             )
         vhost = self.vhost(vhost_name)
-        if vhost is None or not self._broker.may_enter(user, vhost_name):
+        if vhost is None or not self._broker.access.may_enter(user, vhost_name):
             return f"access to vhost '{vhost_name.decode('utf-8', 'replace')}' refused for user '{name}'"
         return vhost

@@ -15,7 +15,7 @@ from warren.admin.protocol import (
     RateStatus,
     VhostStatus,
 )
-from warren.broker.alarms import OFF
+from warren.broker.alarm_state import OFF
 from warren.broker.broker import Broker
 from warren.broker.vhost import Vhost
 from warren.build import build_name

@@ -18,95 +18,49 @@ quarter of the limit after SHED_AFTER_MS, the connections that have most of them
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from mypy_extensions import i64
 
-from warren.broker.transaction import Transaction
-from warren.wire.errors import PRECONDITION_FAILED, RESOURCE_ERROR, ChannelException, ConnectionException
-
-if TYPE_CHECKING:
-    from warren.broker.connection import Connection
+from warren.broker.alarm_state import OFF, UNFINISHED_MIN_BYTES, UNFINISHED_SHARE, AlarmState
+from warren.broker.throttle import ThrottledClient
+from warren.wire.errors import RESOURCE_ERROR, ConnectionException
 
 logger = logging.getLogger("warren.alarms")
 
-# Kept frames of all connections (bytes) above which a blocked connection is not read at all.
-KEPT_BYTES_MAX: Final = 16777216
-# Publishes of open transactions (bytes) that pass one memory alarm.
-PASS_BYTES: Final = 33554432
-# Share of the memory limit that one connection's unfinished messages may take, and all together during a memory alarm.
-UNFINISHED_SHARE: Final = 4
-# Unfinished messages may always take this much (bytes), however low the memory limit is.
-UNFINISHED_MIN_BYTES: Final = 16777216
 # How long a memory alarm lasts before unfinished messages are dropped (ms): time for paging and for commits.
 SHED_AFTER_MS: Final = 1000
 # Kept frames (bytes) that are handled in one turn when an alarm is over.
 RELEASE_BYTES: Final = 1048576
-OFF: Final = -1
 _UNKNOWN: Final = -1
 
 
-class Alarms:
+class Alarms(AlarmState):
     """The alarms of a node and the limits behind them, in bytes.
 
     Limits are absolute, or relative to the machine's memory: `set_memory_limit` and `set_disk_limit` take either.
-    `max_unfinished_bytes` bounds the unfinished messages of a connection whatever the memory limit.
+    `clients` are all connections of the node, now and later; `wake` asks for a turn.
     """
 
     def __init__(
-        self, connections: list[Connection], total_memory_bytes: i64, max_unfinished_bytes: i64
+        self,
+        total_memory_bytes: i64,
+        max_unfinished_bytes: i64,
+        clients: Sequence[ThrottledClient],
+        wake: Callable[[], None],
     ) -> None:
+        super().__init__(max_unfinished_bytes)
         self.total_memory_bytes: i64 = total_memory_bytes
-        self.memory_limit_bytes: i64 = 0
         self.disk_limit_bytes: i64 = 0
         self.memory_used_bytes: i64 = _UNKNOWN
         self.disk_free_bytes: i64 = _UNKNOWN
-        # When each came on (ms), or OFF.
-        self.memory_since_ms: i64 = OFF
-        self.disk_since_ms: i64 = OFF
-        self.is_on: bool = False
-        # Bytes of frames that all connections together keep.
-        self.kept_bytes: i64 = 0
-        self.kept_bytes_max: i64 = KEPT_BYTES_MAX
         self.release_bytes: i64 = RELEASE_BYTES
-        self._max_unfinished_bytes: i64 = max_unfinished_bytes
-        # Bytes of transactions that have passed this alarm.
-        self._passed_bytes: i64 = 0
-        self._connections: list[Connection] = connections
-        self._releasing: list[Connection] = []
-
-    def reason(self) -> bytes:
-        """What connection.blocked says."""
-        if self.disk_since_ms == OFF:
-            return b"low on memory"
-        return b"low on disk" if self.memory_since_ms == OFF else b"low on memory & disk"
-
-    def is_crowded(self) -> bool:
-        """Do all connections together keep so much that blocked ones must not be read at all?"""
-        return self.kept_bytes > self.kept_bytes_max
+        self._clients: Sequence[ThrottledClient] = clients
+        self._wake: Callable[[], None] = wake
+        self._releasing: list[ThrottledClient] = []
 
     # -- unfinished messages -----------------------------------------------------------------------------------------
-
-    def unfinished_limit(self) -> i64:
-        """Bytes of unfinished messages that a connection may have, and all connections during a memory alarm."""
-        share = max(self.memory_limit_bytes // UNFINISHED_SHARE, i64(UNFINISHED_MIN_BYTES))
-        return min(share, self._max_unfinished_bytes)
-
-    def lets_pass(self, transaction: Transaction) -> bool:
-        """May publishes of `transaction` pass the alarm? Not a low disk: that does not wait for this transaction."""
-        return self.disk_since_ms == OFF and not transaction.is_empty()
-
-    def check_pass(self, size: i64) -> None:
-        """Raises ChannelException 406 when a publish of `size` bytes may not pass the alarm."""
-        if self._passed_bytes + size > PASS_BYTES:
-            raise ChannelException(
-                PRECONDITION_FAILED, "low on memory: the transaction cannot take more messages", 60, 40
-            )
-
-    def pass_publish(self, size: i64) -> None:
-        """A publish of `size` bytes passes the alarm. Raises like `check_pass`."""
-        self.check_pass(size)
-        self._passed_bytes += size
 
     def shed(self, now_ms: i64) -> None:
         """Close connections whose unfinished messages keep the memory alarm on; called about once a second."""
@@ -114,7 +68,7 @@ class Alarms:
             return
         limit = max(self.memory_limit_bytes // UNFINISHED_SHARE, i64(UNFINISHED_MIN_BYTES))
         total: i64 = 0
-        for connection in self._connections:
+        for connection in self._clients:
             total += connection.throttle.unfinished_bytes
         if total <= limit:
             return
@@ -123,7 +77,7 @@ class Alarms:
             total,
             limit,
         )
-        for connection in sorted(self._connections, key=_unfinished_bytes, reverse=True):
+        for connection in sorted(self._clients, key=_unfinished_bytes, reverse=True):
             size = connection.throttle.unfinished_bytes
             connection.now_ms = now_ms
             connection.fail(
@@ -224,14 +178,14 @@ class Alarms:
         self.is_on = is_on
         if is_on:
             self._releasing = []
-            self._passed_bytes = 0
-            for connection in self._connections:
+            self.passed_bytes = 0
+            for connection in self._clients:
                 connection.throttle.is_alarmed = True
             return
-        for connection in self._connections:
+        for connection in self._clients:
             if connection.throttle.is_blocked:
                 self._releasing.append(connection)
-                connection.broker.wake()
+                self._wake()
             else:
                 connection.throttle.end_alarm(connection)
         # Taken from the end: the first to come is the first to go on.
@@ -246,7 +200,7 @@ class Alarms:
         while len(waiting) > 0 and size < self.release_bytes:
             connection = waiting.pop()
             size += connection.throttle.unblock(connection, now_ms)
-            connection.broker.wake()
+            self._wake()
 
 
 def share_of(total_bytes: i64, share: float) -> i64:
@@ -255,5 +209,5 @@ def share_of(total_bytes: i64, share: float) -> i64:
     return whole
 
 
-def _unfinished_bytes(connection: Connection) -> int:
+def _unfinished_bytes(connection: ThrottledClient) -> int:
     return connection.throttle.unfinished_bytes

@@ -14,11 +14,13 @@ their bytes for the whole connection and stops the reading when they become many
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from librt.strings import read_i32_be
 from mypy_extensions import i64
 
+from warren.broker.channel_side import ChannelSide
+from warren.broker.client_side import ClientSide
 from warren.wire.errors import ChannelException, ConnectionException
 from warren.wire.frames import FRAME_METHOD
 from warren.wire.methods import (
@@ -32,9 +34,6 @@ from warren.wire.methods import (
     decode_method,
 )
 
-if TYPE_CHECKING:
-    from warren.broker.channel import Channel
-
 # What a kept frame costs beside its payload (bytes): a pair, a bytes object, a place in the list.
 _FRAME_COST_BYTES: Final = 112
 # So many frames that were taken leave the list together, at least.
@@ -42,7 +41,7 @@ _TAKEN_MIN: Final = 256
 
 
 class Backlog:
-    """The kept frames of one channel, which is an argument everywhere: a cycle would outlive the channel."""
+    """The kept frames of one channel, which is an argument everywhere, with its connection: a cycle would outlive both."""
 
     def __init__(self) -> None:
         self._frames: list[tuple[i64, bytes]] = []
@@ -53,7 +52,7 @@ class Backlog:
         self._is_held: bool = False
         self._settles_pass: bool = False
 
-    def hold(self, channel: Channel, publish: bytes) -> None:
+    def hold(self, client: ClientSide, channel: ChannelSide, publish: bytes) -> None:
         """Keep this publish method and what follows it, until the alarms are over."""
         channel.is_suspended = True
         self._is_held = True
@@ -62,37 +61,37 @@ class Backlog:
             # It was the last one taken.
             self._next -= 1
             self._frames[self._next] = (FRAME_METHOD, publish)
-            self._count(channel, publish)
+            self._count(client, publish)
         else:
-            self._keep(channel, FRAME_METHOD, publish)
-        channel.connection.throttle.hold(channel.connection, channel)
+            self._keep(client, FRAME_METHOD, publish)
+        client.throttle.hold(client, channel)
 
-    def add(self, channel: Channel, kind: i64, payload: bytes) -> None:
+    def add(self, client: ClientSide, channel: ChannelSide, kind: i64, payload: bytes) -> None:
         """A frame came while the channel is suspended or held."""
         may_pass = self._is_held and kind == FRAME_METHOD and self._settles_pass
-        if may_pass and self._is_settled(channel, payload):
+        if may_pass and self._is_settled(client, channel, payload):
             return
-        self._keep(channel, kind, payload)
+        self._keep(client, kind, payload)
 
     def release(self) -> None:
         """The alarms are over: settles keep their places again."""
         self._is_held = False
 
-    def take(self, channel: Channel) -> tuple[i64, bytes] | None:
+    def take(self, client: ClientSide) -> tuple[i64, bytes] | None:
         """The first of the kept frames, if there is one; it is to be handled now."""
         if self._next >= len(self._frames):
             return None
         frame = self._frames[self._next]
         self._frames[self._next] = (0, b"")
         self._next += 1
-        self._uncount(channel, len(frame[1]) + _FRAME_COST_BYTES)
+        self._uncount(client, len(frame[1]) + _FRAME_COST_BYTES)
         if self._next >= _TAKEN_MIN and self._next * 2 >= len(self._frames):
             # The place of the one just taken stays, should it have to be put back.
             self._frames = self._frames[self._next - 1 :]
             self._next = 1
         return frame
 
-    def let_settles_pass(self, channel: Channel) -> None:
+    def let_settles_pass(self, client: ClientSide, channel: ChannelSide) -> None:
         """The channel was suspended again with frames left; if it is held, settles among them are handled now."""
         if not self._is_held or not self._settles_pass:
             return
@@ -101,40 +100,40 @@ class Backlog:
         self._frames = self._frames[self._next : first]
         self._next = 0
         for kind, payload in behind:
-            self._uncount(channel, len(payload) + _FRAME_COST_BYTES)
-            self.add(channel, kind, payload)
+            self._uncount(client, len(payload) + _FRAME_COST_BYTES)
+            self.add(client, channel, kind, payload)
 
-    def drop(self, channel: Channel) -> None:
+    def drop(self, client: ClientSide) -> None:
         """Forget all frames: the channel is closed."""
         self._frames = []
         self._next = 0
         self._is_held = False
-        self._uncount(channel, self._size_bytes)
+        self._uncount(client, self._size_bytes)
 
-    def _keep(self, channel: Channel, kind: i64, payload: bytes) -> None:
+    def _keep(self, client: ClientSide, kind: i64, payload: bytes) -> None:
         if self._next == len(self._frames):
             self._frames = []
             self._next = 0
         self._frames.append((kind, payload))
-        self._count(channel, payload)
+        self._count(client, payload)
 
-    def _count(self, channel: Channel, payload: bytes) -> None:
+    def _count(self, client: ClientSide, payload: bytes) -> None:
         size: i64 = len(payload) + _FRAME_COST_BYTES
         self._size_bytes += size
-        channel.connection.broker.memory_account.unfinished_bytes += size
-        channel.connection.throttle.count(channel.connection, size)
+        client.node.memory_account.unfinished_bytes += size
+        client.throttle.count(client, size)
 
-    def _uncount(self, channel: Channel, size: i64) -> None:
+    def _uncount(self, client: ClientSide, size: i64) -> None:
         self._size_bytes -= size
-        channel.connection.broker.memory_account.unfinished_bytes -= size
-        channel.connection.throttle.uncount(channel.connection, size)
+        client.node.memory_account.unfinished_bytes -= size
+        client.throttle.uncount(client, size)
 
-    def _is_settled(self, channel: Channel, payload: bytes) -> bool:
+    def _is_settled(self, client: ClientSide, channel: ChannelSide, payload: bytes) -> bool:
         """Handle a settle now. False for all other methods, and for a settle whose fault must be found in its turn."""
         method_id: i64 = i64(read_i32_be(payload, 0)) if len(payload) >= 4 else 0
         if method_id in (BASIC_ACK, BASIC_NACK, BASIC_REJECT):
             try:
-                channel.connection.channel_method(channel, decode_method(payload, 0, len(payload)))
+                client.channel_method(channel.number, decode_method(payload, 0, len(payload)))
             except (ChannelException, ConnectionException):
                 self._settles_pass = False
                 return False

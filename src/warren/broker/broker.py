@@ -13,16 +13,14 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from warren.broker.alarms import OFF, Alarms
-from warren.broker.connection import Connection
-from warren.broker.disk_flow import DiskFlow
-from warren.broker.metadata import Definitions, PutUser
-from warren.broker.passwords import is_password
+from warren.broker.alarm_state import OFF
+from warren.broker.alarms import Alarms
+from warren.broker.connection import Connection, ConnectionHost
+from warren.broker.metadata import Definitions
 from warren.broker.settings import Settings
 from warren.broker.stuck_sockets import look_at_sockets
 from warren.broker.vhost import Vhost
 from warren.queues.arguments import NO_LIMIT
-from warren.queues.memory_account import MemoryAccount
 from warren.queues.memory_monitor import MemoryMonitor
 from warren.queues.queue import Queue
 
@@ -31,7 +29,7 @@ logger = logging.getLogger("warren.broker")
 _RANDOM_NAME_BYTES: Final = 16
 
 
-class Broker:
+class Broker(ConnectionHost):
     """Everything of a node that is not I/O.
 
     `wake` is called when there is something to write or to commit, perhaps outside of any event the shell knows of.
@@ -40,26 +38,14 @@ class Broker:
     def __init__(
         self, settings: Settings, random_bytes: Callable[[int], bytes], wake: Callable[[], None]
     ) -> None:
-        self.settings: Settings = settings
-        self.vhosts: dict[bytes, Vhost] = {}
-        self.users: dict[bytes, PutUser] = {}
-        # (user, vhost) pairs with a permission entry.
-        self.permissions: set[tuple[bytes, bytes]] = set()
         self.connections: list[Connection] = []
-        self.dirty_connections: list[Connection] = []
-        self.alarms: Alarms = Alarms(
-            self.connections, settings.total_memory_bytes, settings.max_unfinished_size
-        )
-        self.disk_flow: DiskFlow = DiskFlow()
-        self.memory_account: MemoryAccount = MemoryAccount(wake)
+        alarms = Alarms(settings.total_memory_bytes, settings.max_unfinished_size, self.connections, wake)
+        super().__init__(settings, alarms, wake)
         self.memory_monitor: MemoryMonitor = MemoryMonitor(
             self.memory_account,
             settings.vm_memory_high_watermark_paging_ratio,
             settings.memory_monitor_interval_ms,
         )
-        # Queues whose messages or that themselves expire; a dict, as the order of a set would be that of addresses.
-        self.timed_queues: dict[Queue, None] = {}
-        self.wake: Callable[[], None] = wake
         self._random_bytes: Callable[[int], bytes] = random_bytes
         self._next_queue_id: i64 = 1
         self._connection_number: i64 = 0
@@ -68,14 +54,10 @@ class Broker:
 
     def load_users(self, definitions: Definitions) -> None:
         """Take over users, permissions and the numbering of queues."""
-        for user in definitions.users:
-            self.users[user.name] = user
-        for permission in definitions.permissions:
-            self.permissions.add((permission.user, permission.vhost))
+        self.access.load(definitions)
         self._next_queue_id = definitions.next_queue_id
 
     def next_queue_id(self) -> i64:
-        """A number no queue of this node ever had."""
         queue_id = self._next_queue_id
         self._next_queue_id = queue_id + 1
         return queue_id
@@ -84,21 +66,7 @@ class Broker:
         """Never give out an id up to `upto`: a journal knows it, whatever the metadata say."""
         self._next_queue_id = max(self._next_queue_id, upto + 1)
 
-    def authenticate(self, name: bytes, password: bytes, is_loopback: bool) -> PutUser | None:
-        """The user, if the password is right and they may log in from where they are."""
-        user = self.users.get(name)
-        if user is None or not password:
-            return None
-        if name in self.settings.loopback_users and not is_loopback:
-            return None
-        return user if is_password(password, user.password_hash, user.hashing) else None
-
-    def may_enter(self, user_name: bytes, vhost_name: bytes) -> bool:
-        """Has the user a permission entry for the vhost?"""
-        return (user_name, vhost_name) in self.permissions
-
     def random_name(self) -> bytes:
-        """22 characters for server-made names (5.4)."""
         return base64.urlsafe_b64encode(self._random_bytes(_RANDOM_NAME_BYTES)).rstrip(b"=")
 
     # -- connections -----------------------------------------------------------------------------------------------
@@ -111,7 +79,6 @@ class Broker:
         return connection
 
     def next_connection_number(self) -> i64:
-        """A number that no connection had since the start."""
         self._connection_number += 1
         return self._connection_number
 
@@ -200,7 +167,6 @@ class Broker:
     # -- logs ------------------------------------------------------------------------------------------------------
 
     def log_crash(self, peer: str, error: Exception) -> None:
-        """A bug was struck."""
         logger.error("%s: internal error", peer, exc_info=error)
 
     def log_refused(self, peer: str, text: str) -> None:

@@ -14,13 +14,15 @@ holds its publishes; frames that arrive meanwhile are kept in order (`backlog.py
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from librt.strings import read_i16_be, read_i32_be, read_i64_be
 from mypy_extensions import i64
 
 from warren.broker.backlog import Backlog
 from warren.broker.body import Body
+from warren.broker.channel_side import ChannelSide
+from warren.broker.client_side import ClientSide
 from warren.broker.disk_flow import NOTHING, PERSISTENT, TRANSIENT
 from warren.broker.publish_properties import (
     PublishProperties,
@@ -29,14 +31,14 @@ from warren.broker.publish_properties import (
     with_reply_to,
 )
 from warren.broker.room import ChannelRoom
-from warren.broker.transaction import Transaction, TransactionPublish, TransactionSettle, routed_names
+from warren.broker.transaction import TransactionPublish, TransactionSettle, routed_names
 from warren.broker.unacked import UnackedWindow
+from warren.broker.vhost import Vhost
 from warren.queues.arguments import NO_LIMIT
 from warren.queues.entry import Consumer, Entry, QueueEnd
 from warren.queues.queue import Queue
 from warren.routing.exchange import Exchange
-from warren.store.journal import ConfirmWaiter
-from warren.store.message import Message
+from warren.store.message import Message, QueueLog
 from warren.wire.errors import (
     ACCESS_REFUSED,
     FRAME_ERROR,
@@ -59,17 +61,10 @@ from warren.wire.methods import (
 )
 from warren.wire.primitives import unsigned64
 
-if TYPE_CHECKING:
-    from warren.broker.connection import Connection
-    from warren.broker.vhost import Vhost
-
 # What the next frame must be.
 EXPECT_METHOD: Final = 0
 EXPECT_HEADER: Final = 1
 EXPECT_BODY: Final = 2
-
-# Gathered output (bytes) above which a connection's consumers wait until it is written.
-OUTPUT_BYTES_MAX: Final = 262144
 
 REPLY_TO: Final = b"amq.rabbitmq.reply-to"
 
@@ -108,13 +103,12 @@ class ChannelConsumer(Consumer):
         self.channel.on_consumer_cancelled(self)
 
 
-class Channel(ConfirmWaiter):
+class Channel(ChannelSide):
     """One channel of a connection; `number` is its channel number."""
 
-    def __init__(self, connection: Connection, number: i64, vhost: Vhost) -> None:
-        super().__init__()
-        self.connection: Connection = connection
-        self.number: i64 = number
+    def __init__(self, connection: ClientSide, number: i64, vhost: Vhost) -> None:
+        super().__init__(number)
+        self.connection: ClientSide = connection
         self.vhost: Vhost = vhost
         # Set when we sent channel.close: everything is ignored until the peer answers.
         self.is_closing: bool = False
@@ -130,14 +124,11 @@ class Channel(ConfirmWaiter):
         self._cancelled_tags: list[bytes] = []
         self.is_confirming: bool = False
         self.confirmed_upto: i64 = 0
-        self.transaction: Transaction | None = None
         self.last_queue: bytes = b""
         self.current_method: i64 = 0
         # Direct reply-to: tag of the pseudo consumer, and the name that replies are sent to.
         self.reply_tag_field: bytes = b""
         self.reply_name: bytes = b""
-        # Frames are kept, not handled.
-        self.is_suspended: bool = False
         self.backlog: Backlog = Backlog()
         # The content that is arriving.
         self._stage: i64 = EXPECT_METHOD
@@ -157,13 +148,14 @@ class Channel(ConfirmWaiter):
         self._is_reply: bool = False
         self._route_is_fixed: bool = False
         self._properties: PublishProperties = PublishProperties(b"\x00\x00")
+        vhost.host.channels[self] = None
 
     # -- frames --------------------------------------------------------------------------------------------------
 
     def on_frame(self, kind: i64, data: bytes, start: i64, end: i64) -> None:
         """Take a frame of this channel; its payload is `data[start:end]`."""
         if self.is_suspended:
-            self.backlog.add(self, kind, data[start:end])
+            self.backlog.add(self.connection, self, kind, data[start:end])
             return
         if kind == FRAME_METHOD:
             self._on_method(data, start, end)
@@ -184,7 +176,7 @@ class Channel(ConfirmWaiter):
         if method_id == BASIC_PUBLISH:
             raw = data[start:end]
             if self.connection.throttle.is_alarmed and not self._may_end_transaction():
-                self.backlog.hold(self, raw)
+                self.backlog.hold(self.connection, self, raw)
                 return
             if raw != self._publish_raw or self._route_version != self.vhost.router.version:
                 self._resolve_publish(raw)
@@ -192,10 +184,10 @@ class Channel(ConfirmWaiter):
         elif method_id == BASIC_ACK and end - start == 13:
             self.ack(read_i64_be(data, start + 4), (data[start + 12] & 1) != 0)
         else:
-            self.connection.channel_method(self, decode_method(data, start, end))
+            self.connection.channel_method(self.number, decode_method(data, start, end))
 
     def _may_end_transaction(self) -> bool:
-        return self.transaction is not None and self.connection.broker.alarms.lets_pass(self.transaction)
+        return self.transaction is not None and self.connection.node.alarms.lets_pass(self.transaction)
 
     def _on_header(self, data: bytes, start: i64, end: i64) -> None:
         if self._stage != EXPECT_HEADER:
@@ -270,17 +262,12 @@ class Channel(ConfirmWaiter):
 
     # -- suspension ----------------------------------------------------------------------------------------------
 
-    def suspend(self) -> None:
-        """Handle no further frame until `resume`."""
-        self.is_suspended = True
-
     def resume(self, now_ms: i64) -> None:
-        """What was waited for has happened, by now (ms): go on with the kept frames."""
         self.is_suspended = False
         self.connection.now_ms = now_ms
         self.backlog.release()
         if not self.is_closed:
-            self.connection.replay(self)
+            self.connection.replay(self.number)
 
     # -- publish -------------------------------------------------------------------------------------------------
 
@@ -386,8 +373,8 @@ class Channel(ConfirmWaiter):
 
     def _publish_reply(self, raw: bytes, body: bytes) -> None:
         receiver = self.vhost.reply_channels.get(self._routing_key)
-        if receiver is not None and receiver.connection.has_room_for_reply(len(body)):
-            receiver.deliver_reply(self._address, raw, body)
+        if receiver is not None:
+            receiver.take_reply(self._address, raw, body)
         if self._mandatory:
             # As the original does: no queue was involved, so it is returned although it was delivered (P23).
             message = Message(self._address, raw, body, False, self.connection.now_ms)
@@ -421,7 +408,6 @@ class Channel(ConfirmWaiter):
             self._send_confirm(upto, True)
 
     def confirm_finished(self) -> None:
-        """Confirm what does not wait for the disk; called once per turn, so that confirms are batched."""
         if self.batches_in_flight == 0 and self.is_confirming and not self.is_closing:
             self._send_confirm(self.publish_seq, True)
 
@@ -459,8 +445,10 @@ class Channel(ConfirmWaiter):
         out.content(self.number, message.properties, message.body)
         connection.touch()
 
-    def deliver_reply(self, address: bytes, properties: bytes, body: bytes) -> None:
-        """A direct reply; the delivery tag is repeated, not advanced (9.6)."""
+    def take_reply(self, address: bytes, properties: bytes, body: bytes) -> None:
+        if not self.connection.has_room_for_reply(len(body)):
+            return
+        # The delivery tag is repeated, not advanced (9.6).
         out = self.connection.out
         out.deliver(self.number, self.reply_tag_field, self.next_delivery_tag, False, address)
         out.content(self.number, properties, body)
@@ -546,6 +534,11 @@ class Channel(ConfirmWaiter):
     def _unknown_tag(self, tag: i64) -> ChannelException:
         return ChannelException(PRECONDITION_FAILED, f"unknown delivery tag {unsigned64(tag)}")
 
+    def collect_out(self, log: QueueLog, first: i64, end: i64, found: list[Entry]) -> None:
+        self.unacked.collect(log, first, end, found)
+        if self.transaction is not None:
+            self.transaction.collect(log, first, end, found)
+
     # -- end -----------------------------------------------------------------------------------------------------
 
     def on_consumer_cancelled(self, consumer: ChannelConsumer) -> None:
@@ -572,8 +565,9 @@ class Channel(ConfirmWaiter):
             return
         self.is_closed = True
         self.is_confirming = False
+        self.vhost.host.channels.pop(self, None)
         self.vhost.reply_channels.pop(self.reply_name, None)
-        self.backlog.drop(self)
+        self.backlog.drop(self.connection)
         self._drop_body()
         self._queues = []
         entries = self.unacked.take_all()

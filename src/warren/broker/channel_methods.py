@@ -190,7 +190,7 @@ def _consume(channel: Channel, method: BasicConsume) -> None:
     connection = channel.connection
     tag = method.consumer_tag
     if not tag:
-        tag = b"amq.ctag-" + connection.broker.random_name()
+        tag = b"amq.ctag-" + connection.node.random_name()
     elif tag in channel.consumers or (channel.reply_name and channel.reply_tag_field[1:] == tag):
         shown = tag.decode("utf-8", "replace")
         raise ConnectionException(NOT_ALLOWED, f"attempt to reuse consumer tag '{shown}'", 60, 20)
@@ -239,8 +239,8 @@ def _consume_replies(channel: Channel, method: BasicConsume, tag: bytes) -> None
         raise ChannelException(PRECONDITION_FAILED, "reply consumer cannot acknowledge")
     if channel.reply_name:
         raise ChannelException(PRECONDITION_FAILED, "reply consumer already set")
-    broker = channel.connection.broker
-    channel.reply_name = REPLY_TO + b"." + broker.random_name() + b"." + broker.random_name()
+    node = channel.connection.node
+    channel.reply_name = REPLY_TO + b"." + node.random_name() + b"." + node.random_name()
     channel.reply_tag_field = bytes([len(tag)]) + tag
     channel.vhost.reply_channels[channel.reply_name] = channel
     if not method.nowait:

@@ -13,22 +13,27 @@ is in our log only. The exceptions are refused logins (for clients that understa
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from mypy_extensions import i64
 
+from warren.broker.access import Access
+from warren.broker.alarms import Alarms
 from warren.broker.authentication import plain_credentials
-from warren.broker.channel import OUTPUT_BYTES_MAX, Channel, ChannelConsumer
+from warren.broker.channel import Channel, ChannelConsumer
 from warren.broker.channel_methods import handle_channel_method
+from warren.broker.channel_side import ChannelSide
 from warren.broker.client_properties import read_client_properties
+from warren.broker.client_side import ClientSide
 from warren.broker.connection_log import ConnectionLog
 from warren.broker.disk_flow import NOTHING
 from warren.broker.heartbeat import IDLE_LOOKS_MAX, Heartbeats
-from warren.broker.output import Output
-from warren.broker.rotation import Rotation
+from warren.broker.node_services import NodeServices
 from warren.broker.server_properties import server_properties
-from warren.broker.throttle import Throttle
+from warren.broker.settings import Settings
 from warren.broker.tuning import check_tuned
+from warren.broker.vhost import Vhost
 from warren.wire.errors import (
     ACCESS_REFUSED,
     CHANNEL_ERROR,
@@ -73,10 +78,6 @@ from warren.wire.methods import (
     decode_method,
 )
 
-if TYPE_CHECKING:
-    from warren.broker.broker import Broker
-    from warren.broker.vhost import Vhost
-
 STARTING: Final = 0
 TUNING: Final = 1
 OPENING: Final = 2
@@ -97,47 +98,51 @@ _UNLIMITED_FRAME_MIN: Final = 131072
 TURN_MESSAGES: Final = 32
 
 
-class Connection:
+class ConnectionHost(NodeServices):
+    """What a node offers its connections besides: users, vhosts, and a list of those that the shell is to look at."""
+
+    def __init__(self, settings: Settings, alarms: Alarms, wake: Callable[[], None]) -> None:
+        super().__init__(settings, alarms, wake)
+        self.access: Access = Access(settings.loopback_users)
+        self.vhosts: dict[bytes, Vhost] = {}
+        self.dirty_connections: list[Connection] = []
+
+    def next_connection_number(self) -> i64:
+        """A number that no connection had since the start."""
+        raise RuntimeError("abstract")
+
+    def log_crash(self, peer: str, error: Exception) -> None:
+        """A bug was struck."""
+        raise RuntimeError("abstract")
+
+
+class Connection(ClientSide):
     """One AMQP connection. `peer` is how logs name it; `is_loopback` says whether it came over a loopback address."""
 
-    def __init__(self, broker: Broker, peer: str, is_loopback: bool, now_ms: i64) -> None:
-        self.broker: Broker = broker
+    def __init__(self, host: ConnectionHost, peer: str, is_loopback: bool, now_ms: i64) -> None:
+        super().__init__(host, now_ms)
+        self._host: ConnectionHost = host
         self.peer: str = peer
         self.is_loopback: bool = is_loopback
-        self.now_ms: i64 = now_ms
         self.state: i64 = STARTING
-        self.log: ConnectionLog = ConnectionLog(broker.next_connection_number(), peer)
-        self.out: Output = Output(broker.memory_account.transit)
-        self.max_message_size: i64 = broker.settings.max_message_size
-        self.user_name: bytes = b""
-        self.is_impersonator: bool = False
+        self.log: ConnectionLog = ConnectionLog(host.next_connection_number(), peer)
         self.client_name: str = ""
         self.vhost: Vhost | None = None
         self.channels: dict[int, Channel] = {}
-        self.wants_cancel_notify: bool = False
         # For the shell, which is known to it only.
         self.shell: object | None = None
         self.is_dirty: bool = False
-        self.is_reading: bool = True
-        # The shell does not read the socket, for this reason or one of its own.
-        self.is_unread: bool = False
-        self.is_writable: bool = True
-        self.throttle: Throttle = Throttle(broker.alarms.is_on)
-        # What was published since the end of the last turn.
-        self.published: i64 = NOTHING
         self.close_at_ms: i64 = now_ms + HANDSHAKE_TIMEOUT_MS
-        # Consumers that wait until what is in `out` is written.
-        self.rotation: Rotation = Rotation()
         # Channels that wait until what they answered is written, and direct replies since the socket took anything.
-        self._awaiting_room: deque[Channel] = deque()
+        self._awaiting_room: deque[ChannelSide] = deque()
         self._are_consumers_first: bool = False
         self._reply_bytes: i64 = 0
-        self._confirm_later: list[Channel] = []
+        self._confirm_later: list[ChannelSide] = []
         self._frames: FrameBuffer = FrameBuffer(FRAME_MIN_SIZE)
         # The client has sent connection.close; it is answered when no channel is suspended any more.
         self._is_close_due: bool = False
         self._last_channel: Channel | None = None
-        self._channel_max: i64 = broker.settings.channel_max
+        self._channel_max: i64 = host.settings.channel_max
         self._heartbeats: Heartbeats = Heartbeats()
         self._send_start()
 
@@ -172,7 +177,7 @@ class Connection:
             self.fail(fault)
             self._read_closing()
         except Exception as crash:  # A bug of ours costs this connection, not the node (protocol: 541).
-            self.broker.log_crash(self.peer, crash)
+            self._host.log_crash(self.peer, crash)
             self.fail(ConnectionException(INTERNAL_ERROR, ""))
         self._finish_turn()
 
@@ -187,14 +192,14 @@ class Connection:
         except ConnectionException:
             self._linger()
 
-    def replay(self, channel: Channel) -> None:
-        """Handle frames that a suspended channel had kept, until it is suspended again."""
+    def replay(self, number: i64) -> None:
+        channel = self.channels[number]
         try:
             while self.state == RUNNING and not channel.is_closed:
                 if channel.is_suspended:
-                    channel.backlog.let_settles_pass(channel)
+                    channel.backlog.let_settles_pass(self, channel)
                     break
-                kept = channel.backlog.take(channel)
+                kept = channel.backlog.take(self)
                 if kept is None:
                     break
                 kind, payload = kept
@@ -208,7 +213,7 @@ class Connection:
         except ConnectionException as fault:
             self.fail(fault)
         except Exception as crash:  # As in `receive`.
-            self.broker.log_crash(self.peer, crash)
+            self._host.log_crash(self.peer, crash)
             self.fail(ConnectionException(INTERNAL_ERROR, ""))
         if self._is_close_due and self.state < CLOSING:
             self._on_close()
@@ -220,7 +225,7 @@ class Connection:
         self._confirm_later.clear()
         if self.published != NOTHING:
             if self.vhost is not None:
-                self.broker.disk_flow.published(self, self.vhost, self.published)
+                self.node.disk_flow.published(self, self.vhost.journal, self.published)
             self.published = NOTHING
         self.touch()
 
@@ -291,8 +296,8 @@ class Connection:
         self.channels[number] = Channel(self, number, self.vhost)
         self.out.method(number, ChannelOpenOk())
 
-    def channel_method(self, channel: Channel, method: Method) -> None:
-        """A method of an open channel that is not on the hot path."""
+    def channel_method(self, number: i64, method: Method) -> None:
+        channel = self.channels[number]
         if method.id == CHANNEL_OPEN:
             raise ConnectionException(CHANNEL_ERROR, "second 'channel.open' seen", 20, 10)
         if method.id == CHANNEL_CLOSE:
@@ -339,7 +344,7 @@ class Connection:
     # -- handshake -------------------------------------------------------------------------------------------------
 
     def _send_start(self) -> None:
-        settings = self.broker.settings
+        settings = self.node.settings
         properties = server_properties(settings.cluster_name)
         self.out.method(0, ConnectionStart(0, 9, properties, b"PLAIN AMQPLAIN", b"en_US"))
 
@@ -375,7 +380,7 @@ class Connection:
         if mechanism not in ("PLAIN", "AMQPLAIN"):
             raise ConnectionException(COMMAND_INVALID, f"unknown authentication mechanism '{mechanism}'")
         user_name, password = plain_credentials(mechanism, method.response)
-        user = self.broker.authenticate(user_name, password, self.is_loopback)
+        user = self._host.access.authenticate(user_name, password, self.is_loopback)
         if user is None:
             shown = user_name.decode("utf-8", "replace")
             self.log.refused(f"{mechanism} login refused: user '{shown}' - invalid credentials")
@@ -393,12 +398,12 @@ class Connection:
         self.user_name = user.name
         self.log.authenticated(user.name)
         self.is_impersonator = "impersonator" in user.tags
-        settings = self.broker.settings
+        settings = self.node.settings
         self.out.method(0, ConnectionTune(settings.channel_max, settings.frame_max, settings.heartbeat))
         self.state = TUNING
 
     def _on_tune_ok(self, method: ConnectionTuneOk) -> None:
-        check_tuned(method, self.broker.settings)
+        check_tuned(method, self.node.settings)
         self._channel_max = method.channel_max
         # Without a limit on frames the one on messages bounds what is gathered for a frame.
         self._frames.frame_max = method.frame_max or max(self.max_message_size, i64(_UNLIMITED_FRAME_MIN))
@@ -407,11 +412,11 @@ class Connection:
         self.state = OPENING
 
     def _on_open(self, method: ConnectionOpen) -> None:
-        vhost = self.broker.vhosts.get(method.virtual_host)
+        vhost = self._host.vhosts.get(method.virtual_host)
         shown = method.virtual_host.decode("utf-8", "replace")
         if vhost is None:
             raise ConnectionException(NOT_ALLOWED, f"vhost {shown} not found", 10, 40)
-        if not self.broker.may_enter(self.user_name, method.virtual_host):
+        if not self._host.access.may_enter(self.user_name, method.virtual_host):
             user = self.user_name.decode("utf-8", "replace")
             raise ConnectionException(
                 NOT_ALLOWED, f"access to vhost '{shown}' refused for user '{user}'", 10, 40
@@ -425,7 +430,6 @@ class Connection:
     # -- end -------------------------------------------------------------------------------------------------------
 
     def fail(self, error: AmqpError) -> None:
-        """Close the connection for `error`; told to the peer unless the handshake is not that far."""
         if self.state >= CLOSING:
             return
         self.log.connection_error(error, _STATE_NAMES[self.state])
@@ -501,35 +505,24 @@ class Connection:
 
     # -- for channels ------------------------------------------------------------------------------------------------
 
-    def can_take(self) -> bool:
-        """Is there room for one more delivery?"""
-        return self.is_writable and self.out.size_bytes < OUTPUT_BYTES_MAX
-
-    def wait_for_room(self, channel: Channel) -> None:
-        """`channel` has answered with content: it goes on when that is written, if it is much or nobody reads it.
-
-        Otherwise a client that gets and returns one message over and over, and never reads, fills our memory.
-        """
+    def wait_for_room(self, channel: ChannelSide) -> None:
         if not self.can_take():
             channel.suspend()
             self._awaiting_room.append(channel)
 
     def has_room_for_reply(self, size: i64) -> bool:
-        """May a direct reply of `size` bytes be added? What is not read is bounded; replies beyond that are lost."""
         if self.is_writable:
             self._reply_bytes = 0
         self._reply_bytes += size
         return self._reply_bytes <= REPLY_BYTES_MAX
 
     def touch(self) -> None:
-        """There is something for the shell to do."""
         if not self.is_dirty:
             self.is_dirty = True
-            self.broker.dirty_connections.append(self)
-            self.broker.wake()
+            self._host.dirty_connections.append(self)
+            self.node.wake()
 
-    def confirm_later(self, channel: Channel) -> None:
-        """`channel` published; look at its confirms at the end of this turn."""
+    def confirm_later(self, channel: ChannelSide) -> None:
         waiting = self._confirm_later
         if len(waiting) == 0 or waiting[-1] is not channel:
             waiting.append(channel)
@@ -580,7 +573,7 @@ class Connection:
         if self.state != RUNNING:
             return
         for number in self.throttle.find_stalled_bodies(self, self._frames.partial_bytes(), now_ms):
-            seconds = self.broker.settings.unfinished_message_timeout
+            seconds = self.node.settings.unfinished_message_timeout
             text = f"the body of a message has not gone on for {seconds} s"
             self.close_channel(self.channels[number], ChannelException(PRECONDITION_FAILED, text, 60, 40))
         if self._heartbeats.is_beat_due(self.is_reading, now_ms):

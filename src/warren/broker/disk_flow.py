@@ -21,15 +21,12 @@ bounded amount of memory: those bounds, and what was read of each publisher at o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mypy_extensions import i64
 
+from warren.broker.throttle import ThrottledClient
 from warren.store.journal import Journal
-
-if TYPE_CHECKING:
-    from warren.broker.connection import Connection
-    from warren.broker.vhost import Vhost
 
 STOP_BYTES: Final = 33554432
 STORE_STOP_BYTES: Final = 67108864
@@ -42,7 +39,7 @@ PERSISTENT: Final = 2
 
 
 class DiskFlow:
-    """Which connections wait for which vhost's disk."""
+    """Which connections wait for which vhost's disk; a vhost is known by its journal."""
 
     def __init__(self) -> None:
         self.stop_bytes: i64 = STOP_BYTES
@@ -51,58 +48,59 @@ class DiskFlow:
         self.debt_share: i64 = DEBT_STOP_BYTES // STORE_STOP_BYTES
         # How often a connection was stopped.
         self.stop_count: i64 = 0
-        self._stopped: dict[Vhost, list[Connection]] = {}
+        self._stopped: dict[Journal, list[ThrottledClient]] = {}
         # Bytes that wait to be written by the stores; those of vhosts where it is little are not in here.
-        self._store_bytes: dict[Vhost, i64] = {}
+        self._store_bytes: dict[Journal, i64] = {}
         # The last batch that was measured: its journal, number and size.
         self._measured: Journal | None = None
         self._measured_number: i64 = 0
         self._measured_bytes: i64 = 0
 
-    def store_waits(self, vhost: Vhost, waiting_bytes: i64, grown_bytes: i64, is_paging_late: bool) -> None:
-        """So much waits for the store of `vhost` to be written, and so much has it grown in debt; told once a turn."""
+    def store_waits(
+        self, journal: Journal, waiting_bytes: i64, grown_bytes: i64, is_paging_late: bool
+    ) -> None:
+        """So much waits for the store of a vhost to be written, and so much has it grown in debt; told once a turn."""
         waiting_bytes += grown_bytes // self.debt_share
         if is_paging_late:
             waiting_bytes = max(waiting_bytes, self.store_stop_bytes + 1)
         if waiting_bytes > self.store_stop_bytes // 2:
-            self._store_bytes[vhost] = waiting_bytes
-        elif vhost in self._store_bytes:
-            del self._store_bytes[vhost]
+            self._store_bytes[journal] = waiting_bytes
+        elif journal in self._store_bytes:
+            del self._store_bytes[journal]
 
-    def published(self, connection: Connection, vhost: Vhost, what: i64) -> None:
+    def published(self, connection: ThrottledClient, journal: Journal, what: i64) -> None:
         """`connection` has published messages, TRANSIENT or PERSISTENT, in this turn."""
         if connection.throttle.is_flow_stopped:
             return
-        is_journal_full = what == PERSISTENT and self.waiting_bytes(vhost) > self.stop_bytes
-        if not is_journal_full and self._store_bytes.get(vhost, 0) <= self.store_stop_bytes:
+        is_journal_full = what == PERSISTENT and self.waiting_bytes(journal) > self.stop_bytes
+        if not is_journal_full and self._store_bytes.get(journal, 0) <= self.store_stop_bytes:
             return
-        stopped = self._stopped.get(vhost)
+        stopped = self._stopped.get(journal)
         if stopped is None:
-            self._stopped[vhost] = [connection]
+            self._stopped[journal] = [connection]
         else:
             stopped.append(connection)
         self.stop_count += 1
         connection.throttle.stop_flow(connection)
 
-    def is_full(self, vhost: Vhost) -> bool:
-        """Does so much wait to be written that nobody should publish persistent messages to `vhost`?"""
+    def is_full(self, journal: Journal) -> bool:
+        """Does so much wait to be written that nobody should publish persistent messages to the vhost?"""
         return (
-            self.waiting_bytes(vhost) > self.stop_bytes
-            or self._store_bytes.get(vhost, 0) > self.store_stop_bytes
+            self.waiting_bytes(journal) > self.stop_bytes
+            or self._store_bytes.get(journal, 0) > self.store_stop_bytes
         )
 
     def look(self, now_ms: i64) -> None:
         """Let go on who may; called once a turn."""
         if len(self._stopped) == 0:
             return
-        for vhost in list(self._stopped):
-            if vhost not in self._store_bytes and self.waiting_bytes(vhost) <= self.stop_bytes // 2:
-                for connection in self._stopped.pop(vhost):
+        for journal in list(self._stopped):
+            if journal not in self._store_bytes and self.waiting_bytes(journal) <= self.stop_bytes // 2:
+                for connection in self._stopped.pop(journal):
                     connection.throttle.start_flow(connection, now_ms)
 
-    def waiting_bytes(self, vhost: Vhost) -> i64:
-        """Bytes of the vhost's journal that are not on disk yet."""
-        journal = vhost.journal
+    def waiting_bytes(self, journal: Journal) -> i64:
+        """Bytes of `journal` that are not on disk yet."""
         waiting: i64 = journal.pending_bytes
         for batch in journal.in_flight:
             if self._measured is not journal or self._measured_number != batch.number:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mypy_extensions import i64
 
 from warren.queues.entry import Entry
 from warren.queues.queue import Queue
+from warren.store.journal import Journal
 from warren.store.message import JournalFile, MovedMessage
-
-if TYPE_CHECKING:
-    from warren.store.journal import Journal
 
 # So many messages are moved in one turn, for each sink.
 SLICE_MESSAGES: Final = 1024

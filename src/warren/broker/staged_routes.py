@@ -6,21 +6,19 @@ tell the client how many would get nowhere, and when it is published, from what 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mypy_extensions import i64
 
 from warren.broker.publish_properties import PublishProperties, inspect_properties
 from warren.broker.stage import BAD_REQUEST, NOT_FOUND, PRECONDITION, StageError
+from warren.broker.vhost_queues import VhostQueues
 from warren.queues.queue import Queue
 from warren.queues.reader_group import text
 from warren.routing.exchange import Exchange
 from warren.store.message import Message
 from warren.wire.errors import AmqpError
 from warren.wire.frames import FRAME_OVERHEAD
-
-if TYPE_CHECKING:
-    from warren.broker.vhost import Vhost
 
 # Ways that are remembered, by address.
 _ROUTES_MAX: Final = 4096
@@ -32,15 +30,15 @@ _HEADER_BYTES: Final = 12
 class StagedRoutes:
     """The ways through the exchanges of one vhost."""
 
-    def __init__(self, vhost: Vhost) -> None:
-        self._vhost: Vhost = vhost
+    def __init__(self, vhost: VhostQueues) -> None:
+        self._vhost: VhostQueues = vhost
         self._known: dict[bytes, list[Queue]] = {}
         self._version: i64 = -1
 
     def check(self, message: Message, target: bytes, user: bytes | None) -> PublishProperties:
         """Its properties, inspected. `target`: the queue that it is for, empty when its exchange decides; `user`: whose name
         a user-id may have (None: anybody's). StageError when it cannot be published."""
-        settings = self._vhost.broker.settings
+        settings = self._vhost.node.settings
         if len(message.body) > settings.max_message_size:
             raise StageError(
                 PRECONDITION,
@@ -78,7 +76,7 @@ class StagedRoutes:
         return queues
 
     def _check_published(self, message: Message, properties: PublishProperties, user: bytes | None) -> None:
-        frame_max: i64 = self._vhost.broker.settings.frame_max
+        frame_max: i64 = self._vhost.node.settings.frame_max
         if frame_max != 0 and len(message.properties) > frame_max - FRAME_OVERHEAD - _HEADER_BYTES:
             # A header frame is never cut: nobody could be given the message.
             raise StageError(

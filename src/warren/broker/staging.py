@@ -16,11 +16,11 @@ What a client sends is checked when it is staged: properties, exchange, and whet
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mypy_extensions import i64
 
-from warren.broker.metadata import Change, DeleteSink, DeleteStage, PutSink, PutStage
+from warren.broker.metadata import Change, Definitions, DeleteSink, DeleteStage, PutSink, PutStage
 from warren.broker.stage import (
     BAD_REQUEST,
     NOT_FOUND,
@@ -34,6 +34,7 @@ from warren.broker.stage import (
     StageError,
 )
 from warren.broker.staged_routes import StagedRoutes, inspect
+from warren.broker.vhost_queues import VhostQueues
 from warren.queues.arguments import NO_LIMIT, parse_arguments
 from warren.queues.entry import Entry
 from warren.queues.queue import Queue
@@ -42,10 +43,6 @@ from warren.queues.variable_queue import LOADING, READY
 from warren.store.message import JournalFile, MovedMessage, QueueLog
 from warren.store.publish_body import decode_message
 from warren.store.record import read_u32
-
-if TYPE_CHECKING:
-    from warren.broker.metadata import Definitions
-    from warren.broker.vhost import Vhost
 
 # The staging logs of a batch are dropped when nobody has staged anything of it, or committed it, for this time.
 STAGE_TTL_MS: Final = 3_600_000
@@ -62,8 +59,8 @@ _LENGTH_BYTES: Final = 4
 class Staging:
     """The sinks and staging logs of one vhost."""
 
-    def __init__(self, vhost: Vhost) -> None:
-        self.vhost: Vhost = vhost
+    def __init__(self, vhost: VhostQueues) -> None:
+        self.vhost: VhostQueues = vhost
         self.sinks: dict[bytes, Sink] = {}
         # By id, which is that of their queue.
         self.stages: dict[int, Stage] = {}
@@ -80,8 +77,8 @@ class Staging:
         self._out_count: i64 = 0
         self._routes: StagedRoutes = StagedRoutes(vhost)
         self._sweep_at_ms: i64 = 0
-        vhost.held_entries.append(self.held_of)
-        vhost.loss_watchers.append(self.forget)
+        vhost.host.held_entries.append(self.held_of)
+        vhost.host.loss_watchers.append(self.forget)
 
     # -- stages ----------------------------------------------------------------------------------------------
 
@@ -90,7 +87,7 @@ class Staging:
         queue that all of it goes to, empty to route it."""
         if len(self.stages) >= STAGES_MAX:
             raise StageError(PRECONDITION, f"there are {STAGES_MAX} staging logs in this vhost already")
-        queue_id = self.vhost.broker.next_queue_id()
+        queue_id = self.vhost.node.next_queue_id()
         stage = Stage(self._make_queue(queue_id, sink, batch, now_ms), sink, batch, owner, now_ms, target)
         stage.failures = self.vhost.journal.failed_count
         self.stages[queue_id] = stage
@@ -170,8 +167,8 @@ class Staging:
 
     def is_full(self) -> bool:
         """Must those who stage messages wait: for memory, for the disk?"""
-        broker = self.vhost.broker
-        return broker.alarms.is_on or broker.disk_flow.is_full(self.vhost)
+        node = self.vhost.node
+        return node.alarms.is_on or node.disk_flow.is_full(self.vhost.journal)
 
     # -- sinks -----------------------------------------------------------------------------------------------
 
@@ -342,11 +339,11 @@ class Staging:
                 stage.out.pop(entry.seq, None)
 
     def _must_pause(self) -> bool:
-        broker = self.vhost.broker
+        node = self.vhost.node
         if self.is_stopped or self._out_bytes >= OUT_BYTES or self._out_count >= OUT_MESSAGES:
             return True
         # Moving takes no more memory than staging did, but it writes.
-        return broker.alarms.disk_since_ms >= 0 or broker.disk_flow.is_full(self.vhost)
+        return node.alarms.disk_since_ms >= 0 or node.disk_flow.is_full(self.vhost.journal)
 
     def _is_moved(self, stage: Stage) -> bool:
         return stage.queue.ready_count == 0 and len(stage.out) == 0
@@ -417,7 +414,7 @@ class Staging:
 
     def _begin_move(self, sink: Sink) -> None:
         self._moving.append(sink)
-        self.vhost.broker.wake()
+        self.vhost.node.wake()
 
     def _on_stage_moved(self, sink: Sink, now_ms: i64) -> None:
         stage = sink.stages.pop(0)

@@ -17,12 +17,11 @@ from mypy_extensions import i64
 from warren.broker.channel import REPLY_TO, Channel
 from warren.broker.metadata import (
     Change,
-    DeleteBinding,
-    DeleteExchange,
     PutBinding,
     PutExchange,
     PutQueue,
 )
+from warren.broker.removal_changes import removal_changes
 from warren.queues.arguments import EQUIVALENT_KEYS, parse_arguments
 from warren.queues.queue import Queue
 from warren.routing.equivalence import (
@@ -33,7 +32,6 @@ from warren.routing.equivalence import (
 )
 from warren.routing.exchange import ALTERNATE_EXCHANGE, Binding, Destination, Exchange, binding_identity
 from warren.routing.exchange_types import check_exchange_type
-from warren.routing.router import RemovedBindings
 from warren.store.change_sets import ChangeSet
 from warren.wire.errors import (
     ACCESS_REFUSED,
@@ -251,7 +249,7 @@ def queue_declare(channel: Channel, method: QueueDeclare) -> None:
         _reply_when_there(channel, queue, _declared(channel, queue, method.nowait))
         return
     if not name:
-        name = b"amq.gen-" + connection.broker.random_name()
+        name = b"amq.gen-" + connection.node.random_name()
     elif name.startswith(b"amq."):
         shown = name.decode("utf-8", "replace")
         raise ChannelException(ACCESS_REFUSED, f"queue name '{shown}' contains reserved prefix 'amq.*'")
@@ -370,30 +368,6 @@ def check_owner(channel: Channel, queue: Queue) -> None:
     """ChannelException 405 when the queue is exclusive to another connection."""
     if queue.owner is not None and queue.owner is not channel.connection:
         raise _locked(channel, queue)
-
-
-def removal_changes(vhost_name: bytes, removed: RemovedBindings) -> list[Change]:
-    """The metadata changes for what went with a queue, exchange or binding."""
-    changes: list[Change] = []
-    for binding in removed.bindings:
-        if binding.is_durable():
-            changes.append(_delete_binding(vhost_name, binding))
-    for exchange in removed.exchanges:
-        if exchange.durable:
-            changes.append(DeleteExchange(vhost_name, exchange.name))
-    return changes
-
-
-def _delete_binding(vhost_name: bytes, binding: Binding) -> DeleteBinding:
-    destination = binding.destination
-    return DeleteBinding(
-        vhost_name,
-        binding.source.name,
-        destination.name,
-        destination.is_queue,
-        binding.key,
-        binding.arguments,
-    )
 
 
 def _bind(

@@ -12,7 +12,7 @@ from mypy_extensions import i64
 from warren.queues.entry import Entry
 from warren.queues.memory_account import MESSAGE_BYTES
 from warren.queues.queue import Queue
-from warren.store.message import Message
+from warren.store.message import Message, QueueLog
 
 # Memory of a publish (bytes) beside address, properties and body: its message, this object and its list entry.
 _PUBLISH_BYTES: Final = MESSAGE_BYTES + 80
@@ -68,6 +68,13 @@ class Transaction:
         self.publishes.append(publish)
         self.size_bytes += size
         return size
+
+    def collect(self, log: QueueLog, first: i64, end: i64, found: list[Entry]) -> None:
+        """Add the entries of a queue with seq ids in [first, end) that it settles to `found`."""
+        for settle in self.settles:
+            for entry in settle.entries:
+                if entry.log is log and first <= entry.seq < end:
+                    found.append(entry)
 
     def take_entries(self) -> list[Entry]:
         """All entries whose settling is undone by a rollback; the transaction starts over."""

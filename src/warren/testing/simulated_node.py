@@ -14,7 +14,8 @@ from random import Random
 from typing import Final, Protocol
 
 from warren.admin.node import AdminNode
-from warren.broker.alarms import KEPT_BYTES_MAX, RELEASE_BYTES
+from warren.broker.alarm_state import KEPT_BYTES_MAX
+from warren.broker.alarms import RELEASE_BYTES
 from warren.broker.broker import Broker
 from warren.broker.disk_flow import STOP_BYTES, STORE_STOP_BYTES
 from warren.broker.metadata import PutPermission, PutUser, PutVhost

@@ -312,7 +312,7 @@ class Simulation:
         """Let everything come to rest, and look for what is owed and not given."""
         self.node.drain()
         for _ in range(FETCH_ROUNDS):
-            is_stopped = self.node.broker.disk_flow.is_full(self.node.vhost)
+            is_stopped = self.node.broker.disk_flow.is_full(self.node.vhost.journal)
             if self._is_failing() or not (is_stopped or self.node.has_more):
                 break
             # Flow control holds sinks back until a tick of the journal has written the waiting bytes.

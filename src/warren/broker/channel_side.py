@@ -1,0 +1,41 @@
+"""A channel, as those below it see it: its connection's brakes, its vhost, and whoever makes it wait."""
+
+from __future__ import annotations
+
+from mypy_extensions import i64
+
+from warren.broker.transaction import Transaction
+from warren.queues.entry import Entry
+from warren.store.journal import ConfirmWaiter
+from warren.store.message import QueueLog
+
+
+class ChannelSide(ConfirmWaiter):
+    """A channel; `number` is its channel number."""
+
+    def __init__(self, number: i64) -> None:
+        super().__init__()
+        self.number: i64 = number
+        # Frames are kept, not handled.
+        self.is_suspended: bool = False
+        self.transaction: Transaction | None = None
+
+    def suspend(self) -> None:
+        """Handle no further frame until `resume`."""
+        self.is_suspended = True
+
+    def resume(self, now_ms: i64) -> None:
+        """What was waited for has happened, by now (ms): go on with the kept frames."""
+        raise RuntimeError("abstract")
+
+    def confirm_finished(self) -> None:
+        """Confirm what does not wait for the disk; called once per turn, so that confirms are batched."""
+        raise RuntimeError("abstract")
+
+    def collect_out(self, log: QueueLog, first: i64, end: i64, found: list[Entry]) -> None:
+        """Add the unacked entries of a queue with seq ids in [first, end) to `found`, those in a transaction too."""
+        raise RuntimeError("abstract")
+
+    def take_reply(self, address: bytes, properties: bytes, body: bytes) -> None:
+        """Deliver a direct reply, unless its connection has too many that are not read."""
+        raise RuntimeError("abstract")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
-from warren.broker.channel import REPLY_TO, Channel, ChannelConsumer
+from warren.broker.channel import Channel, ChannelConsumer
+from warren.broker.direct_reply import REPLY_TO, DirectReply
+from warren.broker.publish_confirms import PublishConfirms
 from warren.broker.topology import (
     exchange_bind,
     exchange_declare,
@@ -191,7 +193,7 @@ def _consume(channel: Channel, method: BasicConsume) -> None:
     tag = method.consumer_tag
     if not tag:
         tag = b"amq.ctag-" + connection.node.random_name()
-    elif tag in channel.consumers or (channel.reply_name and channel.reply_tag_field[1:] == tag):
+    elif tag in channel.consumers or (channel.reply is not None and channel.reply.tag == tag):
         shown = tag.decode("utf-8", "replace")
         raise ConnectionException(NOT_ALLOWED, f"attempt to reuse consumer tag '{shown}'", 60, 20)
     if method.queue == REPLY_TO:
@@ -237,12 +239,12 @@ def _priority(channel: Channel, queue: Queue, raw: bytes) -> i64:
 def _consume_replies(channel: Channel, method: BasicConsume, tag: bytes) -> None:
     if not method.no_ack:
         raise ChannelException(PRECONDITION_FAILED, "reply consumer cannot acknowledge")
-    if channel.reply_name:
+    if channel.reply is not None:
         raise ChannelException(PRECONDITION_FAILED, "reply consumer already set")
     node = channel.connection.node
-    channel.reply_name = REPLY_TO + b"." + node.random_name() + b"." + node.random_name()
-    channel.reply_tag_field = bytes([len(tag)]) + tag
-    channel.vhost.reply_channels[channel.reply_name] = channel
+    name = REPLY_TO + b"." + node.random_name() + b"." + node.random_name()
+    channel.reply = DirectReply(tag, name)
+    channel.vhost.reply_channels[name] = channel
     if not method.nowait:
         channel.connection.out.method(channel.number, BasicConsumeOk(tag))
 
@@ -255,9 +257,9 @@ def _cancel(channel: Channel, method: BasicCancel) -> None:
         queue = consumer.queue
         if queue.remove_consumer(consumer, connection.now_ms):
             channel.vhost.delete_queue(channel.vhost.queues[queue.name], connection.now_ms)
-    elif channel.reply_name and channel.reply_tag_field[1:] == tag:
-        channel.vhost.reply_channels.pop(channel.reply_name, None)
-        channel.reply_name = b""
+    elif channel.reply is not None and channel.reply.tag == tag:
+        channel.vhost.reply_channels.pop(channel.reply.name, None)
+        channel.reply = None
     if not method.nowait:
         connection.out.method(channel.number, BasicCancelOk(tag))
 
@@ -290,13 +292,14 @@ def _flow(channel: Channel, method: ChannelFlow) -> None:
 def _confirm_select(channel: Channel, method: ConfirmSelect) -> None:
     if channel.transaction is not None:
         raise ChannelException(PRECONDITION_FAILED, "cannot switch from tx to confirm mode")
-    channel.is_confirming = True
+    if channel.confirms is None:
+        channel.confirms = PublishConfirms(channel.connection, channel.number)
     if not method.nowait:
         channel.connection.out.method(channel.number, ConfirmSelectOk())
 
 
 def _tx_select(channel: Channel) -> None:
-    if channel.is_confirming:
+    if channel.confirms is not None:
         raise ChannelException(PRECONDITION_FAILED, "cannot switch from confirm to tx mode")
     if channel.transaction is None:
         channel.transaction = Transaction()

@@ -6,15 +6,13 @@ from mypy_extensions import i64
 
 from warren.broker.transaction import Transaction
 from warren.queues.entry import Entry
-from warren.store.journal import ConfirmWaiter
 from warren.store.message import QueueLog
 
 
-class ChannelSide(ConfirmWaiter):
+class ChannelSide:
     """A channel; `number` is its channel number."""
 
     def __init__(self, number: i64) -> None:
-        super().__init__()
         self.number: i64 = number
         # Frames are kept, not handled.
         self.is_suspended: bool = False
@@ -26,10 +24,6 @@ class ChannelSide(ConfirmWaiter):
 
     def resume(self, now_ms: i64) -> None:
         """What was waited for has happened, by now (ms): go on with the kept frames."""
-        raise RuntimeError("abstract")
-
-    def confirm_finished(self) -> None:
-        """Confirm what does not wait for the disk; called once per turn, so that confirms are batched."""
         raise RuntimeError("abstract")
 
     def collect_out(self, log: QueueLog, first: i64, end: i64, found: list[Entry]) -> None:

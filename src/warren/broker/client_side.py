@@ -10,6 +10,7 @@ from warren.broker.channel_side import ChannelSide
 from warren.broker.disk_flow import NOTHING
 from warren.broker.node_services import NodeServices
 from warren.broker.output import Output
+from warren.broker.publish_confirms import PublishConfirms
 from warren.broker.rotation import Rotation
 from warren.broker.throttle import Throttle, ThrottledClient
 from warren.wire.method import Method
@@ -50,8 +51,8 @@ class ClientSide(ThrottledClient):
         """May a direct reply of `size` bytes be added? What is not read is bounded; replies beyond that are lost."""
         raise RuntimeError("abstract")
 
-    def confirm_later(self, channel: ChannelSide) -> None:
-        """`channel` published; look at its confirms at the end of this turn."""
+    def confirm_later(self, confirms: PublishConfirms) -> None:
+        """Something was published; look at `confirms` at the end of this turn."""
         raise RuntimeError("abstract")
 
     def channel_method(self, number: i64, method: Method) -> None:

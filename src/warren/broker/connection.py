@@ -30,6 +30,7 @@ from warren.broker.connection_log import ConnectionLog
 from warren.broker.disk_flow import NOTHING
 from warren.broker.heartbeat import IDLE_LOOKS_MAX, Heartbeats
 from warren.broker.node_services import NodeServices
+from warren.broker.publish_confirms import PublishConfirms
 from warren.broker.server_properties import server_properties
 from warren.broker.settings import Settings
 from warren.broker.tuning import check_tuned
@@ -131,13 +132,12 @@ class Connection(ClientSide):
         self.channels: dict[int, Channel] = {}
         # For the shell, which is known to it only.
         self.shell: object | None = None
-        self.is_dirty: bool = False
         self.close_at_ms: i64 = now_ms + HANDSHAKE_TIMEOUT_MS
         # Channels that wait until what they answered is written, and direct replies since the socket took anything.
         self._awaiting_room: deque[ChannelSide] = deque()
         self._are_consumers_first: bool = False
         self._reply_bytes: i64 = 0
-        self._confirm_later: list[ChannelSide] = []
+        self._confirm_later: list[PublishConfirms] = []
         self._frames: FrameBuffer = FrameBuffer(FRAME_MIN_SIZE)
         # The client has sent connection.close; it is answered when no channel is suspended any more.
         self._is_close_due: bool = False
@@ -220,8 +220,8 @@ class Connection(ClientSide):
         self._finish_turn()
 
     def _finish_turn(self) -> None:
-        for channel in self._confirm_later:
-            channel.confirm_finished()
+        for confirms in self._confirm_later:
+            confirms.confirm_finished()
         self._confirm_later.clear()
         if self.published != NOTHING:
             if self.vhost is not None:
@@ -522,10 +522,10 @@ class Connection(ClientSide):
             self._host.dirty_connections.append(self)
             self.node.wake()
 
-    def confirm_later(self, channel: ChannelSide) -> None:
+    def confirm_later(self, confirms: PublishConfirms) -> None:
         waiting = self._confirm_later
-        if len(waiting) == 0 or waiting[-1] is not channel:
-            waiting.append(channel)
+        if len(waiting) == 0 or waiting[-1] is not confirms:
+            waiting.append(confirms)
 
     # -- for the shell -----------------------------------------------------------------------------------------------
 

@@ -24,6 +24,9 @@ _BASIC_ACK: Final = 0x003C0050
 _BASIC_NACK: Final = 0x003C0078
 # Class 60 and weight 0, as in every content header.
 _CONTENT_CLASS: Final = 60 << 16
+# The last octet of a frame and the first of a body frame, for the eight octets that end in its channel and size; as a
+# signed number, the first octet is the sign's.
+_NEXT_BODY: Final = ((FRAME_END - 256) << 56) | (FRAME_BODY << 48)
 
 
 class Output:
@@ -141,15 +144,21 @@ class Output:
         write_i32_be(buffer, i32(_CONTENT_CLASS))
         write_i64_be(buffer, size)
         buffer.write(properties)
-        buffer.append(FRAME_END)
         if size == 0:
+            buffer.append(FRAME_END)
             return
         piece_max: i64 = self.frame_max - FRAME_OVERHEAD if self.frame_max != 0 else size
         if size <= piece_max:
-            self._body_frame(channel, body)
+            write_i64_be(buffer, _NEXT_BODY | (channel << 32) | size)
+            if size < _BY_REFERENCE_BYTES:
+                buffer.write(body)
+            else:
+                self._refer_to(body, size)
+            buffer.append(FRAME_END)
             if size > LARGE_BYTES:
                 self.count()
             return
+        buffer.append(FRAME_END)
         # Views, not copies: a body of 128 MiB that waits for its socket is in memory once.
         view = memoryview(body)
         start: i64 = 0
@@ -172,17 +181,6 @@ class Output:
         else:
             # The requeue bit has its default value, true; it means nothing here.
             buffer.append(3 if multiple else 2)
-        buffer.append(FRAME_END)
-
-    def _body_frame(self, channel: i64, piece: bytes) -> None:
-        buffer = self._buffer
-        buffer.append(FRAME_BODY)
-        write_i16_be(buffer, i16(channel))
-        write_i32_be(buffer, i32(len(piece)))
-        if len(piece) < _BY_REFERENCE_BYTES:
-            buffer.write(piece)
-        else:
-            self._refer_to(piece, len(piece))
         buffer.append(FRAME_END)
 
     def _body_view(self, channel: i64, piece: memoryview, size: i64) -> None:

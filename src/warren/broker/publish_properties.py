@@ -49,6 +49,8 @@ class PublishProperties:
         self.headers: bytes = b""
         # CC and BCC.
         self.extra_routing_keys: list[bytes] = []
+        # None of reply-to, user-id, CC and BCC is there: nothing is to be checked or added.
+        self.is_plain: bool = True
 
 
 def inspect_properties(raw: bytes) -> PublishProperties:
@@ -64,6 +66,9 @@ def inspect_properties(raw: bytes) -> PublishProperties:
     flags: i64 = i64(read_i16_be(raw, 0)) & 0xFFFF
     if flags & (HEADERS | REPLY_TO | EXPIRATION | USER_ID) != 0:
         _decode_all(properties)
+        properties.is_plain = (
+            not properties.reply_to and properties.user_id is None and not properties.extra_routing_keys
+        )
         return properties
     mode: i64 = 0
     at = _skip_text(raw, 2, flags & CONTENT_TYPE)

@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 
 from mypy_extensions import i64
 
-from warren.broker.channel import REPLY_TO, Channel
+from warren.broker.channel import Channel
+from warren.broker.direct_reply import REPLY_TO
 from warren.broker.metadata import (
     Change,
     PutBinding,
@@ -340,9 +341,9 @@ def queue_delete(channel: Channel, method: QueueDelete) -> None:
         if method.if_unused and len(queue.consumers) > 0:
             raise ChannelException(PRECONDITION_FAILED, f"{vhost.queue_text(name)} in use")
         count = queue.ready_count
-        channel.is_deleting = True
+        channel.cancels.is_held = True
         changes = vhost.remove_queue(queue, channel.connection.now_ms)
-        channel.is_deleting = False
+        channel.cancels.is_held = False
     _reply_when_gone(channel, changes, None if method.nowait else QueueDeleteOk(count))
 
 

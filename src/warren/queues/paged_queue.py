@@ -113,10 +113,10 @@ class PagedQueue(QueueContents):
         """An unacked entry is acked or rejected for good."""
         if not self.memory.is_changed:
             self.memory.touch()
-        self.out.remove(entry)
+        is_indexed = self.out.remove(entry)
         self.counters.settled += 1
         entry.form = ALPHA
-        if entry.seq >= self.log.indexed_upto:
+        if not is_indexed:
             if entry.journal_state != NOT_JOURNALED or entry.content is not None:
                 self.store.settle(entry, now_ms)
         elif not self.is_deleted:

@@ -24,7 +24,7 @@ from warren.queues.paged_queue import PagedQueue
 from warren.queues.purging import Purge
 from warren.queues.queue_host import QueueHost
 from warren.queues.read_ahead import keep_ahead, want_head
-from warren.queues.transit import Transit
+from warren.queues.transit import LARGE_BYTES, Transit
 from warren.queues.turn import SLICE_MESSAGES
 from warren.queues.variable_queue import EMPTY, LOADING, READY
 from warren.queues.waiting_consumers import ConsumerCircle
@@ -127,7 +127,8 @@ class Queue(QueueEnd):
         backing = self.backing
         entry = backing.make_entry(self, message, expiration_ms, now_ms)
         entry.redelivered = is_known
-        if backing.ready.count == 0 and self._transit.admits(backing, entry.body_bytes):
+        size = entry.body_bytes
+        if backing.ready.count == 0 and (size <= LARGE_BYTES or self._transit.admits(backing, size)):
             consumer = self._circle.next_ready()
             if consumer is not None:
                 if consumer.no_ack:

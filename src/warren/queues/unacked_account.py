@@ -41,18 +41,22 @@ class UnackedAccount:
             self.content_bytes += entry.content_bytes
         else:
             self.paged_count += 1
-        if entry.seq >= self._log.indexed_upto:
-            self._log.unindexed_out += 1
+        log = self._log
+        if entry.seq >= log.indexed_upto:
+            log.unindexed_out += 1
 
-    def remove(self, entry: Entry) -> None:
-        """`entry` is settled, requeued or lost."""
+    def remove(self, entry: Entry) -> bool:
+        """`entry` is settled, requeued or lost. Returns whether its position is in the index."""
         self.count -= 1
         if entry.form == ALPHA:
             self.content_bytes -= entry.content_bytes
         else:
             self.paged_count -= 1
-        if entry.seq >= self._log.indexed_upto:
-            self._log.unindexed_out -= 1
+        log = self._log
+        if entry.seq < log.indexed_upto:
+            return True
+        log.unindexed_out -= 1
+        return False
 
     def drop_content(self, entry: Entry) -> None:
         """`entry` gives up its content, if there is a copy of it on disk."""

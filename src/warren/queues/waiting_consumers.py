@@ -71,28 +71,28 @@ class ConsumerCircle(WaitingConsumers):
         """The consumer whose turn it is, moved to the end of its circle; None when nobody can take a message."""
         for level in self._levels:
             waiting = level[1]
-            consumer = _first_taker(waiting)
-            if consumer is not None:
-                if len(waiting) > 1:
-                    waiting.rotate(-1)
-                return consumer
+            while len(waiting) > 0:
+                consumer = waiting[0]
+                if consumer.can_take():
+                    if len(waiting) > 1:
+                        waiting.rotate(-1)
+                    return consumer
+                _send_away(waiting)
         return None
 
     def has_ready(self) -> bool:
         """Can any consumer take a message? Nobody's turn passes by that, but whoever cannot leaves the circle."""
-        for level in self._levels:  # noqa: SIM110  # compiled, a generator costs more than the loop
-            if _first_taker(level[1]) is not None:
-                return True
+        for level in self._levels:
+            waiting = level[1]
+            while len(waiting) > 0:
+                if waiting[0].can_take():
+                    return True
+                _send_away(waiting)
         return False
 
 
-def _first_taker(waiting: deque[Consumer]) -> Consumer | None:
-    """The first consumer that can take a message; those before it leave, and wait for room instead."""
-    while len(waiting) > 0:
-        consumer = waiting[0]
-        if consumer.can_take():
-            return consumer
-        waiting.popleft()
-        consumer.waits_in = None
-        consumer.wait_for_room()
-    return None
+def _send_away(waiting: deque[Consumer]) -> None:
+    """The first consumer cannot take a message: it leaves, and waits for room instead."""
+    consumer = waiting.popleft()
+    consumer.waits_in = None
+    consumer.wait_for_room()

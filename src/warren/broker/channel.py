@@ -99,8 +99,6 @@ class Channel(ChannelSide):
         self.consumers: dict[bytes, ChannelConsumer] = {}
         self.unacked: UnackedWindow = UnackedWindow()
         self.next_delivery_tag: i64 = 1
-        # basic.qos: default of later consumers, and the channel-wide limit.
-        self.consumer_prefetch: i64 = 0
         self.room: ChannelRoom = ChannelRoom()
         self.cancels: CancelNotices = CancelNotices()
         # None: the channel is not in confirm mode.

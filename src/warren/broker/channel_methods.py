@@ -204,7 +204,7 @@ def _consume(channel: Channel, method: BasicConsume) -> None:
     if queue.exclusive_consumer or (method.exclusive and len(queue.consumers) > 0):
         raise ChannelException(ACCESS_REFUSED, f"{channel.vhost.queue_text(queue.name)} in exclusive use")
     consumer = ChannelConsumer(
-        channel, queue, tag, method.no_ack, method.exclusive, priority, channel.consumer_prefetch
+        channel, queue, tag, method.no_ack, method.exclusive, priority, channel.room.consumer_prefetch
     )
     channel.consumers[tag] = consumer
     queue.add_consumer(consumer)
@@ -271,7 +271,7 @@ def _qos(channel: Channel, method: BasicQos) -> None:
         channel.room.prefetch = method.prefetch_count
     else:
         # Counts for later consumers, and lifts a channel-wide limit (P5).
-        channel.consumer_prefetch = method.prefetch_count
+        channel.room.consumer_prefetch = method.prefetch_count
         channel.room.prefetch = 0
     channel.connection.out.method(channel.number, BasicQosOk())
     channel.room.serve(channel.connection.now_ms)

@@ -17,8 +17,9 @@ class ChannelRoom:
     """The room of one channel. Whoever delivers counts `turn_left` down, and `unacked_count` up."""
 
     def __init__(self) -> None:
-        # The channel-wide limit; 0 = none.
+        # The channel-wide limit, and the prefetch of consumers to come; 0 = none.
         self.prefetch: i64 = 0
+        self.consumer_prefetch: i64 = 0
         # Unacked deliveries to consumers, cancelled ones included: what the limit counts (not basic.get).
         self.unacked_count: i64 = 0
         # Consumers that wait until the limit has room.

@@ -313,3 +313,16 @@ def test_after_a_restart_loads_do_not_look_through_what_is_unacked(node: MemoryN
     assert looks == []
     queue.requeue([entry], node.clock.now_ms())
     assert bodies(node, queue) == [0]
+
+
+def test_what_a_start_brings_back_counts_as_memory() -> None:
+    """The monitor may have to page it before anybody publishes anything."""
+    node = MemoryNode(MemoryDisk())
+    node.declare(b"q")
+    for _ in range(100):
+        node.publish(b"q", b"x" * 1000)
+    node.commit()
+    node = node.crash()
+    assert (
+        node.broker.memory_account.ram_bytes == node.vhost.queues[b"q"].backing.memory.held_bytes() > 100_000
+    )

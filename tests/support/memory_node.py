@@ -166,6 +166,7 @@ class MemoryNode:
         self.vhost.journal.request_file()
         self.vhost.store.checkpoints.want()
         self.work()
+        self.vhost.check()
 
     @property
     def groups(self) -> AdminVhost:

@@ -388,6 +388,19 @@ class Channel(ChannelSide):
         if self.transaction is not None:
             self.transaction.collect(log, first, end, found)
 
+    def check(self) -> None:
+        self.unacked.check(self.next_delivery_tag)
+        entries = self.unacked.all()
+        if self.transaction is not None:
+            for settle in self.transaction.settles:
+                entries.extend(settle.entries)
+        consumers = [entry.consumer for entry in entries if entry.consumer is not None]
+        assert self.room.unacked_count == len(consumers)
+        for consumer in self.consumers.values():
+            assert consumer.unacked_count == consumers.count(consumer)
+        if self.confirms is not None:
+            self.confirms.check()
+
     # -- end -----------------------------------------------------------------------------------------------------
 
     def on_consumer_cancelled(self, consumer: ChannelConsumer) -> None:

@@ -30,6 +30,10 @@ class ChannelSide:
         """Add the unacked entries of a queue with seq ids in [first, end) to `found`, those in a transaction too."""
         raise RuntimeError("abstract")
 
+    def check(self) -> None:
+        """Assert what holds between two operations; for tests and the simulator."""
+        raise RuntimeError("abstract")
+
     def take_reply(self, address: bytes, properties: bytes, body: bytes) -> None:
         """Deliver a direct reply, unless its connection has too many that are not read."""
         raise RuntimeError("abstract")

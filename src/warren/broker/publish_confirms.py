@@ -33,6 +33,11 @@ class PublishConfirms(ConfirmWaiter):
         if self.batches_in_flight == 0:
             self._send(self.publish_seq, True)
 
+    def check(self) -> None:
+        """Assert what holds between two operations."""
+        assert self._confirmed_upto <= self.publish_seq
+        assert self.batches_in_flight >= 0
+
     def end(self) -> None:
         """The channel is closed."""
         self._is_ended = True

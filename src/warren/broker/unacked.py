@@ -84,6 +84,21 @@ class UnackedWindow:
         """Everything outstanding, oldest first."""
         return [entry for entry in self._entries[self._head :] if entry is not None]
 
+    def check(self, next_tag: i64) -> None:
+        """Assert that tags ascend below `next_tag`, and that the count is right."""
+        assert len(self._entries) == len(self._tags)
+        before: i64 = -1
+        count: i64 = 0
+        for place in range(len(self._tags)):
+            tag = self._tags[place]
+            assert before < tag < next_tag
+            before = tag
+            entry = self._entries[place]
+            if entry is not None:
+                assert entry.delivery_tag == tag
+                count += 1
+        assert self.count == count
+
     def collect(self, log: QueueLog, first: i64, end: i64, found: list[Entry]) -> None:
         """Add those of the queue of `log` with seq ids in [first, end) to `found`."""
         for entry in self._entries:

@@ -88,6 +88,17 @@ class Vhost(VhostQueues):
             backing.restore_delta(first, upto, count, live_bytes)
         backing.restore(queue, recovered.in_order(), is_clean)
 
+    # -- invariants ------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Assert what holds between two operations; for tests and the simulator, as it walks through all there is."""
+        for queue in self.queues_by_id.values():
+            queue.backing.check()
+        for channel in self.host.channels:
+            channel.check()
+        self.router.check()
+        self.store.check()
+
     # -- turns -----------------------------------------------------------------------------------------------------
 
     def advance(self, now_ms: i64) -> bool:

@@ -193,6 +193,8 @@ class PagedQueue(QueueContents):
         After an unclean stop nobody knows what was delivered, so everything counts as redelivered (W29).
         """
         log = self.log
+        if len(positions) > 0:
+            self.memory.touch()
         if not is_clean:
             log.delivered_upto = max(log.delivered_upto, log.next_seq - 1)
         for position in positions:
@@ -208,6 +210,31 @@ class PagedQueue(QueueContents):
             if entry.expiry_ms != 0:
                 self.expect_expiry()
             self.ready.restore(entry)
+
+    # -- invariants ----------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Assert what holds between two operations; for tests and the simulator. Walks through all it has in memory."""
+        if self.is_deleted:
+            return
+        self.ready.check()
+        log = self.log
+        mark = log.indexed_upto
+        assert 0 < mark <= log.next_seq
+        out = self.find_out(0, log.next_seq)
+        assert self.out.count == len(out)
+        assert self.out.paged_count == len([entry for entry in out if entry.form != ALPHA])
+        assert self.out.content_bytes == sum([int(one.content_bytes) for one in out if one.form == ALPHA])
+        assert log.unindexed_out == len([entry for entry in out if entry.seq >= mark])
+        ready = self.ready
+        for entry in out + [ready.at(place) for place in range(ready.entry_count)]:
+            # The index has every live position below its mark, and none from there on.
+            assert (entry.journal_state == INDEXED) == (entry.seq < mark)
+            assert entry.form != ALPHA or entry.has_content
+            assert entry.seq < log.next_seq
+        # Whatever changed what is in memory, the account knows it by the end of the turn.
+        memory = self.memory
+        assert memory.is_changed or self.is_listed or memory.ram_bytes == memory.held_bytes()
 
     # -- slices --------------------------------------------------------------------------------------------------
 

@@ -345,6 +345,30 @@ class Journal:
         for callback in batch.callbacks:
             callback(ok, now_ms)
 
+    # -- invariants ------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Assert what holds between two operations; for tests and the simulator."""
+        pending: i64 = 0
+        for position in self.batch.positions:
+            if position.journal_state == PENDING:
+                pending += 64 + position.content_bytes
+        assert self.pending_bytes == pending
+        number = self.batch.number - i64(len(self.in_flight))
+        for batch in self.in_flight:
+            # The flusher gets them in order, and none is left out.
+            assert batch.number == number
+            number += 1
+            assert len(batch.waiters) == len(batch.waiters_upto)
+        before: i64 = 0
+        for file in self.files:
+            assert file.number > before
+            before = file.number
+            assert file.live_bytes >= 0 and file.pins >= 0
+        assert before < self._next_file_number
+        for log in self.dirty_logs:
+            assert log.is_dirty
+
     # -- files -------------------------------------------------------------------------------------------------
 
     def total_bytes(self) -> i64:

@@ -10,7 +10,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from warren.store.runs import Runs, add_run, contains, covers, subtract
+from warren.store.runs import Runs, add_run, check_runs, contains, covers, subtract
 
 SEGMENT_ENTRIES: Final = 16384
 # A segment is rewritten when at most a quarter of its entries is alive and it has at least this many bytes (W24); while
@@ -88,6 +88,21 @@ class QueueIndex:
         self.snapshot_upto: i64 = 0
         self.checkpointed_upto: i64 = 0
         self.previous_upto: i64 = 0
+
+    def check(self, indexed_upto: i64) -> None:
+        """Assert what holds between two operations, `indexed_upto` being the mark of the queue; for tests and the simulator."""
+        check_runs(self.settled)
+        check_runs(self.settled_transient)
+        before: i64 = -1
+        for segment in self.segments:
+            assert segment.number > before
+            before = segment.number
+            assert segment.live_persistent >= 0 and segment.live_transient >= 0
+            assert segment.live <= segment.entries or segment.is_damaged
+            assert 0 <= segment.written_bytes <= segment.size_bytes
+        assert before < 0 or before * self.segment_entries < indexed_upto
+        assert self.dead_bytes >= 0
+        assert self.previous_upto <= self.checkpointed_upto <= indexed_upto
 
     def path_of(self, segment: Segment) -> str:
         """Its path, relative to the vhost's directory."""

@@ -24,6 +24,14 @@ def merge_runs(runs: Runs) -> Runs:
     return merged
 
 
+def check_runs(runs: Runs) -> None:
+    """Assert that `runs` ascend and leave gaps."""
+    end: i64 = -1
+    for first, last in runs:
+        assert end < first <= last
+        end = last + 1
+
+
 def index_of_run(runs: Runs, seq: i64) -> i64:
     """Index of the first run that ends at or behind `seq`; the number of runs when there is none."""
     low: i64 = 0

@@ -74,6 +74,15 @@ class VhostStore:
         # Does `advance` have more to do, without anything happening before?
         self.has_more: bool = False
 
+    def check(self) -> None:
+        """Assert what holds between two operations; for tests and the simulator."""
+        self.journal.check()
+        for queues in (self.queues, self.transient_queues):
+            for queue in queues.values():
+                index = queue.log.index
+                if index is not None:
+                    index.check(queue.log.indexed_upto)
+
     def set_owner(self, owner: StoreOwner, report: LossReport) -> None:
         """Who has the queues from now on, and who is told what was lost."""
         self._owner = owner

@@ -172,6 +172,7 @@ class Simulation:
             self.sessions.end_operation()
         except Crash:
             self._crash(rng, self._planned_rule, 0, 0)
+        self.node.vhost.check()
         self._check_broker()
 
     def _check_broker(self) -> None:

@@ -10,7 +10,7 @@ from warren.store.message import QueueLog
 
 
 class ChannelSide:
-    """A channel; `number` is its channel number."""
+    """The interface of a channel for backlog, brakes and vhost; `number` is its number in the connection."""
 
     def __init__(self, number: i64) -> None:
         self.number: i64 = number

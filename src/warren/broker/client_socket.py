@@ -13,7 +13,7 @@ class ClientSocket:
     def __init__(self, out: Output, now_ms: i64) -> None:
         self.out: Output = out
         self.now_ms: i64 = now_ms
-        # It was touched since the shell looked at it last.
+        # `touch` was called since the shell last took the output.
         self.is_dirty: bool = False
         self.is_reading: bool = True
         # The shell does not read the socket, for this reason or one of its own.

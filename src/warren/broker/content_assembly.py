@@ -29,7 +29,7 @@ from warren.wire.errors import (
 from warren.wire.frames import FRAME_HEADER, FRAME_METHOD
 from warren.wire.primitives import unsigned64
 
-# Class and weight of the header of a publish: basic, 0.
+# The first four octets of a publish's content header: class 60 (basic) and weight 0.
 _BASIC_HEADER: Final = 60 << 16
 
 

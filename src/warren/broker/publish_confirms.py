@@ -9,7 +9,7 @@ from warren.store.journal import ConfirmWaiter
 
 
 class PublishConfirms(ConfirmWaiter):
-    """Confirms of channel `number`; they go out on `socket`. Whoever publishes counts `publish_seq` up."""
+    """Sends the confirms of channel `number` to `socket`. The channel increments `publish_seq` with each publish."""
 
     def __init__(self, socket: ClientSocket, number: i64) -> None:
         super().__init__()

@@ -28,12 +28,12 @@ class PublishRoute:
     """The route of the last publish to an exchange of `vhost`."""
 
     def __init__(self, vhost: VhostQueues) -> None:
-        # Exchange and routing key as they stand in the message.
+        # Exchange and routing key, encoded as two short strings: the `address` of each message on this route.
         self.address: bytes = b""
         self.routing_key: bytes = b""
         self.mandatory: bool = False
         self.queues: list[Queue] = []
-        # One of the queues is durable.
+        # At least one of `queues` is durable, so a persistent message waits for the disk.
         self.is_durable: bool = False
         # It goes to the client that consumes `amq.rabbitmq.reply-to` under the name that is the routing key.
         self.is_reply: bool = False

@@ -17,7 +17,7 @@ class HeadDemand:
 
     def __init__(self) -> None:
         self.consumers: list[Consumer] = []
-        # Those of them that wait for a message.
+        # The consumers that have room and wait for a message.
         self.circle: ConsumerCircle = ConsumerCircle()
         # Called once, when the head is there or the queue is empty, with the time.
         self.waiters: list[Callable[[int], None]] = []

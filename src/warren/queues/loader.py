@@ -36,9 +36,9 @@ class Loader:
 
     def __init__(self, log: EntryLog, store: QueueStore, transit: Transit) -> None:
         self.current: Load | None = None
-        # Where the one under way began.
+        # Seq id at which the current range load began.
         self.first_seq: i64 = 0
-        # Delta must begin where the load that is under way began.
+        # While a read-ahead is under way delta must keep its start: the loaded messages join in front of it.
         self.is_reading_ahead: bool = False
         # Fetches until the next look at what should be read ahead.
         self.until_look: i64 = 0

@@ -63,7 +63,7 @@ class PagedQueue(QueueContents):
         return entry
 
     def append(self, entry: Entry, now_ms: i64) -> None:
-        """It waits, behind all others."""
+        """Enqueue `entry` behind all ready messages, and journal it when it must outlive a restart."""
         if entry.expiry_ms != 0:
             self.expect_expiry()
         if self.is_durable and (entry.persistent or self.journals_transient):
@@ -73,7 +73,7 @@ class PagedQueue(QueueContents):
             self.memory.expect_paging()
 
     def pass_by(self, entry: Entry, no_ack: bool, now_ms: i64) -> None:
-        """It goes to somebody at once, as nothing waits before it."""
+        """Deliver `entry` to a consumer on arrival, without queueing it; with `no_ack` it is settled by that."""
         self.counters.delivered += 1
         log = self.log
         if entry.seq > log.delivered_upto:
@@ -84,7 +84,7 @@ class PagedQueue(QueueContents):
             self.out.add(entry)
 
     def expire(self) -> None:
-        """It has expired on arrival, and nothing waits before it."""
+        """Count a message that had expired when it arrived at an empty queue, and was dropped."""
         self.counters.expired += 1
 
     # -- leaving -------------------------------------------------------------------------------------------------

@@ -33,10 +33,10 @@ class QueueMemory(MemoryUser):
     ) -> None:
         super().__init__(host.memory)
         self.rates: Rates = Rates()
-        # How many messages may be in memory.
+        # Messages whose content may stay in memory; paging drops the content of the others.
         self.target_ram_count: i64 = NO_TARGET
         self.is_lazy: bool = is_lazy
-        # Paging has anything to look after.
+        # Paging must run for this queue: it is lazy, or has a target.
         self.pages: bool = is_lazy
         self._host: QueueHost = host
         self._ready: VariableQueue = ready
@@ -62,12 +62,12 @@ class QueueMemory(MemoryUser):
     # -- what it may hold ----------------------------------------------------------------------------------------
 
     def set_mode(self, is_lazy: bool) -> None:
-        """Lazy or default; a live queue changes over a slice at a time."""
+        """Switch between lazy and default mode; the queue pages or loads its messages in slices, over several turns."""
         self.is_lazy = is_lazy
         self._look_after_pages()
 
     def set_target(self, target_ram_count: i64) -> None:
-        """How many messages may be in memory."""
+        """Limit the messages whose content stays in memory; paging drops the content of the others."""
         self.target_ram_count = target_ram_count
         self._look_after_pages()
 
@@ -85,11 +85,11 @@ class QueueMemory(MemoryUser):
     # -- telling -------------------------------------------------------------------------------------------------
 
     def touch(self) -> None:
-        """What is in memory is about to change: the account is told at the end of the turn."""
+        """Report the memory of this queue to the account at the end of the turn, as it is about to change."""
         if not self.is_changed:
             self.is_changed = True
             if not self.is_active and self._share is not None:
-                # The pause before must not thin the rates of what happens now.
+                # Rates are averages over time: measure from here on, or the idle time would lower them.
                 counters = self._counters
                 self.rates.start(counters.published, counters.delivered, self._handed_out(), counters.settled)
             self._host.changed.append(self)

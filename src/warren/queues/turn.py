@@ -46,7 +46,7 @@ class TurnShares:
         # Messages that the queues have taken since the last turn's end, and the steps that this one has left.
         self.arrived_count: i64 = 0
         self.steps_left: i64 = TURN_STEPS
-        # Those that go on when something was sealed.
+        # Shares that continue after the next seal of the journal.
         self._waiting_for_seal: list[TurnShare] = []
 
     def on_sealed(self) -> None:
@@ -101,7 +101,7 @@ class TurnShare:
         self.is_listed: bool = False
         # Steps that the last `work` took.
         self.worked_count: i64 = 0
-        # Something has come from disk, or waited for the end of the turn.
+        # A load has arrived, or work was put off to the end of the turn.
         self.has_arrivals: bool = False
 
     def work(self, now_ms: i64) -> i64:

@@ -15,8 +15,9 @@ class UnackedAccount:
 
     def __init__(self, log: QueueLog) -> None:
         self.count: i64 = 0
-        # Of those, the ones whose content is not in memory, and the bytes of the content that is.
+        # Unacked messages whose content was paged out.
         self.paged_count: i64 = 0
+        # Bytes of unacked contents that are still in memory.
         self.content_bytes: i64 = 0
         # Highest seq id that was unacked since the start.
         self.highest_seq: i64 = 0

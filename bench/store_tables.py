@@ -33,7 +33,7 @@ import pyarrow.parquet as pq
 from crc32c import crc32c
 
 from bench.machine import machine
-from warren.broker.metadata import Definitions, PutQueue, PutVhost
+from warren.broker.definitions.metadata import Definitions, PutQueue, PutVhost
 from warren.build import build_name
 from warren.offline.part_writer import MessageColumns, address_of, write_part
 from warren.offline.store_plan import Part, PartManifest, QueueExtent

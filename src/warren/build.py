@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 COMPILED_PACKAGES: Final = ("broker", "perf", "queues", "routing", "store", "wire")
-INTERPRETED: Final = ("store/disk/", "store/file_system.py", "broker/metadata_sqlite.py")
+INTERPRETED: Final = ("store/disk/", "store/file_system.py", "broker/definitions/metadata_sqlite.py")
 # Of packages whose other modules are interpreted.
 COMPILED_MODULES: Final = ("tables/rabbitmq/external_term.py", "tables/scan.py")
 

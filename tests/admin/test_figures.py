@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.memory_node import USER, MemoryClient, MemoryDisk, MemoryNode
 from warren.admin.protocol import DescribeNode, ListQueues, NodeStatus, QueueList, QueueStatus, VhostStatus
-from warren.broker.metadata import PutUser
+from warren.broker.definitions.metadata import PutUser
 from warren.queues.entry import ALPHA, BETA, Entry
 from warren.queues.queue import Queue
 from warren.queues.variable_queue import EMPTY

@@ -19,7 +19,7 @@ from warren.admin.protocol import (
     QueueDescription,
 )
 from warren.queues.reader_group import DATA_LOSS, EVERYTHING, HELD_BYTES_MAX
-from warren.testing.simulated_file_system import POWER
+from warren.testing.simulated.file_system import POWER
 
 
 class PausedNode(MemoryNode):

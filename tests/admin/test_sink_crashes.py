@@ -1,4 +1,4 @@
-"""Every message of a sink is there once, wherever the node is killed on the way (broker/staging.py, store/moves.py)."""
+"""Every message of a sink is there once, wherever the node is killed on the way (broker/vhost/staging.py, store/moves.py)."""
 
 from random import Random
 
@@ -7,8 +7,8 @@ import pytest
 from tests.support.memory_node import USER, MemoryClient, MemoryDisk, MemoryNode
 from tests.support.staged import PERSISTENT, bodies, stage, staged_message
 from warren.admin.sink_protocol import BatchCommitted, CommitBatch
-from warren.broker.metadata import PutUser
-from warren.testing.simulated_file_system import KILL, ORDERED, POWER, Crash
+from warren.broker.definitions.metadata import PutUser
+from warren.testing.simulated.file_system import KILL, ORDERED, POWER, Crash
 from warren.wire.field_table import encode_table, fields_from_python
 from warren.wire.properties import Properties
 

@@ -1,5 +1,5 @@
 """Where the messages of a sink go: every kind of exchange and queue, and those that come and go between stage, commit and
-move (broker/staged_routes.py, broker/staging.py)."""
+move (broker/vhost/staged_routes.py, broker/vhost/staging.py)."""
 
 import pytest
 

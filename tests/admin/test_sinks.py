@@ -1,4 +1,4 @@
-"""Sinks: staging logs, commits, and what a crash leaves of them (broker/staging.py, admin/sink_calls.py)."""
+"""Sinks: staging logs, commits, and what a crash leaves of them (broker/vhost/staging.py, admin/sink_calls.py)."""
 
 import gc
 
@@ -25,10 +25,10 @@ from warren.admin.sink_protocol import (
     StageOpened,
     StagesAborted,
 )
-from warren.broker.disk_flow import STOP_BYTES, STORE_STOP_BYTES
-from warren.broker.metadata import PutUser
-from warren.broker.settings import Settings
-from warren.broker.staging import STAGE_TTL_MS
+from warren.broker.definitions.metadata import PutUser
+from warren.broker.definitions.settings import Settings
+from warren.broker.flow.disk_flow import STOP_BYTES, STORE_STOP_BYTES
+from warren.broker.vhost.staging import STAGE_TTL_MS
 from warren.wire.properties import Properties
 
 

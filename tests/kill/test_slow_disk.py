@@ -13,7 +13,7 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.failing_disk import FailingDisk
 from tests.support.kill_ledger import connect
 from tests.support.watched_broker import MIB, WatchedBroker, WellBehaved
-from warren.broker.disk_flow import STOP_BYTES
+from warren.broker.flow.disk_flow import STOP_BYTES
 from warren.wire.methods import BasicAck, BasicPublish
 
 pytestmark = pytest.mark.kill

@@ -39,10 +39,10 @@ MUTANTS: list[Mutant] = [
     mutant(
         "S7",
         "definitions are not synced",
-        "broker/metadata_sqlite.py",
+        "broker/definitions/metadata_sqlite.py",
         "PRAGMA synchronous = FULL",
         "PRAGMA synchronous = OFF",
-        "broker/test_metadata_sqlite.py",
+        "broker/definitions/test_metadata_sqlite.py",
     ),
     mutant(
         "S9",
@@ -50,12 +50,12 @@ MUTANTS: list[Mutant] = [
         "routing/exchange.py",
         "self.source.durable and self.destination.durable",
         "self.source.durable or self.destination.durable",
-        "broker/test_definitions_durable.py::test_s9_a_binding_is_stored_when_both_its_ends_are",
+        "broker/definitions/test_durable.py::test_s9_a_binding_is_stored_when_both_its_ends_are",
     ),
     mutant(
         "S12",
         "a persistent publish is confirmed at once",
-        "broker/channel.py",
+        "broker/channel/channel.py",
         "            if is_for_disk:\n                self.vhost.journal.confirm_with_batch(confirms)\n",
         "",
         "protocol/test_confirms.py::test_a_persistent_message_is_confirmed_by_the_commit_only",

@@ -20,15 +20,15 @@ from tests.support.kill_ledger import Confirms, connect
 from tests.support.made_backups import run_backup, run_restore
 from tests.support.rabbitmq_files import make_node, make_queue, message_term, segment_publish
 from warren.admin.client import AdminRefusedError
-from warren.broker.metadata import Definitions, PutQueue, PutVhost
+from warren.broker.definitions.metadata import Definitions, PutQueue, PutVhost
 from warren.offline.backup_files import incomplete_path
 from warren.offline.check import check_directory
 from warren.offline.data_directory import ToolError
 from warren.offline.part_writer import MessageRow, PartWriter
 from warren.offline.store_plan import QueueExtent
 from warren.offline.store_writer import StoreWriter
-from warren.pipeline.backup_job import BackupResult
-from warren.pipeline.import_rabbitmq_job import ImportResult, import_rabbitmq
+from warren.pipeline.backups.job import BackupResult
+from warren.pipeline.rabbitmq.import_job import ImportResult, import_rabbitmq
 from warren.pipeline.rebuild_index_job import rebuild_index
 from warren.pipeline.result import JobError
 from warren.pipeline.unfinished import unfinished

@@ -10,8 +10,8 @@ from tests.support.stopped_node import MESSAGES, change
 from tests.support.stopped_node_fixtures import data, original, store
 from warren.offline.check import check_directory
 from warren.offline.data_directory import ToolError
-from warren.pipeline.backup_job import backup
-from warren.pipeline.restore_job import restore
+from warren.pipeline.backups.job import backup
+from warren.pipeline.backups.restore_job import restore
 from warren.pipeline.verify_job import verify
 
 if TYPE_CHECKING:

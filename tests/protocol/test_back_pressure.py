@@ -11,8 +11,8 @@ from tests.support.amqp_peer import Message
 from tests.support.broker_fixtures import Amqp
 from tests.support.memory_broker import EngineLink
 from tests.support.skips import does_not_apply, has_no_meaning
-from warren.broker.client_side import OUTPUT_BYTES_MAX
-from warren.broker.throttle import WINDOW_BYTES
+from warren.broker.channel.client_side import OUTPUT_BYTES_MAX
+from warren.broker.flow.throttle import WINDOW_BYTES
 from warren.build import build_name
 from warren.wire.methods import (
     BasicConsume,

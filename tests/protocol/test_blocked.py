@@ -16,11 +16,11 @@ from tests.support.broker_fixtures import FOREIGN_URI
 from tests.support.memory_broker import EngineLink, MemoryBroker
 from tests.support.node_thread import NodeThread
 from tests.support.skips import does_not_apply, has_no_meaning
-from warren.broker.alarm_state import KEPT_BYTES_MAX
-from warren.broker.alarms import RELEASE_BYTES
 from warren.broker.broker import Broker
-from warren.broker.connection import Connection
-from warren.broker.throttle import WINDOW_BYTES
+from warren.broker.connection.connection import Connection
+from warren.broker.flow.alarm_state import KEPT_BYTES_MAX
+from warren.broker.flow.alarms import RELEASE_BYTES
+from warren.broker.flow.throttle import WINDOW_BYTES
 from warren.wire.methods import (
     BasicAck,
     BasicDeliver,

@@ -12,8 +12,8 @@ from tests.support.amqp_peer import ChannelPeer, Message
 from tests.support.broker_fixtures import Amqp
 from tests.support.memory_broker import EngineLink
 from tests.support.skips import has_no_meaning
-from warren.broker.client_side import OUTPUT_BYTES_MAX
-from warren.broker.connection import TURN_MESSAGES
+from warren.broker.channel.client_side import OUTPUT_BYTES_MAX
+from warren.broker.connection.connection import TURN_MESSAGES
 from warren.build import build_name
 from warren.wire.methods import (
     BasicConsume,

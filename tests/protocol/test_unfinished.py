@@ -8,11 +8,11 @@ import pytest
 from tests.support.amqp_frames import BODY, frame, header_frame, method_frame
 from tests.support.amqp_peer import ChannelPeer, Peer
 from tests.support.memory_broker import EngineLink, MemoryBroker
-from warren.broker.alarm_state import PASS_BYTES, UNFINISHED_MIN_BYTES
-from warren.broker.alarms import SHED_AFTER_MS
-from warren.broker.connection import Connection
-from warren.broker.settings import Settings
-from warren.broker.throttle import WINDOW_BYTES
+from warren.broker.connection.connection import Connection
+from warren.broker.definitions.settings import Settings
+from warren.broker.flow.alarm_state import PASS_BYTES, UNFINISHED_MIN_BYTES
+from warren.broker.flow.alarms import SHED_AFTER_MS
+from warren.broker.flow.throttle import WINDOW_BYTES
 from warren.wire.methods import (
     BasicPublish,
     ChannelClose,

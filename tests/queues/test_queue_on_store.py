@@ -10,7 +10,7 @@ from warren.queues.queue import Queue
 from warren.queues.variable_queue import EMPTY
 from warren.store.jobs import ReadRanges, StoreJob
 from warren.store.message import Message, QueueLog
-from warren.testing.simulated_file_system import Fault
+from warren.testing.simulated.file_system import Fault
 
 LARGE = 5000
 

@@ -12,7 +12,7 @@ from tests.support.amqp_frames import SocketLink
 from tests.support.amqp_peer import Peer
 from tests.support.awaiting import eventually
 from tests.support.node_thread import NodeThread
-from warren.broker.throttle import WINDOW_BYTES
+from warren.broker.flow.throttle import WINDOW_BYTES
 from warren.wire.methods import ConnectionBlocked
 
 BODY = bytes(100_000)

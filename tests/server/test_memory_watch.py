@@ -10,8 +10,8 @@ import pytest
 
 from tests.support.awaiting import eventually_in_loop
 from tests.support.memory_broker import MemoryBroker
-from warren.broker.alarm_state import OFF
 from warren.broker.broker import Broker
+from warren.broker.flow.alarm_state import OFF
 from warren.server import memory_watch
 from warren.server.heap_release import HeapRelease
 from warren.server.memory_watch import (

@@ -1,4 +1,4 @@
-"""Bugs of our own, planted where the simulated node lets them in (`warren/testing/seams.py`)."""
+"""Bugs of our own, planted where the simulated node lets them in (`warren/testing/simulated/seams.py`)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 from crc32c import crc32c
 
 from warren.broker.broker import Broker
-from warren.broker.metadata import PutBinding, PutGroupMember, PutReaderGroup, PutSink
-from warren.broker.vhost import Vhost
+from warren.broker.definitions.metadata import PutBinding, PutGroupMember, PutReaderGroup, PutSink
+from warren.broker.vhost.vhost import Vhost
 from warren.routing.exchange import Binding
 from warren.store.checkpoint import CHECKPOINT_QUEUE
 from warren.store.disk.flusher import BatchFlusher, FlushJob
@@ -16,9 +16,9 @@ from warren.store.disk.space_reserve import SpaceReserve
 from warren.store.file_system import FileSystem
 from warren.store.jobs import ReadRanges, StoreJob
 from warren.store.record import FILE_HEADER_BYTES, MOVE, MOVE_REF, RECORD_HEADER_BYTES, RELEASE
-from warren.testing.seams import Seams
-from warren.testing.simulated_file_system import SimulatedFileHandle, SimulatedFileSystem
-from warren.testing.simulated_node import STORE_ID
+from warren.testing.models.damage import STORE_ID
+from warren.testing.simulated.file_system import SimulatedFileHandle, SimulatedFileSystem
+from warren.testing.simulated.seams import Seams
 
 SEGMENT_BYTES = 21
 

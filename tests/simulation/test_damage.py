@@ -2,9 +2,8 @@
 
 from warren.store.message import Message, Position, QueueLog
 from warren.store.record import FILE_MAGIC, INDEX_MAGIC, RecordWriter
-from warren.testing.damage import damage_of
-from warren.testing.message_models import body_of
-from warren.testing.simulated_node import STORE_ID
+from warren.testing.models.damage import STORE_ID, damage_of
+from warren.testing.models.messages import body_of
 
 
 def test_a_header_that_was_hit_before_does_not_hide_what_a_record_says() -> None:

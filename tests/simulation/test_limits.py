@@ -3,15 +3,15 @@
 import pytest
 
 from warren.broker.broker import Broker
-from warren.broker.connection import Connection
-from warren.broker.vhost import Vhost
+from warren.broker.connection.connection import Connection
+from warren.broker.vhost.vhost import Vhost
 from warren.queues.loading import RangeLoad
 from warren.store.disk.flusher import BatchFlusher, FlushJob
 from warren.store.disk.space_reserve import SpaceReserve
 from warren.store.file_system import FileSystem
 from warren.testing.operations import SCALED_LIMITS, make_history
-from warren.testing.seams import Seams
-from warren.testing.simulated_node import Limits
+from warren.testing.simulated.node import Limits
+from warren.testing.simulated.seams import Seams
 from warren.testing.simulation import Simulation
 
 # Histories within which each limit must be reached; those that scale none of the missing ones down are skipped.

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from warren.store.disk.space_reserve import SpaceReserve
-from warren.testing.simulated_file_system import KILL, ORDERED, POWER, Crash, Fault, SimulatedFileSystem
+from warren.testing.simulated.file_system import KILL, ORDERED, POWER, Crash, Fault, SimulatedFileSystem
 
 RUNS = 200
 

@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from warren.broker.metadata import MetadataError, PutQueue
-from warren.testing.simulated_file_system import KILL, POWER, Crash, Fault, SimulatedFileSystem
-from warren.testing.simulated_metadata import SimulatedMetadata
+from warren.broker.definitions.metadata import MetadataError, PutQueue
+from warren.testing.simulated.file_system import KILL, POWER, Crash, Fault, SimulatedFileSystem
+from warren.testing.simulated.metadata import SimulatedMetadata
 
 
 def put(queue_id: int) -> PutQueue:

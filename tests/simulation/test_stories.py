@@ -8,7 +8,7 @@ import pytest
 
 from warren.testing.operations import History, Operation
 from warren.testing.shrink import tell
-from warren.testing.simulated_node import Limits
+from warren.testing.simulated.node import Limits
 
 STORIES = {
     "whoever waits for the head while another load ends": """536 600 3000 64 8 1

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from tests.support.broker_process import BrokerProcess
-from warren.spark.amqp_options import AMQP_COMMON_OPTIONS, AMQP_SINK_OPTIONS, AMQP_STREAM_OPTIONS
+from warren.spark.amqp.options import AMQP_COMMON_OPTIONS, AMQP_SINK_OPTIONS, AMQP_STREAM_OPTIONS
 from warren.spark.columns import COLUMNS
 from warren.spark.options import BATCH_OPTIONS, COMMON_OPTIONS, STREAM_OPTIONS
 from warren.spark.sink_columns import SINK_COLUMNS
@@ -50,7 +50,7 @@ def test_every_error_that_is_explained_is_one_that_can_come() -> None:
     """Word by word in the code, but for numbers and names; and each text of data loss is explained."""
     source = PAGE.parent.parent / "src" / "warren"
     files = [
-        *(source / "spark").glob("*.py"),
+        *(source / "spark").rglob("*.py"),
         *(source / "queues").glob("reader_group*.py"),
         source / "admin/client.py",
     ]

@@ -8,7 +8,7 @@ import pytest
 from warren.admin.client import AdminRefusedError, NodeUnreachableError, OtherBrokerError
 from warren.admin.protocol import ACCESS_REFUSED, STORAGE_FAILED, UNROUTABLE
 from warren.spark import retry
-from warren.spark.amqp_connection import AmqpLostError, AmqpRefusedError
+from warren.spark.amqp.connection import AmqpLostError, AmqpRefusedError
 from warren.spark.retry import BrokerAwayError, Retry, SourceError, is_transient
 
 AWAY = NodeUnreachableError("no connection to mars:5672: refused")

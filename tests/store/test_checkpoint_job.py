@@ -24,7 +24,7 @@ from warren.store.jobs import (
     RewriteSegment,
     WriteCheckpoint,
 )
-from warren.testing.simulated_file_system import KILL, ORDERED, POWER, Crash, SimulatedFileSystem
+from warren.testing.simulated.file_system import KILL, ORDERED, POWER, Crash, SimulatedFileSystem
 
 
 @pytest.fixture

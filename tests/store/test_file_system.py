@@ -13,7 +13,7 @@ from warren.store.disk import local_file_system
 from warren.store.disk.files import put_whole, read_whole
 from warren.store.disk.local_file_system import LocalFileSystem
 from warren.store.file_system import FileSystem
-from warren.testing.simulated_file_system import SimulatedFileSystem
+from warren.testing.simulated.file_system import SimulatedFileSystem
 
 
 @pytest.fixture

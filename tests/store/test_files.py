@@ -21,7 +21,7 @@ from warren.store.disk.store_reader import read_store
 from warren.store.record import FILE_MAGIC, RecordWriter
 from warren.store.recovery import JournalReplay
 from warren.store.store_settings import StoreSettings
-from warren.testing.simulated_file_system import POWER, SimulatedFileSystem
+from warren.testing.simulated.file_system import POWER, SimulatedFileSystem
 
 
 class Directory:

@@ -35,7 +35,7 @@ from warren.store.jobs import (
     WriteCheckpoint,
 )
 from warren.store.record import crc_seed
-from warren.testing.simulated_file_system import KILL, ORDERED, POWER, Crash, SimulatedFileSystem
+from warren.testing.simulated.file_system import KILL, ORDERED, POWER, Crash, SimulatedFileSystem
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tests.store.test_salvage import everything, salvaged
 from tests.support.broker_process import BrokerProcess
 from tests.support.stopped_node import MESSAGES, fingerprint
 from warren.broker.broker import Broker
-from warren.broker.settings import Settings
+from warren.broker.definitions.settings import Settings
 from warren.server.config import Config
 from warren.server.definitions_file import DefinitionsLostError
 from warren.server.startup import open_data_directory

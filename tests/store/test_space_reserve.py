@@ -8,7 +8,7 @@ from tests.support.failing_files import FailingFiles
 from tests.support.journal_driver import JournalDriver
 from warren.store.disk.flusher import BatchFlusher, FlushJob
 from warren.store.disk.space_reserve import SpaceReserve
-from warren.testing.simulated_file_system import SimulatedFileSystem
+from warren.testing.simulated.file_system import SimulatedFileSystem
 
 # As much as the simulated disk allocates at a time.
 SIZE = 2_000

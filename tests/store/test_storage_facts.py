@@ -20,24 +20,24 @@ ROOT = Path(__file__).parent.parent.parent
 OPEN: set[str] = set()
 
 FACTS = """
-S1 | an exchange is as durable as it was declared | broker.topology:exchange_declare
+S1 | an exchange is as durable as it was declared | broker.channel.topology:exchange_declare
     protocol/test_exchanges.py::test_inequivalent kill/test_restart.py::test_what_is_not_durable_is_gone
-S2 | a queue likewise; an empty name asks for one | broker.topology:queue_declare
+S2 | a queue likewise; an empty name asks for one | broker.channel.topology:queue_declare
     protocol/test_queues.py::test_server_named protocol/test_queues.py::test_good_argument
 S3 | some clients publish persistent by default | argued: a client's choice; the protocol carries it with each message
-S4 | each message says whether it is persistent | broker.publish_properties:inspect_properties
+S4 | each message says whether it is persistent | broker.content.properties:inspect_properties
     protocol/test_publish.py::test_unknown_delivery_mode
 S5 | what is not durable is gone after a restart | kill/test_restart.py::test_what_is_not_durable_is_gone
-S6 | durable exchanges come back with all properties | broker.metadata:PutExchange
-    broker/test_metadata_sqlite.py::test_metadata_comes_back_as_it_was_written
-S7 | durable queues come back with all properties | broker.metadata:PutQueue
-    broker/test_metadata_sqlite.py::test_metadata_comes_back_as_it_was_written
-    broker/test_metadata_sqlite.py::test_metadata_is_synced_with_each_commit
+S6 | durable exchanges come back with all properties | broker.definitions.metadata:PutExchange
+    broker/definitions/test_metadata_sqlite.py::test_metadata_comes_back_as_it_was_written
+S7 | durable queues come back with all properties | broker.definitions.metadata:PutQueue
+    broker/definitions/test_metadata_sqlite.py::test_metadata_comes_back_as_it_was_written
+    broker/definitions/test_metadata_sqlite.py::test_metadata_is_synced_with_each_commit
 S8 | an exclusive queue ends with its connection | protocol/test_queues.py::test_exclusive_queues_are_never_durable
     protocol/test_clean_up.py::test_exclusive_queues_go_with_a_lost_connection
     kill/test_restart.py::test_what_is_not_durable_is_gone
 S9 | a binding is kept when both its ends are durable | routing.exchange:Binding.is_durable
-    broker/test_definitions_durable.py::test_s9_a_binding_is_stored_when_both_its_ends_are
+    broker/definitions/test_durable.py::test_s9_a_binding_is_stored_when_both_its_ends_are
     kill/test_restart.py::test_what_is_not_durable_is_gone
 S10 | persistent takes both, queue and message | queues.queue:Queue.publish
     kill/test_restart.py::test_what_is_not_durable_is_gone
@@ -181,7 +181,7 @@ S78 | 10,000,000 messages in a lazy queue: 1.5 MB | bench.backlog:measure
 S79 | a backlog slows a queue down | bench.backlog:measure queues.read_ahead:look_ahead
     queues/test_queue_paging.py::test_the_next_batch_is_read_before_the_last_one_is_used_up
 S80 | prefetch, multiple acks, flow control | protocol/test_qos.py::test_per_consumer_limit_is_exact
-    protocol/test_settle.py::test_multiple broker/test_disk_flow.py::test_who_publishes_to_a_disk_that_lags_is_stopped_until_half_is_written
+    protocol/test_settle.py::test_multiple broker/flow/test_disk_flow.py::test_who_publishes_to_a_disk_that_lags_is_stopped_until_half_is_written
 S81 | recovery after any end | store.disk.store_reader:read_store simulation/test_histories.py::test_the_fixed_seeds_hold
 S82 | backup and restore | kill/test_backup.py::test_what_was_confirmed_before_a_backup_is_in_it
     kill/test_backup.py::test_a_restore_looks_before_it_writes
@@ -201,14 +201,14 @@ W6 | clean marks that are wrong | store.checkpoint:decode_checkpoint
     store/test_checkpoint_job.py::test_power_fails_in_any_call_of_a_checkpoint
 W7 | replay that crashes | store/test_recovery.py::test_any_bytes_give_a_state
     store/test_recovery.py::test_valid_records_with_contents_of_nonsense
-W8 | two stores, two syncs | store.journal:Journal broker/test_definitions_durable.py::test_the_second_to_ask_waits_for_the_disk_as_the_first_does
+W8 | two stores, two syncs | store.journal:Journal broker/definitions/test_durable.py::test_the_second_to_ask_waits_for_the_disk_as_the_first_does
 W9 | compaction locks readers out | store/test_content_compaction.py::test_readers_do_not_wait_for_compaction
     store/test_segments.py::test_a_segment_goes_when_all_of_it_is_settled
 W10 | compaction falls behind: debt is shown, and publishers wait until it is paid
-    | store.figures:StoreFigures.debt_bytes store.figures:debt_to_pay broker.disk_flow:DEBT_STOP_BYTES
-    broker/test_disk_flow.py::test_a_store_in_debt_stops_publishers_until_it_is_paid
-    broker/test_disk_flow.py::test_debt_that_grows_while_the_disk_does_not_stops_nobody
-    broker/test_disk_flow.py::test_nobody_waits_for_what_the_store_does_not_give_back
+    | store.figures:StoreFigures.debt_bytes store.figures:debt_to_pay broker.flow.disk_flow:DEBT_STOP_BYTES
+    broker/flow/test_disk_flow.py::test_a_store_in_debt_stops_publishers_until_it_is_paid
+    broker/flow/test_disk_flow.py::test_debt_that_grows_while_the_disk_does_not_stops_nobody
+    broker/flow/test_disk_flow.py::test_nobody_waits_for_what_the_store_does_not_give_back
     store/test_content_compaction.py::test_the_garbage_stays_bounded_with_a_slow_consumer
     admin/test_figures.py::test_debt_is_what_exceeds_twice_what_is_alive
 W11 | reference counts that are not kept | store/test_content_recovery.py::test_references_after_recovery
@@ -221,7 +221,7 @@ W14 | what a length limit drops is written first | argued: length limits are ref
 W15 | paging blocks and bloats | queues.turn:TurnShares.work_off
     queues/test_memory_monitor.py::test_a_flood_stays_at_the_threshold
 W16 | idle queues are woken | queues/test_memory_monitor.py::test_idle_queues_are_not_touched
-W17 | a start loads lazy queues | queues.paged_queue:PagedQueue.restore_delta broker.vhost:Vhost._restore_queue
+W17 | a start loads lazy queues | queues.paged_queue:PagedQueue.restore_delta broker.vhost.vhost:Vhost._restore_queue
     kill/test_store_on_disk.py::test_a_start_reads_no_bodies_and_takes_no_memory_for_them
 W18 | one segment is never paged | queues.memory_account:MemoryAccount.ahead_room
     queues/test_paging.py::test_small_messages_of_one_segment_are_paged_too
@@ -420,7 +420,7 @@ T72 | a start reads no bodies
     store/test_segments.py::test_a_start_reads_the_checkpoint_and_the_journal_behind_it
 T73 | a lazy queue starts without memory
     | kill/test_store_on_disk.py::test_a_start_reads_no_bodies_and_takes_no_memory_for_them
-    broker.vhost:Vhost._restore_queue bench.backlog:measure
+    broker.vhost.vhost:Vhost._restore_queue bench.backlog:measure
     store/test_segments.py::test_a_start_reads_the_checkpoint_and_the_journal_behind_it
 T74 | a backup under load, restored | kill/test_backup.py::test_what_was_confirmed_before_a_backup_is_in_it
     kill/test_backup.py::test_a_node_killed_during_a_backup
@@ -428,7 +428,7 @@ T75 | restored without definitions | kill/test_backup.py::test_missing_definitio
 T76 | RabbitMQ's directories | tables/rabbitmq/test_real_directories.py::test_every_message_is_there_in_order
 T77 | versions of the format | argued: there is one; what has another is put aside whole, T22
 T78 | what a start found is logged | server.vhost_startup:_log_report kill/test_restart.py::test_damage_costs_what_is_damaged
-    broker/test_loss_log.py::test_what_a_start_finds_is_one_line_for_a_queue
+    broker/vhost/test_loss_log.py::test_what_a_start_finds_is_one_line_for_a_queue
 """
 
 

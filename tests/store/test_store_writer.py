@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.kill_ledger import connect
-from warren.broker.metadata import (
+from warren.broker.definitions.metadata import (
     Definitions,
     PutBinding,
     PutExchange,
@@ -25,7 +25,7 @@ from warren.broker.metadata import (
     PutUser,
     PutVhost,
 )
-from warren.broker.passwords import SHA256, hash_password
+from warren.broker.definitions.passwords import SHA256, hash_password
 from warren.offline.backup_files import incomplete_path
 from warren.offline.check import CheckResult, check_directory, check_store
 from warren.offline.data_directory import ToolError, VhostDirectory, files_of, opened

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.memory_store import MemoryStore
 from warren.broker.broker import Broker
-from warren.broker.settings import Settings
+from warren.broker.definitions.settings import Settings
 from warren.offline.check import NO_DIRECTORY, NOT_OURS, check_directory
 from warren.server.config import Config
 from warren.server.startup import open_data_directory

@@ -11,7 +11,7 @@ from tests.support.journal_driver import STORE_ID
 from warren.store.disk.job_runner import JobRunner
 from warren.store.disk.workers import Stopped, Workers
 from warren.store.jobs import COMPACT, READ, WRITE, StoreJob
-from warren.testing.simulated_file_system import SimulatedFileSystem
+from warren.testing.simulated.file_system import SimulatedFileSystem
 
 PATIENCE_S = 30
 

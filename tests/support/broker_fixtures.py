@@ -18,7 +18,7 @@ from tests.support.amqp_peer import ChannelPeer, Peer
 from tests.support.broker_process import BrokerProcess
 from tests.support.memory_broker import MemoryBroker
 from tests.support.skips import does_not_apply
-from warren.broker.settings import Settings
+from warren.broker.definitions.settings import Settings
 
 FOREIGN_URI = os.environ.get("WARREN_TEST_AMQP_URI", "")
 # For what comes about by itself: a loaded machine takes its time, the engine in memory a tick or two.

@@ -8,8 +8,8 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.inline_spark import InlineSpark
 from tests.support.mixed_vhost import SETTINGS, Expected, MixedVhost, fill
 from warren.offline.backup import back_up
-from warren.pipeline.backup_job import BackupResult, backup
-from warren.pipeline.restore_job import RestoreResult, restore
+from warren.pipeline.backups.job import BackupResult, backup
+from warren.pipeline.backups.restore_job import RestoreResult, restore
 
 
 @dataclass

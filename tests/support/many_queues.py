@@ -17,8 +17,8 @@ from tests.support.amqp_frames import BODY, PERSISTENT, frame, header_frame, met
 from tests.support.amqp_peer import ChannelPeer, ConnectionClosedError, Message
 from tests.support.broker_process import BrokerProcess
 from tests.support.kill_ledger import connect
-from warren.broker.metadata import Change, PutQueue
-from warren.broker.metadata_sqlite import SqliteMetadata
+from warren.broker.definitions.metadata import Change, PutQueue
+from warren.broker.definitions.metadata_sqlite import SqliteMetadata
 from warren.wire.methods import BasicAck, BasicGet, BasicPublish, QueueDeclare, QueueDeclareOk
 
 # Generous: neither a start nor a stop is to be cut short because the machine is busy.

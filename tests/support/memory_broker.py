@@ -9,13 +9,13 @@ import itertools
 
 from tests.support.memory_store import MemoryStore
 from warren.broker.broker import Broker
-from warren.broker.connection import CLOSED, NEVER, Connection
-from warren.broker.metadata import PutUser
-from warren.broker.passwords import hash_password
-from warren.broker.settings import Settings
-from warren.broker.vhost import Vhost
+from warren.broker.connection.connection import CLOSED, NEVER, Connection
+from warren.broker.definitions.metadata import PutUser
+from warren.broker.definitions.passwords import hash_password
+from warren.broker.definitions.settings import Settings
+from warren.broker.vhost.vhost import Vhost
 from warren.store.store_settings import StoreSettings
-from warren.testing.simulated_file_system import SimulatedFileSystem
+from warren.testing.simulated.file_system import SimulatedFileSystem
 
 JOURNAL_FILE_BYTES = 1 << 24
 # What a socket holds that nobody reads.

@@ -13,7 +13,7 @@ from warren.admin.node import AdminNode, AdminVhost
 from warren.admin.protocol import LENGTH_BYTES, ErrorReply, Login, Reply, Request, decode_reply, encode_frame
 from warren.admin.server import AdminSession
 from warren.broker.broker import Broker
-from warren.broker.metadata import (
+from warren.broker.definitions.metadata import (
     Definitions,
     DeleteGroupMember,
     DeleteQueue,
@@ -27,14 +27,14 @@ from warren.broker.metadata import (
     PutStage,
     PutUser,
 )
-from warren.broker.passwords import hash_password
-from warren.broker.settings import Settings
-from warren.broker.vhost import Vhost
+from warren.broker.definitions.passwords import hash_password
+from warren.broker.definitions.settings import Settings
+from warren.broker.vhost.vhost import Vhost
 from warren.queues.queue import Queue
 from warren.store.change_sets import ChangeSet
 from warren.store.message import Message
 from warren.store.store_settings import StoreSettings
-from warren.testing.simulated_file_system import POWER, SimulatedFileSystem
+from warren.testing.simulated.file_system import POWER, SimulatedFileSystem
 
 FILE_BYTES = 1 << 20
 NO_EXPIRATION = -1

@@ -8,7 +8,7 @@ from tests.support.amqp_peer import ChannelPeer, Message, Peer
 from tests.support.broker_process import BrokerProcess
 from tests.support.kill_ledger import Confirms, connect
 from tests.support.rabbitmq_directories import EVERY_PROPERTY, EVERY_TYPE
-from warren.broker.metadata import Definitions
+from warren.broker.definitions.metadata import Definitions
 from warren.wire.field_table import encode_table
 from warren.wire.methods import BasicGet, BasicGetOk
 from warren.wire.properties import Properties

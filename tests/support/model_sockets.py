@@ -5,8 +5,8 @@ connection.
 """
 
 from tests.support.model_store import ModelHost
-from warren.broker.room import ChannelRoom
-from warren.broker.rotation import Rotation
+from warren.broker.flow.room import ChannelRoom
+from warren.broker.flow.rotation import Rotation
 from warren.queues.entry import Consumer, Entry, QueueEnd
 from warren.queues.queue import Queue
 

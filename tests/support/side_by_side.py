@@ -12,19 +12,19 @@ from xdist.scheduler.loadscope import LoadScopeScheduling
 # For each shared fixture, the files whose tests use it; the longest family first.
 SHARED = {
     "spark": (
-        "tests/pipeline/test_archive_with_spark.py",
+        "tests/pipeline/archives/test_with_spark.py",
         "tests/pipeline/test_engine.py",
-        "tests/pipeline/test_replay_with_spark.py",
-        "tests/pipeline/test_report_job.py",
+        "tests/pipeline/replays/test_with_spark.py",
+        "tests/pipeline/reports/test_job.py",
         "tests/pipeline/test_store_jobs_with_spark.py",
-        "tests/spark/test_amqp_with_spark.py",
+        "tests/spark/amqp/test_with_spark.py",
         "tests/spark/test_documentation.py",
         "tests/spark/test_with_spark.py",
     ),
     "rabbitmq": (
-        "tests/pipeline/test_import_rabbitmq.py",
-        "tests/spark/test_amqp_sink.py",
-        "tests/spark/test_amqp_source.py",
+        "tests/pipeline/rabbitmq/test_import.py",
+        "tests/spark/amqp/test_sink.py",
+        "tests/spark/amqp/test_source.py",
         "tests/tables/rabbitmq/test_real_directories.py",
     ),
 }

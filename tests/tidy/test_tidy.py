@@ -49,7 +49,7 @@ SHELL_MODULES = {
     "threading", "time", "uuid", "uvloop",
 }  # fmt: skip
 # The shells inside compiled packages; `perf` is a program with its own sockets and clock.
-SHELLS = ("store/disk/", "broker/metadata_sqlite.py", "broker/passwords.py", "perf/")
+SHELLS = ("store/disk/", "broker/definitions/metadata_sqlite.py", "broker/definitions/passwords.py", "perf/")
 
 
 def tracked(*suffixes: str) -> list[Path]:

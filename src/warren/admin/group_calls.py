@@ -36,7 +36,7 @@ from warren.admin.protocol import (
 from warren.admin.reserve_poll import ReservePoll
 from warren.admin.seek import seek_time
 from warren.admin.status import group_status
-from warren.broker.metadata import DeleteReaderGroup
+from warren.broker.definitions.metadata import DeleteReaderGroup
 from warren.queues.entry import Entry
 from warren.queues.queue import Queue
 from warren.queues.reader_group import NOT_FOUND, GroupError, GroupMember, text

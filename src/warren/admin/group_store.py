@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from warren.admin.node import AdminVhost, member_definition
 from warren.admin.protocol import STORAGE_FAILED, ErrorReply
-from warren.broker.metadata import Change, DeleteGroupMember, PutReaderGroup
+from warren.broker.definitions.metadata import Change, DeleteGroupMember, PutReaderGroup
 from warren.queues.reader_groups import ReaderGroup
 
 

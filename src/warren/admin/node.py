@@ -15,9 +15,9 @@ from typing import Protocol
 from warren.admin.protocol import BackupStatus, NodeStatus, QueueList, VhostStatus
 from warren.admin.status import node_status, queue_status, vhost_status
 from warren.broker.broker import Broker
-from warren.broker.metadata import Change, PutGroupMember, PutReaderGroup
-from warren.broker.staging import Staging
-from warren.broker.vhost import Vhost
+from warren.broker.definitions.metadata import Change, PutGroupMember, PutReaderGroup
+from warren.broker.vhost.staging import Staging
+from warren.broker.vhost.vhost import Vhost
 from warren.queues.entry import Entry
 from warren.queues.queue import Queue
 from warren.queues.reader_group import GroupMember, text

@@ -1,4 +1,4 @@
-"""The calls of one session that concern sinks: filling staging logs, committing batches (broker/staging.py).
+"""The calls of one session that concern sinks: filling staging logs, committing batches (broker/vhost/staging.py).
 
 What this module adds is when an answer leaves. Staged messages are answered when there is room for more, so that a client
 is as fast as memory and disk allow; a commit waits for the batch before it, and is answered when it is durable, or when
@@ -29,8 +29,8 @@ from warren.admin.sink_protocol import (
     StageOpened,
     StagesAborted,
 )
-from warren.broker.stage import NOT_FOUND, PRECONDITION, STORAGE_FAILED, StageError
-from warren.broker.staging import Staging
+from warren.broker.vhost.stage import NOT_FOUND, PRECONDITION, STORAGE_FAILED, StageError
+from warren.broker.vhost.staging import Staging
 
 # How often a client that has to wait for memory or disk is looked after.
 FULL_RETRY_S: Final = 0.01

@@ -15,9 +15,9 @@ from warren.admin.protocol import (
     RateStatus,
     VhostStatus,
 )
-from warren.broker.alarm_state import OFF
 from warren.broker.broker import Broker
-from warren.broker.vhost import Vhost
+from warren.broker.flow.alarm_state import OFF
+from warren.broker.vhost.vhost import Vhost
 from warren.build import build_name
 from warren.queues.queue import Queue
 from warren.queues.queue_figures import FormFigures, QueueFigures

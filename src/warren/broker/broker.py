@@ -13,13 +13,13 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from warren.broker.alarm_state import OFF
-from warren.broker.alarms import Alarms
-from warren.broker.connection import Connection, ConnectionHost
-from warren.broker.metadata import Definitions
-from warren.broker.settings import Settings
-from warren.broker.stuck_sockets import look_at_sockets
-from warren.broker.vhost import Vhost
+from warren.broker.connection.connection import Connection, ConnectionHost
+from warren.broker.connection.stuck_sockets import look_at_sockets
+from warren.broker.definitions.metadata import Definitions
+from warren.broker.definitions.settings import Settings
+from warren.broker.flow.alarm_state import OFF
+from warren.broker.flow.alarms import Alarms
+from warren.broker.vhost.vhost import Vhost
 from warren.queues.arguments import NO_LIMIT
 from warren.queues.memory_monitor import MemoryMonitor
 from warren.queues.queue import Queue

@@ -20,11 +20,11 @@ import typer
 
 from warren import pipeline as jobs
 from warren.admin.client import AdminRefusedError, NodeUnreachableError
-from warren.broker.metadata import MetadataError
+from warren.broker.definitions.metadata import MetadataError
 from warren.cli.connection import NamedBy, Node, takes_node_and_waits
 from warren.cli.job_progress import ProgressKind, progress_of
 from warren.offline.data_directory import ToolError
-from warren.pipeline.archive_job import INTERVAL_S, MERGE_BYTES
+from warren.pipeline.archives.job import INTERVAL_S, MERGE_BYTES
 from warren.pipeline.progress import Progress
 from warren.pipeline.result import FAILED_EXIT, JobError, JobResult
 from warren.pipeline.spark_run import one_line, program_ends_with_job

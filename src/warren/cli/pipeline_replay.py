@@ -76,7 +76,7 @@ def replay_command(
     traceback: Traceback = False,
 ) -> None:
     """Publish messages from Parquet files, Delta tables or backups, each exactly once."""
-    from warren.pipeline.replay_job import replay
+    from warren.pipeline.replays.job import replay
 
     run_job(
         lambda progress: replay(

@@ -48,7 +48,7 @@ def backup_command(
     traceback: Traceback = False,
 ) -> None:
     """A vhost as Parquet with a manifest: of a running node, a stopped one, or a backup of files."""
-    from warren.pipeline.backup_job import backup
+    from warren.pipeline.backups.job import backup
 
     def work(progress: Progress) -> JobResult:
         named = data_dir_or_node(data_dir, node)
@@ -92,8 +92,8 @@ def restore_command(
     traceback: Traceback = False,
 ) -> None:
     """A new data directory from a vhost's backup, or its messages in a running node; verified before and after."""
-    from warren.pipeline.restore_job import restore
-    from warren.pipeline.restore_live_job import restore_live
+    from warren.pipeline.backups.restore_job import restore
+    from warren.pipeline.backups.restore_live_job import restore_live
 
     def work(progress: Progress) -> JobResult:
         bases = base or ()
@@ -137,7 +137,7 @@ def import_rabbitmq_command(
     traceback: Traceback = False,
 ) -> None:
     """A warren data directory from that of a RabbitMQ node; classic queues, all vhosts."""
-    from warren.pipeline.import_rabbitmq_job import import_rabbitmq
+    from warren.pipeline.rabbitmq.import_job import import_rabbitmq
 
     run_job(
         lambda progress: import_rabbitmq(

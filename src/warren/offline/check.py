@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from warren.broker.metadata import Definitions
+from warren.broker.definitions.metadata import Definitions
 from warren.offline.data_directory import DataDirectory, VhostDirectory, files_of, opened, queue_names
 from warren.store.content_file import GONE, ContentFile
 from warren.store.content_scan import ContentScan

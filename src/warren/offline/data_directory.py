@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from warren.broker.metadata import Definitions, MetadataError, PutVhost
-from warren.broker.metadata_sqlite import SqliteMetadata
+from warren.broker.definitions.metadata import Definitions, MetadataError, PutVhost
+from warren.broker.definitions.metadata_sqlite import SqliteMetadata
 from warren.store.disk.files import LOST_AND_FOUND
 from warren.store.disk.local_file_system import LocalFileSystem
 

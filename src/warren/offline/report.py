@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from warren.broker.metadata import Definitions
+from warren.broker.definitions.metadata import Definitions
 from warren.offline.check import is_deleted_queue
 from warren.offline.data_directory import VhostDirectory, files_of, opened, queue_names
 from warren.store.content_records import content_bytes_of

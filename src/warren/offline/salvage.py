@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from warren.broker.metadata import Change, Definitions, PutPermission, PutQueue, PutUser, PutVhost
-from warren.broker.metadata_sqlite import SqliteMetadata
-from warren.broker.passwords import SHA256, hash_password
+from warren.broker.definitions.metadata import Change, Definitions, PutPermission, PutQueue, PutUser, PutVhost
+from warren.broker.definitions.metadata_sqlite import SqliteMetadata
+from warren.broker.definitions.passwords import SHA256, hash_password
 from warren.offline.backup_files import must_be_new
 from warren.offline.check import is_deleted_queue
 from warren.offline.data_directory import (

@@ -16,8 +16,8 @@ from typing import Self
 
 import msgspec
 
-from warren.broker.metadata import Definitions
-from warren.broker.metadata_sqlite import SqliteMetadata
+from warren.broker.definitions.metadata import Definitions
+from warren.broker.definitions.metadata_sqlite import SqliteMetadata
 from warren.offline.backup_files import begin_new, give_up, incomplete_path, put_in_place
 from warren.offline.data_directory import DATABASE_NAME, VHOSTS_PATH, ToolError
 from warren.offline.part_writer import (

@@ -15,8 +15,8 @@ from typing import Final
 _LOADED: Final = (
     "pyspark.worker",
     "warren.admin.client",
-    "warren.pipeline.archive_files",
-    "warren.pipeline.archive_source",
+    "warren.pipeline.archives.files",
+    "warren.pipeline.archives.source",
     "warren.tables.blocks",
     "warren.tables.slice_files",
 )

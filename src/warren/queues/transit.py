@@ -9,7 +9,7 @@ Messages of up to LARGE_BYTES are never held up: the buffer of a connection boun
 all the room goes out when no more than half of the room is in use.
 
 What stands still, since nobody reads its socket, takes no room from others: up to `room_bytes` of it are not counted as
-in use. So there may be twice the room on the way. Beyond that others wait, until `broker/stuck_sockets.py` closes
+in use. So there may be twice the room on the way. Beyond that others wait, until `broker/connection/stuck_sockets.py` closes
 connections.
 """
 

@@ -4,7 +4,7 @@ A queue that has something to do which takes long, or that waits for the end of 
 `work_off` calls those on the list in turn until they have taken the steps that a turn has for them; the others, and those
 that have more to do, follow in the next turn, which `wake` asks for. So no queue holds up the others (G6, W19), and a
 queue without anything to do is not looked at. What is left of the steps is for the journal's old files
-(`broker/store_owner.py`).
+(`broker/vhost/store_owner.py`).
 
 A turn has TURN_STEPS, and more when much was published in it: such a turn is long anyway, and what comes in must be able
 to leave memory as fast.

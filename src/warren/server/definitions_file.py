@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 from typing import Final
 
-from warren.broker.metadata import Definitions, Metadata, MetadataDamaged, MetadataError
-from warren.broker.metadata_sqlite import SqliteMetadata
+from warren.broker.definitions.metadata import Definitions, Metadata, MetadataDamaged, MetadataError
+from warren.broker.definitions.metadata_sqlite import SqliteMetadata
 from warren.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
 from warren.store.disk.files import JOURNAL_DIRECTORY, LOST_AND_FOUND, make_directories
 from warren.store.disk.space_reserve import SpaceReserve

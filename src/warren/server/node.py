@@ -20,7 +20,7 @@ import uvloop
 
 from warren.admin.node import AdminNode
 from warren.broker.broker import Broker
-from warren.broker.settings import Settings
+from warren.broker.definitions.settings import Settings
 from warren.server.amqp_protocol import READ_BYTES, ClientProtocol
 from warren.server.clock import Clock
 from warren.server.config import Config

@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 import warren
 from warren.admin.node import BackupRefused
 from warren.admin.protocol import BACKUP_DONE, BACKUP_FAILED, BackupStatus
-from warren.broker.vhost import Vhost
+from warren.broker.vhost.vhost import Vhost
 from warren.offline.backup_files import (
     ManifestBuilder,
     OnPiece,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import cast
 
 from warren.broker.broker import Broker
-from warren.broker.metadata import (
+from warren.broker.definitions.metadata import (
     Change,
     Definitions,
     Metadata,
@@ -22,8 +22,8 @@ from warren.broker.metadata import (
     PutUser,
     PutVhost,
 )
-from warren.broker.metadata_sqlite import SqliteMetadata
-from warren.broker.passwords import SHA256, hash_password
+from warren.broker.definitions.metadata_sqlite import SqliteMetadata
+from warren.broker.definitions.passwords import SHA256, hash_password
 from warren.server.config import Config
 from warren.server.definitions_file import (
     VHOSTS_PATH,

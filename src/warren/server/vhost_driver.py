@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
-from warren.broker.vhost import Vhost
+from warren.broker.vhost.vhost import Vhost
 from warren.store.disk.flusher import BatchFlusher, FlushJob
 from warren.store.disk.line_limit import LineLimit
 from warren.store.jobs import StoreJob

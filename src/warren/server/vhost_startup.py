@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 
 from warren.broker.broker import Broker
-from warren.broker.metadata import Definitions, PutVhost
-from warren.broker.vhost import Vhost
+from warren.broker.definitions.metadata import Definitions, PutVhost
+from warren.broker.vhost.vhost import Vhost
 from warren.store.disk.files import (
     JOURNAL_DIRECTORY,
     keep_orphans,

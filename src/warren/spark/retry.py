@@ -16,7 +16,6 @@ from typing import Final, Self
 
 from warren.admin.client import AdminRefusedError, NodeUnreachableError, OtherBrokerError
 from warren.admin.protocol import STORAGE_FAILED
-from warren.spark.amqp_connection import AmqpLostError
 
 PAUSE_FIRST_S: Final = 0.1
 PAUSE_MAX_S: Final = 2.0
@@ -30,6 +29,10 @@ class SourceError(RuntimeError):
     """The stream, the read or the write cannot go on; the text says why and what to do, in one line. Permanent."""
 
 
+class MayPassError(Exception):
+    """Base of the errors that connections of other kinds raise when the same request may succeed a moment later."""
+
+
 class BrokerAwayError(SourceError):
     """The broker's state made it fail, and the caller must repeat all of it: rows that were consumed cannot be sent again here."""
 
@@ -40,7 +43,7 @@ def is_transient(error: BaseException) -> bool:
         return error.code == STORAGE_FAILED
     if isinstance(error, OtherBrokerError):
         return False
-    return isinstance(error, NodeUnreachableError | AmqpLostError | BrokerAwayError)
+    return isinstance(error, NodeUnreachableError | MayPassError | BrokerAwayError)
 
 
 def final_error(error: Exception) -> SourceError:

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from warren.spark.amqp_source import other_broker
+from warren.spark.amqp.source import other_broker
 from warren.spark.batch_reader import WarrenBatchReader
 from warren.spark.columns import check_schema, default_schema
 from warren.spark.options import OptionError, SourceOptions, parse_options
@@ -37,7 +37,7 @@ class WarrenDataSource(DataSource):
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        # What follows is for a warren broker; others are the business of amqp_source.py.
+        # What follows is for a warren broker; others are the business of amqp/source.py.
         self._other = other_broker(options)
         self._given = options
 

@@ -1,6 +1,6 @@
 """Staged messages that were published, as the journal sees them.
 
-A message that was staged (`broker/staging.py`) has a record of its own kind (MOVE) when it is published: from then on a
+A message that was staged (`broker/vhost/staging.py`) has a record of its own kind (MOVE) when it is published: from then on a
 start settles it where it was staged instead of publishing it once more. It is settled there, by an ordinary ack, when the
 batch of its MOVE is durable. Until that ack is sealed, too, the file with the MOVE stays (`JournalFile.pins`): it may be
 all that says where the message is. A message has a MOVE whether or not any of its positions is durable.

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from warren.broker.metadata import PutQueue
+from warren.broker.definitions.metadata import PutQueue
 from warren.offline.data_directory import files_of, opened
 from warren.store.disk.files import journal_path
 from warren.store.disk.snapshot import NoStore, VhostSnapshot

@@ -1,7 +1,7 @@
 """Spools: messages of one queue of another broker in files of the journal's format, as record batches.
 
 A file is `<first seq>.wal`; that seq is also the number in its header. All records are PUBLISH with one position of
-queue QUEUE_ID, and seq ids have no gaps. Written by `spark/amqp_spool.py`.
+queue QUEUE_ID, and seq ids have no gaps. Written by `spark/amqp/spool.py`.
 """
 
 from array import array

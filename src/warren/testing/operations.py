@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from warren.broker.stage import SLICE_MESSAGES
+from warren.broker.vhost.stage import SLICE_MESSAGES
 from warren.store.queue_index import REWRITE_MIN_BYTES
 from warren.store.store_settings import DEAD_TAIL_BYTES
-from warren.testing.group_models import NAMED, PATTERN
-from warren.testing.simulated_file_system import KILL, ORDERED, POWER
-from warren.testing.simulated_node import FLUSH, LANES, Limits
+from warren.testing.models.groups import NAMED, PATTERN
+from warren.testing.simulated.file_system import KILL, ORDERED, POWER
+from warren.testing.simulated.node import FLUSH, LANES, Limits
 
 Value = int | str
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from warren.broker.metadata import PutVhost
+from warren.broker.definitions.metadata import PutVhost
 from warren.offline.check import DAMAGED, NO_DEFINITION, CheckResult, check_store
 from warren.offline.data_directory import VhostDirectory
 from warren.store.disk.files import JOURNAL_DIRECTORY
-from warren.testing.message_models import HELD, OUT, READY, RESERVING, UNSURE, QueueModel, Violation
-from warren.testing.oracle import Oracle
-from warren.testing.sessions import Sessions
-from warren.testing.simulated_node import VHOST, Limits, SimulatedDisk, SimulatedNode
+from warren.testing.models.messages import HELD, OUT, READY, RESERVING, UNSURE, QueueModel, Violation
+from warren.testing.models.oracle import Oracle
+from warren.testing.sessions.clients import Sessions
+from warren.testing.simulated.node import VHOST, Limits, SimulatedDisk, SimulatedNode
 
 
 def check_consumers(sessions: Sessions, now_ms: int) -> None:

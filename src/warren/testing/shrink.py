@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from warren.testing.message_models import Violation
+from warren.testing.models.messages import Violation
 from warren.testing.operations import FIELDS, History, Operation
-from warren.testing.seams import Seams
+from warren.testing.simulated.seams import Seams
 from warren.testing.simulation import Simulation
 
 # Runs of the history that shrinking may cost.

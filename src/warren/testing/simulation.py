@@ -17,14 +17,12 @@ from warren.queues.variable_queue import INFINITE
 from warren.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
 from warren.store.disk.files import JOURNAL_DIRECTORY
 from warren.store.journal import FLUSH_INTERVAL_MS
-from warren.testing.commit_token import CommitToken
-from warren.testing.damage import acks_in, damage_of, is_whole
-from warren.testing.draining import check_rest, drain_queues
-from warren.testing.held_messages import take_back
-from warren.testing.message_models import Violation
-from warren.testing.move_watch import AuditWatch, OracleWatch
+from warren.testing.models.commit_token import CommitToken
+from warren.testing.models.damage import acks_in, damage_of, is_whole
+from warren.testing.models.messages import Violation
+from warren.testing.models.oracle import Oracle
+from warren.testing.models.sinks import StagedMessages
 from warren.testing.operations import FAULTY_CALLS, NO_TARGET, History, Operation
-from warren.testing.oracle import Oracle
 from warren.testing.rest_checks import (
     check_answers,
     check_consumers,
@@ -33,15 +31,17 @@ from warren.testing.rest_checks import (
     check_offline,
     has_unread,
 )
-from warren.testing.seams import Seams
-from warren.testing.sessions import Sessions
-from warren.testing.simulated_backup import SimulatedBackup
-from warren.testing.simulated_file_system import KILL, POWER, Crash, Fault, SimulatedFileSystem
-from warren.testing.simulated_metadata import SimulatedMetadata
-from warren.testing.simulated_node import Commits, SimulatedDisk, SimulatedNode
-from warren.testing.sink_models import StagedMessages
-from warren.testing.sink_sessions import clear_sinks
-from warren.testing.topology_sessions import check_topology
+from warren.testing.sessions.clients import Sessions
+from warren.testing.sessions.draining import check_rest, drain_queues
+from warren.testing.sessions.held_messages import take_back
+from warren.testing.sessions.move_watch import AuditWatch, OracleWatch
+from warren.testing.sessions.sinks import clear_sinks
+from warren.testing.sessions.topology import check_topology
+from warren.testing.simulated.backup import SimulatedBackup
+from warren.testing.simulated.file_system import KILL, POWER, Crash, Fault, SimulatedFileSystem
+from warren.testing.simulated.metadata import SimulatedMetadata
+from warren.testing.simulated.node import Commits, SimulatedDisk, SimulatedNode
+from warren.testing.simulated.seams import Seams
 
 START_MS: Final = 1_700_000_000_000
 # A group that reads what it holds asks for one range after the other.

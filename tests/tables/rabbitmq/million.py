@@ -21,7 +21,7 @@ from tests.support.amqp_frames import SocketLink
 from tests.support.amqp_peer import Peer
 from tests.support.kill_ledger import Confirms
 from warren.offline.check import check_directory
-from warren.pipeline.import_rabbitmq_job import import_rabbitmq
+from warren.pipeline.rabbitmq.import_job import import_rabbitmq
 from warren.tables.parts import ReadOptions
 from warren.tables.planning import plan
 from warren.tables.reading import read

@@ -1,0 +1,1 @@
+"""A connection: frames to channels, handshake, heartbeats, close. Start with `connection.py`."""

@@ -1,0 +1,591 @@
+"""One client connection as a state machine: bytes and the time in, bytes and flags out (protocol sections 1, 2).
+
+    STARTING -> TUNING -> OPENING -> RUNNING -> CLOSING -> CLOSED
+
+The shell feeds `receive` with what the socket gave, takes `out` once per turn of its loop, and looks at `state`,
+`close_at_ms` and `is_reading` afterwards. The connection hands frames to its channels and turns the exceptions they
+raise into channel.close or connection.close.
+
+Faults before the connection is open are silent, as in the original: the socket is dropped after 3 s, and the reason
+is in our log only. The exceptions are refused logins (for clients that understand it) and refused vhosts.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from mypy_extensions import i64
+
+from warren.broker.channel.channel import Channel, ChannelConsumer
+from warren.broker.channel.client_side import ClientSide
+from warren.broker.channel.confirms import PublishConfirms
+from warren.broker.channel.methods import handle_channel_method
+from warren.broker.connection.client_properties import read_client_properties
+from warren.broker.connection.heartbeat import IDLE_LOOKS_MAX, Heartbeats
+from warren.broker.connection.log import ConnectionLog
+from warren.broker.connection.server_properties import server_properties
+from warren.broker.connection.tuning import check_tuned
+from warren.broker.definitions.access import Access
+from warren.broker.definitions.authentication import plain_credentials
+from warren.broker.definitions.settings import Settings
+from warren.broker.flow.alarms import Alarms
+from warren.broker.flow.channel_side import ChannelSide
+from warren.broker.flow.disk_flow import NOTHING
+from warren.broker.vhost.node_services import NodeServices
+from warren.broker.vhost.vhost import Vhost
+from warren.wire.errors import (
+    ACCESS_REFUSED,
+    CHANNEL_ERROR,
+    COMMAND_INVALID,
+    FRAME_ERROR,
+    INTERNAL_ERROR,
+    NOT_ALLOWED,
+    PRECONDITION_FAILED,
+    UNEXPECTED_FRAME,
+    AmqpError,
+    ChannelException,
+    ConnectionException,
+    octets_text,
+)
+from warren.wire.frames import (
+    FRAME_BODY,
+    FRAME_HEADER,
+    FRAME_HEARTBEAT,
+    FRAME_METHOD,
+    FRAME_MIN_SIZE,
+    NEED_DATA,
+    FrameBuffer,
+)
+from warren.wire.method import Method
+from warren.wire.methods import (
+    CHANNEL_CLOSE,
+    CHANNEL_CLOSE_OK,
+    CHANNEL_OPEN,
+    ChannelClose,
+    ChannelCloseOk,
+    ChannelOpenOk,
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionOpen,
+    ConnectionOpenOk,
+    ConnectionStart,
+    ConnectionStartOk,
+    ConnectionTune,
+    ConnectionTuneOk,
+    ConnectionUpdateSecret,
+    ConnectionUpdateSecretOk,
+    decode_method,
+)
+
+STARTING: Final = 0
+TUNING: Final = 1
+OPENING: Final = 2
+RUNNING: Final = 3
+CLOSING: Final = 4  # connection.close was sent, close-ok is awaited
+CLOSED: Final = 5  # nothing more comes from us; the socket goes at `close_at_ms`
+_STATE_NAMES: Final = ("starting", "tuning", "opening", "running", "closing", "closed")
+
+# How long a refused or faulty peer keeps its socket, so that it reads why (and cannot hammer).
+GRACE_MS: Final = 3000
+HANDSHAKE_TIMEOUT_MS: Final = 10000
+# Direct replies that a peer does not read, in bytes, above which further ones are lost.
+REPLY_BYTES_MAX: Final = 33554432
+NEVER: Final = -1
+# A frame of so many bytes is taken where no limit was negotiated, however small messages must be.
+_UNLIMITED_FRAME_MIN: Final = 131072
+# Deliveries to a consumer before the next one that waits for room in the output gets its turn.
+TURN_MESSAGES: Final = 32
+
+
+class ConnectionHost(NodeServices):
+    """What a node offers its connections besides: users, vhosts, and a list of those that the shell is to look at."""
+
+    def __init__(self, settings: Settings, alarms: Alarms, wake: Callable[[], None]) -> None:
+        super().__init__(settings, alarms, wake)
+        self.access: Access = Access(settings.loopback_users)
+        self.vhosts: dict[bytes, Vhost] = {}
+        self.dirty_connections: list[Connection] = []
+
+    def next_connection_number(self) -> i64:
+        """A number that no connection had since the start."""
+        raise RuntimeError("abstract")
+
+    def log_crash(self, peer: str, error: Exception) -> None:
+        """A bug was struck."""
+        raise RuntimeError("abstract")
+
+
+class Connection(ClientSide):
+    """One AMQP connection. `peer` is how logs name it; `is_loopback` says whether it came over a loopback address."""
+
+    def __init__(self, host: ConnectionHost, peer: str, is_loopback: bool, now_ms: i64) -> None:
+        super().__init__(host, now_ms)
+        self._host: ConnectionHost = host
+        self.peer: str = peer
+        self.is_loopback: bool = is_loopback
+        self.state: i64 = STARTING
+        self.log: ConnectionLog = ConnectionLog(host.next_connection_number(), peer)
+        self.client_name: str = ""
+        self.vhost: Vhost | None = None
+        self.channels: dict[int, Channel] = {}
+        # For the shell, which is known to it only.
+        self.shell: object | None = None
+        self.close_at_ms: i64 = now_ms + HANDSHAKE_TIMEOUT_MS
+        # Channels that wait until what they answered is written, and direct replies since the socket took anything.
+        self._awaiting_room: deque[ChannelSide] = deque()
+        self._are_consumers_first: bool = False
+        self._reply_bytes: i64 = 0
+        self._confirm_later: list[PublishConfirms] = []
+        self._frames: FrameBuffer = FrameBuffer(FRAME_MIN_SIZE)
+        # The client has sent connection.close; it is answered when no channel is suspended any more.
+        self._is_close_due: bool = False
+        self._last_channel: Channel | None = None
+        self._channel_max: i64 = host.settings.channel_max
+        self._heartbeats: Heartbeats = Heartbeats()
+        self._send_start()
+
+    # -- bytes in ------------------------------------------------------------------------------------------------
+
+    def receive(self, data: bytes, now_ms: i64) -> None:
+        """Handle the next bytes of the stream. Never raises."""
+        self.now_ms = now_ms
+        self._heartbeats.has_received = True
+        if self.state == CLOSED:
+            return
+        frames = self._frames
+        frames.feed(data)
+        # Three names for three types: compiled, a variable has one type, also as the target of `except`.
+        try:
+            while self.state != CLOSED:
+                kind = frames.next_frame()
+                if kind == NEED_DATA:
+                    break
+                channel = self._last_channel
+                if channel is None or channel.number != frames.channel or channel.is_closing:
+                    channel = self._channel_for(kind)
+                    if channel is None:
+                        continue
+                if kind > FRAME_BODY or kind < FRAME_METHOD:
+                    raise self._bad_frame(kind)
+                try:
+                    channel.on_frame(kind, frames.data, frames.start, frames.end)
+                except ChannelException as refusal:
+                    self.close_channel(channel, refusal)
+        except ConnectionException as fault:
+            self.fail(fault)
+            self._read_closing()
+        except Exception as crash:  # A bug of ours costs this connection, not the node (protocol: 541).
+            self._host.log_crash(self.peer, crash)
+            self.fail(ConnectionException(INTERNAL_ERROR, ""))
+        self._finish_turn()
+
+    def _read_closing(self) -> None:
+        # What came in the same packet as the fault: the peer may have begun to close, too.
+        try:
+            while self.state == CLOSING:
+                kind = self._frames.next_frame()
+                if kind == NEED_DATA:
+                    return
+                self._channel_for(kind)
+        except ConnectionException:
+            self._linger()
+
+    def replay(self, number: i64) -> None:
+        channel = self.channels[number]
+        try:
+            while self.state == RUNNING and not channel.is_closed:
+                if channel.is_suspended:
+                    channel.backlog.let_settles_pass(self, channel)
+                    break
+                kept = channel.backlog.take(self)
+                if kept is None:
+                    break
+                kind, payload = kept
+                if channel.is_closing:
+                    self._on_closing_channel(channel, kind, payload, 0, len(payload))
+                    continue
+                try:
+                    channel.on_frame(kind, payload, 0, len(payload))
+                except ChannelException as refusal:
+                    self.close_channel(channel, refusal)
+        except ConnectionException as fault:
+            self.fail(fault)
+        except Exception as crash:  # As in `receive`.
+            self._host.log_crash(self.peer, crash)
+            self.fail(ConnectionException(INTERNAL_ERROR, ""))
+        if self._is_close_due and self.state < CLOSING:
+            self._on_close()
+        self._finish_turn()
+
+    def _finish_turn(self) -> None:
+        for confirms in self._confirm_later:
+            confirms.confirm_finished()
+        self._confirm_later.clear()
+        if self.published != NOTHING:
+            if self.vhost is not None:
+                self.node.disk_flow.published(self, self.vhost.journal, self.published)
+            self.published = NOTHING
+        self.touch()
+
+    def _bad_frame(self, kind: i64) -> ConnectionException:
+        frames = self._frames
+        size = frames.end - frames.start
+        octets = octets_text(frames.data[frames.start : min(frames.end, frames.start + 16)])
+        text = f"type {kind}, {'all' if size <= 16 else 'first 16'} octets = {octets}"
+        is_known = (
+            kind == FRAME_BODY
+            or (kind == FRAME_HEADER and size >= 12)
+            or (kind == FRAME_METHOD and size >= 4)
+        )
+        if (
+            is_known
+            or (kind == FRAME_HEARTBEAT and size == 0)
+            or (frames.channel != 0 and self.state != RUNNING)
+        ):
+            return ConnectionException(UNEXPECTED_FRAME, text)
+        return ConnectionException(FRAME_ERROR, f"{text}: unknown_frame")
+
+    def _channel_for(self, kind: i64) -> Channel | None:
+        """The open channel the current frame belongs to; None when the frame has been dealt with here."""
+        frames = self._frames
+        number = frames.channel
+        data = frames.data
+        start = frames.start
+        end = frames.end
+        if self.state == CLOSING:
+            if number == 0 and kind == FRAME_METHOD:
+                self._on_closing(data, start, end)
+            return None
+        if number == 0:
+            if kind == FRAME_METHOD:
+                self._on_connection_method(decode_method(data, start, end))
+            elif kind != FRAME_HEARTBEAT or start != end:
+                raise self._bad_frame(kind)
+            return None
+        if kind > FRAME_BODY or kind < FRAME_METHOD or self.state != RUNNING:
+            raise self._bad_frame(kind)
+        channel = self.channels.get(number)
+        if channel is None:
+            self._open_channel(kind, number, data, start, end)
+            return None
+        if channel.is_closing:
+            self._on_closing_channel(channel, kind, data, start, end)
+            return None
+        self._last_channel = channel
+        return channel
+
+    # -- channels --------------------------------------------------------------------------------------------------
+
+    def _open_channel(self, kind: i64, number: i64, data: bytes, start: i64, end: i64) -> None:
+        method = decode_method(data, start, end) if kind == FRAME_METHOD else None
+        if method is None or method.id != CHANNEL_OPEN:
+            if method is not None and method.id == CHANNEL_CLOSE_OK:
+                return
+            class_id = 0 if method is None else method.class_id
+            method_id = 0 if method is None else method.method_id
+            raise ConnectionException(CHANNEL_ERROR, "expected 'channel.open'", class_id, method_id)
+        if self._channel_max != 0 and len(self.channels) >= self._channel_max:
+            raise ConnectionException(
+                NOT_ALLOWED,
+                f"number of channels opened ({len(self.channels)}) has reached the negotiated channel_max "
+                f"({self._channel_max})",
+            )
+        assert self.vhost is not None
+        self.channels[number] = Channel(self, number, self.vhost)
+        self.out.method(number, ChannelOpenOk())
+
+    def channel_method(self, number: i64, method: Method) -> None:
+        channel = self.channels[number]
+        if method.id == CHANNEL_OPEN:
+            raise ConnectionException(CHANNEL_ERROR, "second 'channel.open' seen", 20, 10)
+        if method.id == CHANNEL_CLOSE:
+            self._drop_channel(channel)
+            self.out.method(channel.number, ChannelCloseOk())
+        elif method.id == CHANNEL_CLOSE_OK:
+            raise ConnectionException(COMMAND_INVALID, "unimplemented method", 20, 41)
+        else:
+            handle_channel_method(channel, method)
+
+    def close_channel(self, channel: Channel, error: ChannelException) -> None:
+        """Tell the peer of a channel error; the channel is dead until it answers."""
+        class_id = error.class_id
+        method_id = error.method_id
+        if class_id == 0 and method_id == 0:
+            class_id = channel.current_method >> 16
+            method_id = channel.current_method & 0xFFFF
+        self.log.channel_error(channel.number, error, class_id << 16 | method_id)
+        channel.is_closing = True
+        channel.drop_content()
+        if self._last_channel is channel:
+            self._last_channel = None
+        channel.close()
+        self.out.method(channel.number, ChannelClose(error.code, error.text.encode(), class_id, method_id))
+        self.touch()
+
+    def _on_closing_channel(self, channel: Channel, kind: i64, data: bytes, start: i64, end: i64) -> None:
+        # Everything under way when we closed is swallowed; only the closing handshake counts (5.1, P7).
+        if kind != FRAME_METHOD:
+            return
+        method = decode_method(data, start, end)
+        if method.id == CHANNEL_CLOSE_OK:
+            self.channels.pop(channel.number, None)
+        elif method.id == CHANNEL_CLOSE:
+            self.out.method(channel.number, ChannelCloseOk())
+
+    def _drop_channel(self, channel: Channel) -> None:
+        self.channels.pop(channel.number, None)
+        if self._last_channel is channel:
+            self._last_channel = None
+        channel.is_closing = True
+        channel.close()
+
+    # -- handshake -------------------------------------------------------------------------------------------------
+
+    def _send_start(self) -> None:
+        settings = self.node.settings
+        properties = server_properties(settings.cluster_name)
+        self.out.method(0, ConnectionStart(0, 9, properties, b"PLAIN AMQPLAIN", b"en_US"))
+
+    def _on_connection_method(self, method: Method) -> None:
+        state = self.state
+        if isinstance(method, ConnectionClose):
+            self._on_close()
+        elif isinstance(method, ConnectionStartOk) and state == STARTING:
+            self._on_start_ok(method)
+        elif isinstance(method, ConnectionTuneOk) and state == TUNING:
+            self._on_tune_ok(method)
+        elif isinstance(method, ConnectionOpen) and state == OPENING:
+            self._on_open(method)
+        elif isinstance(method, ConnectionUpdateSecret) and state == RUNNING:
+            # The internal user database has nothing to refresh; the client only wants to hear so.
+            self.out.method(0, ConnectionUpdateSecretOk())
+        else:
+            raise ConnectionException(
+                CHANNEL_ERROR,
+                f"unexpected method in connection state {_STATE_NAMES[state]}",
+                method.class_id,
+                method.method_id,
+            )
+
+    def _on_start_ok(self, method: ConnectionStartOk) -> None:
+        client = read_client_properties(method.client_properties)
+        self.client_name = client.name
+        if client.name:
+            self.log.named(client.name)
+        self.wants_cancel_notify = "consumer_cancel_notify" in client.capabilities
+        self.throttle.wants_notice = "connection.blocked" in client.capabilities
+        mechanism = method.mechanism.decode("utf-8", "replace")
+        if mechanism not in ("PLAIN", "AMQPLAIN"):
+            raise ConnectionException(COMMAND_INVALID, f"unknown authentication mechanism '{mechanism}'")
+        user_name, password = plain_credentials(mechanism, method.response)
+        user = self._host.access.authenticate(user_name, password, self.is_loopback)
+        if user is None:
+            shown = user_name.decode("utf-8", "replace")
+            self.log.refused(f"{mechanism} login refused: user '{shown}' - invalid credentials")
+            error = ConnectionException(
+                ACCESS_REFUSED,
+                f"Login was refused using authentication mechanism {mechanism}. "
+                "For details see the broker logfile.",
+            )
+            self._linger()
+            if "authentication_failure_close" in client.capabilities:
+                self._send_close(error)
+                # The peer's close-ok ends it before the time is over.
+                self.state = CLOSING
+            return
+        self.user_name = user.name
+        self.log.authenticated(user.name)
+        self.is_impersonator = "impersonator" in user.tags
+        settings = self.node.settings
+        self.out.method(0, ConnectionTune(settings.channel_max, settings.frame_max, settings.heartbeat))
+        self.state = TUNING
+
+    def _on_tune_ok(self, method: ConnectionTuneOk) -> None:
+        check_tuned(method, self.node.settings)
+        self._channel_max = method.channel_max
+        # Without a limit on frames the one on messages bounds what is gathered for a frame.
+        self._frames.frame_max = method.frame_max or max(self.max_message_size, i64(_UNLIMITED_FRAME_MIN))
+        self.out.frame_max = method.frame_max
+        self._heartbeats.start(method.heartbeat * 1000, self.now_ms)
+        self.state = OPENING
+
+    def _on_open(self, method: ConnectionOpen) -> None:
+        vhost = self._host.vhosts.get(method.virtual_host)
+        shown = method.virtual_host.decode("utf-8", "replace")
+        if vhost is None:
+            raise ConnectionException(NOT_ALLOWED, f"vhost {shown} not found", 10, 40)
+        if not self._host.access.may_enter(self.user_name, method.virtual_host):
+            user = self.user_name.decode("utf-8", "replace")
+            raise ConnectionException(
+                NOT_ALLOWED, f"access to vhost '{shown}' refused for user '{user}'", 10, 40
+            )
+        self.vhost = vhost
+        self.log.granted(vhost.name)
+        self.state = RUNNING
+        self.close_at_ms = NEVER
+        self.out.method(0, ConnectionOpenOk())
+
+    # -- end -------------------------------------------------------------------------------------------------------
+
+    def fail(self, error: AmqpError) -> None:
+        if self.state >= CLOSING:
+            return
+        self.log.connection_error(error, _STATE_NAMES[self.state])
+        is_tuned = self.state == RUNNING or self.state == OPENING
+        is_told = is_tuned or self.state == TUNING
+        self._release()
+        if is_told:
+            self._send_close(error)
+        self._linger()
+        if error.code == FRAME_ERROR or not is_told:
+            # The stream cannot be trusted any more (or nobody listens): only the time to read our close is left.
+            return
+        self.state = CLOSING
+        if is_tuned:
+            self.close_at_ms = self.now_ms + self._heartbeats.close_timeout_ms()
+
+    def lost(self, now_ms: i64) -> None:
+        """The socket is gone."""
+        self.now_ms = now_ms
+        self.log.socket_lost(self.state < CLOSING)
+        if self.state != CLOSED:
+            self._release()
+        self.state = CLOSED
+        self.out.drop()
+
+    def _on_close(self) -> None:
+        for channel in self.channels.values():
+            if channel.is_suspended:
+                # What the client sent before its close is still waiting there and comes first.
+                self._is_close_due = True
+                return
+        self._release()
+        self.out.method(0, ConnectionCloseOk())
+        self._linger()
+        # The client closes the socket; we do so when it does not.
+        self.close_at_ms = self.now_ms + self._heartbeats.close_timeout_ms()
+
+    def _on_closing(self, data: bytes, start: i64, end: i64) -> None:
+        try:
+            method = decode_method(data, start, end)
+        except ConnectionException:
+            return
+        if isinstance(method, ConnectionClose):
+            self.out.method(0, ConnectionCloseOk())
+        elif isinstance(method, ConnectionCloseOk):
+            self.state = CLOSED
+            self.close_at_ms = self.now_ms
+
+    def _release(self) -> None:
+        """Channels, then exclusive queues, are gone before any close or close-ok is sent (P33)."""
+        self._last_channel = None
+        self._confirm_later.clear()
+        self.throttle.end()
+        channels = list(self.channels.values())
+        self.channels.clear()
+        for channel in channels:
+            channel.is_closing = True
+            channel.close()
+        if self.vhost is not None:
+            self.vhost.delete_exclusive_queues(self, self.now_ms)
+
+    def _send_close(self, error: AmqpError) -> None:
+        self.out.method(0, ConnectionClose(error.code, error.text.encode(), error.class_id, error.method_id))
+        self.touch()
+
+    def _linger(self) -> None:
+        self.state = CLOSED
+        self.close_at_ms = self.now_ms + GRACE_MS
+
+    def silence_max_ms(self) -> i64:
+        """For how long the peer's system may leave heartbeats unacked; 0 without heartbeats."""
+        return IDLE_LOOKS_MAX * self._heartbeats.interval_ms
+
+    # -- for channels ------------------------------------------------------------------------------------------------
+
+    def wait_for_room(self, channel: ChannelSide) -> None:
+        if not self.can_take():
+            channel.suspend()
+            self._awaiting_room.append(channel)
+
+    def has_room_for_reply(self, size: i64) -> bool:
+        if self.is_writable:
+            self._reply_bytes = 0
+        self._reply_bytes += size
+        return self._reply_bytes <= REPLY_BYTES_MAX
+
+    def touch(self) -> None:
+        if not self.is_dirty:
+            self.is_dirty = True
+            self._host.dirty_connections.append(self)
+            self.node.wake()
+
+    def confirm_later(self, confirms: PublishConfirms) -> None:
+        waiting = self._confirm_later
+        if len(waiting) == 0 or waiting[-1] is not confirms:
+            waiting.append(confirms)
+
+    # -- for the shell -----------------------------------------------------------------------------------------------
+
+    def is_ahead(self) -> bool:
+        """Should this connection be read a little later, so that consumers of what it publishes catch up?
+
+        Without this a publisher with a full socket gets the larger share of the loop, and a backlog grows before
+        consumers that could take all of it.
+        """
+        return self._last_channel is not None and self._last_channel.is_ahead()
+
+    def take_output(self) -> list[bytes | memoryview]:
+        """What is to be written now."""
+        self.is_dirty = False
+        parts = self.out.take()
+        if len(parts) > 0:
+            self._heartbeats.has_sent = True
+        return parts
+
+    def on_written(self, now_ms: i64) -> None:
+        """Output was taken and the socket accepts more: serve consumers and channels that had to wait."""
+        if len(self._awaiting_room) > 0:
+            # Consumers and channels that answer both fill all room there is: they come first by turns.
+            self._are_consumers_first = not self._are_consumers_first
+            if self._are_consumers_first:
+                self._serve_consumers(now_ms)
+            while len(self._awaiting_room) > 0 and self.can_take():
+                self._awaiting_room.popleft().resume(now_ms)
+        self._serve_consumers(now_ms)
+
+    def _serve_consumers(self, now_ms: i64) -> None:
+        if self.rotation.count == 0:
+            return
+        self.now_ms = now_ms
+        while self.can_take():
+            consumer = self.rotation.take()
+            if consumer is None:
+                return
+            assert isinstance(consumer, ChannelConsumer)
+            consumer.channel.room.give_turn(consumer, self.rotation, TURN_MESSAGES, now_ms)
+
+    def tick(self, now_ms: i64) -> None:
+        """Heartbeats and bodies that stand still, about once a second."""
+        self.now_ms = now_ms
+        if self.state != RUNNING:
+            return
+        for number in self.throttle.find_stalled_bodies(self, self._frames.partial_bytes(), now_ms):
+            seconds = self.node.settings.unfinished_message_timeout
+            text = f"the body of a message has not gone on for {seconds} s"
+            self.close_channel(self.channels[number], ChannelException(PRECONDITION_FAILED, text, 60, 40))
+        if self._heartbeats.is_beat_due(self.is_reading, now_ms):
+            self.out.heartbeat()
+            self.touch()
+        if self._heartbeats.is_peer_dead(self.is_reading, now_ms):
+            self.log.heartbeats_missed(self._heartbeats.interval_ms // 1000)
+            self.give_up(now_ms)
+
+    def give_up(self, now_ms: i64) -> None:
+        """The peer does not listen: drop the socket at once."""
+        self._release()
+        self.state = CLOSED
+        self.close_at_ms = now_ms
+        self.touch()

@@ -1,0 +1,1 @@
+"""Brings the directory of a stopped RabbitMQ node over. Start with `import_job.py`."""

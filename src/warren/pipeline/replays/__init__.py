@@ -1,0 +1,1 @@
+"""Publishes messages of an archive or a backup again, in order. Start with `job.py`."""

@@ -1,0 +1,1 @@
+"""A page on what a store holds. Start with `job.py`."""

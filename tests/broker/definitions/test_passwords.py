@@ -1,0 +1,59 @@
+"""Password hashes: RabbitMQ's format, and what never lets anybody in."""
+
+import base64
+import hashlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from warren.broker.definitions.passwords import (
+    HASHING_ALGORITHMS,
+    MD5,
+    SHA256,
+    SHA512,
+    hash_password,
+    is_password,
+)
+
+
+@given(st.binary(min_size=1, max_size=80), st.binary(max_size=80))
+def test_password_opens_its_own_hash_only(password: bytes, other: bytes) -> None:
+    """And no other algorithm's."""
+    stored = hash_password(password)
+    assert is_password(password, stored, SHA256)
+    assert is_password(other, stored, SHA256) == (other == password)
+    assert not is_password(password, stored, SHA512)
+
+
+def test_hash_of_the_rabbitmq_documentation() -> None:
+    """The worked example there: salt 908D C60A, password test12."""
+    stored = base64.b64decode("kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR")
+    assert stored[:4] == bytes.fromhex("908DC60A")
+    assert is_password(b"test12", stored, SHA256)
+    assert not is_password(b"test13", stored, SHA256)
+
+
+@pytest.mark.parametrize(("hashing", "name"), [(SHA256, "sha256"), (SHA512, "sha512"), (MD5, "md5")])
+def test_every_algorithm_verifies(hashing: str, name: str) -> None:
+    """Salt first, then the hash over salt and password."""
+    salt = b"\x00\x01\xfe\xff"
+    stored = salt + hashlib.new(name, salt + "p\u00e4ss".encode()).digest()
+    assert is_password("p\u00e4ss".encode(), stored, hashing)
+    for damaged in (stored[:-1], stored + b"\0", stored[:4], b"\1" + stored[1:]):
+        assert not is_password("p\u00e4ss".encode(), damaged, hashing)
+
+
+@pytest.mark.parametrize("hashing", [*HASHING_ALGORITHMS, "rabbit_password_hashing_none", ""])
+def test_what_never_opens(hashing: str) -> None:
+    """A blank password, an empty hash, an unknown algorithm."""
+    assert not is_password(b"", hash_password(b"x")[:4] + hashlib.sha256(b"").digest(), hashing)
+    assert not is_password(b"x", b"", hashing)
+    assert not is_password(b"", b"", hashing)
+    assert hashing in HASHING_ALGORITHMS or not is_password(b"x", hash_password(b"x"), hashing)
+
+
+def test_salt_is_random() -> None:
+    """One password of two users does not show."""
+    assert len({hash_password(b"x") for _ in range(8)}) == 8
+    assert len(hash_password(b"x")) == 36

@@ -1,0 +1,317 @@
+"""An archive batch by batch, on a node in memory and without a JVM: what is read, what a crash leaves, merges beside it."""
+
+import errno
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from concurrent.futures import wait
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+
+import pyarrow.parquet as pq
+
+from tests.spark.driving import fill
+from tests.spark.links import URI, MemoryLink, install
+from tests.support.memory_node import MemoryDisk, MemoryNode
+from warren.pipeline.archives import batch as archive_batch
+from warren.pipeline.archives import files as archive_files
+from warren.pipeline.archives import job as archive_job
+from warren.pipeline.archives import merge as archive_merge
+from warren.pipeline.archives import source as archive_source
+from warren.pipeline.archives.batch import BatchWriter, put_in_place
+from warren.pipeline.archives.directory import ArchiveDirectory, partition_of
+from warren.pipeline.archives.merge import ParquetFiles, SmallFile
+from warren.pipeline.result import JobError
+from warren.pipeline.sharing import Task
+from warren.pipeline.spark_run import StartingSpark
+
+
+class InlineSharing:
+    """Does tasks at once, with copies, as workers have them."""
+
+    def __init__(self) -> None:
+        # Of each batch.
+        self.tasks: list[int] = []
+
+    def at_once(self) -> int:
+        return 2
+
+    def run(self, task: Task, parts: list[Any]) -> list[str]:
+        self.tasks.append(len(parts))
+        copy = pickle.loads(pickle.dumps(task))
+        return [name for part in parts for name in copy(iter([pickle.loads(pickle.dumps(part))]))]
+
+
+class Archive:
+    """One archive of queue `q`, run after run."""
+
+    def __init__(self, place: Path) -> None:
+        self.sharing = InlineSharing()
+        self.spark = StartingSpark()
+        self.spark.fill(lambda: self.sharing)
+        self.books = ArchiveDirectory(place / "target", place / "target.checkpoint")
+
+    def run(
+        self,
+        max_messages: int = 10,
+        merge_bytes: int | None = None,
+        pattern: str | None = None,
+        fails_on_data_loss: bool = True,
+    ) -> BatchWriter:
+        queues = ("q",) if pattern is None else ()
+        stream = archive_job._Stream(
+            URI, queues, pattern, "g", max_messages, 1 << 30, False, 0.0, fails_on_data_loss
+        )
+        with self.books.locked():
+            self.books.open("parquet", "/", "g")
+            files = ParquetFiles(self.books)
+            before = self.books.committed()
+            if before is not None:
+                put_in_place(self.books, files, before)
+            writer = BatchWriter(self.books, files, merge_bytes)
+            try:
+                archive_job._run(self.spark, self.books, stream, writer, threading.Event())
+            finally:
+                writer.close()
+        return writer
+
+    def bodies(self) -> list[bytes]:
+        """As a reader finds them who knows nothing of archives, in order of the files' names."""
+        paths = sorted(self.books.target.rglob("*.parquet"))
+        return [body for path in paths for body in pq.read_table(path, partitioning=None)["body"].to_pylist()]
+
+
+def numbered(first: int, last: int) -> list[bytes]:
+    return [b"m%d" % number for number in range(first, last)]
+
+
+@pytest.fixture
+def node() -> MemoryNode:
+    node = MemoryNode(MemoryDisk())
+    node.declare(b"q")
+    return node
+
+
+@pytest.fixture
+def link(node: MemoryNode, monkeypatch: pytest.MonkeyPatch) -> MemoryLink:
+    return install(monkeypatch, node)
+
+
+def test_run_after_run_archives_what_came(node: MemoryNode, link: MemoryLink, tmp_path: Path) -> None:
+    """In order; what is archived is let go of, also after the last batch."""
+    archive = Archive(tmp_path)
+    fill(node, 25)
+    assert archive.run().batches == 3
+    assert archive.bodies() == numbered(0, 25)
+    queue = node.vhost.queues[b"q"]
+    assert (queue.unacked_count, queue.backing.ready.count) == (0, 0)
+    fill(node, 5, 25)
+    assert archive.run().batches == 1
+    assert archive.bodies() == numbered(0, 30)
+    assert archive.run().batches == 0
+    # A task each: they are small.
+    assert archive.sharing.tasks == [1, 1, 1, 1]
+
+
+def test_a_large_batch_is_shared_out(
+    node: MemoryNode, link: MemoryLink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Evenly, to as many tasks as run at once; files are numbered in the order of their messages."""
+    monkeypatch.setattr(archive_source, "TASK_MESSAGES_MIN", 10)
+    monkeypatch.setattr(archive_source, "SLICE_MESSAGES", 8)
+    archive = Archive(tmp_path)
+    fill(node, 100)
+    archive.run(1000)
+    assert archive.sharing.tasks == [2]
+    assert archive.bodies() == numbered(0, 100)
+    committed = archive.books.committed()
+    assert committed is not None
+    assert all(40 <= file.rows <= 60 for file in committed.files)
+
+
+class _CrashError(Exception):
+    """The program is killed here."""
+
+
+_STEPS: dict[str, tuple[Any, str]] = {
+    "read": (archive_source.ArchiveReader, "latestOffset"),
+    "commit": (ArchiveDirectory, "commit"),
+    "move": (ArchiveDirectory, "move"),
+    "ack": (archive_batch, "put_in_place"),
+}
+
+
+@pytest.mark.parametrize("step", list(_STEPS))
+@pytest.mark.parametrize("batch", [0, 1])
+def test_a_crash_between_any_two_steps(
+    step: str,
+    batch: int,
+    node: MemoryNode,
+    link: MemoryLink,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each message once; other batches than before it are as good."""
+    archive = Archive(tmp_path)
+    fill(node, 25)
+    owner, name = _STEPS[step]
+    done = getattr(owner, name)
+    left = batch
+    with monkeypatch.context() as patch:
+
+        def crash(*arguments: Any) -> Any:
+            nonlocal left
+            left -= 1
+            # After `ack` everything is done but that the broker is told; before the others it is not.
+            if left < 0 and step != "ack":
+                raise _CrashError
+            found = done(*arguments)
+            if left < 0:
+                raise _CrashError
+            return found
+
+        patch.setattr(owner, name, crash)
+        with pytest.raises(_CrashError):
+            archive.run()
+    archive.run(7)
+    assert archive.bodies() == numbered(0, 25)
+    assert node.vhost.queues[b"q"].unacked_count == 0
+
+
+def test_an_error_of_the_source_is_a_line(node: MemoryNode, link: MemoryLink, tmp_path: Path) -> None:
+    """Here that of a queue that is deleted with messages in it."""
+    archive = Archive(tmp_path)
+    fill(node, 5)
+    archive.run()
+    fill(node, 5)
+    node.delete(b"q")
+    node.declare(b"q")
+    with pytest.raises(JobError, match=r"^data loss: "):
+        archive.run()
+
+
+def test_lost_data_may_be_accepted(node: MemoryNode, link: MemoryLink, tmp_path: Path) -> None:
+    """The error says how; a queue that was deleted and is there again goes on as a new one."""
+    archive = Archive(tmp_path)
+    fill(node, 5)
+    archive.run()
+    fill(node, 5, 5)
+    node.delete(b"q")
+    node.declare(b"q")
+    fill(node, 5, 10)
+    with pytest.raises(JobError, match=r"set fail_on_data_loss=False \(--ignore-data-loss\)$"):
+        archive.run()
+    archive.run(fails_on_data_loss=False)
+    assert archive.bodies() == numbered(0, 5) + numbered(10, 15)
+    assert archive.run().batches == 0
+
+
+def test_names_of_all_kinds_are_names_of_directories(
+    node: MemoryNode, link: MemoryLink, tmp_path: Path
+) -> None:
+    """They come back as they were; one that is too long is said so."""
+    names = [b".", b"..", b"/", b"a=b", b"%2F", b" x ", b"*?[]{}:\\\"'^#", "ü☃".encode(), b"\x01", b"x" * 249]
+    names.append(b"__HIVE_DEFAULT_PARTITION__")
+    for name in names:
+        node.declare(name)
+        fill(node, 1, queue=name)
+    archive = Archive(tmp_path)
+    archive.run(pattern=".*")
+    paths = [path.relative_to(archive.books.target) for path in archive.books.target.rglob("*.parquet")]
+    found = {partition_of(path.as_posix())["queue"] for path in paths}
+    assert found == {name.decode() for name in names}
+    assert all(len(path.parts) == 3 and "__HIVE" not in str(path) for path in paths)
+    node.declare(b"/" * 84)
+    fill(node, 1, queue=b"/" * 84)
+    with pytest.raises(JobError, match=r"^the name of queue '/{84}' is too long for that of a directory"):
+        archive.run(pattern=".*")
+
+
+def test_what_fails_in_a_task_is_a_line(
+    node: MemoryNode, link: MemoryLink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of ours, which a job finds in the traceback of a worker. The next run does it."""
+    fill(node, 5)
+    archive = Archive(tmp_path)
+    with monkeypatch.context() as patch:
+
+        def full(*_: object) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        patch.setattr(archive_files, "sync_file", full)
+        with pytest.raises(JobError, match="No space left on device"):
+            archive.run()
+    assert archive.run().batches == 1
+    assert archive.bodies() == numbered(0, 5)
+
+
+# Twenty batches, each synced many times.
+@pytest.mark.timeout(300)
+def test_a_merge_is_done_beside_the_stream(
+    node: MemoryNode, link: MemoryLink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches come while it writes; none of their files is lost, and they are merged afterwards."""
+    archive = Archive(tmp_path)
+    fill(node, 200)
+    is_merging, goes_on = threading.Event(), threading.Event()
+    write_merged = archive_merge.write_merged
+    added = 0
+    add = BatchWriter.add
+
+    def slow(sources: list[Path], goal: Path) -> None:
+        is_merging.set()
+        assert goes_on.wait(30)
+        write_merged(sources, goal)
+
+    def counted(writer: BatchWriter, staged: list[Path], offset: Any) -> None:
+        nonlocal added
+        if writer._merge is not None and not is_merging.is_set():
+            # A batch begins a merge only when the thread is through with what the one before it left to look at.
+            wait([writer._merge], 30)
+        add(writer, staged, offset)
+        added += 1
+        if added == 8:
+            assert is_merging.wait(30)
+        if added == 12:
+            goes_on.set()
+
+    monkeypatch.setattr(archive_merge, "write_merged", slow)
+    monkeypatch.setattr(BatchWriter, "add", counted)
+    writer = archive.run(merge_bytes=1 << 20)
+    assert (writer.batches, added) == (20, 20)
+    assert writer.merged_files >= 14
+    assert sorted(archive.bodies()) == sorted(numbered(0, 200))
+
+
+def test_what_fails_in_a_merge_is_raised(tmp_path: Path) -> None:
+    """At the latest at the end."""
+
+    class Files(ParquetFiles):
+        def replace(self, partition: str, chosen: list[SmallFile], name: str) -> int:
+            raise JobError("no")
+
+        def files(self) -> list[SmallFile]:
+            return [SmallFile(f"q/d/part-0badc0de-{number:08d}-0000.parquet", 10) for number in range(9)]
+
+    books = ArchiveDirectory(tmp_path / "target", tmp_path / "target.checkpoint")
+    with books.locked(), pytest.raises(JobError, match="no"):
+        BatchWriter(books, Files(books), 1 << 20).close()
+
+
+def test_workers_are_forked_with_everything_loaded() -> None:
+    """From a process that has no second thread, and whose pyarrow does without pandas."""
+    program = (
+        "import os, sys; from warren.pipeline import task_daemon; task_daemon.load(); import pyarrow, numpy;"
+        "pyarrow.array(numpy.array([1])); "
+        "assert 'pandas' not in sys.modules and 'warren.pipeline.archives.files' in sys.modules;"
+        "assert len(os.listdir('/proc/self/task')) == 1"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,375 @@
+"""An archive's books and files, without Spark: batches that are repeated, crashes between any two steps, merges."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from warren.pipeline.archives import merge as archive_merge
+from warren.pipeline.archives.delta import DeltaFiles
+from warren.pipeline.archives.directory import (
+    ArchiveDirectory,
+    Commit,
+    parquet_figures,
+    partition_of,
+)
+from warren.pipeline.archives.files import StagedFiles
+from warren.pipeline.archives.merge import Merger, ParquetFiles, SmallFile, choose, exchange, merged_name
+from warren.pipeline.result import JobError
+
+QUEUE = "queue=a%2Fb %25/date=2026-01-31"
+
+
+@pytest.fixture
+def books(tmp_path: Path) -> ArchiveDirectory:
+    books = ArchiveDirectory(tmp_path / "target", tmp_path / "target.checkpoint")
+    with books.locked():
+        books.open("parquet", "/", "g")
+    books.id = "0badc0de1"
+    return books
+
+
+def stage(books: ArchiveDirectory, batch: int, partition: str = QUEUE, rows: int = 10) -> list[Path]:
+    """What tasks do: two files; seq ids go on from batch to batch."""
+    staged = books.new_staging()
+    (staged / partition).mkdir(parents=True)
+    for part in range(2):
+        first = (2 * batch + part) * rows
+        table = pa.table({"seq": range(first, first + rows), "body": [b"x" * 50] * rows})
+        pq.write_table(table, staged / partition / f"part-{part:05d}-c000.zstd.parquet")
+    return sorted(staged.rglob("*.parquet"), reverse=True)
+
+
+def run_batch(books: ArchiveDirectory, batch: int) -> Commit:
+    commit = books.commit(stage(books, batch), {"pos": batch})
+    books.move(commit)
+    return commit
+
+
+def seqs(books: ArchiveDirectory) -> list[int]:
+    """What a reader sees that knows nothing of archives."""
+    files = [path for path in books.target.rglob("*.parquet") if "_delta_log" not in path.parts]
+    return sorted(seq for path in files for seq in pq.read_table(path, partitioning=None)["seq"].to_pylist())
+
+
+def test_a_batch_counts_once(books: ArchiveDirectory) -> None:
+    """What is committed is known by its number; totals add up; the target has finished files only."""
+    assert books.committed() is None
+    run_batch(books, 0)
+    commit = run_batch(books, 1)
+    assert books.committed() == commit
+    assert (commit.batch, commit.offset) == (1, {"pos": 1})
+    assert (commit.total_rows, [file.rows for file in commit.files]) == (40, [10, 10])
+    assert [(file.seq_first, file.seq_last) for file in commit.files] == [(20, 29), (30, 39)]
+    assert commit.files[0].partition == {"queue": "a/b %", "date": "2026-01-31"}
+    assert seqs(books) == list(range(40))
+    assert {path.name.count("part-0badc0de-") for path in books.target.rglob("*.parquet")} == {1}
+
+
+def test_a_crash_before_the_commit_leaves_nothing_in_the_target(books: ArchiveDirectory) -> None:
+    """The next attempt starts afresh, in another directory."""
+    first = stage(books, 0)
+    again = stage(books, 0)
+    assert again != first
+    assert not first[0].exists()
+    assert books.committed() is None
+    books.move(books.commit(again, {}))
+    assert seqs(books) == list(range(20))
+
+
+@pytest.mark.parametrize("moved", [0, 1, 2])
+def test_a_crash_after_the_commit_is_gone_on_with(books: ArchiveDirectory, moved: int) -> None:
+    """However many files were moved before it; moving may be repeated."""
+    commit = books.commit(stage(books, 0), {})
+    books.move(Commit(0, commit.files[:moved], {}, 0, 0))
+    for _ in range(2):
+        found = books.committed()
+        assert found == commit
+        books.move(found)
+        assert seqs(books) == list(range(20))
+
+
+def test_an_archive_is_refused_when_it_is_another(books: ArchiveDirectory, tmp_path: Path) -> None:
+    """Another format, group or vhost; a target that is not empty; books of another version. One keeps its id."""
+    run_batch(books, 0)
+    wanted = "is an archive in format parquet of vhost '/' with the reader group g"
+    with pytest.raises(JobError, match=wanted):
+        books.open("parquet", "/", "h")
+    with pytest.raises(JobError, match="is not empty and"):
+        ArchiveDirectory(books.target, tmp_path / "another").open("parquet", "/", "g")
+    ids = []
+    for _ in range(2):
+        again = ArchiveDirectory(books.target, books.checkpoint)
+        again.open("parquet", "/", "g")
+        ids.append(again.id)
+    assert ids[0] == ids[1] != ""
+    (books.checkpoint / "archive.json").write_text(
+        '{"version": 1, "format": "parquet", "vhost": "/", "group": "g"}'
+    )
+    with pytest.raises(JobError, match=r"another version of warren \(1\)"):
+        books.open("parquet", "/", "g")
+
+
+def test_an_archive_that_has_nothing_yet_may_become_another(books: ArchiveDirectory) -> None:
+    """A first run that has named a vhost that is not there leaves nothing to be sorry for."""
+    books.open("delta", "/other", "h")
+    books.open("parquet", "/", "h")
+    run_batch(books, 0)
+    with pytest.raises(JobError, match="this run asks for delta"):
+        books.open("delta", "/", "h")
+
+
+@pytest.mark.parametrize("copy", ["older", "none"])
+def test_an_older_copy_of_the_checkpoint_is_refused(books: ArchiveDirectory, copy: str) -> None:
+    """It would give names out again that files of the archive have."""
+    books.id = json.loads((books.checkpoint / "archive.json").read_text())["id"]
+    run_batch(books, 0)
+    state = books.checkpoint / "committed.json"
+    old = state.read_bytes()
+    run_batch(books, 1)
+    books.open("parquet", "/", "g")
+    if copy == "older":
+        state.write_bytes(old)
+    else:
+        state.unlink()
+    with pytest.raises(JobError, match=r"has batch 1, .* it is an older copy, or damaged"):
+        books.open("parquet", "/", "g")
+    assert seqs(books) == list(range(40))
+
+
+def test_one_process_writes(books: ArchiveDirectory) -> None:
+    with books.locked(), pytest.raises(JobError, match="another process writes"), books.locked():
+        pass
+    with books.locked():
+        pass
+
+
+def test_a_task_writes_a_file_for_each_queue_and_day(tmp_path: Path) -> None:
+    """However many there are; names are escaped as Spark does it; the columns of the partition are in the names only."""
+    noon = 1_769_860_800_000_000
+    with StagedFiles(tmp_path) as files:
+        for number in range(30):
+            times = pa.array([noon, noon + 86_400_000_000 * (number % 2), noon], pa.timestamp("us", tz="UTC"))
+            columns = {
+                "queue": [f"a/{number % 10}%"] * 3,
+                "seq": [number] * 3,
+                "enqueued_at": times,
+                "body": [b"x"] * 3,
+            }
+            files.write(pa.RecordBatch.from_pydict(columns))
+    paths = [Path(path) for path in files.paths]
+    assert sorted(paths) == sorted(tmp_path.rglob("*.parquet"))
+    found = [partition_of(path.relative_to(tmp_path).as_posix()) for path in paths]
+    assert {each["queue"] for each in found} == {f"a/{number}%" for number in range(10)}
+    assert {each["date"] for each in found} == {"2026-01-31", "2026-02-01"}
+    assert sum(parquet_figures(path)[0] for path in paths) == 90
+    assert {tuple(pq.read_schema(path).names) for path in paths} == {("seq", "enqueued_at", "body")}
+
+
+def small(*sizes: int) -> list[SmallFile]:
+    return [
+        SmallFile(f"q/d/part-0badc0de-{number:08d}-0000.parquet", size) for number, size in enumerate(sizes)
+    ]
+
+
+def test_files_of_about_one_size_are_merged_when_they_are_many_or_fill_a_large_one() -> None:
+    """A large one among them stays; a few small ones wait."""
+    mib = 1 << 20
+    assert choose(small(*[1000] * 7), 128 * mib) == []
+    assert choose(small(*[1000] * 9), 128 * mib) == small(*[1000] * 9)
+    assert choose(small(100 * mib, 30 * mib, 40 * mib, 50 * mib), 128 * mib)[0].bytes == 30 * mib
+    assert [file.bytes for file in choose(small(*[30 * mib] * 6), 128 * mib)] == [30 * mib] * 4
+    assert choose(small(60 * mib, 1 * mib, 1000), 128 * mib) == []
+
+
+def test_a_message_is_written_a_few_times_at_most() -> None:
+    """Many small batches: the bytes of all merges together stay a small multiple."""
+    files: list[SmallFile] = []
+    written = 0
+    for number in range(2000):
+        files.append(SmallFile(f"q/d/part-x-{number:08d}-0000.parquet", 20_000))
+        while chosen := choose(files, 32 << 20):
+            size = sum(file.bytes for file in chosen)
+            written += size
+            files = [file for file in files if file not in chosen]
+            files.append(SmallFile(merged_name(chosen[0].path), size))
+    assert sum(file.bytes for file in files) == 2000 * 20_000
+    assert len(files) < 30
+    assert written < 5 * 2000 * 20_000
+
+
+def test_the_name_of_a_merged_file_sorts_in_its_place() -> None:
+    assert merged_name("q/d/part-ab-00000001-0000.parquet") == "q/d/part-ab-00000001-0000-m01.parquet"
+    assert merged_name("q/d/part-ab-00000001-0000-m01.parquet") == "q/d/part-ab-00000001-0000-m02.parquet"
+
+
+def test_merging_keeps_every_row_in_order(books: ArchiveDirectory) -> None:
+    """In one file, with one row group; what is not merged stays, and so does a file of somebody else."""
+    for batch in range(5):
+        run_batch(books, batch)
+    (books.target / QUEUE / "README").write_text("mine")
+    files = ParquetFiles(books)
+    merger = Merger(files.files(), 1 << 30, files.replace)
+    assert merger.work(1) == 9
+    found = list((books.target / QUEUE).iterdir())
+    assert {path.name for path in found} == {"README", "part-0badc0de-00000000-0000-m01.parquet"}
+    [merged] = books.target.rglob("*.parquet")
+    assert pq.read_table(merged, partitioning=None)["seq"].to_pylist() == list(range(100))
+    assert pq.read_metadata(merged).num_row_groups == 1
+    assert not (books.checkpoint / "merging").exists()
+    # A commit that was merged already is moved once more after a crash.
+    last = books.committed()
+    assert last is not None
+    books.move(last)
+    assert seqs(books) == list(range(100))
+
+
+@pytest.mark.parametrize("dies_at", ["before", "after"])
+def test_a_crash_of_a_merge_leaves_one_of_the_two(
+    books: ArchiveDirectory, dies_at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the names are exchanged or after it: the same rows; what is left over goes at the next start."""
+
+    def die(one: Path, other: Path) -> None:
+        if dies_at == "after":
+            exchange(one, other)
+        raise KeyboardInterrupt
+
+    for batch in range(5):
+        run_batch(books, batch)
+    files = ParquetFiles(books)
+    merger = Merger(files.files(), 1 << 30, files.replace)
+    with monkeypatch.context() as patch:
+        patch.setattr("warren.pipeline.archives.merge.exchange", die)
+        with pytest.raises(KeyboardInterrupt):
+            merger.work(1)
+    assert seqs(books) == list(range(100))
+    assert (books.checkpoint / "merging").exists()
+    files = ParquetFiles(books)
+    assert not (books.checkpoint / "merging").exists()
+    Merger(files.files(), 1 << 30, files.replace).work(9)
+    assert seqs(books) == list(range(100))
+    assert len(list(books.target.rglob("*.parquet"))) == 1
+
+
+def test_partitions_are_read_from_names() -> None:
+    assert partition_of(f"{QUEUE}/x.parquet") == {"queue": "a/b %", "date": "2026-01-31"}
+
+
+def table_rows(books: ArchiveDirectory) -> list[dict[str, Any]]:
+    deltalake = pytest.importorskip("deltalake")
+    rows: list[dict[str, Any]] = deltalake.DeltaTable(str(books.target)).to_pyarrow_table().to_pylist()
+    return sorted(rows, key=lambda row: row["seq"])
+
+
+def test_a_delta_table_has_a_batch_once(books: ArchiveDirectory) -> None:
+    """Entered again after a crash: the log has it already."""
+    pytest.importorskip("deltalake")
+    files = DeltaFiles(books)
+    assert files.files() == []
+    for batch in range(3):
+        commit = run_batch(books, batch)
+        for _ in range(2):
+            files.publish(commit)
+    rows = table_rows(books)
+    assert [row["seq"] for row in rows] == list(range(60))
+    assert {(row["queue"], str(row["date"])) for row in rows} == {("a/b %", "2026-01-31")}
+
+
+def test_a_delta_table_is_merged_by_its_log(books: ArchiveDirectory) -> None:
+    """The same rows from one file; the small ones stay for readers of an older version."""
+    deltalake = pytest.importorskip("deltalake")
+    files = DeltaFiles(books)
+    for batch in range(5):
+        files.publish(run_batch(books, batch))
+    before = {os.path.basename(file.path) for file in files.files()}
+    assert Merger(files.files(), 1 << 30, files.replace).work(1) == 9
+    assert [row["seq"] for row in table_rows(books)] == list(range(100))
+    assert [os.path.basename(file.path) for file in files.files()] == [
+        "part-0badc0de-00000000-0000-m01.parquet"
+    ]
+    files.finish()
+    assert {path.name for path in books.target.rglob("part-*.parquet")} >= before
+    history = deltalake.DeltaTable(str(books.target))
+    history.load_as_version(5)
+    assert len(history.file_uris()) == 10
+
+
+@pytest.mark.parametrize("do", ["delete", "compact"])
+def test_what_others_do_to_a_delta_table_stays_done(books: ArchiveDirectory, do: str) -> None:
+    """Files that others have merged, or taken rows out of, are not merged any more, now or in a later run."""
+    deltalake = pytest.importorskip("deltalake")
+    files = DeltaFiles(books)
+    for batch in range(5):
+        files.publish(run_batch(books, batch))
+    merger = Merger(files.files(), 1 << 30, files.replace)
+    table = deltalake.DeltaTable(str(books.target))
+    rows = list(range(100))
+    if do == "delete":
+        table.delete("seq < 15")
+        rows = rows[15:]
+    else:
+        table.optimize.compact()
+    present = set(books.target.rglob("part-*.parquet"))
+    assert merger.work(1) == 0
+    assert [row["seq"] for row in table_rows(books)] == rows
+    assert set(books.target.rglob("part-*.parquet")) == present
+    # What comes afterwards is merged as ever.
+    for batch in range(5, 10):
+        commit = run_batch(books, batch)
+        files.publish(commit)
+        merger.add([SmallFile(file.path, file.bytes) for file in commit.files])
+    assert merger.work(1) == 9
+    Merger(files.files(), 1 << 30, files.replace).work(9)
+    assert [row["seq"] for row in table_rows(books)] == [*rows, *range(100, 200)]
+
+
+def test_a_damaged_delta_log_is_one_line(books: ArchiveDirectory) -> None:
+    pytest.importorskip("deltalake")
+    files = DeltaFiles(books)
+    commit = run_batch(books, 0)
+    files.publish(commit)
+    for path in (books.target / "_delta_log").glob("*.json"):
+        path.write_text("{")
+    for use in (lambda: files.publish(commit), files.files, files.finish):
+        with pytest.raises(JobError, match=r"^the Delta table cannot be used: [^\n]+$"):
+            use()
+
+
+@pytest.mark.parametrize("gone", ["before", "meanwhile", "partition"])
+def test_files_that_somebody_takes_away_are_not_merged(
+    books: ArchiveDirectory, gone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Old days of an archive may be moved elsewhere while it grows."""
+    for batch in range(5):
+        run_batch(books, batch)
+    files = ParquetFiles(books)
+    merger = Merger(files.files(), 1 << 30, files.replace)
+    lost = min(books.target.rglob("*.parquet"))
+
+    def take_away(*_: object) -> None:
+        if gone == "partition":
+            shutil.rmtree(lost.parent)
+        else:
+            lost.unlink()
+
+    if gone == "before":
+        take_away()
+    else:
+        write_merged = archive_merge.write_merged
+        monkeypatch.setattr(
+            archive_merge, "write_merged", lambda *arguments: take_away(write_merged(*arguments))
+        )
+    assert merger.work(9) == 0
+    assert seqs(books) == ([] if gone == "partition" else list(range(10, 100)))
+    monkeypatch.undo()
+    run_batch(books, 5)
+    assert Merger(files.files(), 1 << 30, files.replace).work(9) == (0 if gone == "partition" else 10)

@@ -1,0 +1,241 @@
+"""The job `archive` with a real Spark and a real broker: whole runs, a run that is told to stop, and kills."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pika
+import pytest
+
+from tests.support.broker_process import BrokerProcess
+from warren.pipeline import JobError, Step, archive
+from warren.pipeline.archives.directory import ArchiveDirectory
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
+
+ROOT = Path(__file__).parent.parent.parent.parent
+RUN_TIMEOUT_S = 180
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    broker = BrokerProcess(tmp_path_factory.mktemp("broker"))
+    broker.start()
+    yield broker
+    assert broker.stop() == 0
+
+
+def fill(broker: BrokerProcess, queue: str, numbers: range) -> None:
+    with pika.BlockingConnection(pika.URLParameters(broker.uri)) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.queue_declare(queue, durable=True)
+        for number in numbers:
+            properties = pika.BasicProperties(delivery_mode=2, message_id=str(number), headers={"n": number})
+            channel.basic_publish("", queue, b"m%d" % number, properties)
+
+
+def message_ids(target: Path) -> list[int]:
+    """As a tool reads them that knows of no log: every file there is."""
+    import pyarrow.parquet as pq
+
+    found: list[str] = []
+    for path in target.rglob("*.parquet"):
+        found += pq.read_table(path, columns=["message_id"], partitioning=None)["message_id"].to_pylist()
+    return sorted(int(text) for text in found)
+
+
+class Steps:
+    """Remembers what a job said."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def show(self, step: Step) -> None:
+        self.names.append(step.name)
+
+
+def test_run_after_run_archives_what_came(
+    spark: "SparkSession", broker: BrokerProcess, tmp_path: Path
+) -> None:
+    """Several batches a run, files below queue and date, merged; and Spark reads what is there."""
+    queue = "orders/a b%"
+    fill(broker, queue, range(250))
+    steps = Steps()
+    target = tmp_path / "archive"
+    result = archive(target, uri=broker.uri, queues=[queue], max_messages=25, spark=spark, progress=steps)
+    assert (result.messages, result.batches, result.lag_messages, result.exit_code) == (250, 10, 0, 0)
+    assert message_ids(target) == list(range(250))
+    assert len(list(target.rglob("*.parquet"))) < 10
+    assert result.merged_files > 0
+    fill(broker, queue, range(250, 300))
+    result = archive(target, uri=broker.uri, queues=[queue], spark=spark)
+    assert (result.messages, result.total_messages) == (50, 300)
+    assert list(dict.fromkeys(steps.names)) == ["starting Spark", "archiving", "merging small files"]
+    rows = (
+        spark.read.parquet(str(target))
+        .selectExpr("queue", "cast(date as string)", "headers['n'] n")
+        .collect()
+    )
+    assert {row["queue"] for row in rows} == {queue}
+    assert sorted(int(row["n"]) for row in rows) == list(range(300))
+
+
+def test_queues_of_a_pattern_have_a_directory_each(
+    spark: "SparkSession", broker: BrokerProcess, tmp_path: Path
+) -> None:
+    """A name that looks like a number is a name."""
+    for queue, numbers in (("eu.1", range(30)), ("eu.2", range(30, 50)), ("us.1", range(50, 60))):
+        fill(broker, queue, numbers)
+    target = tmp_path / "archive"
+    result = archive(target, uri=broker.uri, pattern=r"eu\..*", spark=spark)
+    assert (result.messages, result.lag_messages) == (50, 0)
+    assert message_ids(target) == list(range(50))
+    assert sorted(path.name for path in target.iterdir()) == ["queue=eu.1", "queue=eu.2"]
+
+
+def test_an_archive_is_told_to_stop(spark: "SparkSession", broker: BrokerProcess, tmp_path: Path) -> None:
+    """It goes on with what arrives until then, and the next run has nothing left to do."""
+    fill(broker, "live", range(10))
+    stopping = threading.Event()
+    target = tmp_path / "archive"
+    books = ArchiveDirectory(target, tmp_path / "archive.checkpoint")
+
+    def feed() -> None:
+        for wanted, more in ((10, range(10, 20)), (20, None)):
+            deadline = time.monotonic() + RUN_TIMEOUT_S
+            while time.monotonic() < deadline:
+                found = books.committed()
+                if found is not None and found.total_rows >= wanted:
+                    break
+                time.sleep(0.05)
+            if more is not None:
+                fill(broker, "live", more)
+        stopping.set()
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    result = archive(
+        target,
+        uri=broker.uri,
+        queues=["live"],
+        continuous=True,
+        interval_s=0.2,
+        spark=spark,
+        stopping=stopping,
+    )
+    feeder.join()
+    assert result.messages == 20
+    assert message_ids(target) == list(range(20))
+    assert archive(target, uri=broker.uri, queues=["live"], spark=spark).messages == 0
+
+
+def test_a_delta_table_is_what_other_tools_read(
+    spark: "SparkSession", broker: BrokerProcess, tmp_path: Path
+) -> None:
+    """All messages once, with Spark's types."""
+    deltalake = pytest.importorskip("deltalake")
+    fill(broker, "delta", range(60))
+    target = tmp_path / "table"
+    archive(target, uri=broker.uri, queues=["delta"], format="delta", max_messages=20, spark=spark)
+    table = deltalake.DeltaTable(str(target)).to_pyarrow_table()
+    assert sorted(int(text) for text in table["message_id"].to_pylist()) == list(range(60))
+    assert str(table.schema.field("enqueued_at").type) == "timestamp[us, tz=UTC]"
+
+
+def test_errors_are_one_line(spark: "SparkSession", broker: BrokerProcess, tmp_path: Path) -> None:
+    """Of the source as well."""
+    with pytest.raises(JobError, match=r"^no queue 'not-there' in vhost '/'$"):
+        archive(tmp_path / "archive", uri=broker.uri, queues=["not-there"], spark=spark)
+
+
+@pytest.mark.kill
+@pytest.mark.parametrize("file_format", ["parquet", "delta"])
+def test_exactly_once_whatever_is_killed(file_format: str, tmp_path: Path) -> None:
+    """SIGKILL of the whole program at random moments, the broker in between, then one run to the end.
+
+    WARREN_ARCHIVE_KILLS sets the rounds.
+    """
+    if file_format == "delta":
+        pytest.importorskip("deltalake")
+    rounds = int(os.environ.get("WARREN_ARCHIVE_KILLS", "2"))
+    chance = random.Random(file_format)
+    broker = BrokerProcess(tmp_path / "broker")
+    broker.start()
+    target = tmp_path / "archive"
+    books = ArchiveDirectory(target, tmp_path / "archive.checkpoint")
+    count = 0
+    try:
+        for number in range(rounds):
+            fill(broker, "kills", range(count, count + 3000))
+            count += 3000
+            app = start_app(broker, tmp_path, target, file_format)
+            try:
+                await_batches(app, books, tmp_path, 2)
+                time.sleep(chance.uniform(0, 1.5))
+                if number % 2:
+                    broker.kill()
+                    broker.start()
+                    time.sleep(chance.uniform(0, 1.5))
+            finally:
+                os.killpg(app.pid, signal.SIGKILL)
+                app.wait()
+        app = start_app(broker, tmp_path, target, file_format, "once")
+        assert app.wait(RUN_TIMEOUT_S) == 0, (tmp_path / "app.log").read_text()[-4000:]
+    finally:
+        broker.kill()
+    if file_format == "delta":
+        import deltalake
+
+        table = deltalake.DeltaTable(str(target)).to_pyarrow_table(columns=["message_id"])
+        found = sorted(int(text) for text in table["message_id"].to_pylist())
+    else:
+        found = message_ids(target)
+    assert found == list(range(count))
+
+
+def start_app(
+    broker: BrokerProcess, directory: Path, target: Path, *arguments: str
+) -> "subprocess.Popen[bytes]":
+    with (directory / "app.log").open("a") as log:
+        return subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "tests.pipeline.archives.archive_app",
+                broker.uri,
+                str(target),
+                *arguments,
+            ],
+            cwd=ROOT,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+def await_batches(
+    app: "subprocess.Popen[bytes]", books: ArchiveDirectory, directory: Path, batches: int
+) -> None:
+    """Until so many more batches count."""
+
+    def last() -> int:
+        found = books.committed()
+        return -1 if found is None else found.batch
+
+    goal = last() + batches
+    deadline = time.monotonic() + RUN_TIMEOUT_S
+    while last() < goal:
+        assert app.poll() is None, (directory / "app.log").read_text()[-4000:]
+        assert time.monotonic() < deadline, (directory / "app.log").read_text()[-4000:]
+        time.sleep(0.02)

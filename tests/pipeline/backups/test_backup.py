@@ -1,0 +1,380 @@
+"""`backup`, everything wiped, `restore`: the same messages bit for bit, from a node that runs, one that was killed, and files."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+import pyarrow as pa
+from crc32c import crc32c
+
+from tests.support.broker_process import BrokerProcess
+from tests.support.inline_spark import InlineSpark
+from tests.support.made_backups import Backups, damage_one_message, run_backup, run_restore
+from tests.support.mixed_vhost import Expected, contents_of, shown
+from warren.broker.definitions.metadata import (
+    Definitions,
+    PutBinding,
+    PutExchange,
+    PutPermission,
+    PutQueue,
+    PutUser,
+    PutVhost,
+)
+from warren.offline.backup_files import incomplete_path
+from warren.offline.check import check_directory
+from warren.offline.data_directory import ToolError, opened
+from warren.offline.part_writer import MessageRow, PartWriter
+from warren.offline.store_plan import QueueExtent
+from warren.offline.store_writer import StoreWriter
+from warren.pipeline.backups import restore_job
+from warren.pipeline.backups.job import backup
+from warren.pipeline.backups.manifest import Manifest, read_manifest, write_manifest
+from warren.pipeline.progress import Step
+from warren.pipeline.result import JobError
+from warren.tables import data_files, planning
+from warren.tables.data_files import DATA_SCHEMA
+from warren.tables.parts import ReadOptions
+from warren.tables.planning import plan
+from warren.tables.queue_states import vhost_state
+from warren.tables.reading import read
+
+pytestmark = [pytest.mark.kill, pytest.mark.timeout(240)]
+
+
+def exact_rows(directory: Path) -> list[dict[str, Any]]:
+    """Everything that can be told of the messages in a data directory, but for where they lie."""
+    names = [name for name in DATA_SCHEMA.names if name not in ("content_id", "references")]
+    schema = pa.schema([DATA_SCHEMA.field(name) for name in names])
+    rows = [
+        row
+        for partition in plan(directory, "messages", ReadOptions(vhost="/"))
+        for batch in read(partition, schema)
+        for row in batch.to_pylist()
+    ]
+    return sorted(rows, key=lambda row: (row["queue_id"], row["seq"]))
+
+
+def definitions_of(directory: Path) -> list[tuple[object, ...]]:
+    with opened(directory) as data:
+        return shown(data.definitions)
+
+
+def must_be_what_a_node_delivers(directory: Path, expected: dict[bytes, list[Expected]]) -> None:
+    result = check_directory(directory)
+    assert result.problems == [] and result.notes == []
+    node = BrokerProcess(directory.parent)
+    node.start()
+    try:
+        found = contents_of(node, list(expected))
+        for name, messages in expected.items():
+            assert len(found[name]) == len(messages), name
+            assert found[name] == messages, name
+    finally:
+        node.kill()
+
+
+@pytest.mark.parametrize("source", ["stopped", "of_files"])
+def test_restored_bit_for_bit(backups: Backups, tmp_path: Path, source: str) -> None:
+    """Rows, definitions, and what a node delivers that is started on it."""
+    assert backups.results[source].exit_code == 0
+    result = run_restore(getattr(backups, source), tmp_path / "data")
+    count = sum(len(messages) for messages in backups.last.values())
+    assert (result.messages, result.queues) == (count, len(backups.last))
+    # What two of the queues share was stored once.
+    assert result.shared_contents > 50
+    assert exact_rows(tmp_path / "data") == exact_rows(backups.data)
+    assert definitions_of(tmp_path / "data") == definitions_of(backups.data)
+    must_be_what_a_node_delivers(tmp_path / "data", backups.last)
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_running_node(backups: Backups, tmp_path: Path) -> None:
+    """With messages that consumers hold, as it was at that moment."""
+    run_restore(backups.live, tmp_path / "data")
+    must_be_what_a_node_delivers(tmp_path / "data", backups.first)
+    assert "guest:" not in (backups.live / "manifest.json").read_text()
+
+
+def test_an_incremental_backup_has_what_came_and_knows_what_went(backups: Backups, tmp_path: Path) -> None:
+    result = backups.results["increment"]
+    assert result.written_messages < 400 and result.base == backups.results["live"].id
+    assert result.messages == sum(len(messages) for messages in backups.last.values())
+    run_restore(backups.increment, tmp_path / "data")
+    must_be_what_a_node_delivers(tmp_path / "data", backups.last)
+
+
+def test_a_chain_that_was_moved_apart(backups: Backups, tmp_path: Path) -> None:
+    shutil.copytree(backups.increment, tmp_path / "increment")
+    shutil.copytree(backups.stopped, tmp_path / "live")
+    with pytest.raises(ToolError, match=r"is not the backup that .* is based on"):
+        run_restore(tmp_path / "increment", tmp_path / "data")
+    run_restore(tmp_path / "increment", tmp_path / "data", bases=[backups.stopped, backups.live])
+    assert check_directory(tmp_path / "data").messages == sum(len(some) for some in backups.last.values())
+
+
+def test_an_increment_of_an_increment(backups: Backups, tmp_path: Path) -> None:
+    """Nothing has changed since: it is small, and the chain of three gives the same."""
+    result = run_backup(backups.data, tmp_path / "third", base=backups.increment)
+    assert result.written_messages == 0 and result.messages == backups.results["stopped"].messages
+    assert run_restore(tmp_path / "third", tmp_path / "data").chain == 3
+    # What had been delivered, too, is as the last backup knows it.
+    assert exact_rows(tmp_path / "data") == exact_rows(backups.data)
+
+
+def test_small_parts_and_files(backups: Backups, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many files, row groups and parts: the same."""
+    monkeypatch.setattr(planning, "PARTITION_BYTES", 100_000)
+    monkeypatch.setattr(planning, "PARTITION_BYTES_MAX", 150_000)
+    monkeypatch.setattr(data_files, "ROW_GROUP_ROWS", 100)
+    monkeypatch.setattr(restore_job, "PART_BYTES", 10_000)
+    run_backup(backups.data, tmp_path / "backup")
+    assert len(list((tmp_path / "backup/data").iterdir())) > 2
+    run_restore(tmp_path / "backup", tmp_path / "data")
+    assert exact_rows(tmp_path / "data") == exact_rows(backups.data)
+    assert check_directory(tmp_path / "data").is_clean
+
+
+def test_names_that_are_no_text(tmp_path: Path) -> None:
+    """As other writers of stores may have left them: kept as they are, in definitions and in messages."""
+    definitions = Definitions()
+    definitions.vhosts.append(PutVhost(b"/", 1))
+    definitions.users.append(PutUser(b"u\xff", b"hash", "rabbit_password_hashing_sha256", []))
+    definitions.permissions.append(PutPermission(b"/", b"u\xff", ".*", "", ".*"))
+    definitions.exchanges.append(PutExchange(b"/", b"x\xff", b"topic", False, False, b""))
+    definitions.queues.append(PutQueue(b"/", 7, b"q\xfe", True, False, b""))
+    definitions.bindings.append(PutBinding(b"/", b"x\xff", b"q\xfe", True, b"\xfd.#", b""))
+    extent = QueueExtent(vhost_id=1, queue_id=7, end_seq=100, next_seq=500)
+    writer = StoreWriter.create(tmp_path / "old", definitions, [extent])
+    with PartWriter(writer.work, writer.plan.parts[0]) as part:
+        for key in (b"plain", b"\xfd.key"):
+            part.add(MessageRow(b"x\xff", key, b"\x00\x00", b"body", 1_700_000_000_000, redelivered=True))
+        writer.finish([part.finish()])
+    run_backup(tmp_path / "old", tmp_path / "backup")
+    run_restore(tmp_path / "backup", tmp_path / "new")
+    assert definitions_of(tmp_path / "new") == definitions_of(tmp_path / "old")
+    rows = exact_rows(tmp_path / "new")
+    assert rows == exact_rows(tmp_path / "old")
+    assert [(row["exchange_raw"], row["routing_key_raw"]) for row in rows] == [
+        (b"x\xff", None),
+        (b"x\xff", b"\xfd.key"),
+    ]
+    assert rows[0]["checksum"] == crc32c(b"\x02x\xff\x05plain\0\0\0\x02\0\0\0\0\0\x04body")
+    state = vhost_state(tmp_path / "new", "/").queues[7]
+    assert (state.next_seq, state.messages) == (500, 2)
+
+
+# -- interrupted ---------------------------------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """The program is gone; nothing of it runs any more."""
+
+
+class DyingSpark(InlineSpark):
+    """Dies before a partition."""
+
+    def __init__(self, after: int) -> None:
+        super().__init__()
+        self.left = after
+        self.on_partition = self._count
+
+    def _count(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise Killed
+
+
+@pytest.mark.parametrize("after", [0, 2, 5])
+def test_a_backup_goes_on_where_it_was_killed(
+    backups: Backups, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    monkeypatch.setattr(planning, "PARTITION_BYTES", 1_000_000)
+    monkeypatch.setattr(planning, "PARTITION_BYTES_MAX", 1_000_000)
+    target = tmp_path / "backup"
+    with pytest.raises(Killed):
+        backup(backups.data, target, spark=DyingSpark(after))  # type: ignore[arg-type]  # as above
+    assert not target.exists()
+    with pytest.raises(ToolError, match="unfinished backup of something else"):
+        run_backup(backups.of_files.parent / "files", target)
+    written = {path.name: path.stat().st_ino for path in (incomplete_path(target) / "data").iterdir()}
+    assert 0 < len(written) <= after if after else not written
+    assert run_backup(backups.data, target).messages == backups.results["stopped"].messages
+    for name, inode in written.items():
+        assert (target / "data" / name).stat().st_ino == inode
+    assert sorted(path.name for path in target.iterdir()) == [
+        "alive",
+        "data",
+        "manifest.json",
+        "topology.json",
+    ]
+
+
+def test_a_restore_goes_on_wherever_it_was_killed(
+    backups: Backups, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restore_job, "PART_BYTES", 100_000)
+    target = tmp_path / "data"
+    deaths = 0
+    while not target.exists():
+        try:
+            run_restore(backups.stopped, target, spark=DyingSpark(5))
+        except Killed:
+            deaths += 1
+            assert deaths < 30
+    assert deaths > 2
+    assert exact_rows(target) == exact_rows(backups.data)
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_another_restore_is_not_gone_on_with(backups: Backups, tmp_path: Path) -> None:
+    with pytest.raises(Killed):
+        run_restore(backups.stopped, tmp_path / "data", spark=DyingSpark(3))
+    with pytest.raises(ToolError, match="unfinished restore of something else"):
+        run_restore(backups.live, tmp_path / "data")
+
+
+# -- what must not be -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def copy(backups: Backups, tmp_path: Path) -> Iterator[Path]:
+    """A backup to be damaged; nothing may come of it."""
+    shutil.copytree(backups.stopped, tmp_path / "backup")
+    yield tmp_path / "backup"
+    assert not (tmp_path / "data").exists()
+    assert not list(tmp_path.glob(".*"))
+
+
+def data_file(directory: Path) -> Path:
+    return next((directory / "data").iterdir())
+
+
+def test_what_is_no_backup(copy: Path, tmp_path: Path) -> None:
+    (copy / "manifest.json").unlink()
+    with pytest.raises(ToolError, match=r"no manifest\.json: it is no backup, or one that was not finished"):
+        run_restore(copy, tmp_path / "data")
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "gone", "link", "topology"])
+def test_damaged_files(copy: Path, tmp_path: Path, damage: str) -> None:
+    path = copy / "topology.json" if damage == "topology" else data_file(copy)
+    raw = bytearray(path.read_bytes())
+    if damage == "link":
+        path.rename(tmp_path / "elsewhere")
+        path.symlink_to(tmp_path / "elsewhere")
+    elif damage == "gone":
+        path.unlink()
+    else:
+        raw[len(raw) // 2] ^= 1
+        path.write_bytes(raw if damage != "cut" else raw[:-10])
+    with pytest.raises(ToolError, match=r"damaged|is not what it was"):
+        run_restore(copy, tmp_path / "data")
+
+
+def test_a_flip_in_the_manifest(copy: Path, tmp_path: Path) -> None:
+    path = copy / "manifest.json"
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    path.write_bytes(raw)
+    with pytest.raises(ToolError, match="is damaged"):
+        run_restore(copy, tmp_path / "data")
+
+
+def hostile(copy: Path, edit: Any) -> None:
+    """Change the manifest, with its checksum right."""
+    manifest, _ = read_manifest(copy)
+    raw = json.loads((copy / "manifest.json").read_text())
+    del raw["crc32c"]
+    edit(raw)
+    (copy / "manifest.json").unlink()
+    write_manifest(copy, _Raw(raw))  # type: ignore[arg-type]  # only encoded
+    assert isinstance(manifest, Manifest)
+
+
+class _Raw(dict[str, Any]):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("edit", "text"),
+    [
+        (lambda raw: raw["data"][0].update(name="../../secret"), "no file of a backup"),
+        (lambda raw: raw["data"][0].update(name="/etc/passwd"), "no file of a backup"),
+        (lambda raw: raw["data"][0].update(name=5), "Expected `str`"),
+        (lambda raw: raw["data"].append(raw["data"][0]), "stands there twice"),
+        (lambda raw: raw["queues"].append(raw["queues"][0]), "stands there twice"),
+        (lambda raw: raw["queues"][0].update(end_seq=1 << 80), "damaged"),
+        (lambda raw: raw["queues"][0].update(end_seq=-1), "cannot be"),
+        (lambda raw: raw["queues"][0].update(id=1234), "not in its definitions"),
+        (lambda raw: raw.update(format=99), "format 99"),
+        (
+            lambda raw: raw.update(base={"id": raw["id"], "crc32c": "0", "path": "."}),
+            "is not the backup|on itself",
+        ),
+        (lambda raw: raw.update(topology_crc32c="00000000"), "is not what it was"),
+    ],
+)
+def test_hostile_manifests(copy: Path, tmp_path: Path, edit: Any, text: str) -> None:
+    hostile(copy, edit)
+    with pytest.raises(ToolError, match=text):
+        run_restore(copy, tmp_path / "data")
+
+
+def test_figures_that_do_not_fit(copy: Path, tmp_path: Path) -> None:
+    """The manifest promises a message more: nothing is put in place."""
+    hostile(copy, lambda raw: max(raw["queues"], key=lambda queue: queue["rows"]).update(digest="0" * 16))
+    with pytest.raises(JobError, match="not those that were backed up"):
+        run_restore(copy, tmp_path / "data")
+    assert not (tmp_path / "data").exists()
+    for path in tmp_path.glob(".*"):
+        shutil.rmtree(path)
+
+
+def test_targets_that_are_in_the_way(backups: Backups, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/file").touch()
+    for call in (
+        lambda: run_restore(backups.stopped, tmp_path / "data"),
+        lambda: run_backup(backups.data, tmp_path / "data"),
+    ):
+        with pytest.raises(ToolError, match="is not empty"):
+            call()
+    with pytest.raises(ToolError, match="lies in"):
+        run_restore(backups.stopped, backups.stopped / "data/new")
+    with pytest.raises(ToolError, match="lies in"):
+        run_backup(backups.data, backups.data / "backup")
+    with pytest.raises(ToolError, match="no vhost 'moon'"):
+        run_backup(backups.data, tmp_path / "moon", vhost="moon")
+    with pytest.raises(ToolError, match="not a data directory"):
+        run_backup(tmp_path, tmp_path.parent / "nothing")
+    with pytest.raises(ToolError, match="file is not a directory"):
+        run_backup(tmp_path / "data/file", tmp_path / "nothing")
+
+
+def test_what_cannot_be_read_is_told(backups: Backups, tmp_path: Path) -> None:
+    """It is not in the backup; the rest is."""
+    data = tmp_path / "damaged"
+    shutil.copytree(backups.data, data)
+    damage_one_message(data)
+    result = run_backup(data, tmp_path / "backup")
+    assert result.exit_code == 1 and result.lost == 1 == sum(result.losses.values())
+    run_restore(tmp_path / "backup", tmp_path / "data")
+    assert check_directory(tmp_path / "data").messages == result.messages == len(exact_rows(backups.data)) - 1
+
+
+def test_steps_are_shown(backups: Backups, tmp_path: Path) -> None:
+    seen: list[Step] = []
+
+    class Shown:
+        def show(self, step: Step) -> None:
+            seen.append(step)
+
+    run_restore(backups.stopped, tmp_path / "data", progress=Shown())
+    assert {step.name for step in seen} >= {"check the backup", "restore", "read it back"}
+    assert all(step.total is None or step.done <= step.total for step in seen)

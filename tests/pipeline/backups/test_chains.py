@@ -1,0 +1,223 @@
+"""Chains of incremental backups that do not go as they should, stores put back in time, and what is on its way to queues."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from tests.pipeline.test_verify import must_agree
+from tests.support.amqp_frames import PERSISTENT
+from tests.support.broker_process import BrokerProcess
+from tests.support.inline_spark import InlineSpark
+from tests.support.kill_ledger import Confirms, connect
+from tests.support.made_backups import Backups, damage_one_message, run_backup, run_restore
+from tests.support.staged import staged_message
+from warren.admin.client import AdminClient, NodeAddress
+from warren.admin.sink_protocol import (
+    BatchCommitted,
+    CommitBatch,
+    FinishStage,
+    OpenStage,
+    Staged,
+    StageFinished,
+    StageMessages,
+    StageOpened,
+)
+from warren.broker.definitions.metadata import Definitions, PutQueue, PutVhost
+from warren.offline.backup import restore as restore_files
+from warren.offline.check import check_directory
+from warren.offline.data_directory import ToolError
+from warren.offline.part_writer import MessageRow, PartWriter
+from warren.offline.store_plan import QueueExtent
+from warren.offline.store_writer import StoreWriter
+from warren.tables.queue_states import vhost_state
+
+pytestmark = [pytest.mark.kill, pytest.mark.timeout(240)]
+
+
+def test_a_base_that_could_not_read_everything(backups: Backups, tmp_path: Path) -> None:
+    """What it lacks is not taken for something that it has: the increment can be restored, and tells the loss itself."""
+    data = tmp_path / "damaged"
+    shutil.copytree(backups.data, data)
+    damage_one_message(data)
+    base = run_backup(data, tmp_path / "base")
+    assert base.lost == 1
+    result = run_backup(data, tmp_path / "increment", base=tmp_path / "base")
+    assert (result.lost, result.messages) == (1, base.messages)
+    # The other queues are as in any increment.
+    assert 0 < result.written_messages < result.messages
+    third = run_backup(data, tmp_path / "third", base=tmp_path / "increment")
+    assert (third.lost, third.messages) == (1, base.messages)
+    assert run_restore(tmp_path / "third", tmp_path / "data").messages == base.messages
+    assert check_directory(tmp_path / "data").problems == []
+    # It was mended: the message is in the next one.
+    shutil.copytree(backups.data, tmp_path / "mended")
+    mended = run_backup(tmp_path / "mended", tmp_path / "fourth", base=tmp_path / "third")
+    assert (mended.lost, mended.messages) == (0, base.messages + 1)
+    run_restore(tmp_path / "fourth", tmp_path / "new")
+    assert check_directory(tmp_path / "new").messages == base.messages + 1
+
+
+def test_a_store_that_was_put_back_in_time(backups: Backups, tmp_path: Path) -> None:
+    """Its new messages would have the seq ids of others."""
+    restore_files(backups.of_files.parent / "files", tmp_path / "old")
+    node = BrokerProcess(tmp_path / "again")
+    shutil.copytree(backups.data, node.directory / "data")
+    node.start()
+    try:
+        channel = connect(node).channel()
+        confirms = Confirms(channel)
+        for _ in range(3):
+            confirms.publish(b"small", b"later", PERSISTENT, b"", lambda: None)
+        confirms.drain()
+    finally:
+        node.stop()
+    run_backup(node.directory / "data", tmp_path / "newer", base=backups.stopped)
+    with pytest.raises(
+        ToolError, match=r"newer is newer than .*of queue 'small' up to seq id \d+.*without --base"
+    ):
+        run_backup(tmp_path / "old", tmp_path / "increment", base=tmp_path / "newer")
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_base_that_is_not_there(backups: Backups, tmp_path: Path) -> None:
+    shutil.copytree(backups.increment, tmp_path / "increment")
+    with pytest.raises(
+        ToolError,
+        match=r"increment is based on backup \w+; name it with --base, since .*live has no manifest",
+    ):
+        run_restore(tmp_path / "increment", tmp_path / "data")
+    with pytest.raises(ToolError, match=r"nothing has no manifest\.json: it is no backup"):
+        run_backup(backups.data, tmp_path / "new", base=tmp_path / "nothing")
+    with pytest.raises(ToolError, match="is a backup of another store"):
+        make_far_store(tmp_path / "other")
+        run_backup(tmp_path / "other", tmp_path / "new", base=backups.stopped)
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_base_is_found_also_by_way_of_links(backups: Backups, tmp_path: Path) -> None:
+    (tmp_path / "deep/er").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "deep/er")
+    run_backup(backups.data, tmp_path / "base")
+    run_backup(backups.data, tmp_path / "link/increment", base=tmp_path / "base")
+    assert run_restore(tmp_path / "link/increment", tmp_path / "data").chain == 2
+    (tmp_path / "else").symlink_to(tmp_path / "deep/er/increment")
+    assert run_restore(tmp_path / "else", tmp_path / "new").chain == 2
+
+
+FIRST = 3_000_000_000
+
+
+def make_far_store(path: Path) -> None:
+    """A queue through which a lot has gone, with a few messages, one of which is much older."""
+    definitions = Definitions()
+    definitions.vhosts.append(PutVhost(b"/", 1))
+    definitions.queues.append(PutQueue(b"/", 1, b"q", True, False, b""))
+    extent = QueueExtent(vhost_id=1, queue_id=1, first_seq=FIRST, end_seq=FIRST + 100)
+    writer = StoreWriter.create(path, definitions, [extent])
+    with PartWriter(writer.work, writer.plan.parts[0]) as part:
+        for number in range(10):
+            part.add(
+                MessageRow(b"", b"q", b"\0\0", bytes(100_000), 1_700_000_000_000, seq=FIRST + 9 * number)
+            )
+        writer.finish([part.finish()])
+
+
+def test_a_queue_that_has_seen_a_lot(tmp_path: Path) -> None:
+    """What it takes is what is in it, not what went through."""
+    make_far_store(tmp_path / "store")
+    run_backup(tmp_path / "store", tmp_path / "backup")
+    spark = InlineSpark()
+    partitions = 0
+
+    def count() -> None:
+        nonlocal partitions
+        partitions += 1
+
+    spark.on_partition = count
+    run_restore(tmp_path / "backup", tmp_path / "data", spark=spark)
+    assert partitions < 10
+    assert check_directory(tmp_path / "data").problems == []
+    states = [vhost_state(tmp_path / name, "/").queues[1] for name in ("store", "data")]
+    assert [(state.next_seq, state.messages) for state in states] == [(FIRST + 82, 10)] * 2
+
+
+COUNT = 40_000
+
+
+def killed_amid_moves(directory: Path) -> BrokerProcess:
+    """A node that was killed while it put a committed batch into its queue; one that was done before the signal came, as
+    when this process was not given the processor, is followed by another."""
+    for number in range(20):
+        node = BrokerProcess(directory / f"node-{number}")
+        commit_and_kill(node)
+        if vhost_state(node.directory / "data", "/").waiting:
+            return node
+    raise AssertionError("each was done before it was killed")
+
+
+def commit_and_kill(node: BrokerProcess) -> None:
+    """The commit is durable, its messages may be on their way."""
+    node.start()
+    connect(node).channel().declare(b"q", durable=True)
+    with AdminClient(NodeAddress(node.uri), "test") as client:
+        stage = client.request(OpenStage("s", 0), StageOpened).stage
+        block = b"".join([staged_message(b"%d" % number) for number in range(1000)])
+        for _ in range(COUNT // 1000):
+            client.request(StageMessages(stage, memoryview(block)), Staged)
+        client.request(FinishStage(stage, COUNT), StageFinished)
+        assert not client.request(CommitBatch("s", 0, [stage]), BatchCommitted).is_moved
+    node.kill()
+
+
+def test_what_sinks_have_committed_and_no_queue_has_yet(tmp_path: Path) -> None:
+    """It is not in the backup, which is told; a store that is in the midst of it is as it should be."""
+    node = killed_amid_moves(tmp_path)
+    data = node.directory / "data"
+    result = run_backup(data, tmp_path / "backup")
+    waiting = result.waiting["s"]
+    assert 0 < waiting <= COUNT and result.messages == COUNT - waiting
+    assert result.exit_code == 1 and result.lost == 0
+    assert must_agree(data).clean
+    node.start()
+    with AdminClient(NodeAddress(node.uri), "test") as client:
+        # As long as a client may wait.
+        assert client.request(CommitBatch("s", 0, [], wait_ms=60_000), BatchCommitted, 60).is_moved
+    node.stop()
+    done = run_backup(data, tmp_path / "increment", base=tmp_path / "backup")
+    assert (done.messages, done.exit_code, done.waiting) == (COUNT, 0, {})
+    figures: dict[str, Any] = run_restore(tmp_path / "increment", tmp_path / "data").as_json()
+    assert figures["messages"] == COUNT
+
+
+def newest_journal_file(store: Path) -> Path:
+    """With something in it: whether another one has just been begun depends on how publishes gathered in batches."""
+    files = [path for path in (store / "journal").iterdir() if len(path.read_bytes().rstrip(b"\0")) > 100_000]
+    return max(files, key=lambda path: int(path.stem))
+
+
+@pytest.mark.parametrize("edit", ["gone", "zero", "flip", "no checkpoint"])
+def test_what_is_lost_without_being_counted(backups: Backups, tmp_path: Path, edit: str) -> None:
+    """A part of the journal, say: the backup has what is left, and does not look as if that were all."""
+    data = tmp_path / "damaged"
+    shutil.copytree(backups.data, data)
+    store = data / "msg_stores/vhosts/1"
+    journal = newest_journal_file(store)
+    raw = bytearray(journal.read_bytes())
+    if edit == "gone":
+        journal.unlink()
+    elif edit == "zero":
+        journal.write_bytes(bytes(len(raw)))
+    elif edit == "flip":
+        raw[2000] ^= 1
+        journal.write_bytes(raw)
+    else:
+        for path in store.glob("checkpoint*"):
+            path.unlink()
+    result = run_backup(data, tmp_path / "backup")
+    assert result.damage and result.exit_code == 1
+    run_restore(tmp_path / "backup", tmp_path / "data")
+    assert check_directory(tmp_path / "data").problems == []

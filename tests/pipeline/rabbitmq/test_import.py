@@ -1,0 +1,218 @@
+"""`import-rabbitmq` on what the real RabbitMQ wrote: a node that is started on the result delivers every message, in order."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from bench.brokers import rabbitmq_server
+from tests.support.amqp_frames import SocketLink
+from tests.support.amqp_peer import Message, Peer
+from tests.support.broker_process import BrokerProcess
+from tests.support.inline_spark import InlineSpark
+from tests.support.rabbitmq_directories import OTHER_VHOST, Expected, RealDirectories
+from tests.support.rabbitmq_files import make_node, make_queue, message_term, segment_publish
+from warren.offline.check import check_directory
+from warren.offline.data_directory import ToolError, opened
+from warren.pipeline.backups.restore_job import restore
+from warren.pipeline.rabbitmq import import_job as import_rabbitmq_job
+from warren.pipeline.rabbitmq.import_job import ImportResult, import_rabbitmq
+from warren.pipeline.rabbitmq.imported_definitions import ImportedDefinitions
+from warren.tables.rabbitmq.definitions import parse_definitions
+from warren.wire.field_table import encode_table, fields_from_python
+from warren.wire.methods import BasicGet, BasicGetOk, ConnectionOpen, ConnectionOpenOk, ConnectionTuneOk
+
+real_only = pytest.mark.skipif(rabbitmq_server() is None, reason="rabbitmq-server is not installed")
+
+
+@pytest.fixture(scope="module")
+def real(rabbitmq_directories: RealDirectories) -> RealDirectories:
+    """A shorter name."""
+    return rabbitmq_directories
+
+
+def run_import(source: Path, target: Path, definitions: Path | None, **more: bool) -> ImportResult:
+    spark = InlineSpark()
+    return import_rabbitmq(source, target, definitions=definitions, spark=spark, **more)  # type: ignore[arg-type]  # does as much as is needed
+
+
+def delivered(node: BrokerProcess, queues: list[tuple[str, str]]) -> dict[tuple[str, str], list[Expected]]:
+    found: dict[tuple[str, str], list[Expected]] = {}
+    for vhost in {vhost for vhost, _ in queues}:
+        peer = Peer(SocketLink(node.host, node.port))
+        peer.start()
+        peer.method(0, ConnectionTuneOk(2047, peer.frame_max, 0))
+        peer.method(0, ConnectionOpen(vhost.encode()))
+        peer.expect(ConnectionOpenOk)
+        channel = peer.channel()
+        for name in [name for where, name in queues if where == vhost]:
+            rows = found[vhost, name] = []
+            while isinstance(item := channel.call(BasicGet(name.encode(), True)), Message):
+                assert isinstance(item.method, BasicGetOk)
+                rows.append(Expected(item.method.exchange, item.method.routing_key, item.raw, item.body))
+        peer.drop()
+    return found
+
+
+def must_deliver(directory: Path, expected: dict[tuple[str, str], list[Expected]]) -> None:
+    node = BrokerProcess(directory.parent)
+    node.start()
+    try:
+        found = delivered(node, list(expected))
+        for name, messages in expected.items():
+            assert len(found[name]) == len(messages), name
+            assert found[name] == messages, name
+    finally:
+        node.kill()
+
+
+@real_only
+@pytest.mark.interop
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("how", ["killed", "stopped"])
+def test_a_node_on_the_result_delivers_everything(
+    real: RealDirectories, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(import_rabbitmq_job, "PART_MESSAGES", 16384)
+    result = run_import(getattr(real, how), tmp_path / "data", real.definitions)
+    # Queues of other types are told, and so is what has no place here.
+    assert len(result.damage) == 2 and result.exit_code == 1 and result.lost == 0
+    assert any("x-max-priority" in line for line in result.left_out)
+    assert any("x-dead-letter-exchange" in line for line in result.left_out)
+    assert result.messages == sum(len(messages) for messages in real.queues.values())
+    check = check_directory(tmp_path / "data")
+    assert check.problems == [] and check.messages == result.messages
+    must_deliver(tmp_path / "data", real.queues)
+    assert not list(tmp_path.glob(".*"))
+
+
+@real_only
+@pytest.mark.interop
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_by_way_of_parquet_and_without_definitions(real: RealDirectories, tmp_path: Path) -> None:
+    result = run_import(real.stopped, tmp_path / "parquet", None, to_parquet=True)
+    assert result.messages == sum(len(messages) for messages in real.queues.values())
+    for number, vhost in enumerate(sorted({vhost for vhost, _ in real.queues}), 1):
+        data = tmp_path / f"node-{number}/data"
+        data.parent.mkdir()
+        restore(tmp_path / f"parquet/vhost-{number}", data, spark=InlineSpark())  # type: ignore[arg-type]  # as above
+        must_deliver(data, {name: messages for name, messages in real.queues.items() if name[0] == vhost})
+    with pytest.raises(ToolError, match="is not empty"):
+        run_import(real.stopped, tmp_path / "parquet", None)
+
+
+def test_what_is_no_data_directory(tmp_path: Path) -> None:
+    with pytest.raises(ToolError, match="is not a directory"):
+        run_import(tmp_path / "nothing", tmp_path / "data", None)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ToolError, match="is not a data directory of RabbitMQ"):
+        run_import(tmp_path / "empty", tmp_path / "data", None)
+    (tmp_path / "definitions").write_text("[]")
+    with pytest.raises(ToolError, match="definitions"):
+        run_import(tmp_path / "empty", tmp_path / "data", tmp_path / "definitions")
+
+
+def test_definitions_that_have_no_place(tmp_path: Path) -> None:
+    """Told one by one; what is left is taken by a start."""
+    export = parse_definitions(
+        b"""{"rabbit_version": "3.10.8",
+        "users": [{"name": "ann", "password_hash": "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR",
+                   "hashing_algorithm": "rabbit_password_hashing_sha256", "tags": "administrator,other"},
+                  {"name": "bob", "password_hash": "", "hashing_algorithm": "rot13"}],
+        "vhosts": [{"name": "/"}, {"name": "v"}],
+        "permissions": [{"user": "ann", "vhost": "v", "configure": "a", "write": "b", "read": "c"}],
+        "policies": [{"name": "p"}, {"name": "q"}], "parameters": [],
+        "queues": [{"name": "q", "vhost": "v", "durable": true, "auto_delete": false,
+                    "arguments": {"x-message-ttl": 5000, "x-max-length": 5, "x-queue-type": "quorum"}},
+                   {"name": "gone", "vhost": "v", "durable": false, "auto_delete": false, "arguments": {}}],
+        "exchanges": [{"name": "e", "vhost": "v", "type": "topic", "durable": true, "auto_delete": false,
+                       "internal": true, "arguments": {"alternate-exchange": "amq.fanout"}},
+                      {"name": "h", "vhost": "v", "type": "x-consistent-hash", "durable": true, "auto_delete": false,
+                       "internal": false, "arguments": {}}],
+        "bindings": [{"source": "e", "vhost": "v", "destination": "q", "destination_type": "queue",
+                      "routing_key": "a.#", "arguments": {"n": 1}},
+                     {"source": "amq.topic", "vhost": "v", "destination": "e", "destination_type": "exchange",
+                      "routing_key": "k", "arguments": {}},
+                     {"source": "h", "vhost": "v", "destination": "q", "destination_type": "queue",
+                      "routing_key": "1", "arguments": {}},
+                     {"source": "e", "vhost": "v", "destination": "gone", "destination_type": "queue",
+                      "routing_key": "1", "arguments": {}}]}"""
+    )
+    found = ImportedDefinitions(export, [(OTHER_VHOST, "found")], ["v", OTHER_VHOST])
+    assert found.vhost_ids == {"/": 1, "v": 2, OTHER_VHOST: 3}
+    assert found.queue_ids == {("v", "q"): 1, (OTHER_VHOST, "found"): 2}
+    (queue, _) = found.definitions.queues
+    assert queue.arguments == encode_table(fields_from_python({"x-message-ttl": 5000}))
+    assert [exchange.name for exchange in found.definitions.exchanges] == [b"e"]
+    assert [(binding.source, binding.key) for binding in found.definitions.bindings] == [
+        (b"e", b"a.#"),
+        (b"amq.topic", b"k"),
+    ]
+    (user,) = found.definitions.users
+    assert (user.name, user.tags) == (b"ann", ["administrator", "other"])
+    (permission,) = found.definitions.permissions
+    assert (permission.configure, permission.write, permission.read) == ("a", "b", "c")
+    assert len(found.left_out) == 10, found.left_out
+    assert "2 policies" in found.left_out
+
+
+def test_patterns_of_permissions_are_not_enforced_and_said_to_be_left_out() -> None:
+    """A user who may do only some things elsewhere may do all of them here: whoever imports is told."""
+    rows = [
+        {"user": "ann", "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"},
+        {"user": "bob", "vhost": "/", "configure": "", "write": "^out-", "read": ".*"},
+        {"user": "gone", "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"},
+    ]
+    users = [{"name": name, "password_hash": ""} for name in ("ann", "bob")]
+    data = json.dumps({"vhosts": [{"name": "/"}], "users": users, "permissions": rows}).encode()
+    found = ImportedDefinitions(parse_definitions(data), [], ["/"])
+    of_bob, told = " permission '{}' of user 'bob' in vhost '/': ", found.left_out
+    assert [line.split(": ")[0] + ": " for line in told[:2]] == [
+        "the configure" + of_bob.format(""),
+        "the write" + of_bob.format("^out-"),
+    ]
+    assert told[2:] == ["the permissions of user 'gone' in vhost '/'"]
+    assert [row.user for row in found.definitions.permissions] == [b"ann", b"bob"]
+    result = ImportResult(directory=Path("new"), source=Path("old"), left_out=told)
+    assert result.exit_code == 1
+
+
+def test_queues_that_a_restart_would_not_have(tmp_path: Path) -> None:
+    """What is left of queues that were not durable makes none; queues of the export are there, with messages or without."""
+    vhost = make_node(tmp_path / "rabbit")
+    publishes = [segment_publish(n, n, message_term(n, b"%d" % n), is_persistent=False) for n in range(3)]
+    make_queue(vhost, b"amq.gen-x", {"0.idx": b"".join(publishes)})
+    make_queue(vhost, b"durable", {"0.idx": b"".join(publishes)})
+    make_queue(vhost, b"full", {"0.idx": segment_publish(0, 7, message_term(7, b"7"))})
+    export = {
+        "vhosts": [{"name": "/"}],
+        "queues": [
+            {"name": "durable", "vhost": "/", "durable": True},
+            {"name": "amq.gen-x", "vhost": "/", "durable": False},
+        ],
+        # As tools that edit exports leave them.
+        "users": [{"name": "ann", "tags": None, "password_hash": None}, {"name": None}],
+        "permissions": [{"vhost": "/", "user": "bob", "configure": ".*", "write": ".*", "read": ".*"}],
+    }
+    (tmp_path / "export.json").write_text(json.dumps(export))
+    result = run_import(tmp_path / "rabbit", tmp_path / "data", tmp_path / "export.json")
+    assert (result.queues, result.messages, result.transient) == (2, 1, 6)
+    assert check_directory(tmp_path / "data").problems == []
+    with opened(tmp_path / "data") as data:
+        assert {queue.name for queue in data.definitions.queues} == {b"durable", b"full"}
+        assert [(user.name, user.tags) for user in data.definitions.users] == [(b"ann", [])]
+        assert data.definitions.permissions == []
+    bare = run_import(tmp_path / "rabbit", tmp_path / "bare", None)
+    assert (bare.queues, bare.messages) == (3, 1)
+
+
+def test_an_export_without_an_end(tmp_path: Path) -> None:
+    make_node(tmp_path / "rabbit")
+    for text in ("[" * 200_000, '{"queues": ' * 200_000, '{"queues": [7]}', '{"queues": [{"name": 7}]}', ""):
+        (tmp_path / "export.json").write_text(text)
+        with pytest.raises(ToolError, match=r"export\.json: "):
+            run_import(tmp_path / "rabbit", tmp_path / "data", tmp_path / "export.json")

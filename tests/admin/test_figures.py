@@ -8,6 +8,7 @@ from tests.support.memory_node import USER, MemoryClient, MemoryDisk, MemoryNode
 from warren.admin.protocol import DescribeNode, ListQueues, NodeStatus, QueueList, QueueStatus, VhostStatus
 from warren.broker.definitions.metadata import PutUser
 from warren.queues.entry import ALPHA, BETA, Entry
+from warren.queues.leave_reason import ACKED
 from warren.queues.queue import Queue
 from warren.queues.variable_queue import EMPTY
 from warren.store.figures import StoreFigures
@@ -73,7 +74,7 @@ class Model:
             entry = self.choose.choice(quick)
             self.out.remove(entry)
             place = [queue is entry.queue for queue in self.queues].index(True)
-            self.queues[place].settle(entry, self.now_ms())
+            self.queues[place].leave(entry, ACKED, self.now_ms())
             del self.alive[place][entry.seq]
             self.settled[place] += 1
 

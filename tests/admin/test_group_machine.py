@@ -28,6 +28,7 @@ from warren.admin.protocol import (
     Reserved,
 )
 from warren.queues.entry import Entry
+from warren.queues.leave_reason import ACKED
 from warren.queues.queue import Queue
 from warren.queues.reader_group import DATA_LOSS, FENCED
 from warren.queues.variable_queue import INFINITE
@@ -155,7 +156,7 @@ class GroupMachine(RuleBasedStateMachine):
     def consumer_acks(self, data: st.DataObject) -> None:
         entry = self.out.pop(data.draw(st.integers(0, len(self.out) - 1)))
         self.consumed.add(self.bodies_out[int(entry.log.queue_id), int(entry.seq)])
-        entry.queue.settle(entry, self.node.clock.now_ms())
+        entry.queue.leave(entry, ACKED, self.node.clock.now_ms())
         self.node.commit()
 
     @precondition(lambda self: self.out)

@@ -93,7 +93,7 @@ def test_a_pattern_names_durable_queues_whose_whole_name_matches(
     """Transient and exclusive ones cannot be read; another start of the name is another name."""
     node.declare(b"aa")
     node.declare(b"a-transient", durable=False)
-    node.declare(b"a-exclusive").owner = object()
+    node.declare(b"a-exclusive", owner=object())
     group = opened(client, pattern="a|aa.?")
     assert [member.queue for member in group.members] == [b"a", b"aa"]
 
@@ -544,7 +544,7 @@ def test_held_messages_do_not_expire(node: MemoryNode, client: MemoryClient) -> 
         queue.publish(Message(b"\x00\x01a", b"\x00\x00", b"%d" % number, True, now_ms), 1000, now_ms)
     group, part = held_range(client, node)
     node.clock.advance(5000)
-    queue.backing.drop_expired_head(node.clock.now_ms())
+    queue.drop_expired_head(node.clock.now_ms())
     assert bodies(client, group, part) == [b"0", b"1", b"2"]
     node = node.crash()
     client = MemoryClient(node)

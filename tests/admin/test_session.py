@@ -231,7 +231,7 @@ def test_open_of_an_unknown_transient_or_exclusive_queue_is_refused(
 ) -> None:
     """All say what is wrong."""
     node.declare(b"transient", durable=False)
-    node.declare(b"exclusive").owner = object()
+    node.declare(b"exclusive", owner=object())
     assert client.refused(OpenGroup("g", [b"nope"])) == NOT_FOUND
     assert client.refused(OpenGroup("g", [b"transient"])) == PRECONDITION
     assert client.refused(OpenGroup("g", [b"exclusive"])) == PRECONDITION
@@ -483,8 +483,7 @@ def test_peek_changes_nothing_and_skips_what_vanished(node: MemoryNode, client: 
 
 
 def test_exclusive_queues_are_for_their_connection_to_look_at(node: MemoryNode, client: MemoryClient) -> None:
-    queue = node.declare(b"exclusive")
-    queue.owner = object()
+    queue = node.declare(b"exclusive", owner=object())
     for request in (
         DescribeQueue(b"exclusive"),
         SeekTime(b"exclusive", queue.id, 0),

@@ -18,7 +18,7 @@ from warren.admin.sink_protocol import (
     StageMessages,
     StageOpened,
 )
-from warren.queues.arguments import QueueArguments
+from warren.queues.settings import QueueSettings
 from warren.routing.exchange import Exchange
 from warren.wire.field_table import encode_table, fields_from_python
 from warren.wire.properties import Properties
@@ -160,9 +160,7 @@ def test_what_is_declared_anew_behind_the_commit_gets_it() -> None:
 def test_queues_and_messages_that_live_no_time(size: int) -> None:
     """Their messages are gone at once, and the batch is through."""
     node, client = started()
-    arguments = QueueArguments(b"")
-    arguments.message_ttl_ms = 0
-    node.vhost.declare_queue(b"now", True, False, None, arguments, node.clock.now_ms())
+    node.declare(b"now", settings=QueueSettings(message_ttl_ms=0))
     short = Properties(delivery_mode=2, expiration=b"0").encode()
     publish(
         client,
@@ -171,8 +169,8 @@ def test_queues_and_messages_that_live_no_time(size: int) -> None:
         staged_message(b"c"),
     )
     node.clock.advance(1)
-    node.vhost.queues[b"now"].backing.drop_expired_head(node.clock.now_ms())
-    node.vhost.queues[b"q"].backing.drop_expired_head(node.clock.now_ms())
+    node.vhost.queues[b"now"].drop_expired_head(node.clock.now_ms())
+    node.vhost.queues[b"q"].drop_expired_head(node.clock.now_ms())
     assert (bodies(node, b"now"), bodies(node)) == ([], [b"c"])
     settle(node)
     assert node.vhost.staging.stages == {}

@@ -29,6 +29,7 @@ from warren.broker.definitions.metadata import PutUser
 from warren.broker.definitions.settings import Settings
 from warren.broker.flow.disk_flow import STOP_BYTES, STORE_STOP_BYTES
 from warren.broker.vhost.staging import STAGE_TTL_MS
+from warren.queues.leave_reason import ACKED
 from warren.wire.properties import Properties
 
 
@@ -271,7 +272,7 @@ def test_moves_of_a_batch_that_fails_are_written_again(size: int, failures: int)
         node.vhost.advance(node.clock.now_ms())
         assert node.vhost.staging.stages, "nothing is settled before it is durable"
     # One is acked between the failure and what makes up for it.
-    queue.settle(taken, node.clock.now_ms())
+    queue.leave(taken, ACKED, node.clock.now_ms())
     settle(node)
     assert node.disk.stages == {}
     after = node.crash()
@@ -303,7 +304,7 @@ def test_what_was_settled_in_the_index_before_its_move_is_written_again_stays_se
     while queue.ready_count:
         entry = queue.get(False, node.clock.now_ms())
         if entry is not None:
-            queue.settle(entry, node.clock.now_ms())
+            queue.leave(entry, ACKED, node.clock.now_ms())
         else:
             queue.when_head(lambda _now_ms: None)
             node.work()

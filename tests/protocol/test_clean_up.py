@@ -190,3 +190,24 @@ def test_consumers_are_gone_after_channel_close_ok(amqp: Amqp) -> None:
     other = channel.peer.channel()
     channel.close()
     other.consume(queue, exclusive=True)
+
+
+# -- consumers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["close connection", "drop"])
+def test_what_one_channel_gives_back_goes_to_no_other_of_its_connection(amqp: Amqp, how: str) -> None:
+    """The other one would take it without acks, and never read it."""
+    other = amqp.connect().channel()
+    queue = other.declare(amqp.name()).queue
+    other.publish_each(queue, b"1", b"2")
+    amqp.departure("channels of one connection end one after the other there, in any order")
+    holder = amqp.channel()
+    holder.get(queue)
+    holder.get(queue)
+    holder.peer.channel().consume(queue, no_ack=True)
+    if how == "drop":
+        holder.peer.drop()
+    else:
+        holder.peer.close()
+    amqp.eventually(lambda: other.count(queue) == 2)

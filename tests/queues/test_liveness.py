@@ -170,7 +170,7 @@ class LivenessMachine(RuleBasedStateMachine):
     def tick(self, ms: int) -> None:
         self.host.now_ms += ms
         for queue in self.queues:
-            queue.backing.drop_expired_head(self.host.now_ms)
+            queue.drop_expired_head(self.host.now_ms)
 
     @rule()
     def turn(self) -> None:

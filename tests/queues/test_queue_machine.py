@@ -14,6 +14,7 @@ from warren.queues.loading import EntryContents, RangeLoad
 from warren.queues.queue import Queue
 from warren.queues.variable_queue import EMPTY, INFINITE
 from warren.store.message import ABSENT, Message
+from warren.testing.models.mirror import MirrorModel, follow
 
 ADDRESS = b"\x00\x01q"
 QUEUES = st.integers(0, 1)
@@ -56,6 +57,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.host = ModelHost(embed_below=60, page_batch=4, segment_entries=8)
         self.queues: list[Queue] = []
         self.models: list[Model] = []
+        self.mirrors: dict[int, MirrorModel] = {}
         self.takers: list[Taker] = []
         self.bodies = 0
         # A message without any time to live is still given to a consumer who is there.
@@ -110,7 +112,7 @@ class QueueMachine(RuleBasedStateMachine):
         for _ in range(count):
             self.bodies += 1
             body = b"%0*d" % (size, self.bodies)
-            lifetimes = [ms for ms in (queue.arguments.message_ttl_ms, expiration_ms) if ms >= 0]
+            lifetimes = [ms for ms in (queue.settings.message_ttl_ms, expiration_ms) if ms >= 0]
             expiry_ms = self.host.now_ms + min(lifetimes) if lifetimes else 0
             self.expire(number)
             model.ready.append((queue.next_seq, body, expiry_ms))
@@ -303,7 +305,7 @@ class QueueMachine(RuleBasedStateMachine):
         for number, queue in enumerate(self.queues):
             self.expire(number)
             if queue.backing.has_expiring:
-                queue.backing.drop_expired_head(self.host.now_ms)
+                queue.drop_expired_head(self.host.now_ms)
 
     # -- what must hold ----------------------------------------------------------------------------------------------
 
@@ -311,6 +313,7 @@ class QueueMachine(RuleBasedStateMachine):
     def same(self) -> None:
         self.note_lost()
         self.host.check()
+        follow(self.mirrors, self.queues)
         for number, queue in enumerate(self.queues):
             model = self.models[number]
             assert {int(entry.seq) for entry in self.my_out(number)} == set(model.out)

@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.memory_node import MemoryDisk, MemoryNode
 from warren.queues.entry import Entry
+from warren.queues.leave_reason import ACKED
 from warren.queues.queue import Queue
 from warren.queues.variable_queue import EMPTY
 from warren.store.jobs import ReadRanges, StoreJob
@@ -96,7 +97,7 @@ def test_what_was_acked_does_not_come_back_with_a_load(
     node.work()
     assert queue.backing.ready.entry_count == 0
     second = out.pop(1)
-    queue.settle(second, node.clock.now_ms())
+    queue.leave(second, ACKED, node.clock.now_ms())
     if is_sealed:
         node.commit()
     # The first one goes back, and to disk: the range on disk covers 2, 3 and 4 now.
@@ -121,7 +122,7 @@ def test_persistent_messages_in_a_queue_that_is_not_durable_are_settled_once(nod
         entry = take(node, queue)
         assert entry is not None
         out.append(entry)
-    queue.settle(out.pop(1), node.clock.now_ms())
+    queue.leave(out.pop(1), ACKED, node.clock.now_ms())
     forget_gets(node)
     # The first one goes back to disk, and the range on disk begins before the one that was acked.
     queue.requeue([out.pop(0)], node.clock.now_ms())
@@ -252,7 +253,7 @@ def test_a_load_leaves_to_a_client_what_it_has(node: MemoryNode, is_requeued: bo
         queue.requeue([out.pop()], node.clock.now_ms())
         assert bodies(node, queue) == [1]
     else:
-        queue.settle(out.pop(), node.clock.now_ms())
+        queue.leave(out.pop(), ACKED, node.clock.now_ms())
     node.commit()
     store = node.memory_store.store
     assert (store.files.losses.lost_count, store.contents.persistent.unknown_releases) == (0, 0)
@@ -281,7 +282,7 @@ def test_what_expires_while_its_content_is_loaded_is_not_lost(node: MemoryNode) 
     queue.when_head(lambda now_ms: None)
     (job,) = node.memory_store.store.take_jobs(now_ms)
     node.clock.time_ms += 1000
-    queue.backing.drop_expired_head(node.clock.now_ms())
+    queue.drop_expired_head(node.clock.now_ms())
     queue.log.next_seq = 1 << 20
     queue.backing.store.index_range_done(queue.log.next_seq)
     node.commit()

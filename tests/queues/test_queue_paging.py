@@ -493,7 +493,7 @@ def test_t56_expired_messages_are_dropped_in_slices() -> None:
     fill(queue, 10_000, SMALL, True, 100)
     fill(queue, 3)
     host.now_ms += 100
-    assert not queue.backing.drop_expired_head(host.now_ms)
+    assert not queue.drop_expired_head(host.now_ms)
     assert queue.backing.ready.count == 10_003 - 2048
     assert queue.look_at_head(host.now_ms) == LOADING
     assert drain(host, queue) == [10_001, 10_002, 10_003]
@@ -507,11 +507,11 @@ def test_what_expires_on_disk_is_not_read_before_its_time(host: ModelHost) -> No
     host.settle_down()
     for _ in range(5):
         host.now_ms += 100
-        queue.backing.drop_expired_head(host.now_ms)
+        queue.drop_expired_head(host.now_ms)
     assert host.loads == []
     host.now_ms += 1000
     while queue.backing.ready.count > 0:
-        queue.backing.drop_expired_head(host.now_ms)
+        queue.drop_expired_head(host.now_ms)
         host.settle_down()
     assert queue.backing.counters.expired == 20 and host.stores[0].live == {}
     host.check()

@@ -131,7 +131,7 @@ def test_several_queues_are_one_table(node: MemoryNode) -> None:
 
 def test_exclusive_queues_are_not_for_tables(node: MemoryNode) -> None:
     """Named, they are refused; no pattern finds them."""
-    node.declare(b"q2").owner = object()
+    node.declare(b"q2", owner=object())
     for queue in (b"q", b"q2"):
         node.publish(queue, b"in " + queue)
     assert bodies(make(queuesPattern="q.*")) == [b"in q"]

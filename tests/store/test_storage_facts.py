@@ -225,7 +225,7 @@ W17 | a start loads lazy queues | queues.paged_queue:PagedQueue.restore_delta br
     kill/test_store_on_disk.py::test_a_start_reads_no_bodies_and_takes_no_memory_for_them
 W18 | one segment is never paged | queues.memory_account:MemoryAccount.ahead_room
     queues/test_paging.py::test_small_messages_of_one_segment_are_paged_too
-W19 | unlimited batches | queues.purging:Purge.work queues.paged_queue:PagedQueue.drop_expired_head queues.reader_group:SLICE_MESSAGES
+W19 | unlimited batches | queues.purging:Purge.work queues.queue:Queue.drop_expired_head queues.reader_group:SLICE_MESSAGES
     queues/test_queue_paging.py::test_w19_paging_goes_in_slices_and_other_queues_have_their_turn
     queues/test_queue_unacked.py::test_w19_a_purge_takes_turns queues/test_queue_paging.py::test_t56_expired_messages_are_dropped_in_slices
 W20 | damage takes the vhost down | kill/test_restart.py::test_damage_costs_what_is_damaged

@@ -30,7 +30,9 @@ from warren.broker.definitions.metadata import (
 from warren.broker.definitions.passwords import hash_password
 from warren.broker.definitions.settings import Settings
 from warren.broker.vhost.vhost import Vhost
+from warren.queues.definition import QueueDefinition
 from warren.queues.queue import Queue
+from warren.queues.settings import QueueSettings
 from warren.store.change_sets import ChangeSet
 from warren.store.message import Message
 from warren.store.store_settings import StoreSettings
@@ -175,11 +177,17 @@ class MemoryNode:
         assert vhost is not None
         return vhost
 
-    def declare(self, name: bytes, durable: bool = True) -> Queue:
+    def declare(
+        self,
+        name: bytes,
+        durable: bool = True,
+        settings: QueueSettings | None = None,
+        owner: object | None = None,
+    ) -> Queue:
         """A new queue, durably."""
-        from warren.queues.arguments import QueueArguments
-
-        queue = self.vhost.declare_queue(name, durable, False, None, QueueArguments(b""), self.clock.now_ms())
+        queue_id = self.broker.next_queue_id()
+        definition = QueueDefinition(name, queue_id, durable, False, owner, b"", settings or QueueSettings())
+        queue = self.vhost.add_queue(definition, self.clock.now_ms())
         self.vhost.add_changes([PutQueue(b"/", queue.id, name, durable, False, b"")] if durable else [])
         self.commit()
         return queue

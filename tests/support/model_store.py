@@ -6,11 +6,13 @@ may not ask for. `ModelHost.check` compares what every queue believes with what 
 
 from collections.abc import Callable
 
-from warren.queues.arguments import QueueArguments
+from warren.queues.definition import QueueDefinition
 from warren.queues.entry import Entry
+from warren.queues.leave_reason import ACKED
 from warren.queues.memory_account import MemoryAccount
 from warren.queues.queue import Queue
 from warren.queues.queue_host import QueueHost
+from warren.queues.settings import QueueSettings
 from warren.queues.variable_queue import EMPTY
 from warren.store.jobs import LoadDone
 from warren.store.message import (
@@ -84,10 +86,9 @@ class ModelHost(QueueHost):
 
     def declare(self, durable: bool = True, is_lazy: bool = False, ttl_ms: int = -1) -> Queue:
         """A new queue."""
-        arguments = QueueArguments(b"")
-        arguments.is_lazy = is_lazy
-        arguments.message_ttl_ms = ttl_ms
-        return Queue(b"q", 1 + len(self.stores), durable, False, None, arguments, self, self.now_ms)
+        settings = QueueSettings(message_ttl_ms=ttl_ms, is_lazy=is_lazy)
+        definition = QueueDefinition(b"q", 1 + len(self.stores), durable, False, None, b"", settings)
+        return Queue(definition, self, self.now_ms)
 
     def seal(self) -> None:
         """The gathered batch is encoded."""
@@ -178,7 +179,7 @@ class ModelHost(QueueHost):
     def settle(self, entry: Entry) -> None:
         """basic.ack."""
         self.out.remove(entry)
-        entry.queue.settle(entry, self.now_ms)
+        entry.queue.leave(entry, ACKED, self.now_ms)
 
     def requeue(self, *entries: Entry) -> None:
         """basic.nack of entries of one queue."""

@@ -20,9 +20,9 @@ from warren.broker.definitions.settings import Settings
 from warren.broker.flow.alarm_state import OFF
 from warren.broker.flow.alarms import Alarms
 from warren.broker.vhost.vhost import Vhost
-from warren.queues.arguments import NO_LIMIT
 from warren.queues.memory_monitor import MemoryMonitor
 from warren.queues.queue import Queue
+from warren.queues.settings import NO_LIMIT
 
 logger = logging.getLogger("warren.broker")
 
@@ -142,10 +142,10 @@ class Broker(ConnectionHost):
         """
         for queue in list(self.timed_queues):
             if queue.backing.has_expiring:
-                queue.backing.drop_expired_head(now_ms)
-            expires_ms = queue.arguments.expires_ms
+                queue.drop_expired_head(now_ms)
+            expires_ms = queue.settings.expires_ms
             if expires_ms == NO_LIMIT:
-                if queue.arguments.message_ttl_ms == NO_LIMIT and not queue.backing.has_expiring:
+                if queue.settings.message_ttl_ms == NO_LIMIT and not queue.backing.has_expiring:
                     del self.timed_queues[queue]
             elif len(queue.consumers) == 0 and now_ms - queue.last_used_ms >= expires_ms:
                 self._vhost_of(queue).delete_queue(queue, now_ms)

@@ -41,11 +41,12 @@ class TransactionPublish:
 
 
 class TransactionSettle:
-    """Entries acked or rejected together."""
+    """Entries acked or rejected together. Without `requeue` they leave their queues for `reason`."""
 
-    def __init__(self, entries: list[Entry], requeue: bool) -> None:
+    def __init__(self, entries: list[Entry], requeue: bool, reason: i64) -> None:
         self.entries: list[Entry] = entries
         self.requeue: bool = requeue
+        self.reason: i64 = reason
 
 
 class Transaction:

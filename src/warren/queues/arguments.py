@@ -9,11 +9,11 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from warren.queues.settings import NO_LIMIT, QueueSettings
 from warren.wire.errors import PRECONDITION_FAILED, ChannelException
 from warren.wire.field_table import Field, decode_table
 from warren.wire.field_types import TAG_LONGSTR, type_name
 
-NO_LIMIT: Final = -1
 # Ten years in ms; RabbitMQ refuses longer times.
 TIME_MAX_MS: Final = 315360000000
 
@@ -56,24 +56,13 @@ _OTHER_TYPES: Final = (
 _INTEGER_TAGS: Final = b"bBsuIilL"
 
 
-class QueueArguments:
-    """Arguments as declared (`raw`: table body) and what a classic queue makes of them. Times in ms."""
-
-    def __init__(self, raw: bytes) -> None:
-        self.raw: bytes = raw
-        self.message_ttl_ms: i64 = NO_LIMIT
-        self.expires_ms: i64 = NO_LIMIT
-        self.is_lazy: bool = False
-
-
-def parse_arguments(raw: bytes, queue_text: str) -> QueueArguments:
-    """Check the arguments of a new queue. `queue_text` is `queue 'q' in vhost '/'` for the error.
+def parse_arguments(raw: bytes, queue_text: str) -> QueueSettings:
+    """What the arguments of a new queue (`raw`: table body) ask for. `queue_text` is `queue 'q' in vhost '/'` for the error.
 
     Raises ChannelException 406 for a bad or unsupported one.
     """
-    arguments = QueueArguments(raw)
     if not raw:
-        return arguments
+        return QueueSettings()
     table = decode_table(raw)
     for key in table:
         if key in _OTHER_TYPES:
@@ -86,13 +75,12 @@ def parse_arguments(raw: bytes, queue_text: str) -> QueueArguments:
     _check_choice(table, "x-queue-type", ("classic",), "queue type", queue_text)
     _check_choice(table, "x-queue-mode", ("default", "lazy"), "queue mode", queue_text)
     mode = table.get("x-queue-mode")
-    arguments.is_lazy = mode is not None and mode.value == b"lazy"
     version = _integer(table, "x-queue-version", queue_text, 0)
     if version not in (NO_LIMIT, 1, 2):
         raise _invalid("x-queue-version", queue_text, f"\"unsupported queue version '{version}'\"")
-    arguments.expires_ms = _integer(table, "x-expires", queue_text, 1)
-    arguments.message_ttl_ms = _integer(table, "x-message-ttl", queue_text, 0)
-    return arguments
+    expires_ms = _integer(table, "x-expires", queue_text, 1)
+    message_ttl_ms = _integer(table, "x-message-ttl", queue_text, 0)
+    return QueueSettings(message_ttl_ms, expires_ms, mode is not None and mode.value == b"lazy")
 
 
 def expiration_ms(text: bytes) -> i64:
@@ -152,12 +140,3 @@ def _check_choice(
     text = field.value.decode("utf-8", "replace")
     if text not in choices:
         raise _invalid(key, queue_text, f"\"unsupported {what} '{text}'\"")
-
-
-def lower_ttl(queue_ttl_ms: i64, message_ttl_ms: i64) -> i64:
-    """The time to live (ms) of a message with one of its own in a queue with one; NO_LIMIT: none."""
-    if queue_ttl_ms == NO_LIMIT:
-        return message_ttl_ms
-    if message_ttl_ms == NO_LIMIT or queue_ttl_ms < message_ttl_ms:
-        return queue_ttl_ms
-    return message_ttl_ms

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
-from warren.queues.entry import ALPHA, Entry, EntryLog
+from warren.queues.entry import Entry, EntryLog
 from warren.queues.head_demand import HeadDemand
+from warren.queues.leave_reason import LOST
 from warren.queues.loader import Loader
+from warren.queues.operation_sink import OperationSink
 from warren.queues.queue_counters import QueueCounters
 from warren.queues.queue_host import QueueHost
 from warren.queues.queue_memory import QueueMemory
@@ -19,6 +21,7 @@ from warren.queues.unacked_account import UnackedAccount
 from warren.queues.variable_queue import VariableQueue
 from warren.store.message import NOT_JOURNALED
 from warren.store.queue_store import QueueStore
+from warren.store.runs import Runs
 
 
 class QueueContents(TurnShare):
@@ -37,6 +40,8 @@ class QueueContents(TurnShare):
         self.counters: QueueCounters = QueueCounters()
         self.memory: QueueMemory = QueueMemory(host, self.ready, self.out, self.counters, self, is_lazy)
         self.loader: Loader = Loader(log, self.store, host.memory.transit)
+        # Who is told of every change of the messages; None: nobody.
+        self.sink: OperationSink | None = None
         self.is_deleted: bool = False
         # A ready message may expire.
         self.has_expiring: bool = False
@@ -100,6 +105,10 @@ class QueueContents(TurnShare):
         self.memory.touch()
         for entry in entries:
             self.out.add(entry)
+        sink = self.sink
+        if sink is not None:
+            for entry in entries:
+                sink.delivered(entry.seq)
 
     # -- expiry --------------------------------------------------------------------------------------------------
 
@@ -109,13 +118,29 @@ class QueueContents(TurnShare):
             self.has_expiring = True
             self.host.expect_timer(self.log)
 
-    def drop_expired(self, entry: Entry, now_ms: i64) -> None:
-        """`entry`, which was the head, has expired."""
-        self.memory.touch()
-        self.counters.expired += 1
-        # A load of its content that is under way must not find it unacked.
-        entry.form = ALPHA
-        self.settle_record(entry, now_ms)
+    # -- loss ----------------------------------------------------------------------------------------------------
+
+    def tell_lost(self, entry: Entry) -> None:
+        """The content of `entry`, which was the queue's or somebody's, cannot be had."""
+        sink = self.sink
+        if sink is not None:
+            sink.settled(entry.seq, LOST)
+
+    def tell_shrunk(self, start: i64, end: i64, taken: list[Entry]) -> None:
+        """Delta was [start, end) before a load, and `taken`, ascending, have left it. Of what it does not cover any more all
+        others are unacked, settled, or could not be read."""
+        sink = self.sink
+        if sink is None:
+            return
+        delta = self.ready.delta
+        gone: Runs = [(start, end - 1)]
+        if delta.count > 0:
+            gone = [(start, delta.start - 1), (delta.end, end - 1)]
+        for first, last in gone:
+            if first <= last:
+                present = self.find_out(first, last + 1) + taken
+                present.sort()
+                sink.settled_runs(runs_between(first, last + 1, present), LOST)
 
     # -- the store -----------------------------------------------------------------------------------------------
 
@@ -123,3 +148,16 @@ class QueueContents(TurnShare):
         """`entry` is gone: so is what the store has of it."""
         if entry.journal_state != NOT_JOURNALED or entry.content is not None:
             self.store.settle(entry, now_ms)
+
+
+def runs_between(first: i64, end: i64, present: list[Entry]) -> Runs:
+    """[first, end) without the seq ids of `present`, which ascend; some may be outside."""
+    runs: Runs = []
+    start = first
+    for entry in present:
+        if start < entry.seq < end:
+            runs.append((start, entry.seq - 1))
+        start = max(start, entry.seq + 1)
+    if start < end:
+        runs.append((start, end - 1))
+    return runs

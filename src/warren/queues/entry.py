@@ -25,8 +25,8 @@ class QueueEnd(Destination):
     def __init__(self, name: bytes) -> None:
         super().__init__(name, True)
 
-    def settle(self, entry: Entry, now_ms: i64) -> None:
-        """An unacked entry is acked or rejected for good."""
+    def leave(self, entry: Entry, reason: i64, now_ms: i64) -> None:
+        """An entry leaves the queue for `reason` (`leave_reason.py`): an unacked one, or the head when it has expired."""
         raise RuntimeError("abstract")
 
     def requeue(self, entries: list[Entry], now_ms: i64) -> None:
@@ -46,7 +46,8 @@ class QueueEnd(Destination):
         raise RuntimeError("abstract")
 
     def serve(self, now_ms: i64) -> None:
-        """The head may have come from disk: whoever waits for it looks again. Called in the queue's share of a turn."""
+        """The head may have come from disk, or be expired: whoever waits for it looks again. Called in the queue's share of
+        a turn."""
         raise RuntimeError("abstract")
 
 

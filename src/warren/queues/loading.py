@@ -76,6 +76,7 @@ class ContentsLoad(Load):
                 if not self.is_stale:
                     contents.store.lose(entry)
                     contents.ready.take_loaded([entry], entry.seq, 0)
+                    contents.tell_lost(entry)
                 continue
             # Whatever is ready and not younger than something that went out was out itself.
             if entry.seq <= redelivered_upto:
@@ -107,7 +108,9 @@ class ReadAhead(ContentsLoad):
             for entry in entries:
                 if entry.expiry_ms != 0:
                     contents.expect_expiry()
+            end = contents.ready.delta.end
             contents.ready.accept(entries, next_seq, damaged)
+            contents.tell_shrunk(first, end, entries)
         contents.on_arrival()
 
 
@@ -232,12 +235,21 @@ class RangeLoad(ContentsLoad):
                 contents.loader.submit(self)
                 return
             if next_seq >= contents.ready.delta.end:
-                contents.ready.trim_delta(first, damaged)
+                self._shrink([], first, damaged, True)
         elif self._take:
             entries = self._before_unacked(entries)
-            contents.ready.take_loaded(entries, first, damaged)
+            self._shrink(entries, first, damaged, False)
             contents.take_held(entries)
         self._done(entries)
+
+    def _shrink(self, taken: list[Entry], first: i64, damaged: i64, is_end: bool) -> None:
+        ready = self.contents.ready
+        start, end = ready.delta.start, ready.delta.end
+        if is_end:
+            ready.trim_delta(first, damaged)
+        else:
+            ready.take_loaded(taken, first, damaged)
+        self.contents.tell_shrunk(start, end, taken)
 
     def _before_unacked(self, entries: list[Entry]) -> list[Entry]:
         contents = self.contents
@@ -334,11 +346,16 @@ def take_contents(contents: QueueContents, entries: list[Entry], lost: list[Entr
     contents.memory.touch()
     lost_out: list[Entry] = []
     for entry in lost:
-        if not ready.remove(entry) and entry.form != ALPHA:
-            # Somebody has it unacked.
-            lost_out.append(entry)
-            account.remove(entry)
+        if not ready.remove(entry):
+            if entry.form != ALPHA:
+                # Somebody has it unacked.
+                lost_out.append(entry)
+                account.remove(entry)
+            elif ready.delta.covers(entry.seq):
+                # It may have moved to delta while it was looked for, and is counted there.
+                ready.delta.is_uncertain = True
         entry.form = ALPHA
+        contents.tell_lost(entry)
     if len(lost_out) > 0:
         # Who has it need not be the one who asked for its content.
         contents.host.on_out_lost(contents.log, lost_out)

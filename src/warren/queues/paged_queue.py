@@ -1,8 +1,9 @@
 """The messages of one queue behind one interface, wherever they are: memory, index or content store (S48).
 
 Every change of a queue's contents is one of the operations here: a message arrives and waits (`append`) or goes straight to
-somebody (`pass_by`), is handed out, held for a reader group, settled, requeued, expires, is purged. `Queue` decides which,
-and for whom; who gets a message is not known here.
+somebody (`pass_by`), is handed out, held for a reader group, settled, requeued, dropped, purged. `Queue` decides which,
+and for whom; who gets a message is not known here, nor when one expires. Each operation tells the queue's sink
+(`operation_sink.py`), if there is one.
 
 A persistent message in a durable queue is given to the journal when it arrives, except for a consumer without
 acknowledgements: that message is gone when it is handed over and needs no record.
@@ -12,43 +13,34 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
-from warren.queues.arguments import NO_LIMIT, lower_ttl
 from warren.queues.contents import QueueContents
-from warren.queues.delta import UNKNOWN
 from warren.queues.entry import ALPHA, Entry, EntryLog, QueueEnd
 from warren.queues.head_demand import HeadDemand
+from warren.queues.leave_reason import HANDED_OVER
 from warren.queues.paging import Progress, index_slice, page_slice
 from warren.queues.purging import Purge, Purges
 from warren.queues.queue_host import QueueHost
-from warren.queues.read_ahead import want_head
-from warren.queues.turn import DONE, MORE, SLICE_MESSAGES
+from warren.queues.turn import DONE, MORE
 from warren.store.message import INDEXED, NOT_JOURNALED, Message, Position
 
 
 class PagedQueue(QueueContents):
-    """The messages of the queue of `log`. `message_ttl_ms`: how long each may wait (NO_LIMIT: for ever)."""
+    """The messages of the queue of `log`."""
 
     def __init__(
-        self,
-        log: EntryLog,
-        demand: HeadDemand,
-        is_durable: bool,
-        is_lazy: bool,
-        message_ttl_ms: i64,
-        host: QueueHost,
+        self, log: EntryLog, demand: HeadDemand, is_durable: bool, is_lazy: bool, host: QueueHost
     ) -> None:
         super().__init__(log, demand, is_durable, is_lazy, host)
         self.is_durable: bool = is_durable
-        self.message_ttl_ms: i64 = message_ttl_ms
         self._progress: Progress = Progress()
         self.purges: Purges = Purges()
 
     # -- arrival -------------------------------------------------------------------------------------------------
 
-    def make_entry(self, queue: QueueEnd, message: Message, expiration_ms: i64, now_ms: i64) -> Entry:
-        """A published message as the entry with the next seq id. What follows is `append`, `pass_by`, or `expire`.
+    def make_entry(self, queue: QueueEnd, message: Message, expiry_ms: i64) -> Entry:
+        """A published message as the entry with the next seq id. What follows is `append`, `pass_by`, or `drop`.
 
-        `queue` is to whom its holders give it back. `expiration_ms`: its own time to live (NO_LIMIT: none).
+        `queue` is to whom its holders give it back. `expiry_ms`: when it expires (0: never).
         """
         if not self.memory.is_changed:
             self.memory.touch()
@@ -57,10 +49,7 @@ class PagedQueue(QueueContents):
         log.next_seq = seq + 1
         self.counters.published += 1
         self.host.arrived_count += 1
-        entry = Entry(message, log, seq, 0, queue)
-        if self.message_ttl_ms != NO_LIMIT or expiration_ms != NO_LIMIT:
-            entry.expiry_ms = now_ms + lower_ttl(self.message_ttl_ms, expiration_ms)
-        return entry
+        return Entry(message, log, seq, expiry_ms, queue)
 
     def append(self, entry: Entry, now_ms: i64) -> None:
         """Enqueue `entry` behind all ready messages, and journal it when it must outlive a restart."""
@@ -69,6 +58,9 @@ class PagedQueue(QueueContents):
         if self.is_durable and (entry.persistent or self.journals_transient):
             self.store.publish(entry, now_ms)
         self.ready.publish(entry)
+        sink = self.sink
+        if sink is not None:
+            sink.published(entry)
         if self.memory.pages and not self.is_listed:
             self.memory.expect_paging()
 
@@ -82,10 +74,13 @@ class PagedQueue(QueueContents):
             if self.is_durable and (entry.persistent or self.journals_transient):
                 self.store.publish(entry, now_ms)
             self.out.add(entry)
-
-    def expire(self) -> None:
-        """Count a message that had expired when it arrived at an empty queue, and was dropped."""
-        self.counters.expired += 1
+        sink = self.sink
+        if sink is not None:
+            if no_ack:
+                sink.settled(entry.seq, HANDED_OVER)
+            else:
+                sink.published(entry)
+                sink.delivered(entry.seq)
 
     # -- leaving -------------------------------------------------------------------------------------------------
 
@@ -99,6 +94,12 @@ class PagedQueue(QueueContents):
             self.settle_record(entry, now_ms)
         else:
             self.out.add(entry)
+        sink = self.sink
+        if sink is not None:
+            if no_ack:
+                sink.settled(entry.seq, HANDED_OVER)
+            else:
+                sink.delivered(entry.seq)
 
     def hold(self, from_seq: i64, max_messages: i64, max_bytes: i64) -> list[Entry]:
         """Take ready entries in memory from `from_seq` on out of reach of consumers; they count as unacked."""
@@ -109,8 +110,8 @@ class PagedQueue(QueueContents):
         self.take_held(entries)
         return entries
 
-    def settle(self, entry: Entry, now_ms: i64) -> None:
-        """An unacked entry is acked or rejected for good."""
+    def settle(self, entry: Entry, reason: i64, now_ms: i64) -> None:
+        """An unacked entry is gone for `reason` (`leave_reason.py`)."""
         if not self.memory.is_changed:
             self.memory.touch()
         is_indexed = self.out.remove(entry)
@@ -124,6 +125,19 @@ class PagedQueue(QueueContents):
             if load is not None:
                 load.settled.add(entry.seq)
             self.store.settle(entry, now_ms)
+        sink = self.sink
+        if sink is not None:
+            sink.settled(entry.seq, reason)
+
+    def drop(self, entry: Entry, reason: i64, now_ms: i64) -> None:
+        """`entry`, which has just arrived or was the head, is gone for `reason` without anybody having had it."""
+        self.memory.touch()
+        # A load of its content that is under way must not find it unacked.
+        entry.form = ALPHA
+        self.settle_record(entry, now_ms)
+        sink = self.sink
+        if sink is not None:
+            sink.settled(entry.seq, reason)
 
     def requeue(self, entries: list[Entry], now_ms: i64) -> None:
         """Unacked entries return to their original places, marked redelivered. Of a deleted queue they are gone."""
@@ -144,27 +158,10 @@ class PagedQueue(QueueContents):
             if entry.expiry_ms != 0:
                 self.expect_expiry()
         self.ready.requeue(entries)
-
-    def drop_expired_head(self, now_ms: i64) -> bool:
-        """Expiry acts at the head only (protocol 7.2). False when the head is expired, and to be dropped in a later turn."""
-        ready = self.ready
-        dropped: i64 = 0
-        while ready.count > 0:
-            if not ready.has_head_entry():
-                expiry_ms = ready.delta.first_expiry_ms
-                if self.has_expiring and (expiry_ms == UNKNOWN or 0 < expiry_ms <= now_ms):
-                    want_head(self)
-                return True
-            expiry_ms = ready.head().expiry_ms
-            if expiry_ms == 0 or expiry_ms > now_ms:
-                return True
-            if dropped >= SLICE_MESSAGES:
-                self.on_arrival()
-                return False
-            self.drop_expired(ready.fetch(), now_ms)
-            dropped += 1
-        self.has_expiring = False
-        return True
+        sink = self.sink
+        if sink is not None:
+            for entry in entries:
+                sink.returned(entry.seq)
 
     # -- ends ----------------------------------------------------------------------------------------------------
 
@@ -178,13 +175,17 @@ class PagedQueue(QueueContents):
         self.is_deleted = True
         self.memory.end()
         self.purges.begin(self, True, now_ms)
+        sink = self.sink
+        if sink is not None:
+            self.sink = None
+            sink.deleted()
 
     # -- start-up ------------------------------------------------------------------------------------------------
 
-    def restore_delta(self, start: i64, end: i64, count: i64, size_bytes: i64) -> None:
+    def restore_delta(self, start: i64, end: i64, count: i64, size_bytes: i64, may_expire: bool) -> None:
         """After a start, before `restore`: `count` messages of [start, end) are in the index (`size_bytes`: about)."""
         self.ready.restore_delta(start, end, count, size_bytes)
-        if count > 0 and self.message_ttl_ms != NO_LIMIT:
+        if count > 0 and may_expire:
             self.expect_expiry()
 
     def restore(self, queue: QueueEnd, positions: list[Position], is_clean: bool) -> None:
@@ -250,7 +251,6 @@ class PagedQueue(QueueContents):
         outcome: i64 = MORE if self.purges.work(self, now_ms) else DONE
         if self.has_arrivals:
             self.has_arrivals = False
-            self.drop_expired_head(now_ms)
             queue = self.log.queue
             if queue is not None:
                 queue.serve(now_ms)

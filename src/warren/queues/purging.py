@@ -13,12 +13,14 @@ from collections.abc import Callable
 
 from mypy_extensions import i64
 
-from warren.queues.contents import QueueContents
+from warren.queues.contents import QueueContents, runs_between
 from warren.queues.entry import Entry
 from warren.queues.entry_ring import EntryRing
+from warren.queues.leave_reason import PURGED
 from warren.queues.loader import Load
 from warren.queues.turn import SLICE_MESSAGES
 from warren.store.message import INDEXED, Position
+from warren.store.runs import Runs, add_run
 
 
 class Purge:
@@ -141,6 +143,9 @@ class Purges:
         out: list[Entry] = []
         if delta.count > 0 and contents.out.count > 0 and first <= contents.out.highest_seq and not is_end:
             out = contents.find_out(first, end)
+        sink = contents.sink
+        if sink is not None and not is_end:
+            sink.settled_runs(_ready_runs(contents, out), PURGED)
         contents.loader.make_stale(ready)
         count = ready.count
         purge = Purge(contents, count, ready.take_all(), first, end, out, is_end)
@@ -183,6 +188,19 @@ class _PurgeLoad(Load):
         contents.ask_for_turn()
         contents.loader.go_on()
         contents.look_after_demand()
+
+
+def _ready_runs(contents: QueueContents, out: list[Entry]) -> Runs:
+    """What is ready, as runs: entries in memory, and all of delta but `out`, what is unacked there."""
+    ready = contents.ready
+    runs: Runs = []
+    for place in range(ready.entry_count):
+        add_run(runs, ready.at(place).seq, ready.at(place).seq)
+    if ready.delta.count > 0:
+        out.sort()
+        for first, last in runs_between(ready.delta.start, ready.delta.end, out):
+            add_run(runs, first, last)
+    return runs
 
 
 def _cut(first: i64, end: i64, out: list[Entry], segment_entries: i64) -> list[tuple[i64, i64, bool]]:

@@ -17,13 +17,16 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from warren.queues.arguments import NO_LIMIT, QueueArguments
+from warren.queues.definition import QueueDefinition
+from warren.queues.delta import UNKNOWN
 from warren.queues.entry import Consumer, Entry, EntryLog, QueueEnd
 from warren.queues.head_demand import HeadDemand
+from warren.queues.leave_reason import EXPIRED
 from warren.queues.paged_queue import PagedQueue
 from warren.queues.purging import Purge
 from warren.queues.queue_host import QueueHost
 from warren.queues.read_ahead import keep_ahead, want_head
+from warren.queues.settings import NO_LIMIT, QueueSettings, lower_ttl
 from warren.queues.transit import LARGE_BYTES, Transit
 from warren.queues.turn import SLICE_MESSAGES
 from warren.queues.variable_queue import EMPTY, LOADING, READY
@@ -36,33 +39,17 @@ SERVED_RECENTLY_MS: Final = 2
 
 
 class Queue(QueueEnd):
-    """One classic queue. `owner` is the connection an exclusive queue belongs to (None: not exclusive)."""
+    """One classic queue: what was declared of it (`definition`), what applies to it (`settings`), and its messages."""
 
-    def __init__(
-        self,
-        name: bytes,
-        queue_id: i64,
-        durable: bool,
-        auto_delete: bool,
-        owner: object | None,
-        arguments: QueueArguments,
-        host: QueueHost,
-        now_ms: i64,
-    ) -> None:
-        super().__init__(name)
-        self.id: i64 = queue_id
-        self.durable = durable
-        self.auto_delete: bool = auto_delete
-        self.owner: object | None = owner
-        self.arguments: QueueArguments = arguments
+    def __init__(self, definition: QueueDefinition, host: QueueHost, now_ms: i64) -> None:
+        super().__init__(definition.name)
+        self.id: i64 = definition.id
+        self.durable = definition.durable
+        self.definition: QueueDefinition = definition
+        self.settings: QueueSettings = definition.settings
         self.demand: HeadDemand = HeadDemand()
         self.backing: PagedQueue = PagedQueue(
-            EntryLog(queue_id, self),
-            self.demand,
-            durable,
-            arguments.is_lazy,
-            arguments.message_ttl_ms,
-            host,
+            EntryLog(definition.id, self), self.demand, definition.durable, self.settings.is_lazy, host
         )
         self.had_consumer: bool = False
         self.last_used_ms: i64 = now_ms
@@ -106,10 +93,6 @@ class Queue(QueueEnd):
         """Has it been deleted?"""
         return self.backing.is_deleted
 
-    def has_timer(self) -> bool:
-        """Must the broker's timer look at this queue, even while no message in it expires?"""
-        return self.arguments.message_ttl_ms != NO_LIMIT or self.arguments.expires_ms != NO_LIMIT
-
     @property
     def exclusive_consumer(self) -> bool:
         """Does one consumer have the queue for itself?"""
@@ -120,12 +103,27 @@ class Queue(QueueEnd):
         """Do messages pile up although consumers are being served at this moment?"""
         return self.backing.ready.count > BACKLOG_MIN and now_ms - self.served_ms <= SERVED_RECENTLY_MS
 
+    # -- settings ----------------------------------------------------------------------------------------------
+
+    def apply(self, settings: QueueSettings) -> None:
+        """From now on these apply. A time to live is that of messages that arrive later, as theirs is noted on arrival."""
+        before = self.settings
+        self.settings = settings
+        if settings.is_lazy != before.is_lazy:
+            self.backing.memory.set_mode(settings.is_lazy)
+        if settings.need_timer():
+            self.backing.host.expect_timer(self.backing.log)
+
     # -- publish and deliver -----------------------------------------------------------------------------------
 
     def publish(self, message: Message, expiration_ms: i64, now_ms: i64, is_known: bool = False) -> None:
         """Take a routed message. `expiration_ms`: its own time to live (NO_LIMIT: none). `is_known`: somebody may have it."""
         backing = self.backing
-        entry = backing.make_entry(self, message, expiration_ms, now_ms)
+        ttl_ms = self.settings.message_ttl_ms
+        expiry_ms: i64 = 0
+        if ttl_ms != NO_LIMIT or expiration_ms != NO_LIMIT:
+            expiry_ms = now_ms + lower_ttl(ttl_ms, expiration_ms)
+        entry = backing.make_entry(self, message, expiry_ms)
         entry.redelivered = is_known
         size = entry.body_bytes
         if backing.ready.count == 0 and (size <= LARGE_BYTES or self._transit.admits(backing, size)):
@@ -140,7 +138,7 @@ class Queue(QueueEnd):
                 consumer.deliver(entry)
                 return
             if entry.expiry_ms != 0 and entry.expiry_ms <= now_ms:
-                backing.expire()
+                self.leave(entry, EXPIRED, now_ms)
                 return
         backing.append(entry, now_ms)
         if len(self._ready_watchers) > 0:
@@ -164,7 +162,7 @@ class Queue(QueueEnd):
             entry = ready.fetch()
             fetched += 1
             if entry.expiry_ms != 0 and entry.expiry_ms <= now_ms:
-                backing.drop_expired(entry, now_ms)
+                self.leave(entry, EXPIRED, now_ms)
                 if fetched >= SLICE_MESSAGES:
                     backing.on_arrival()
                     break
@@ -180,6 +178,7 @@ class Queue(QueueEnd):
             keep_ahead(backing, fetched)
 
     def serve(self, now_ms: i64) -> None:
+        self.drop_expired_head(now_ms)
         if self.is_deleted or not self.demand.is_held_back:
             self.demand.serve_waiters(now_ms)
         self.deliver_ready(now_ms)
@@ -189,7 +188,7 @@ class Queue(QueueEnd):
         if self.demand.is_held_back:
             return LOADING if self.backing.ready.count > 0 else EMPTY
         self.demand.wanted_ms = now_ms
-        if not self.backing.drop_expired_head(now_ms):
+        if not self.drop_expired_head(now_ms):
             return LOADING
         return self.backing.ready.head_state()
 
@@ -211,17 +210,43 @@ class Queue(QueueEnd):
             keep_ahead(backing, 1)
         return entry
 
-    # -- settle and requeue --------------------------------------------------------------------------------------
+    # -- leave and requeue --------------------------------------------------------------------------------------
 
-    def settle(self, entry: Entry, now_ms: i64) -> None:
-        self.backing.settle(entry, now_ms)
+    def leave(self, entry: Entry, reason: i64, now_ms: i64) -> None:
+        if reason == EXPIRED:
+            self.backing.counters.expired += 1
+            self.backing.drop(entry, reason, now_ms)
+        else:
+            self.backing.settle(entry, reason, now_ms)
+
+    def drop_expired_head(self, now_ms: i64) -> bool:
+        """Expiry acts at the head only (protocol 7.2). False when the head is expired, and to be dropped in a later turn."""
+        backing = self.backing
+        ready = backing.ready
+        dropped: i64 = 0
+        while ready.count > 0:
+            if not ready.has_head_entry():
+                expiry_ms = ready.delta.first_expiry_ms
+                if backing.has_expiring and (expiry_ms == UNKNOWN or 0 < expiry_ms <= now_ms):
+                    want_head(backing)
+                return True
+            expiry_ms = ready.head().expiry_ms
+            if expiry_ms == 0 or expiry_ms > now_ms:
+                return True
+            if dropped >= SLICE_MESSAGES:
+                backing.on_arrival()
+                return False
+            self.leave(ready.fetch(), EXPIRED, now_ms)
+            dropped += 1
+        backing.has_expiring = False
+        return True
 
     def requeue(self, entries: list[Entry], now_ms: i64) -> None:
         backing = self.backing
         backing.requeue(entries, now_ms)
         if backing.is_deleted:
             return
-        backing.drop_expired_head(now_ms)
+        self.drop_expired_head(now_ms)
         backing.loader.until_look = 0
         if len(self.demand.waiters) > 0:
             backing.on_arrival()
@@ -254,7 +279,9 @@ class Queue(QueueEnd):
         self.last_used_ms = now_ms
         if self.backing.memory.pages:
             self.backing.memory.expect_paging()
-        return self.auto_delete and self.had_consumer and len(consumers) == 0 and not self.is_deleted
+        return (
+            self.definition.auto_delete and self.had_consumer and len(consumers) == 0 and not self.is_deleted
+        )
 
     def consumer_can_take(self, consumer: Consumer) -> None:
         if consumer.waits_in is None and not consumer.is_cancelled:

@@ -28,6 +28,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from warren.queues.entry import ALPHA, GAMMA, Entry
+from warren.queues.leave_reason import ACKED
 from warren.queues.loading import EntryContents, IndexCopies, RangeLoad, peek_anywhere
 from warren.queues.paging import journal_alone
 from warren.queues.queue import Queue
@@ -200,7 +201,7 @@ class GroupMember:
         has_all = self._index_of(reservation.end) == i64(len(self.held))
         if takes_more and has_all and not reservation.is_full():
             end: i64 = min(barrier, reservation.until)
-            queue.backing.drop_expired_head(now_ms)
+            queue.drop_expired_head(now_ms)
             if (
                 not reservation.is_dry
                 and self.reserved < end
@@ -350,7 +351,7 @@ class GroupMember:
         queue = self.queue
         if queue is not None:
             for entry in done:
-                queue.settle(entry, now_ms)
+                queue.leave(entry, ACKED, now_ms)
         return self.acked < end
 
     # -- life of the group -------------------------------------------------------------------------------------
@@ -426,7 +427,7 @@ class GroupMember:
         self.queue = None
         if queue is not None:
             for entry in self.held:
-                queue.settle(entry, now_ms)
+                queue.leave(entry, ACKED, now_ms)
         self.held = []
 
     def end(self) -> None:

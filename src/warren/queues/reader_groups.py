@@ -94,7 +94,7 @@ class ReaderGroup:
         """Does the pattern name this queue, and can a group read it?"""
         return (
             queue.durable
-            and queue.owner is None
+            and queue.definition.owner is None
             and self._matcher.matches(queue.name.decode("utf-8", "replace"))
         )
 
@@ -286,7 +286,7 @@ class ReaderGroups:
 
 def refuse_exclusive(queue: Queue) -> None:
     """GroupError when `queue` belongs to a connection, which alone may read it."""
-    if queue.owner is not None:
+    if queue.definition.owner is not None:
         raise GroupError(PRECONDITION, f"queue '{text(queue.name)}' is exclusive to a connection")
 
 

@@ -13,6 +13,7 @@ import traceback
 from random import Random
 from typing import Final
 
+from warren.queues.settings import QueueSettings
 from warren.queues.variable_queue import INFINITE
 from warren.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
 from warren.store.disk.files import JOURNAL_DIRECTORY
@@ -20,6 +21,7 @@ from warren.store.journal import FLUSH_INTERVAL_MS
 from warren.testing.models.commit_token import CommitToken
 from warren.testing.models.damage import acks_in, damage_of, is_whole
 from warren.testing.models.messages import Violation
+from warren.testing.models.mirror import MirrorModel, follow
 from warren.testing.models.oracle import Oracle
 from warren.testing.models.sinks import StagedMessages
 from warren.testing.operations import FAULTY_CALLS, NO_TARGET, History, Operation
@@ -173,6 +175,7 @@ class Simulation:
         except Crash:
             self._crash(rng, self._planned_rule, 0, 0)
         self.node.vhost.check()
+        follow(self._mirrors, list(self.node.vhost.queues_by_id.values()))
         self._check_broker()
 
     def _check_broker(self) -> None:
@@ -296,7 +299,8 @@ class Simulation:
     def _set_mode(self, index: int, is_lazy: bool) -> None:
         queue = self.node.vhost.queues.get(b"q%d" % index)
         if queue is not None:
-            queue.backing.memory.set_mode(is_lazy)
+            settings = queue.settings
+            queue.apply(QueueSettings(settings.message_ttl_ms, settings.expires_ms, is_lazy))
 
     def _overlap(self, operation: Operation) -> None:
         """A job of one lane is under way, and another lane gets its turn in the middle of it."""
@@ -450,6 +454,7 @@ class Simulation:
 
     def _start_node(self) -> None:
         self.node = self._new_node(self.disk, self.oracle)
+        self._mirrors: dict[int, MirrorModel] = {}
         self.node.watch = OracleWatch(self.staged, True)
         self.node.start()
         self.sessions = Sessions(self.node, self.oracle, self.staged, self._next_number)

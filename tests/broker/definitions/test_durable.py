@@ -6,7 +6,8 @@ from tests.support.amqp_peer import ChannelPeer, Peer
 from tests.support.memory_broker import MemoryBroker
 from tests.support.memory_node import MemoryDisk, MemoryNode
 from warren.broker.definitions.metadata import PutBinding, PutQueue
-from warren.queues.arguments import QueueArguments
+from warren.queues.definition import QueueDefinition
+from warren.queues.settings import QueueSettings
 from warren.store.disk.flusher import FlushJob
 from warren.wire.method import Method
 from warren.wire.methods import (
@@ -201,7 +202,8 @@ def test_messages_of_a_refused_queue_are_those_of_a_deleted_one() -> None:
     node = MemoryNode(MemoryDisk())
     vhost = node.vhost
     now_ms = node.clock.now_ms()
-    queue = vhost.declare_queue(b"new", True, False, None, QueueArguments(b""), now_ms)
+    definition = QueueDefinition(b"new", node.broker.next_queue_id(), True, False, None, b"", QueueSettings())
+    queue = vhost.add_queue(definition, now_ms)
     change = PutQueue(b"/", queue.id, b"new", True, False, b"")
     vhost.store_changes([change], False).callbacks.append(lambda _ok, at_ms: vhost.delete_queue(queue, at_ms))
     node.publish(b"new", b"confirmed")

@@ -34,8 +34,9 @@ from warren.broker.flow.room import ChannelRoom
 from warren.broker.transaction import TransactionPublish, TransactionSettle
 from warren.broker.vhost.cancel_notices import CancelNotices
 from warren.broker.vhost.vhost import Vhost
-from warren.queues.arguments import NO_LIMIT
 from warren.queues.entry import Consumer, Entry, QueueEnd
+from warren.queues.leave_reason import ACKED, REJECTED
+from warren.queues.settings import NO_LIMIT
 from warren.store.message import Message, QueueLog
 from warren.wire.errors import (
     PRECONDITION_FAILED,
@@ -309,19 +310,20 @@ class Channel(ChannelSide):
             if entry is None:
                 raise self._unknown_tag(tag)
             queue = entry.queue
-            self._settle(entry, queue, self.connection.now_ms)
+            self._settle(entry, queue, ACKED, self.connection.now_ms)
             self._serve(queue)
             return
-        self.settle_entries(self._take_entries(tag, multiple), False, True)
+        self.settle_entries(self._take_entries(tag, multiple), False, ACKED)
 
     def reject(self, tag: i64, multiple: bool, requeue: bool) -> None:
         """basic.reject and basic.nack."""
-        self.settle_entries(self._take_entries(tag, multiple), requeue, False)
+        self.settle_entries(self._take_entries(tag, multiple), requeue, REJECTED)
 
-    def settle_entries(self, entries: list[Entry], requeue: bool, is_ack: bool) -> None:
-        """Settle entries that have left the window; in a transaction, at its commit."""
+    def settle_entries(self, entries: list[Entry], requeue: bool, reason: i64) -> None:
+        """Entries that have left the window return to their queues, or leave them for `reason`; in a transaction, at its
+        commit."""
         if self.transaction is not None:
-            self.transaction.settles.append(TransactionSettle(entries, requeue and not is_ack))
+            self.transaction.settles.append(TransactionSettle(entries, requeue, reason))
             return
         if requeue:
             self.requeue(entries)
@@ -331,7 +333,7 @@ class Channel(ChannelSide):
         last: QueueEnd | None = None
         for entry in entries:
             queue = entry.queue
-            self._settle(entry, queue, now_ms)
+            self._settle(entry, queue, reason, now_ms)
             if queue is not last:
                 touched.append(queue)
                 last = queue
@@ -357,11 +359,11 @@ class Channel(ChannelSide):
             returned[0].queue.requeue(returned, now_ms)
         self.room.serve(self.connection.now_ms)
 
-    def _settle(self, entry: Entry, queue: QueueEnd, now_ms: i64) -> None:
+    def _settle(self, entry: Entry, queue: QueueEnd, reason: i64, now_ms: i64) -> None:
         consumer = entry.consumer
         if consumer is not None:
             self.room.take_back(consumer)
-        queue.settle(entry, now_ms)
+        queue.leave(entry, reason, now_ms)
 
     def _serve(self, queue: QueueEnd) -> None:
         if self.room.prefetch != 0:
@@ -417,6 +419,17 @@ class Channel(ChannelSide):
             self.connection.out.method(self.number, BasicCancel(tag, True))
             self.connection.touch()
 
+    def stop_consuming(self) -> list[bytes]:
+        """The channel is about to be closed: its consumers get nothing more. Returns names of queues to be deleted then, since
+        they have lost their last consumers."""
+        idle: list[bytes] = []
+        consumers = list(self.consumers.values())
+        self.consumers.clear()
+        for consumer in consumers:
+            if consumer.queue.remove_consumer(consumer, self.connection.now_ms):
+                idle.append(consumer.queue.name)
+        return idle
+
     def close(self) -> None:
         """Release everything the channel holds: consumers, unacked messages, an open transaction (5.1).
 
@@ -438,16 +451,10 @@ class Channel(ChannelSide):
             self.connection.throttle.end_transaction(self.connection, self.transaction.size_bytes)
             entries.extend(self.transaction.take_entries())
             self.transaction = None
-        consumers = list(self.consumers.values())
-        self.consumers.clear()
-        now_ms = self.connection.now_ms
-        idle: list[bytes] = []
-        for consumer in consumers:
-            if consumer.queue.remove_consumer(consumer, now_ms):
-                idle.append(consumer.queue.name)
+        idle = self.stop_consuming()
         self.requeue(entries)
         for name in idle:
-            self.vhost.delete_queue(self.vhost.queues[name], now_ms)
+            self.vhost.delete_queue(self.vhost.queues[name], self.connection.now_ms)
 
     def drop_content(self) -> None:
         """A channel error struck: whatever content was arriving is swallowed."""

@@ -330,7 +330,7 @@ def _tx_commit(channel: Channel) -> None:
         if publish.mandatory and not is_routed:
             channel.return_message(publish.message)
     for settle in transaction.settles:
-        channel.settle_entries(settle.entries, settle.requeue, False)
+        channel.settle_entries(settle.entries, settle.requeue, settle.reason)
     channel.transaction = Transaction()
     channel.suspend()
 

@@ -24,6 +24,7 @@ from warren.broker.definitions.metadata import (
 )
 from warren.broker.definitions.removal_changes import removal_changes
 from warren.queues.arguments import EQUIVALENT_KEYS, parse_arguments
+from warren.queues.definition import QueueDefinition
 from warren.queues.queue import Queue
 from warren.routing.equivalence import (
     assert_equivalent_arguments,
@@ -264,14 +265,11 @@ def queue_declare(channel: Channel, method: QueueDeclare) -> None:
     arguments = method.arguments
     text = vhost.queue_text(name)
     check_name_argument(decode_table(arguments), "x-dead-letter-exchange", text)
-    queue = vhost.declare_queue(
-        name,
-        durable,
-        method.auto_delete,
-        connection if method.exclusive else None,
-        parse_arguments(arguments, text),
-        connection.now_ms,
-    )
+    settings = parse_arguments(arguments, text)
+    owner = connection if method.exclusive else None
+    queue_id = vhost.node.next_queue_id()
+    definition = QueueDefinition(name, queue_id, durable, method.auto_delete, owner, arguments, settings)
+    queue = vhost.add_queue(definition, connection.now_ms)
     reply = _declared(channel, queue, method.nowait)
     if durable:
         change = PutQueue(vhost.name, queue.id, name, True, method.auto_delete, arguments)
@@ -367,7 +365,7 @@ def usable_queue(channel: Channel, name: bytes) -> Queue:
 
 def check_owner(channel: Channel, queue: Queue) -> None:
     """ChannelException 405 when the queue is exclusive to another connection."""
-    if queue.owner is not None and queue.owner is not channel.connection:
+    if queue.definition.owner is not None and queue.definition.owner is not channel.connection:
         raise _locked(channel, queue)
 
 
@@ -444,17 +442,17 @@ def _declared(channel: Channel, queue: Queue, nowait: bool) -> Method | None:
 
 def _check_equivalent(channel: Channel, queue: Queue, method: QueueDeclare, durable: bool) -> None:
     owner = channel.connection if method.exclusive else None
-    if queue.owner is not owner:
+    if queue.definition.owner is not owner:
         raise _locked(channel, queue)
     text = channel.vhost.queue_text(queue.name)
     assert_equivalent_flag("durable", text, durable, queue.durable)
-    assert_equivalent_flag("auto_delete", text, method.auto_delete, queue.auto_delete)
-    if method.arguments != queue.arguments.raw:
+    assert_equivalent_flag("auto_delete", text, method.auto_delete, queue.definition.auto_delete)
+    if method.arguments != queue.definition.arguments:
         assert_equivalent_arguments(
             EQUIVALENT_KEYS,
             text,
             decode_table(_without_default_type(method.arguments)),
-            decode_table(_without_default_type(queue.arguments.raw)),
+            decode_table(_without_default_type(queue.definition.arguments)),
         )
 
 

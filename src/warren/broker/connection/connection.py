@@ -485,11 +485,18 @@ class Connection(ClientSide):
         self.throttle.end()
         channels = list(self.channels.values())
         self.channels.clear()
+        idle: list[bytes] = []
         for channel in channels:
             channel.is_closing = True
+            idle.extend(channel.stop_consuming())
+        # By now none of them is given what another one gives back.
+        for channel in channels:
             channel.close()
-        if self.vhost is not None:
-            self.vhost.delete_exclusive_queues(self, self.now_ms)
+        vhost = self.vhost
+        if vhost is not None:
+            for name in idle:
+                vhost.delete_queue(vhost.queues[name], self.now_ms)
+            vhost.delete_exclusive_queues(self, self.now_ms)
 
     def _send_close(self, error: AmqpError) -> None:
         self.out.method(0, ConnectionClose(error.code, error.text.encode(), error.class_id, error.method_id))

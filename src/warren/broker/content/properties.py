@@ -9,7 +9,8 @@ from typing import Final
 from librt.strings import read_i16_be
 from mypy_extensions import i64
 
-from warren.queues.arguments import NO_LIMIT, expiration_ms
+from warren.queues.arguments import expiration_ms
+from warren.queues.settings import NO_LIMIT
 from warren.wire.errors import INTERNAL_ERROR, PRECONDITION_FAILED, ChannelException, ConnectionException
 from warren.wire.field_table import Field, decode_table, encode_table
 from warren.wire.field_types import TAG_ARRAY, TAG_LONGSTR, type_name

@@ -35,10 +35,12 @@ from warren.broker.vhost.stage import (
 )
 from warren.broker.vhost.staged_routes import StagedRoutes, inspect
 from warren.broker.vhost.vhost_queues import VhostQueues
-from warren.queues.arguments import NO_LIMIT, parse_arguments
+from warren.queues.definition import QueueDefinition
 from warren.queues.entry import Entry
+from warren.queues.leave_reason import ACKED
 from warren.queues.queue import Queue
 from warren.queues.reader_group import text
+from warren.queues.settings import NO_LIMIT, QueueSettings
 from warren.queues.variable_queue import LOADING, READY
 from warren.store.message import JournalFile, MovedMessage, QueueLog
 from warren.store.publish_body import decode_message
@@ -404,7 +406,7 @@ class Staging:
             self._out_count -= len(taken.entries)
             for entry in taken.entries:
                 if stage.out.pop(entry.seq, None) is not None:
-                    stage.queue.settle(entry, now_ms)
+                    stage.queue.leave(entry, ACKED, now_ms)
             moves = self.vhost.journal.moves
             for message in taken.messages:
                 if message.pinned is not None:
@@ -429,8 +431,9 @@ class Staging:
     def _make_queue(self, queue_id: i64, sink: bytes, batch: i64, now_ms: i64) -> Queue:
         vhost = self.vhost
         name = b"staged for %s, batch %d" % (sink, batch)
-        arguments = parse_arguments(b"", vhost.queue_text(name))
-        queue = Queue(name, queue_id, True, False, None, arguments, vhost.host, now_ms)
+        queue = Queue(
+            QueueDefinition(name, queue_id, True, False, None, b"", QueueSettings()), vhost.host, now_ms
+        )
         vhost.queues_by_id[queue_id] = queue
         return queue
 

@@ -13,7 +13,9 @@ from warren.broker.vhost.staging import Staging
 from warren.broker.vhost.store_owner import VhostLossReport, VhostStoreOwner
 from warren.broker.vhost.vhost_queues import VhostQueues
 from warren.queues.arguments import parse_arguments
+from warren.queues.definition import QueueDefinition
 from warren.queues.queue import Queue
+from warren.queues.settings import NO_LIMIT
 from warren.store.figures import look_at_debt
 from warren.store.recovery import JournalReplay, RecoveredQueue
 from warren.store.vhost_store import VhostStore
@@ -40,14 +42,17 @@ class Vhost(VhostQueues):
 
     def restore_queue(self, definition: PutQueue, now_ms: i64) -> Queue:
         """Bring back a durable queue from the metadata, still empty."""
-        arguments = parse_arguments(definition.arguments, self.queue_text(definition.name))
+        settings = parse_arguments(definition.arguments, self.queue_text(definition.name))
         return self.add_queue(
-            definition.name,
-            definition.id,
-            definition.durable,
-            definition.auto_delete,
-            None,
-            arguments,
+            QueueDefinition(
+                definition.name,
+                definition.id,
+                definition.durable,
+                definition.auto_delete,
+                None,
+                definition.arguments,
+                settings,
+            ),
             now_ms,
         )
 
@@ -85,7 +90,8 @@ class Vhost(VhostQueues):
             for segment in index.segments:
                 if segment.entries > 0:
                     live_bytes += segment.size_bytes * segment.live // segment.entries
-            backing.restore_delta(first, upto, count, live_bytes)
+            may_expire = queue.settings.message_ttl_ms != NO_LIMIT
+            backing.restore_delta(first, upto, count, live_bytes, may_expire)
         backing.restore(queue, recovered.in_order(), is_clean)
 
     # -- invariants ------------------------------------------------------------------------------------------------

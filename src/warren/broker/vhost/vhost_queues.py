@@ -15,7 +15,7 @@ from warren.broker.definitions.removal_changes import removal_changes
 from warren.broker.flow.channel_side import ChannelSide
 from warren.broker.vhost.node_services import NodeServices
 from warren.broker.vhost.vhost_host import VhostHost
-from warren.queues.arguments import QueueArguments
+from warren.queues.definition import QueueDefinition
 from warren.queues.queue import Queue
 from warren.routing.equivalence import resource_text
 from warren.routing.exchange import Exchange
@@ -70,24 +70,13 @@ class VhostQueues:
 
     # -- definitions -----------------------------------------------------------------------------------------------
 
-    def declare_queue(
-        self,
-        name: bytes,
-        durable: bool,
-        auto_delete: bool,
-        owner: object | None,
-        arguments: QueueArguments,
-        now_ms: i64,
-    ) -> Queue:
-        """Make a new queue; the caller has checked that the name is free, and persists it when durable."""
-        return self.add_queue(name, self.node.next_queue_id(), durable, auto_delete, owner, arguments, now_ms)
-
     def remove_queue(self, queue: Queue, now_ms: i64) -> list[Change]:
         """Delete a queue with its messages and bindings, cancel its consumers; returns the metadata changes."""
         del self.queues[queue.name]
         self.queues_by_id.pop(queue.id, None)
-        if queue.owner in self._exclusive:
-            self._exclusive[queue.owner].pop(queue.id, None)
+        owner = queue.definition.owner
+        if owner in self._exclusive:
+            self._exclusive[owner].pop(queue.id, None)
         self.node.timed_queues.pop(queue, None)
         changes = removal_changes(self.name, self.router.remove_queue(queue))
         if queue.durable:
@@ -139,32 +128,15 @@ class VhostQueues:
         if len(changes) > 0:
             self.store_changes(changes, True)
 
-    def add_queue(
-        self,
-        name: bytes,
-        queue_id: i64,
-        durable: bool,
-        auto_delete: bool,
-        owner: object | None,
-        arguments: QueueArguments,
-        now_ms: i64,
-    ) -> Queue:
-        """A queue with an id of its own, new or back from the metadata."""
-        queue = Queue(
-            name,
-            queue_id,
-            durable,
-            auto_delete,
-            owner,
-            arguments,
-            self.host,
-            now_ms,
-        )
-        self.queues[name] = queue
-        self.queues_by_id[queue_id] = queue
-        if owner is not None:
-            self._exclusive.setdefault(owner, {})[queue_id] = queue
+    def add_queue(self, definition: QueueDefinition, now_ms: i64) -> Queue:
+        """Make a queue, new or back from the metadata. The caller has checked that its name is free, and stores it when
+        durable."""
+        queue = Queue(definition, self.host, now_ms)
+        self.queues[queue.name] = queue
+        self.queues_by_id[queue.id] = queue
+        if definition.owner is not None:
+            self._exclusive.setdefault(definition.owner, {})[queue.id] = queue
         self.router.add_queue(queue)
-        if queue.has_timer():
+        if queue.settings.need_timer():
             self.node.timed_queues[queue] = None
         return queue

@@ -1,0 +1,36 @@
+"""A copy that misses, or is told wrongly, of one kind of change differs from its queue, and the simulator sees it."""
+
+from typing import Any
+
+import pytest
+
+from warren.testing import simulation
+from warren.testing.models import mirror
+from warren.testing.operations import make_history
+
+SEEDS_MAX = 200
+
+
+class Deaf(mirror.MirrorModel):
+    """Hears everything but `missed`."""
+
+    missed = ""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == type(self).missed:
+            return lambda *_: None
+        return super().__getattribute__(name)
+
+
+@pytest.mark.parametrize(
+    "missed", ["published", "delivered", "returned", "settled", "settled_runs", "deleted"]
+)
+def test_a_change_that_is_not_told_is_seen(missed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Deaf, "missed", missed)
+    monkeypatch.setattr(mirror, "MirrorModel", Deaf)
+    for seed in range(1, SEEDS_MAX):
+        violation = simulation.Simulation(make_history(seed)).run()
+        if violation is not None:
+            assert violation.kind == "mirror"
+            return
+    pytest.fail(f"{SEEDS_MAX} histories, and nobody missed it")

@@ -17,7 +17,7 @@ PYTEST_ARGS ?=
 MAKEFLAGS += --jobs=4
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-pure test-compiled simulate serve bench lint format lock build clean
+.PHONY: help setup demo test test-pure test-compiled simulate mutants serve bench lint format lock build clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(MAKEFILE_LIST) | awk -F': ' '{printf "make %-14s %s\n", $$1, $$2}'
@@ -81,6 +81,11 @@ test-pure: $(VENV)/requirements ## those tests against the sources, interpreted,
 SEEDS ?= 10000
 simulate: setup ## SEEDS=n crash histories of a simulated node and disk, on all cores
 	@$(BIN)/python -m warren.testing.simulate --seeds $(SEEDS) $(SIMULATE_ARGS)
+
+SEED ?= 13
+COUNT ?= 200
+mutants: setup ## SEED=n COUNT=n faults put into the engine one by one: how many do the tests notice?
+	@$(BIN)/python -m tests.mutants sample --seed $(SEED) --count $(COUNT) --jobs 2 --out build/mutants-$(SEED).jsonl
 
 lint: $(VENV)/requirements ## ruff, mypy --strict, import-linter
 	@$(BIN)/ruff check .

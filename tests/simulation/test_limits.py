@@ -40,7 +40,7 @@ class LimitWatch(Seams):
     def flushed(self, job: FlushJob) -> None:
         """A batch is written that nobody waits for."""
         batch = job.batch
-        if not batch.waiters and not batch.callbacks and batch.part_bytes >= self._limits.buffer_bytes:
+        if not batch.runs and not batch.callbacks and batch.part_bytes >= self._limits.buffer_bytes:
             self._reached.add("buffer_bytes")
 
     def end_turn(self, broker: Broker) -> None:

@@ -3,7 +3,8 @@
 import pytest
 
 from tests.support.journal_driver import JournalDriver, Key
-from warren.store.journal import BUFFER_BYTES, FLUSH_INTERVAL_MS, ConfirmWaiter
+from warren.store.confirm_run import ConfirmRun, ConfirmWaiter
+from warren.store.journal import BUFFER_BYTES, FLUSH_INTERVAL_MS
 
 # What the journal adds to the content of a position when it measures the buffer.
 POSITION_BYTES = 64
@@ -70,7 +71,7 @@ def test_s18_an_ack_waits_as_long_as_a_publish(driver: JournalDriver) -> None:
 def test_s19_nobody_who_waits_waits_for_the_tick(driver: JournalDriver) -> None:
     driver.publish(10, [1])
     assert not driver.journal.is_due(driver.now_ms)
-    driver.journal.confirm_with_batch(ConfirmWaiter())
+    driver.journal.batch.runs.append(ConfirmRun(ConfirmWaiter(), 1, 1))
     assert driver.journal.is_due(driver.now_ms)
 
 

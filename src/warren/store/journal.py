@@ -28,9 +28,10 @@ that is journaled again after such an ack is not hit by it.
 from collections.abc import Callable
 from typing import Final
 
-from mypy_extensions import i64, mypyc_attr
+from mypy_extensions import i64
 
 from warren.store.change_sets import ChangeLine, ChangeSet
+from warren.store.confirm_run import ConfirmParty
 from warren.store.content_records import Release, write_release
 from warren.store.content_store import ContentStore, ContentWrite
 from warren.store.message import (
@@ -61,28 +62,13 @@ WINDOW_FILES: Final = 4
 WINDOW_BYTES_PER_QUEUE: Final = 16384
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class ConfirmWaiter:
-    """Someone whose publishes are confirmed in order of `publish_seq`: a channel in confirm mode."""
-
-    def __init__(self) -> None:
-        self.publish_seq: i64 = 0
-        self.batches_in_flight: i64 = 0
-        self.batch_number: i64 = -1
-
-    def on_durable(self, upto: i64, ok: bool) -> None:
-        """Everything up to publish sequence `upto` is decided: durable, or lost when not `ok`."""
-        raise RuntimeError("abstract")
-
-
-class Batch:
+class Batch(ConfirmParty):
     """What one group commit makes durable, and who waits for it."""
 
     def __init__(self, number: i64) -> None:
+        super().__init__()
         self.number: i64 = number
         self.positions: list[Position] = []
-        self.waiters: list[ConfirmWaiter] = []
-        self.waiters_upto: list[i64] = []
         self.callbacks: list[Callable[[bool, int], None]] = []
         # Changes of definitions that ride along, in order; stored before the journal bytes are written.
         self.change_sets: list[ChangeSet] = []
@@ -226,14 +212,6 @@ class Journal:
         if position.journal_state == WRITTEN:
             self._leave(position)
 
-    def confirm_with_batch(self, waiter: ConfirmWaiter) -> None:
-        """Tell `waiter` when everything gathered so far is durable."""
-        batch = self.batch
-        if waiter.batch_number != batch.number:
-            waiter.batch_number = batch.number
-            waiter.batches_in_flight += 1
-            batch.waiters.append(waiter)
-
     def when_durable(self, done: Callable[[bool, int], None]) -> None:
         """Call `done(ok, now_ms)` when everything gathered so far is durable; definitions have callbacks of their own."""
         self.batch.callbacks.append(done)
@@ -247,7 +225,7 @@ class Journal:
         trickle of them would cost a sync each. Acks are kept back: what their loss costs is a redelivery.
         """
         batch = self.batch
-        if len(batch.waiters) > 0 or len(batch.callbacks) > 0 or self.is_wanted:
+        if len(batch.runs) > 0 or len(batch.callbacks) > 0 or self.is_wanted:
             return True
         if self.definitions.is_due(now_ms):
             return True
@@ -267,7 +245,7 @@ class Journal:
             or len(self.dirty_logs) > 0
             or len(self._unwritten_releases) > 0
             or self.moves.has_work()
-            or len(batch.waiters) > 0
+            or len(batch.runs) > 0
             or len(batch.callbacks) > 0
             or not self.definitions.is_empty()
         )
@@ -278,8 +256,6 @@ class Journal:
         self.batch = Batch(batch.number + 1)
         self.pending_bytes = 0
         batch.change_sets = self.definitions.take()
-        for waiter in batch.waiters:
-            batch.waiters_upto.append(waiter.publish_seq)
         self.is_wanted = False
         writer = self.writer
         batch.starts_file = self._open_file_if_due(batch)
@@ -338,10 +314,7 @@ class Journal:
             self._on_failed(batch)
         # First of all: who waits for definitions and records wants to know both.
         self.definitions.on_done(batch.change_sets, now_ms)
-        for index in range(len(batch.waiters)):
-            waiter = batch.waiters[index]
-            waiter.batches_in_flight -= 1
-            waiter.on_durable(batch.waiters_upto[index], ok)
+        batch.finish(ok)
         for callback in batch.callbacks:
             callback(ok, now_ms)
 
@@ -359,7 +332,6 @@ class Journal:
             # The flusher gets them in order, and none is left out.
             assert batch.number == number
             number += 1
-            assert len(batch.waiters) == len(batch.waiters_upto)
         before: i64 = 0
         for file in self.files:
             assert file.number > before

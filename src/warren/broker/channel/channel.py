@@ -218,9 +218,7 @@ class Channel(ChannelSide):
             connection.published = TRANSIENT
         confirms = self.confirms
         if confirms is not None:
-            confirms.publish_seq += 1
-            if is_for_disk:
-                self.vhost.journal.confirm_with_batch(confirms)
+            confirms.add(self.vhost.journal.batch, is_for_disk)
             connection.confirm_later(confirms)
 
     def is_ahead(self) -> bool:
@@ -252,7 +250,7 @@ class Channel(ChannelSide):
                 publish = TransactionPublish(message, [], NO_LIMIT, True)
                 self.connection.throttle.add_uncommitted(self.connection, self.transaction.add(publish))
         if self.confirms is not None:
-            self.confirms.publish_seq += 1
+            self.confirms.add(self.vhost.journal.batch, False)
             self.connection.confirm_later(self.confirms)
 
     def return_message(self, message: Message) -> None:

@@ -1,0 +1,124 @@
+"""How many of the faults that the engine may have do the tests notice? A sample of them, drawn by a seed.
+
+    python -m tests.mutants sample [--seed N] [--count N] [--jobs N] [--out FILE]
+
+Each fault is put into a copy of the sources, and tests are run on it, interpreted, those of the same package first, until
+one fails (`killed`). What all of `ROUND` let pass is `ALIVE`; some of these are no faults at all, since the program
+does the same with them. `--out` collects the outcomes, a line of JSON each; faults that are in the file already are not
+tried again, so a run that was interrupted goes on.
+"""
+
+import argparse
+import json
+import random
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from queue import SimpleQueue
+
+from tests.mutants.operators import Fault, faults
+from tests.mutants.running import ROOT, TESTS_FAILED, copy_sources, run_tests
+
+PACKAGES = ("store", "queues", "broker", "wire")
+# Made by a table; its own tests compare it with the table.
+LEFT_OUT = ("wire/methods.py",)
+ROUND = ("queues", "store", "broker", "wire", "routing", "protocol", "admin", "simulation")
+# Which of them are near to a package, the nearest first.
+NEAR = {
+    "store": ("store", "queues", "simulation", "admin", "protocol"),
+    "queues": ("queues", "simulation", "admin", "protocol", "store"),
+    "broker": ("broker", "protocol", "admin", "simulation"),
+    "wire": ("wire", "protocol", "broker"),
+}
+# A test that takes longer hangs: all of ROUND takes a third of it.
+TIMEOUT_S = 600
+
+
+def all_faults(sources: Path) -> list[Fault]:
+    """Every fault of the engine's sources, in a fixed order."""
+    found: list[Fault] = []
+    for package in PACKAGES:
+        for path in sorted((sources / "warren" / package).rglob("*.py")):
+            name = path.relative_to(sources / "warren").as_posix()
+            if name not in LEFT_OUT:
+                found.extend(faults(name, path.read_text(encoding="utf-8")))
+    return found
+
+
+def directories(path: str) -> list[str]:
+    """Where the tests are that may notice a fault in `path`, the nearest first."""
+    near = NEAR[path.partition("/")[0]]
+    return [f"tests/{name}" for name in (*near, *(name for name in ROUND if name not in near))]
+
+
+def try_fault(sources: Path, fault: Fault) -> dict[str, object]:
+    """Run the tests on `sources` with `fault`; afterwards they are as they were."""
+    path = sources / "warren" / fault.path
+    text = path.read_text(encoding="utf-8")
+    path.write_text(fault.applied_to(text), encoding="utf-8")
+    began = time.monotonic()
+    try:
+        code, line = 0, ""
+        for directory in directories(fault.path):
+            # What takes long, starts processes, or kills some is for `make test`.
+            code, line = run_tests(
+                sources, [directory, "-m", "not slow and not kill and not spark"], TIMEOUT_S
+            )
+            if code != 0:
+                break
+    finally:
+        path.write_text(text, encoding="utf-8")
+    # A source that cannot even be imported is noticed as well: pytest ends with other codes then.
+    return asdict(fault) | {
+        "is_killed": code != 0,
+        "by": line if code == TESTS_FAILED else f"exit code {code}: {line}" if code else "",
+        "seconds": round(time.monotonic() - began, 1),
+    }
+
+
+def main(arguments: list[str]) -> int:
+    """Draw, try, and tell the share of those that were killed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants sample")
+    parser.add_argument("--seed", type=int, default=13)
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=None)
+    options = parser.parse_args(arguments)
+    out: Path | None = options.out
+    done = [json.loads(line) for line in out.read_text().splitlines()] if out and out.exists() else []
+    seen = {(one["path"], one["start"], one["old"], one["new"]) for one in done}
+    everything = all_faults(ROOT / "src")
+    drawn = random.Random(options.seed).sample(everything, options.count)
+    print(
+        f"{len(everything)} faults are possible, {len(drawn)} are tried, {len(seen)} of them before",
+        flush=True,
+    )
+    with tempfile.TemporaryDirectory(prefix="warren-mutants-") as directory:
+        copies: SimpleQueue[Path] = SimpleQueue()
+        for number in range(options.jobs):
+            copies.put(copy_sources(Path(directory) / str(number)))
+
+        def run(fault: Fault) -> dict[str, object]:
+            sources = copies.get()
+            try:
+                return try_fault(sources, fault)
+            finally:
+                copies.put(sources)
+
+        left = [fault for fault in drawn if (fault.path, fault.start, fault.old, fault.new) not in seen]
+        with ThreadPoolExecutor(options.jobs) as pool:
+            for outcome in pool.map(run, left):
+                done.append(outcome)
+                verdict = "killed" if outcome["is_killed"] else "ALIVE "
+                place = f"{outcome['path']}:{outcome['line']}"
+                print(
+                    f"{verdict} {place} {outcome['old']!r} -> {outcome['new']!r} {outcome['by']}", flush=True
+                )
+                if out:
+                    with out.open("a") as file:
+                        file.write(json.dumps(outcome) + "\n")
+    killed = sum(1 for one in done if one["is_killed"])
+    print(f"{killed} of {len(done)} were killed: {100 * killed / max(1, len(done)):.1f} %")
+    return 0

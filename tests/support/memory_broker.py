@@ -9,7 +9,8 @@ import itertools
 
 from tests.support.memory_store import MemoryStore
 from warren.broker.broker import Broker
-from warren.broker.connection.connection import CLOSED, NEVER, Connection
+from warren.broker.connection.connection import NEVER, Connection
+from warren.broker.connection.states import CLOSED
 from warren.broker.definitions.metadata import PutUser
 from warren.broker.definitions.passwords import hash_password
 from warren.broker.definitions.settings import Settings

@@ -31,7 +31,7 @@ LONG_MODULES: set[str] = set()
 LONG_FUNCTIONS: set[str] = set()
 WIDE_CLASSES = {
     "QueueFigures": "a record: the figures of a queue, which the admin protocol shows one by one",
-    "Connection": "the socket's flags, the brakes, what the client is, and the channels; its handshake is to leave it",
+    "Connection": "the socket's flags, the brakes, and the channels with their frames",
     "Journal": "the batch that gathers, those under way, and the rules for both: what asks one asks the other",
     "JournalReplay": "what a start has found in one pass over the journal, kind by kind",
     "ContentStore": "files, contents, and the accounts of both change together",

@@ -17,7 +17,8 @@ from warren.admin.node import AdminNode, LoopClock
 from warren.admin.protocol import PROTOCOL_HEADER as ADMIN_HEADER
 from warren.admin.server import AdminSession
 from warren.broker.broker import Broker
-from warren.broker.connection.connection import CLOSED, HANDSHAKE_TIMEOUT_MS, NEVER, Connection
+from warren.broker.connection.connection import HANDSHAKE_TIMEOUT_MS, NEVER, Connection
+from warren.broker.connection.states import CLOSED
 from warren.server.clock import Clock
 from warren.server.memory_watch import MemoryWatch
 from warren.wire.encode import PROTOCOL_HEADER

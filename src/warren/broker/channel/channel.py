@@ -229,7 +229,8 @@ class Channel(ChannelSide):
         return False
 
     def _check_identity(self, properties: PublishProperties) -> bytes:
-        check_user_id(properties, self.connection.user_name, self.connection.is_impersonator)
+        client = self.connection.client
+        check_user_id(properties, client.user_name, client.is_impersonator)
         if properties.reply_to == REPLY_TO:
             if self.reply is None:
                 raise ChannelException(PRECONDITION_FAILED, "fast reply consumer does not exist", 60, 40)
@@ -406,7 +407,7 @@ class Channel(ChannelSide):
     def on_consumer_cancelled(self, consumer: ChannelConsumer) -> None:
         """A queue with a consumer of this channel was deleted (9.2)."""
         self.consumers.pop(consumer.tag, None)
-        if self.connection.wants_cancel_notify and not self.is_closing:
+        if self.connection.client.wants_cancel_notices() and not self.is_closing:
             self.cancels.add(consumer.tag)
             if not self.cancels.is_held:
                 self.send_cancels()

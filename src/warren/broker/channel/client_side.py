@@ -6,6 +6,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from warren.broker.channel.client import Client
 from warren.broker.channel.confirms import PublishConfirms
 from warren.broker.flow.channel_side import ChannelSide
 from warren.broker.flow.disk_flow import NOTHING
@@ -28,9 +29,7 @@ class ClientSide(ThrottledClient):
         super().__init__(Output(node.memory_account.transit), throttle, now_ms)
         self.node: NodeServices = node
         self.max_message_size: i64 = settings.max_message_size
-        self.user_name: bytes = b""
-        self.is_impersonator: bool = False
-        self.wants_cancel_notify: bool = False
+        self.client: Client = Client()
         # What was published since the end of the last turn.
         self.published: i64 = NOTHING
         # Consumers that wait until what is in `out` is written.

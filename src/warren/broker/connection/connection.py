@@ -22,13 +22,11 @@ from warren.broker.channel.channel import Channel, ChannelConsumer
 from warren.broker.channel.client_side import ClientSide
 from warren.broker.channel.confirms import PublishConfirms
 from warren.broker.channel.methods import handle_channel_method
-from warren.broker.connection.client_properties import read_client_properties
+from warren.broker.connection.handshake import Handshake, unexpected_method
 from warren.broker.connection.heartbeat import IDLE_LOOKS_MAX, Heartbeats
 from warren.broker.connection.log import ConnectionLog
-from warren.broker.connection.server_properties import server_properties
-from warren.broker.connection.tuning import check_tuned
+from warren.broker.connection.states import CLOSED, CLOSING, OPENING, RUNNING, STARTING, STATE_NAMES, TUNING
 from warren.broker.definitions.access import Access
-from warren.broker.definitions.authentication import plain_credentials
 from warren.broker.definitions.settings import Settings
 from warren.broker.flow.alarms import Alarms
 from warren.broker.flow.channel_side import ChannelSide
@@ -36,7 +34,6 @@ from warren.broker.flow.disk_flow import NOTHING
 from warren.broker.vhost.node_services import NodeServices
 from warren.broker.vhost.vhost import Vhost
 from warren.wire.errors import (
-    ACCESS_REFUSED,
     CHANNEL_ERROR,
     COMMAND_INVALID,
     FRAME_ERROR,
@@ -68,24 +65,10 @@ from warren.wire.methods import (
     ChannelOpenOk,
     ConnectionClose,
     ConnectionCloseOk,
-    ConnectionOpen,
-    ConnectionOpenOk,
-    ConnectionStart,
-    ConnectionStartOk,
-    ConnectionTune,
-    ConnectionTuneOk,
     ConnectionUpdateSecret,
     ConnectionUpdateSecretOk,
     decode_method,
 )
-
-STARTING: Final = 0
-TUNING: Final = 1
-OPENING: Final = 2
-RUNNING: Final = 3
-CLOSING: Final = 4  # connection.close was sent, close-ok is awaited
-CLOSED: Final = 5  # nothing more comes from us; the socket goes at `close_at_ms`
-_STATE_NAMES: Final = ("starting", "tuning", "opening", "running", "closing", "closed")
 
 # How long a refused or faulty peer keeps its socket, so that it reads why (and cannot hammer).
 GRACE_MS: Final = 3000
@@ -124,10 +107,8 @@ class Connection(ClientSide):
         super().__init__(host, now_ms)
         self._host: ConnectionHost = host
         self.peer: str = peer
-        self.is_loopback: bool = is_loopback
         self.state: i64 = STARTING
         self.log: ConnectionLog = ConnectionLog(host.next_connection_number(), peer)
-        self.client_name: str = ""
         self.vhost: Vhost | None = None
         self.channels: dict[int, Channel] = {}
         # For the shell, which is known to it only.
@@ -142,9 +123,11 @@ class Connection(ClientSide):
         # The client has sent connection.close; it is answered when no channel is suspended any more.
         self._is_close_due: bool = False
         self._last_channel: Channel | None = None
-        self._channel_max: i64 = host.settings.channel_max
         self._heartbeats: Heartbeats = Heartbeats()
-        self._send_start()
+        self._handshake: Handshake = Handshake(
+            host.settings, host.access, host.vhosts, self.client, self.log, is_loopback
+        )
+        self.out.method(0, self._handshake.start())
 
     # -- bytes in ------------------------------------------------------------------------------------------------
 
@@ -286,13 +269,14 @@ class Connection(ClientSide):
             class_id = 0 if method is None else method.class_id
             method_id = 0 if method is None else method.method_id
             raise ConnectionException(CHANNEL_ERROR, "expected 'channel.open'", class_id, method_id)
-        if self._channel_max != 0 and len(self.channels) >= self._channel_max:
+        tuned = self._handshake.tuned
+        assert tuned is not None and self.vhost is not None
+        if tuned.channel_max != 0 and len(self.channels) >= tuned.channel_max:
             raise ConnectionException(
                 NOT_ALLOWED,
                 f"number of channels opened ({len(self.channels)}) has reached the negotiated channel_max "
-                f"({self._channel_max})",
+                f"({tuned.channel_max})",
             )
-        assert self.vhost is not None
         self.channels[number] = Channel(self, number, self.vhost)
         self.out.method(number, ChannelOpenOk())
 
@@ -341,98 +325,50 @@ class Connection(ClientSide):
         channel.is_closing = True
         channel.close()
 
-    # -- handshake -------------------------------------------------------------------------------------------------
-
-    def _send_start(self) -> None:
-        settings = self.node.settings
-        properties = server_properties(settings.cluster_name)
-        self.out.method(0, ConnectionStart(0, 9, properties, b"PLAIN AMQPLAIN", b"en_US"))
+    # -- the connection's own methods ----------------------------------------------------------------------------
 
     def _on_connection_method(self, method: Method) -> None:
-        state = self.state
         if isinstance(method, ConnectionClose):
             self._on_close()
-        elif isinstance(method, ConnectionStartOk) and state == STARTING:
-            self._on_start_ok(method)
-        elif isinstance(method, ConnectionTuneOk) and state == TUNING:
-            self._on_tune_ok(method)
-        elif isinstance(method, ConnectionOpen) and state == OPENING:
-            self._on_open(method)
-        elif isinstance(method, ConnectionUpdateSecret) and state == RUNNING:
+        elif self.state < RUNNING:
+            self._shake_hands(method)
+        elif isinstance(method, ConnectionUpdateSecret):
             # The internal user database has nothing to refresh; the client only wants to hear so.
             self.out.method(0, ConnectionUpdateSecretOk())
         else:
-            raise ConnectionException(
-                CHANNEL_ERROR,
-                f"unexpected method in connection state {_STATE_NAMES[state]}",
-                method.class_id,
-                method.method_id,
-            )
+            raise unexpected_method(method, self.state)
 
-    def _on_start_ok(self, method: ConnectionStartOk) -> None:
-        client = read_client_properties(method.client_properties)
-        self.client_name = client.name
-        if client.name:
-            self.log.named(client.name)
-        self.wants_cancel_notify = "consumer_cancel_notify" in client.capabilities
-        self.throttle.wants_notice = "connection.blocked" in client.capabilities
-        mechanism = method.mechanism.decode("utf-8", "replace")
-        if mechanism not in ("PLAIN", "AMQPLAIN"):
-            raise ConnectionException(COMMAND_INVALID, f"unknown authentication mechanism '{mechanism}'")
-        user_name, password = plain_credentials(mechanism, method.response)
-        user = self._host.access.authenticate(user_name, password, self.is_loopback)
-        if user is None:
-            shown = user_name.decode("utf-8", "replace")
-            self.log.refused(f"{mechanism} login refused: user '{shown}' - invalid credentials")
-            error = ConnectionException(
-                ACCESS_REFUSED,
-                f"Login was refused using authentication mechanism {mechanism}. "
-                "For details see the broker logfile.",
-            )
+    def _shake_hands(self, method: Method) -> None:
+        handshake = self._handshake
+        reply = handshake.take(method)
+        refusal = handshake.refusal
+        if refusal is not None:
             self._linger()
-            if "authentication_failure_close" in client.capabilities:
-                self._send_close(error)
+            if self.client.wants_refusal():
+                self._send_close(refusal)
                 # The peer's close-ok ends it before the time is over.
                 self.state = CLOSING
             return
-        self.user_name = user.name
-        self.log.authenticated(user.name)
-        self.is_impersonator = "impersonator" in user.tags
-        settings = self.node.settings
-        self.out.method(0, ConnectionTune(settings.channel_max, settings.frame_max, settings.heartbeat))
-        self.state = TUNING
-
-    def _on_tune_ok(self, method: ConnectionTuneOk) -> None:
-        check_tuned(method, self.node.settings)
-        self._channel_max = method.channel_max
-        # Without a limit on frames the one on messages bounds what is gathered for a frame.
-        self._frames.frame_max = method.frame_max or max(self.max_message_size, i64(_UNLIMITED_FRAME_MIN))
-        self.out.frame_max = method.frame_max
-        self._heartbeats.start(method.heartbeat * 1000, self.now_ms)
-        self.state = OPENING
-
-    def _on_open(self, method: ConnectionOpen) -> None:
-        vhost = self._host.vhosts.get(method.virtual_host)
-        shown = method.virtual_host.decode("utf-8", "replace")
-        if vhost is None:
-            raise ConnectionException(NOT_ALLOWED, f"vhost {shown} not found", 10, 40)
-        if not self._host.access.may_enter(self.user_name, method.virtual_host):
-            user = self.user_name.decode("utf-8", "replace")
-            raise ConnectionException(
-                NOT_ALLOWED, f"access to vhost '{shown}' refused for user '{user}'", 10, 40
-            )
-        self.vhost = vhost
-        self.log.granted(vhost.name)
-        self.state = RUNNING
-        self.close_at_ms = NEVER
-        self.out.method(0, ConnectionOpenOk())
+        self.state = handshake.state
+        tuned = handshake.tuned
+        if self.state == OPENING and tuned is not None:
+            # Without a limit on frames the one on messages bounds what is gathered for a frame.
+            self._frames.frame_max = tuned.frame_max or max(self.max_message_size, i64(_UNLIMITED_FRAME_MIN))
+            self.out.frame_max = tuned.frame_max
+            self._heartbeats.start(tuned.heartbeat * 1000, self.now_ms)
+        elif self.state == RUNNING:
+            self.vhost = handshake.vhost
+            self.throttle.wants_notice = self.client.wants_blocked_notices()
+            self.close_at_ms = NEVER
+        if reply is not None:
+            self.out.method(0, reply)
 
     # -- end -------------------------------------------------------------------------------------------------------
 
     def fail(self, error: AmqpError) -> None:
         if self.state >= CLOSING:
             return
-        self.log.connection_error(error, _STATE_NAMES[self.state])
+        self.log.connection_error(error, STATE_NAMES[self.state])
         is_tuned = self.state == RUNNING or self.state == OPENING
         is_told = is_tuned or self.state == TUNING
         self._release()

@@ -9,7 +9,8 @@ memory alarm, which stops every publisher.
 
 from mypy_extensions import i64
 
-from warren.broker.connection.connection import CLOSED, Connection
+from warren.broker.connection.connection import Connection
+from warren.broker.connection.states import CLOSED
 from warren.queues.transit import Transit
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from warren.broker.connection.connection import RUNNING, Connection
+from warren.broker.connection.connection import Connection
+from warren.broker.connection.states import RUNNING
 from warren.testing.models.messages import Violation
 from warren.testing.operations import DISK_ALARM
 from warren.testing.sessions.states import ChannelModel, Publish

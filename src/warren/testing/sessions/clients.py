@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from warren.broker.connection.connection import RUNNING
+from warren.broker.connection.states import RUNNING
 from warren.testing.models.messages import (
     NO_OWNER,
     OUT,

@@ -20,6 +20,7 @@ from tests.support.store_on_disk import Store, place
 from warren.server.config import Config, load
 from warren.store.checkpoint import decode_checkpoint
 from warren.store.message import Message, MovedMessage, Position
+from warren.tables.reading import KIND_NAMES
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "storage.md"
@@ -564,3 +565,10 @@ def test_the_map_of_the_store_is_complete() -> None:
     named = re.findall(r"`([a-z_/]+\.py)`", rows)
     modules = {path.relative_to(SOURCES / "store").as_posix() for path in (SOURCES / "store").rglob("*.py")}
     assert sorted(named) == sorted(name for name in modules if not name.endswith("__init__.py"))
+
+
+def test_the_tables_have_a_name_for_each_kind_of_record() -> None:
+    """A move is shown as the publish it is."""
+    files = ("0.wal", "0.idx", "0.rdq")
+    names = {name for path in files for name in file_row(path)[3].split(", ")} - {"MOVE", "MOVE_REF"}
+    assert {structures()[name].number: name.lower() for name in names} == KIND_NAMES

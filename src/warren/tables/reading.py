@@ -48,7 +48,7 @@ from warren.tables.schemas import COLUMNS, DAMAGE, FILES, JOURNAL, MESSAGES, POS
 BATCH_ROWS: Final = 10_000
 
 _MAGIC: Final = {INDEX: INDEX_MAGIC, CONTENT_FILE: CONTENT_MAGIC}
-_KIND_NAMES: Final = {
+KIND_NAMES: Final = {
     PUBLISH: "publish",
     PUBLISH_REF: "publish_ref",
     ACK: "ack",
@@ -188,7 +188,7 @@ def _content_files(partition: Partition, records: Array, is_stored: Array) -> An
 def _journal_columns(partition: Partition, part: FilePart, piece: Piece) -> dict[str, Any]:
     records = piece.records
     kinds, places = np.unique(records["kind"], return_inverse=True)
-    names = [_KIND_NAMES.get(kind, f"unknown ({kind})") for kind in kinds.tolist()]
+    names = [KIND_NAMES.get(kind, f"unknown ({kind})") for kind in kinds.tolist()]
     is_publish = (records["kind"] == PUBLISH) | (records["kind"] == PUBLISH_REF)
     is_publish &= records["ok"] == 1
     has_queue = (records["ok"] == 1) & ~np.isin(records["kind"], (CLEAN_STOP, PREDECESSOR))

@@ -32,6 +32,7 @@ from warren.broker.flow.channel_side import ChannelSide
 from warren.broker.flow.disk_flow import NOTHING, PERSISTENT, TRANSIENT
 from warren.broker.flow.room import ChannelRoom
 from warren.broker.transaction import TransactionPublish, TransactionSettle
+from warren.broker.vhost.arrival import arrive
 from warren.broker.vhost.cancel_notices import CancelNotices
 from warren.broker.vhost.vhost import Vhost
 from warren.queues.entry import Consumer, Entry, QueueEnd
@@ -209,8 +210,7 @@ class Channel(ChannelSide):
             if route.mandatory:
                 self.return_message(message)
         else:
-            for queue in queues:
-                queue.publish(message, properties.expiration_ms, now_ms)
+            arrive(queues, message, properties.expiration_ms, now_ms)
         is_for_disk = properties.persistent and route.is_durable
         if is_for_disk:
             connection.published = PERSISTENT

@@ -20,6 +20,7 @@ from warren.broker.channel.topology import (
     usable_queue,
 )
 from warren.broker.transaction import Transaction
+from warren.broker.vhost.arrival import arrive
 from warren.queues.entry import Entry
 from warren.queues.queue import Queue
 from warren.queues.variable_queue import LOADING
@@ -321,13 +322,13 @@ def _tx_commit(channel: Channel) -> None:
     channel.transaction = None
     connection.throttle.end_transaction(connection, transaction.size_bytes)
     for publish in transaction.publishes:
-        is_routed = False
+        queues: list[Queue] = []
         for name in publish.queue_names:
             queue = channel.vhost.queues.get(name)
             if queue is not None:
-                is_routed = True
-                queue.publish(publish.message, publish.expiration_ms, now_ms)
-        if publish.mandatory and not is_routed:
+                queues.append(queue)
+        arrive(queues, publish.message, publish.expiration_ms, now_ms)
+        if publish.mandatory and len(queues) == 0:
             channel.return_message(publish.message)
     for settle in transaction.settles:
         channel.settle_entries(settle.entries, settle.requeue, settle.reason)

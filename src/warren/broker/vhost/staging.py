@@ -21,6 +21,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from warren.broker.definitions.metadata import Change, Definitions, DeleteSink, DeleteStage, PutSink, PutStage
+from warren.broker.vhost.arrival import arrive
 from warren.broker.vhost.stage import (
     BAD_REQUEST,
     NOT_FOUND,
@@ -392,9 +393,9 @@ class Staging:
             stage.queue.id,
             entry.seq,
         )
-        for queue in self._routes.queues_for(stage.target, staged.address, properties):
-            # Before a crash it may have been published, and been given to somebody, without anything being on disk.
-            queue.publish(message, properties.expiration_ms, now_ms, entry.redelivered)
+        queues = self._routes.queues_for(stage.target, staged.address, properties)
+        # Before a crash it may have been published, and been given to somebody, without anything being on disk.
+        arrive(queues, message, properties.expiration_ms, now_ms, entry.redelivered)
         self.vhost.journal.moves.add(message)
         return message
 

@@ -105,10 +105,9 @@ class QueueContents(TurnShare):
         self.memory.touch()
         for entry in entries:
             self.out.add(entry)
-        sink = self.sink
-        if sink is not None:
+        if self.sink is not None:
             for entry in entries:
-                sink.delivered(entry.seq)
+                self.sink.delivered(entry.seq)
 
     # -- expiry --------------------------------------------------------------------------------------------------
 
@@ -122,9 +121,8 @@ class QueueContents(TurnShare):
 
     def tell_lost(self, entry: Entry) -> None:
         """The content of `entry`, which was the queue's or somebody's, cannot be had."""
-        sink = self.sink
-        if sink is not None:
-            sink.settled(entry.seq, LOST)
+        if self.sink is not None:
+            self.sink.settled(entry.seq, LOST)
 
     def tell_shrunk(self, start: i64, end: i64, taken: list[Entry]) -> None:
         """Delta was [start, end) before a load, and `taken`, ascending, have left it. Of what it does not cover any more all

@@ -58,9 +58,8 @@ class PagedQueue(QueueContents):
         if self.is_durable and (entry.persistent or self.journals_transient):
             self.store.publish(entry, now_ms)
         self.ready.publish(entry)
-        sink = self.sink
-        if sink is not None:
-            sink.published(entry)
+        if self.sink is not None:
+            self.sink.published(entry)
         if self.memory.pages and not self.is_listed:
             self.memory.expect_paging()
 
@@ -74,13 +73,12 @@ class PagedQueue(QueueContents):
             if self.is_durable and (entry.persistent or self.journals_transient):
                 self.store.publish(entry, now_ms)
             self.out.add(entry)
-        sink = self.sink
-        if sink is not None:
+        if self.sink is not None:
             if no_ack:
-                sink.settled(entry.seq, HANDED_OVER)
+                self.sink.settled(entry.seq, HANDED_OVER)
             else:
-                sink.published(entry)
-                sink.delivered(entry.seq)
+                self.sink.published(entry)
+                self.sink.delivered(entry.seq)
 
     # -- leaving -------------------------------------------------------------------------------------------------
 
@@ -94,12 +92,11 @@ class PagedQueue(QueueContents):
             self.settle_record(entry, now_ms)
         else:
             self.out.add(entry)
-        sink = self.sink
-        if sink is not None:
+        if self.sink is not None:
             if no_ack:
-                sink.settled(entry.seq, HANDED_OVER)
+                self.sink.settled(entry.seq, HANDED_OVER)
             else:
-                sink.delivered(entry.seq)
+                self.sink.delivered(entry.seq)
 
     def hold(self, from_seq: i64, max_messages: i64, max_bytes: i64) -> list[Entry]:
         """Take ready entries in memory from `from_seq` on out of reach of consumers; they count as unacked."""
@@ -125,9 +122,8 @@ class PagedQueue(QueueContents):
             if load is not None:
                 load.settled.add(entry.seq)
             self.store.settle(entry, now_ms)
-        sink = self.sink
-        if sink is not None:
-            sink.settled(entry.seq, reason)
+        if self.sink is not None:
+            self.sink.settled(entry.seq, reason)
 
     def drop(self, entry: Entry, reason: i64, now_ms: i64) -> None:
         """`entry`, which has just arrived or was the head, is gone for `reason` without anybody having had it."""
@@ -135,9 +131,8 @@ class PagedQueue(QueueContents):
         # A load of its content that is under way must not find it unacked.
         entry.form = ALPHA
         self.settle_record(entry, now_ms)
-        sink = self.sink
-        if sink is not None:
-            sink.settled(entry.seq, reason)
+        if self.sink is not None:
+            self.sink.settled(entry.seq, reason)
 
     def requeue(self, entries: list[Entry], now_ms: i64) -> None:
         """Unacked entries return to their original places, marked redelivered. Of a deleted queue they are gone."""
@@ -158,10 +153,9 @@ class PagedQueue(QueueContents):
             if entry.expiry_ms != 0:
                 self.expect_expiry()
         self.ready.requeue(entries)
-        sink = self.sink
-        if sink is not None:
+        if self.sink is not None:
             for entry in entries:
-                sink.returned(entry.seq)
+                self.sink.returned(entry.seq)
 
     # -- ends ----------------------------------------------------------------------------------------------------
 

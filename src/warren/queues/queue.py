@@ -124,7 +124,8 @@ class Queue(QueueEnd):
         if ttl_ms != NO_LIMIT or expiration_ms != NO_LIMIT:
             expiry_ms = now_ms + lower_ttl(ttl_ms, expiration_ms)
         entry = backing.make_entry(self, message, expiry_ms)
-        entry.redelivered = is_known
+        if is_known:
+            entry.redelivered = True
         size = entry.body_bytes
         if backing.ready.count == 0 and (size <= LARGE_BYTES or self._transit.admits(backing, size)):
             consumer = self._circle.next_ready()

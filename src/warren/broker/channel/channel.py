@@ -210,7 +210,7 @@ class Channel(ChannelSide):
             if route.mandatory:
                 self.return_message(message)
         else:
-            arrive(queues, message, properties.expiration_ms, now_ms)
+            arrive(queues, message, properties.expiration_ms, now_ms, False)
         is_for_disk = properties.persistent and route.is_durable
         if is_for_disk:
             connection.published = PERSISTENT

@@ -327,7 +327,7 @@ def _tx_commit(channel: Channel) -> None:
             queue = channel.vhost.queues.get(name)
             if queue is not None:
                 queues.append(queue)
-        arrive(queues, publish.message, publish.expiration_ms, now_ms)
+        arrive(queues, publish.message, publish.expiration_ms, now_ms, False)
         if publish.mandatory and len(queues) == 0:
             channel.return_message(publish.message)
     for settle in transaction.settles:

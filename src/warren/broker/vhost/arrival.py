@@ -8,9 +8,7 @@ from warren.queues.queue import Queue
 from warren.store.message import Message
 
 
-def arrive(
-    queues: list[Queue], message: Message, expiration_ms: i64, now_ms: i64, is_known: bool = False
-) -> None:
+def arrive(queues: list[Queue], message: Message, expiration_ms: i64, now_ms: i64, is_known: bool) -> None:
     """Give `message` to all of `queues`. `expiration_ms`: its own time to live (NO_LIMIT: none). `is_known`: somebody may have
     had it before a crash."""
     for queue in queues:

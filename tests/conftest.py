@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
 
     from bench.brokers import RabbitmqBroker
-    from tests.support.rabbitmq_directories import RealDirectories
+    from tests.support.rabbitmq.directories import RealDirectories
 
 PACKAGE = Path(warren.__file__).parent
 SOURCES = Path(__file__).parent.parent / "src"
@@ -95,7 +95,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator["RabbitmqBroker"]:
     """The one RabbitMQ of a test run, stopped or running. Tests leave no queues and exchanges behind."""
     from bench.brokers import rabbitmq_server
-    from tests.support.rabbitmq_directories import make_node
+    from tests.support.rabbitmq.directories import make_node
 
     if rabbitmq_server() is None:
         pytest.skip("rabbitmq-server is not installed")
@@ -111,7 +111,7 @@ def rabbitmq_directories(
     rabbitmq: "RabbitmqBroker", tmp_path_factory: pytest.TempPathFactory
 ) -> "RealDirectories":
     """What it leaves on the disk, killed and stopped, with a ledger. Made once; tests only look."""
-    from tests.support.rabbitmq_directories import make
+    from tests.support.rabbitmq.directories import make
 
     return make(rabbitmq, tmp_path_factory.mktemp("rabbitmq-directories"))
 
@@ -119,7 +119,7 @@ def rabbitmq_directories(
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     """The one Spark session of a test run: a JVM takes its time to start, and a gigabyte."""
-    from tests.support.spark_settings import FAST_SETTINGS
+    from tests.support.spark.settings import FAST_SETTINGS
     from warren.spark import SparkUnavailableError, session
     from warren.spark.java import require_spark
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.support.broker_fixtures import broker_uri
+from tests.support.brokers.fixtures import broker_uri
 
 __all__ = ["broker_uri"]
 

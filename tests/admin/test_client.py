@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.blocks import read_block
-from tests.support.broker_process import BrokerProcess
+from tests.support.brokers.one_queue_group import end_of, one_queue
+from tests.support.brokers.process import BrokerProcess
 from tests.support.command_line import nobody
-from tests.support.one_queue_group import end_of, one_queue
+from tests.support.spark.blocks import read_block
 from warren.admin.client import (
     REPLY_TIMEOUT_S,
     AdminClient,

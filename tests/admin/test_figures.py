@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tests.support.memory_node import USER, MemoryClient, MemoryDisk, MemoryNode
+from tests.support.brokers.memory_node import USER, MemoryClient, MemoryDisk, MemoryNode
 from warren.admin.protocol import DescribeNode, ListQueues, NodeStatus, QueueList, QueueStatus, VhostStatus
 from warren.broker.definitions.metadata import PutUser
 from warren.queues.entry import ALPHA, BETA, Entry

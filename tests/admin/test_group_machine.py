@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.support.blocks import read_block
-from tests.support.memory_node import MemoryClient, MemoryDisk, MemoryNode
+from tests.support.brokers.memory_node import MemoryClient, MemoryDisk, MemoryNode
+from tests.support.spark.blocks import read_block
 from warren.admin.protocol import (
     Ack,
     Acked,

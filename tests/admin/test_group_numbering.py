@@ -1,7 +1,7 @@
 """A group's position outlives the numbering of its queue: numbers of transient messages are in no journal."""
 
-from tests.support.memory_node import MemoryClient, MemoryDisk, MemoryNode
-from tests.support.one_queue_group import end_of, one_queue, open_one
+from tests.support.brokers.memory_node import MemoryClient, MemoryDisk, MemoryNode
+from tests.support.brokers.one_queue_group import end_of, one_queue, open_one
 from warren.admin.protocol import OpenGroup
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.support.blocks import read_block
-from tests.support.memory_node import MemoryClient, MemoryDisk, MemoryNode
+from tests.support.brokers.memory_node import MemoryClient, MemoryDisk, MemoryNode
+from tests.support.spark.blocks import read_block
 from warren.admin.protocol import (
     BAD_REQUEST,
     Ack,

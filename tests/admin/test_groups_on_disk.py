@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
-from tests.support.blocks import read_block
-from tests.support.memory_node import MemoryClient, MemoryDisk, MemoryNode
-from tests.support.one_queue_group import MANY, OneQueue, end_of, open_one
+from tests.support.brokers.memory_node import MemoryClient, MemoryDisk, MemoryNode
+from tests.support.brokers.one_queue_group import MANY, OneQueue, end_of, open_one
+from tests.support.spark.blocks import read_block
 from warren.admin.protocol import (
     STORAGE_FAILED,
     DeleteGroup,

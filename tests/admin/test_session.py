@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.support.blocks import read_block
-from tests.support.memory_node import MemoryClient, MemoryDisk, MemoryNode
-from tests.support.one_queue_group import OneQueue, end_of, open_one
+from tests.support.brokers.memory_node import MemoryClient, MemoryDisk, MemoryNode
+from tests.support.brokers.one_queue_group import OneQueue, end_of, open_one
+from tests.support.spark.blocks import read_block
 from warren.admin.client import NodeAddress
 from warren.admin.protocol import (
     ACCESS_REFUSED,

@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from tests.support.memory_node import USER, MemoryClient, MemoryDisk, MemoryNode
-from tests.support.staged import PERSISTENT, bodies, stage, staged_message
+from tests.support.brokers.memory_node import USER, MemoryClient, MemoryDisk, MemoryNode
+from tests.support.brokers.staged import PERSISTENT, bodies, stage, staged_message
 from warren.admin.sink_protocol import BatchCommitted, CommitBatch
 from warren.broker.definitions.metadata import PutUser
 from warren.testing.simulated.file_system import KILL, ORDERED, POWER, Crash

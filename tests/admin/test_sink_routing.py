@@ -3,8 +3,8 @@ move (broker/vhost/staged_routes.py, broker/vhost/staging.py)."""
 
 import pytest
 
-from tests.support.memory_node import MemoryClient, MemoryNode
-from tests.support.staged import PERSISTENT, bodies, settle, stage, staged_message, started
+from tests.support.brokers.memory_node import MemoryClient, MemoryNode
+from tests.support.brokers.staged import PERSISTENT, bodies, settle, stage, staged_message, started
 from warren.admin.protocol import ErrorReply
 from warren.admin.sink_protocol import (
     BatchCommitted,

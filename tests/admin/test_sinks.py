@@ -4,8 +4,8 @@ import gc
 
 import pytest
 
-from tests.support.memory_node import USER, MemoryClient, MemoryNode
-from tests.support.staged import PERSISTENT, TRANSIENT, bodies, settle, stage, staged_message, started
+from tests.support.brokers.memory_node import USER, MemoryClient, MemoryNode
+from tests.support.brokers.staged import PERSISTENT, TRANSIENT, bodies, settle, stage, staged_message, started
 from warren.admin.protocol import (
     REQUEST_BYTES_MAX,
     ErrorReply,

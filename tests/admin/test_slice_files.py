@@ -9,8 +9,8 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 
-from tests.support.amqp_frames import PERSISTENT, table
-from tests.support.node_thread import NodeThread
+from tests.support.brokers.amqp_frames import PERSISTENT, table
+from tests.support.brokers.node_thread import NodeThread
 from warren.admin.client import AdminClient, NodeAddress
 from warren.admin.protocol import (
     Fetch,

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.amqp_frames import PERSISTENT
+from tests.support.brokers.amqp_frames import PERSISTENT
+from tests.support.brokers.node_thread import NodeThread
 from tests.support.command_line import nobody, warren, warren_json
-from tests.support.node_thread import NodeThread
 from warren.admin.client import AdminClient, NodeAddress
 from warren.admin.protocol import GroupOpened, OpenGroup, Reserve, Reserved
 

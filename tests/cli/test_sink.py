@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.brokers.node_thread import NodeThread
+from tests.support.brokers.staged import staged_message
 from tests.support.command_line import warren, warren_json
-from tests.support.node_thread import NodeThread
-from tests.support.staged import staged_message
 from warren.admin.client import AdminClient, NodeAddress
 from warren.admin.sink_protocol import (
     BatchCommitted,

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.amqp_frames import PERSISTENT, table
+from tests.support.brokers.amqp_frames import PERSISTENT, table
+from tests.support.brokers.node_thread import NodeThread
 from tests.support.command_line import nobody, warren, warren_json
-from tests.support.node_thread import NodeThread
 from warren import __version__
 
 LARGE = 10_000

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.amqp_frames import PERSISTENT
-from tests.support.broker_process import BrokerProcess
+from tests.support.brokers.amqp_frames import PERSISTENT
+from tests.support.brokers.process import BrokerProcess
 from tests.support.command_line import warren, warren_json
-from tests.support.kill_ledger import Confirms, connect
+from tests.support.kills.ledger import Confirms, connect
 
 pytestmark = pytest.mark.kill
 

@@ -12,11 +12,11 @@ import tempfile
 from pathlib import Path
 
 from tests.golden.reading import SETTINGS, TIMED, Known, digest, read_offline, read_online, unpack
-from tests.support.amqp_frames import PERSISTENT, table
-from tests.support.amqp_peer import ChannelPeer
-from tests.support.broker_process import BrokerProcess
-from tests.support.kill_ledger import Confirms, connect
-from tests.support.staged import staged_message
+from tests.support.brokers.amqp_frames import PERSISTENT, table
+from tests.support.brokers.amqp_peer import ChannelPeer
+from tests.support.brokers.process import BrokerProcess
+from tests.support.brokers.staged import staged_message
+from tests.support.kills.ledger import Confirms, connect
 from warren.admin.client import AdminClient, NodeAddress
 from warren.admin.protocol import Ack, Acked, GroupOpened, OpenGroup, Reserve, Reserved
 from warren.admin.sink_protocol import (

@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.support.broker_process import BrokerProcess
-from tests.support.kill_ledger import connect
-from tests.support.mixed_vhost import shown
+from tests.support.brokers.process import BrokerProcess
+from tests.support.kills.ledger import connect
+from tests.support.kills.mixed_vhost import shown
 from warren.admin.client import AdminClient, NodeAddress
 from warren.admin.protocol import GroupList, ListGroups
 from warren.admin.sink_protocol import BatchCommitted, CommitBatch

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.broker_process import BrokerProcess
-from tests.support.watched_broker import WatchedBroker
+from tests.support.brokers.process import BrokerProcess
+from tests.support.brokers.watched_broker import WatchedBroker
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import socket
 import struct
 from collections.abc import Awaitable, Callable
 
-from tests.support.amqp_frames import (
+from tests.support.brokers.amqp_frames import (
     BODY,
     PERSISTENT,
     PROTOCOL_HEADER,

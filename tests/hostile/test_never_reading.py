@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from tests.support.amqp_frames import BODY, SocketLink, frame, header_frame, method_frame
-from tests.support.amqp_peer import ChannelPeer, Message, Peer
 from tests.support.awaiting import PATIENCE_S, eventually
-from tests.support.watched_broker import MIB, WatchedBroker, WellBehaved
+from tests.support.brokers.amqp_frames import BODY, SocketLink, frame, header_frame, method_frame
+from tests.support.brokers.amqp_peer import ChannelPeer, Message, Peer
+from tests.support.brokers.watched_broker import MIB, WatchedBroker, WellBehaved
 from warren.wire.methods import (
     BasicAck,
     BasicConsume,

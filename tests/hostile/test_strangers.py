@@ -8,10 +8,10 @@ import time
 import pytest
 
 from tests.hostile.strangers import MANNERS, visit
-from tests.support.amqp_frames import PERSISTENT
 from tests.support.awaiting import eventually
-from tests.support.kill_ledger import Confirms
-from tests.support.watched_broker import MIB, WatchedBroker, WellBehaved
+from tests.support.brokers.amqp_frames import PERSISTENT
+from tests.support.brokers.watched_broker import MIB, WatchedBroker, WellBehaved
+from tests.support.kills.ledger import Confirms
 
 WARM_UP = 1_500
 COUNT = 10_000

@@ -8,10 +8,10 @@ import pika
 import pytest
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
-from tests.support.amqp_frames import BODY, SocketLink, frame, header_frame, method_frame
-from tests.support.amqp_peer import Peer
 from tests.support.awaiting import PATIENCE_S, eventually
-from tests.support.watched_broker import MIB, WatchedBroker
+from tests.support.brokers.amqp_frames import BODY, SocketLink, frame, header_frame, method_frame
+from tests.support.brokers.amqp_peer import Peer
+from tests.support.brokers.watched_broker import MIB, WatchedBroker
 from warren.wire.methods import BasicPublish
 
 pytestmark = pytest.mark.slow

@@ -1,10 +1,10 @@
-"""Other people's clients against a broker process; see `tests/support/broker_fixtures.py`."""
+"""Other people's clients against a broker process; see `tests/support/brokers/fixtures.py`."""
 
 import random
 
 import pytest
 
-from tests.support.broker_fixtures import broker_uri
+from tests.support.brokers.fixtures import broker_uri
 
 __all__ = ["broker_uri"]
 

@@ -11,7 +11,7 @@ import pytest
 from pika.exceptions import ConnectionBlockedTimeout
 
 from tests.support.awaiting import PATIENCE_S, eventually
-from tests.support.node_thread import NodeThread
+from tests.support.brokers.node_thread import NodeThread
 
 pytestmark = pytest.mark.interop
 ENORMOUS = 1 << 59

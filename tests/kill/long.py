@@ -11,8 +11,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.support.broker_process import BrokerProcess
-from tests.support.mixed_kills import MixedKills
+from tests.support.brokers.process import BrokerProcess
+from tests.support.kills.mixed_kills import MixedKills
 from warren.build import build_name
 
 

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.support.broker_process import BrokerProcess
-from tests.support.many_queues import ManyQueues
-from tests.support.watched_broker import MIB, WatchedBroker
+from tests.support.brokers.process import BrokerProcess
+from tests.support.brokers.watched_broker import MIB, WatchedBroker
+from tests.support.kills.many_queues import ManyQueues
 from warren.build import build_name
 
 # Parts of the time that a stop takes, after which the node is killed.

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.kill.test_sigkill import check_definitions, declare_everything, read_all
-from tests.support.amqp_frames import PERSISTENT
-from tests.support.broker_process import BrokerProcess
+from tests.support.brokers.amqp_frames import PERSISTENT
+from tests.support.brokers.process import BrokerProcess
 from tests.support.command_line import warren, warren_json
-from tests.support.failing_disk import FailingDisk
-from tests.support.kill_ledger import (
+from tests.support.kills.ledger import (
     DURABLE_QUEUES,
     EATEN,
     Confirms,
@@ -27,7 +26,8 @@ from tests.support.kill_ledger import (
     connect,
     number_of,
 )
-from tests.support.stopped_node import await_rest
+from tests.support.stores.failing_disk import FailingDisk
+from tests.support.stores.stopped_node import await_rest
 from warren.wire.properties import Properties
 
 pytestmark = pytest.mark.kill

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.kill.test_restart import content, journal_of
-from tests.support.amqp_frames import PERSISTENT
-from tests.support.amqp_peer import ChannelPeer, Peer
-from tests.support.broker_process import BrokerProcess
-from tests.support.failing_disk import FailingDisk
-from tests.support.kill_ledger import connect, exists
+from tests.support.brokers.amqp_frames import PERSISTENT
+from tests.support.brokers.amqp_peer import ChannelPeer, Peer
+from tests.support.brokers.process import BrokerProcess
+from tests.support.kills.ledger import connect, exists
+from tests.support.stores.failing_disk import FailingDisk
 from warren.wire.methods import (
     BasicAck,
     BasicConsume,

@@ -7,13 +7,13 @@ import pytest
 
 from tests.kill.test_failing_disk import confirming, outcome
 from tests.kill.test_restart import consume, content, publish
-from tests.support.amqp_frames import PERSISTENT
-from tests.support.amqp_peer import ConnectionClosedError
 from tests.support.awaiting import eventually
-from tests.support.broker_process import BrokerProcess
+from tests.support.brokers.amqp_frames import PERSISTENT
+from tests.support.brokers.amqp_peer import ConnectionClosedError
+from tests.support.brokers.process import BrokerProcess
 from tests.support.command_line import warren
-from tests.support.kill_ledger import connect, exists
-from tests.support.small_disk import SmallDisk, mounted_disk
+from tests.support.kills.ledger import connect, exists
+from tests.support.stores.small_disk import SmallDisk, mounted_disk
 from warren.store.disk.space_reserve import RESERVE_BYTES, RESERVE_PATH
 from warren.wire.methods import BasicAck, QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk
 

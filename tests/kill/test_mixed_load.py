@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.support.broker_process import BrokerProcess
-from tests.support.mixed_kills import MixedKills
+from tests.support.brokers.process import BrokerProcess
+from tests.support.kills.mixed_kills import MixedKills
 
 KILLS = 10
 SEED = 4

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.kill.test_sigkill import check_and_eat, declare_everything
-from tests.support.amqp_frames import PERSISTENT
-from tests.support.amqp_peer import ChannelPeer, Message, Peer
-from tests.support.broker_process import BrokerProcess
-from tests.support.kill_ledger import Confirms, Eater, Ledger, Publisher, connect, exists
-from tests.support.mixed_kills import MIB, disk_bytes
+from tests.support.brokers.amqp_frames import PERSISTENT
+from tests.support.brokers.amqp_peer import ChannelPeer, Message, Peer
+from tests.support.brokers.process import BrokerProcess
+from tests.support.kills.ledger import Confirms, Eater, Ledger, Publisher, connect, exists
+from tests.support.kills.mixed_kills import MIB, disk_bytes
 from warren.wire.methods import BasicConsume, BasicConsumeOk, ExchangeDeclare
 
 pytestmark = pytest.mark.kill

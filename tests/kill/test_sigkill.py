@@ -9,10 +9,10 @@ import random
 
 import pytest
 
-from tests.support.amqp_frames import PERSISTENT
-from tests.support.amqp_peer import ChannelPeer, Message, Peer
-from tests.support.broker_process import BrokerProcess
-from tests.support.kill_ledger import (
+from tests.support.brokers.amqp_frames import PERSISTENT
+from tests.support.brokers.amqp_peer import ChannelPeer, Message, Peer
+from tests.support.brokers.process import BrokerProcess
+from tests.support.kills.ledger import (
     DURABLE_QUEUES,
     EATEN,
     FAN,

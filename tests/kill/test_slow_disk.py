@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.amqp_frames import BODY, PERSISTENT, frame, header_frame, method_frame
-from tests.support.amqp_peer import ChannelPeer
-from tests.support.broker_process import BrokerProcess
-from tests.support.failing_disk import FailingDisk
-from tests.support.kill_ledger import connect
-from tests.support.watched_broker import MIB, WatchedBroker, WellBehaved
+from tests.support.brokers.amqp_frames import BODY, PERSISTENT, frame, header_frame, method_frame
+from tests.support.brokers.amqp_peer import ChannelPeer
+from tests.support.brokers.process import BrokerProcess
+from tests.support.brokers.watched_broker import MIB, WatchedBroker, WellBehaved
+from tests.support.kills.ledger import connect
+from tests.support.stores.failing_disk import FailingDisk
 from warren.broker.flow.disk_flow import STOP_BYTES
 from warren.wire.methods import BasicAck, BasicPublish
 

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from tests.kill.test_restart import content, filled, journal_of, lost_of
-from tests.support.amqp_frames import BODY, PERSISTENT, frame, header_frame, method_frame, table
-from tests.support.amqp_peer import ChannelPeer, Peer
-from tests.support.broker_process import BrokerProcess
-from tests.support.failing_disk import FailingDisk
-from tests.support.kill_ledger import Confirms, Ledger, body_of, connect, number_of
-from tests.support.stopped_node import await_rest
-from tests.support.watched_broker import MIB, WatchedBroker
+from tests.support.brokers.amqp_frames import BODY, PERSISTENT, frame, header_frame, method_frame, table
+from tests.support.brokers.amqp_peer import ChannelPeer, Peer
+from tests.support.brokers.process import BrokerProcess
+from tests.support.brokers.watched_broker import MIB, WatchedBroker
+from tests.support.kills.ledger import Confirms, Ledger, body_of, connect, number_of
+from tests.support.stores.failing_disk import FailingDisk
+from tests.support.stores.stopped_node import await_rest
 from warren.wire.methods import BasicPublish
 
 pytestmark = pytest.mark.kill

@@ -1,5 +1,5 @@
 """The broker that these tests put load on."""
 
-from tests.support.broker_fixtures import broker_uri
+from tests.support.brokers.fixtures import broker_uri
 
 __all__ = ["broker_uri"]

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.support.made_backups import Backups
+    from tests.support.stores.made_backups import Backups
 
 
 @pytest.fixture(scope="session")
 def backups(tmp_path_factory: pytest.TempPathFactory) -> "Backups":
     """Made once; the tests only look, or copy."""
-    from tests.support.made_backups import make_backups
+    from tests.support.stores.made_backups import make_backups
 
     return make_backups(tmp_path_factory.mktemp("backups"))

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from tests.support.command_line import warren
-from tests.support.stopped_node import MESSAGES
-from tests.support.stopped_node_fixtures import data, original, store
+from tests.support.stores.stopped_node import MESSAGES
+from tests.support.stores.stopped_node_fixtures import data, original, store
 from warren.pipeline import engine, verify_job
 from warren.pipeline.engine import LOCAL_BYTES_MAX, is_local, sharing_for
 from warren.pipeline.progress import Silent

@@ -12,13 +12,13 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from tests.support.amqp_frames import PERSISTENT
-from tests.support.broker_process import BrokerProcess
-from tests.support.dying_process import deaths
-from tests.support.inline_spark import InlineSpark
-from tests.support.kill_ledger import Confirms, connect
-from tests.support.made_backups import run_backup, run_restore
-from tests.support.rabbitmq_files import make_node, make_queue, message_term, segment_publish
+from tests.support.brokers.amqp_frames import PERSISTENT
+from tests.support.brokers.dying_process import deaths
+from tests.support.brokers.process import BrokerProcess
+from tests.support.kills.ledger import Confirms, connect
+from tests.support.rabbitmq.files import make_node, make_queue, message_term, segment_publish
+from tests.support.spark.inline import InlineSpark
+from tests.support.stores.made_backups import run_backup, run_restore
 from warren.admin.client import AdminRefusedError
 from warren.broker.definitions.metadata import Definitions, PutQueue, PutVhost
 from warren.offline.backup_files import incomplete_path

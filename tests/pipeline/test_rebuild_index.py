@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.stopped_node import FAN, LARGE, MESSAGES, SMALL, change, fingerprint
-from tests.support.stopped_node_fixtures import data, original, store
+from tests.support.stores.stopped_node import FAN, LARGE, MESSAGES, SMALL, change, fingerprint
+from tests.support.stores.stopped_node_fixtures import data, original, store
 from warren.offline.check import check_directory
 from warren.offline.data_directory import ToolError, files_of, opened
 from warren.pipeline.rebuild_index_job import rebuild_index

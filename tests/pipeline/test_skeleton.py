@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.inline_spark import InlineSpark
+from tests.support.spark.inline import InlineSpark
 from warren.offline.backup_files import must_be_new
 from warren.offline.data_directory import ToolError
 from warren.pipeline import spark_run

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.command_line import warren
-from tests.support.stopped_node import MESSAGES, change
-from tests.support.stopped_node_fixtures import data, original, store
+from tests.support.stores.stopped_node import MESSAGES, change
+from tests.support.stores.stopped_node_fixtures import data, original, store
 from warren.offline.check import check_directory
 from warren.offline.data_directory import ToolError
 from warren.pipeline.backups.job import backup

@@ -10,9 +10,9 @@ pytest.importorskip("pyspark")
 
 import pyarrow.parquet as pq
 
-from tests.support.inline_spark import InlineSpark
-from tests.support.stopped_node import MESSAGES, change, edit_checkpoint, fingerprint
-from tests.support.stopped_node_fixtures import data, original, store
+from tests.support.spark.inline import InlineSpark
+from tests.support.stores.stopped_node import MESSAGES, change, edit_checkpoint, fingerprint
+from tests.support.stores.stopped_node_fixtures import data, original, store
 from warren.offline.check import check_directory
 from warren.offline.data_directory import ToolError
 from warren.pipeline import verify_job

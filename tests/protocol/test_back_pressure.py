@@ -5,11 +5,11 @@ from types import FrameType
 
 import pytest
 
-from tests.support.amqp_frames import BODY as BODY_FRAME
-from tests.support.amqp_frames import PERSISTENT, frame, header_frame, method_frame
-from tests.support.amqp_peer import Message
-from tests.support.broker_fixtures import Amqp
-from tests.support.memory_broker import EngineLink
+from tests.support.brokers.amqp_frames import BODY as BODY_FRAME
+from tests.support.brokers.amqp_frames import PERSISTENT, frame, header_frame, method_frame
+from tests.support.brokers.amqp_peer import Message
+from tests.support.brokers.fixtures import Amqp
+from tests.support.brokers.memory_broker import EngineLink
 from tests.support.skips import does_not_apply, has_no_meaning
 from warren.broker.channel.client_side import OUTPUT_BYTES_MAX
 from warren.broker.flow.throttle import WINDOW_BYTES

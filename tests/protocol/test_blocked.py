@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.amqp_frames import BODY, frame, header_frame, method_frame
-from tests.support.amqp_peer import ChannelPeer, Peer
-from tests.support.broker_fixtures import FOREIGN_URI
-from tests.support.memory_broker import EngineLink, MemoryBroker
-from tests.support.node_thread import NodeThread
+from tests.support.brokers.amqp_frames import BODY, frame, header_frame, method_frame
+from tests.support.brokers.amqp_peer import ChannelPeer, Peer
+from tests.support.brokers.fixtures import FOREIGN_URI
+from tests.support.brokers.memory_broker import EngineLink, MemoryBroker
+from tests.support.brokers.node_thread import NodeThread
 from tests.support.skips import does_not_apply, has_no_meaning
 from warren.broker.broker import Broker
 from warren.broker.connection.connection import Connection

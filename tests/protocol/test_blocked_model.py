@@ -6,9 +6,9 @@ Some bodies come in two frames with other things in between, so that alarms begi
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.amqp_frames import BODY, frame, header_frame, method_frame
-from tests.support.amqp_peer import Message, Peer
-from tests.support.memory_broker import MemoryBroker
+from tests.support.brokers.amqp_frames import BODY, frame, header_frame, method_frame
+from tests.support.brokers.amqp_peer import Message, Peer
+from tests.support.brokers.memory_broker import MemoryBroker
 from warren.wire.method import Method
 from warren.wire.methods import (
     BasicAck,

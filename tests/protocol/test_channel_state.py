@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.support.amqp_frames import BODY, frame, header_frame, method_frame
-from tests.support.broker_fixtures import Amqp
+from tests.support.brokers.amqp_frames import BODY, frame, header_frame, method_frame
+from tests.support.brokers.fixtures import Amqp
 from warren.wire.method import Method
 from warren.wire.methods import (
     AccessRequest,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.support.amqp_peer import ChannelClosedError, Peer
-from tests.support.broker_fixtures import Amqp
+from tests.support.brokers.amqp_peer import ChannelClosedError, Peer
+from tests.support.brokers.fixtures import Amqp
 from warren.wire.methods import ChannelCloseOk, ExchangeDeclare, ExchangeDeclareOk, QueueDeclare
 
 

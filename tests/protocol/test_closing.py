@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from tests.support.amqp_frames import HEARTBEAT, METHOD, SocketLink, frame, method_frame
-from tests.support.broker_fixtures import Amqp
+from tests.support.brokers.amqp_frames import HEARTBEAT, METHOD, SocketLink, frame, method_frame
+from tests.support.brokers.fixtures import Amqp
 from tests.support.skips import does_not_apply
 from warren.wire.methods import (
     BasicPublish,

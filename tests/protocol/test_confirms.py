@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.support.amqp_frames import PERSISTENT
-from tests.support.amqp_peer import ChannelPeer
-from tests.support.broker_fixtures import Amqp
+from tests.support.brokers.amqp_frames import PERSISTENT
+from tests.support.brokers.amqp_peer import ChannelPeer
+from tests.support.brokers.fixtures import Amqp
 from warren.wire.methods import (
     BasicAck,
     BasicNack,

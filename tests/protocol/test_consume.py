@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from tests.support.amqp_frames import table
-from tests.support.amqp_peer import ChannelPeer
-from tests.support.broker_fixtures import Amqp
+from tests.support.brokers.amqp_frames import table
+from tests.support.brokers.amqp_peer import ChannelPeer
+from tests.support.brokers.fixtures import Amqp
 from warren.wire.field_table import Field, encode_table
 from warren.wire.methods import (
     BasicAck,

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from tests.support.amqp_frames import BODY, PERSISTENT, frame, header_frame, method_frame
-from tests.support.amqp_peer import ChannelPeer
-from tests.support.broker_fixtures import Amqp
+from tests.support.brokers.amqp_frames import BODY, PERSISTENT, frame, header_frame, method_frame
+from tests.support.brokers.amqp_peer import ChannelPeer
+from tests.support.brokers.fixtures import Amqp
 from warren.wire.field_table import Field, encode_table
 from warren.wire.methods import BasicPublish
 from warren.wire.properties import Properties

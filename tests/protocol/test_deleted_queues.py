@@ -2,8 +2,8 @@
 
 import gc
 
-from tests.support.amqp_frames import PERSISTENT
-from tests.support.broker_fixtures import Amqp
+from tests.support.brokers.amqp_frames import PERSISTENT
+from tests.support.brokers.fixtures import Amqp
 from warren.queues.queue import Queue
 from warren.wire.field_table import encode_table, fields_from_python
 

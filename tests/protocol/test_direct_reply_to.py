@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.support.amqp_peer import ChannelPeer, Message
-from tests.support.broker_fixtures import Amqp
+from tests.support.brokers.amqp_peer import ChannelPeer, Message
+from tests.support.brokers.fixtures import Amqp
 from warren.wire.methods import (
     BasicAck,
     BasicConsume,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.support.amqp_frames import frame, payload_of, table
-from tests.support.amqp_peer import ChannelClosedError, ChannelPeer
-from tests.support.broker_fixtures import Amqp
+from tests.support.brokers.amqp_frames import frame, payload_of, table
+from tests.support.brokers.amqp_peer import ChannelClosedError, ChannelPeer
+from tests.support.brokers.fixtures import Amqp
 from warren.routing.topic_automaton import STATES_MAX
 from warren.wire.methods import (
     ExchangeBind,

@@ -6,9 +6,9 @@ cannot be, and what must be over is waited for.
 
 import pytest
 
-from tests.support.amqp_frames import PERSISTENT, method_frame, table
-from tests.support.amqp_peer import ChannelClosedError, ChannelPeer, Message
-from tests.support.broker_fixtures import Amqp
+from tests.support.brokers.amqp_frames import PERSISTENT, method_frame, table
+from tests.support.brokers.amqp_peer import ChannelClosedError, ChannelPeer, Message
+from tests.support.brokers.fixtures import Amqp
 from warren.wire.methods import (
     BasicCancel,
     BasicCancelOk,

@@ -7,10 +7,10 @@ from types import FrameType
 
 import pytest
 
-from tests.support.amqp_frames import method_frame, table
-from tests.support.amqp_peer import ChannelPeer, Message
-from tests.support.broker_fixtures import Amqp
-from tests.support.memory_broker import EngineLink
+from tests.support.brokers.amqp_frames import method_frame, table
+from tests.support.brokers.amqp_peer import ChannelPeer, Message
+from tests.support.brokers.fixtures import Amqp
+from tests.support.brokers.memory_broker import EngineLink
 from tests.support.skips import has_no_meaning
 from warren.broker.channel.client_side import OUTPUT_BYTES_MAX
 from warren.broker.connection.connection import TURN_MESSAGES

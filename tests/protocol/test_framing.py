@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from tests.support.amqp_frames import (
+from tests.support.brokers.amqp_frames import (
     BODY,
     HEADER,
     HEARTBEAT,
@@ -16,8 +16,8 @@ from tests.support.amqp_frames import (
     method_frame,
     payload_of,
 )
-from tests.support.amqp_peer import Peer
-from tests.support.broker_fixtures import Amqp
+from tests.support.brokers.amqp_peer import Peer
+from tests.support.brokers.fixtures import Amqp
 from warren.wire.methods import (
     BasicDeliver,
     BasicPublish,

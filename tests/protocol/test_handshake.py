@@ -4,9 +4,9 @@ import struct
 
 import pytest
 
-from tests.support.amqp_frames import METHOD, PROTOCOL_HEADER, frame, method_frame, payload_of, table
-from tests.support.amqp_peer import Peer
-from tests.support.broker_fixtures import Amqp
+from tests.support.brokers.amqp_frames import METHOD, PROTOCOL_HEADER, frame, method_frame, payload_of, table
+from tests.support.brokers.amqp_peer import Peer
+from tests.support.brokers.fixtures import Amqp
 from tests.support.skips import does_not_apply
 from warren.wire.field_table import decode_table, to_python
 from warren.wire.methods import (

@@ -1,7 +1,7 @@
 """Heartbeats both ways, by the client's interval (protocol section 1)."""
 
-from tests.support.amqp_frames import HEARTBEAT, frame
-from tests.support.broker_fixtures import Amqp
+from tests.support.brokers.amqp_frames import HEARTBEAT, frame
+from tests.support.brokers.fixtures import Amqp
 
 
 def test_the_broker_sends_heartbeats_at_half_the_interval(amqp: Amqp) -> None:

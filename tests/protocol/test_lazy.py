@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.support.amqp_frames import table
-from tests.support.broker_fixtures import Amqp
+from tests.support.brokers.amqp_frames import table
+from tests.support.brokers.fixtures import Amqp
 from warren.wire.methods import QueueDeclare, QueuePurge, QueuePurgeOk
 from warren.wire.properties import Properties
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.support.amqp_frames import frame, header_frame, method_frame, table
-from tests.support.amqp_peer import Message
-from tests.support.broker_fixtures import Amqp
+from tests.support.brokers.amqp_frames import frame, header_frame, method_frame, table
+from tests.support.brokers.amqp_peer import Message
+from tests.support.brokers.fixtures import Amqp
 from warren.broker.definitions.settings import Settings
 from warren.wire.field_table import Field, decode_table, encode_table
 from warren.wire.methods import (

@@ -1,7 +1,7 @@
 """basic.qos: per consumer and per channel, exact counts (protocol 9.3, P5)."""
 
-from tests.support.amqp_peer import ChannelPeer
-from tests.support.broker_fixtures import Amqp
+from tests.support.brokers.amqp_peer import ChannelPeer
+from tests.support.brokers.fixtures import Amqp
 from warren.wire.methods import BasicQos, BasicRecover, BasicRecoverOk
 
 

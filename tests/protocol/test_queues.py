@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from tests.support.amqp_frames import LOCKED, frame, table
-from tests.support.broker_fixtures import Amqp
+from tests.support.brokers.amqp_frames import LOCKED, frame, table
+from tests.support.brokers.fixtures import Amqp
 from warren.wire.field_table import Field, encode_table
 from warren.wire.method import Method
 from warren.wire.methods import (

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.support.amqp_frames import PERSISTENT, table
-from tests.support.amqp_peer import ChannelPeer, Message
-from tests.support.broker_fixtures import Amqp
+from tests.support.brokers.amqp_frames import PERSISTENT, table
+from tests.support.brokers.amqp_peer import ChannelPeer, Message
+from tests.support.brokers.fixtures import Amqp
 from warren.wire.method import Method
 from warren.wire.methods import (
     BasicAck,

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.amqp_frames import BODY, frame, header_frame, method_frame
-from tests.support.amqp_peer import ChannelPeer, Peer
-from tests.support.memory_broker import EngineLink, MemoryBroker
+from tests.support.brokers.amqp_frames import BODY, frame, header_frame, method_frame
+from tests.support.brokers.amqp_peer import ChannelPeer, Peer
+from tests.support.brokers.memory_broker import EngineLink, MemoryBroker
 from warren.broker.connection.connection import Connection
 from warren.broker.definitions.settings import Settings
 from warren.broker.flow.alarm_state import PASS_BYTES, UNFINISHED_MIN_BYTES

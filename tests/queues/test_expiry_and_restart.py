@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.memory_node import MemoryDisk, MemoryNode
+from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
 from warren.queues.queue import Queue
 from warren.store.message import Message
 

@@ -5,9 +5,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.support.model_sockets import ModelSocket, SocketConsumer, check_woken
-from tests.support.model_store import ModelHost
-from tests.support.paging_queues import ADDRESS
+from tests.support.brokers.model_sockets import ModelSocket, SocketConsumer, check_woken
+from tests.support.stores.model_store import ModelHost
+from tests.support.stores.paging_queues import ADDRESS
 from warren.queues.memory_account import AHEAD_SHARE
 from warren.queues.queue import Queue
 from warren.queues.transit import LARGE_BYTES

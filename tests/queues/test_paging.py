@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.model_store import ModelHost
+from tests.support.stores.model_store import ModelHost
 from warren.queues.entry import ALPHA
 from warren.queues.memory_account import AHEAD_BYTES_MAX
 from warren.queues.queue import Queue

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.support.model_store import ModelHost
+from tests.support.stores.model_store import ModelHost
 from warren.queues.entry import ALPHA, Consumer, Entry
 from warren.queues.loading import EntryContents, RangeLoad
 from warren.queues.queue import Queue

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from tests.support.memory_node import MemoryDisk, MemoryNode
+from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
 from warren.queues.entry import Entry
 from warren.queues.leave_reason import ACKED
 from warren.queues.queue import Queue

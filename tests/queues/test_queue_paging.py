@@ -5,8 +5,8 @@ The store is the model; its loads come back when the test says so.
 
 import pytest
 
-from tests.support.model_store import NOW_MS, ModelHost
-from tests.support.paging_queues import ADDRESS, LARGE, SMALL, Taker, drain, fill, forms, lazy, shape
+from tests.support.stores.model_store import NOW_MS, ModelHost
+from tests.support.stores.paging_queues import ADDRESS, LARGE, SMALL, Taker, drain, fill, forms, lazy, shape
 from warren.queues.entry import ALPHA, BETA, GAMMA
 from warren.queues.paging import Progress, page_slice
 from warren.queues.turn import MORE, STEPS_A_MESSAGE, TURN_STEPS, TURN_STEPS_MAX, WRITE_STEPS

@@ -5,8 +5,8 @@ The store is the model; its loads come back when the test says so.
 
 import pytest
 
-from tests.support.model_store import NOW_MS, ModelHost
-from tests.support.paging_queues import ADDRESS, LARGE, SMALL, Taker, drain, fill, forms, lazy
+from tests.support.stores.model_store import NOW_MS, ModelHost
+from tests.support.stores.paging_queues import ADDRESS, LARGE, SMALL, Taker, drain, fill, forms, lazy
 from warren.queues.entry import ALPHA, GAMMA, Entry
 from warren.queues.loading import EntryContents, RangeLoad, peek_anywhere
 from warren.queues.memory_account import INFINITE as ENDLESS

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.model_store import ModelHost
-from tests.support.paging_queues import ADDRESS, Taker
+from tests.support.stores.model_store import ModelHost
+from tests.support.stores.paging_queues import ADDRESS, Taker
 from warren.queues.memory_account import AHEAD_BYTES_MAX, AHEAD_SHARE
 from warren.queues.queue import Queue
 from warren.queues.variable_queue import INFINITE

@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tests.support.model_store import ModelHost
+from tests.support.stores.model_store import ModelHost
 from warren.broker.channel.unacked import UnackedWindow
 from warren.queues.entry import Consumer, Entry
 from warren.queues.entry_ring import EntryRing

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.model_store import ModelHost
-from tests.support.paging_queues import ADDRESS, Taker
+from tests.support.stores.model_store import ModelHost
+from tests.support.stores.paging_queues import ADDRESS, Taker
 from warren.broker.output import STUCK_MS, Output
 from warren.queues.entry import Entry
 from warren.queues.queue import Queue

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.model_store import ModelHost
+from tests.support.stores.model_store import ModelHost
 from warren.queues.entry import BETA, GAMMA, Entry
 from warren.queues.memory_account import ENTRY_BYTES, MESSAGE_BYTES
 from warren.queues.queue import Queue

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.awaiting import eventually_in_loop
-from tests.support.memory_broker import MemoryBroker
+from tests.support.brokers.memory_broker import MemoryBroker
 from warren.server import disk_monitor
 from warren.server.disk_monitor import DiskMonitor, free_bytes, interval_ms
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.amqp_frames import SocketLink
-from tests.support.amqp_peer import Peer
 from tests.support.awaiting import eventually
-from tests.support.node_thread import NodeThread
+from tests.support.brokers.amqp_frames import SocketLink
+from tests.support.brokers.amqp_peer import Peer
+from tests.support.brokers.node_thread import NodeThread
 from warren.broker.flow.throttle import WINDOW_BYTES
 from warren.wire.methods import ConnectionBlocked
 

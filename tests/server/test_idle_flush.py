@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.amqp_frames import PERSISTENT
-from tests.support.amqp_peer import ChannelPeer, Peer
 from tests.support.awaiting import eventually
-from tests.support.node_thread import NodeThread
+from tests.support.brokers.amqp_frames import PERSISTENT
+from tests.support.brokers.amqp_peer import ChannelPeer, Peer
+from tests.support.brokers.node_thread import NodeThread
 from warren.store.journal import FLUSH_INTERVAL_MS, Journal
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.amqp_frames import BODY, PERSISTENT, SocketLink, frame, header_frame, method_frame
-from tests.support.amqp_peer import ChannelPeer, Peer
 from tests.support.awaiting import PATIENCE_S, eventually
-from tests.support.broker_process import BrokerProcess
-from tests.support.watched_broker import MIB, WatchedBroker
+from tests.support.brokers.amqp_frames import BODY, PERSISTENT, SocketLink, frame, header_frame, method_frame
+from tests.support.brokers.amqp_peer import ChannelPeer, Peer
+from tests.support.brokers.process import BrokerProcess
+from tests.support.brokers.watched_broker import MIB, WatchedBroker
 from warren.wire.methods import BasicPublish, ConnectionBlocked, ConnectionUnblocked
 
 CAPABILITIES: dict[str, object] = {"connection.blocked": True}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.awaiting import eventually_in_loop
-from tests.support.memory_broker import MemoryBroker
+from tests.support.brokers.memory_broker import MemoryBroker
 from warren.broker.broker import Broker
 from warren.broker.flow.alarm_state import OFF
 from warren.server import memory_watch

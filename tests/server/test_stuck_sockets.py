@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.amqp_frames import PERSISTENT
-from tests.support.amqp_peer import ChannelPeer, Peer
 from tests.support.awaiting import eventually
-from tests.support.memory_broker import EngineLink, MemoryBroker
-from tests.support.node_thread import NodeThread
+from tests.support.brokers.amqp_frames import PERSISTENT
+from tests.support.brokers.amqp_peer import ChannelPeer, Peer
+from tests.support.brokers.memory_broker import EngineLink, MemoryBroker
+from tests.support.brokers.node_thread import NodeThread
 from warren.queues.transit import CLOSE_AFTER_MS
 
 MIB = 1 << 20

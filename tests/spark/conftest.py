@@ -8,16 +8,16 @@ import pytest
 if TYPE_CHECKING:
     from tests.spark.driving import Make
     from tests.spark.links import MemoryLink
-    from tests.support.broker_process import BrokerProcess
-    from tests.support.memory_node import MemoryNode
-    from tests.support.other_brokers import OtherBroker
+    from tests.support.brokers.memory_node import MemoryNode
+    from tests.support.brokers.other_brokers import OtherBroker
+    from tests.support.brokers.process import BrokerProcess
     from warren.spark.stream_reader import WarrenStreamReader as StreamReader
 
 
 @pytest.fixture
 def node() -> "MemoryNode":
     """With the queue `q`."""
-    from tests.support.memory_node import MemoryDisk, MemoryNode
+    from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
 
     node = MemoryNode(MemoryDisk())
     node.declare(b"q")
@@ -54,7 +54,7 @@ def make(link: "MemoryLink") -> "Make":
 @pytest.fixture(scope="module")
 def warren_node(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[BrokerProcess]":
     """Not started."""
-    from tests.support.broker_process import BrokerProcess
+    from tests.support.brokers.process import BrokerProcess
 
     node = BrokerProcess(tmp_path_factory.mktemp("broker"))
     yield node
@@ -64,7 +64,7 @@ def warren_node(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[BrokerPro
 @pytest.fixture(params=["warren_node", "rabbitmq"])
 def broker(request: pytest.FixtureRequest) -> "OtherBroker":
     """A node, or the real RabbitMQ; running."""
-    from tests.support.other_brokers import running
+    from tests.support.brokers.other_brokers import running
 
     other: OtherBroker = request.getfixturevalue(request.param)
     return running(other)
@@ -73,7 +73,7 @@ def broker(request: pytest.FixtureRequest) -> "OtherBroker":
 @pytest.fixture
 def queue(broker: "OtherBroker") -> Iterator[str]:
     """The name of a durable queue of `broker`."""
-    from tests.support.other_brokers import queue_on
+    from tests.support.brokers.other_brokers import queue_on
 
     with queue_on(broker) as name:
         yield name

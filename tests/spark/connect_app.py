@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.support.spark_settings import FAST_SETTINGS
+from tests.support.spark.settings import FAST_SETTINGS
 from warren.pipeline import archive
 
 TIMEOUT_S = 300

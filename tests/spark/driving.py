@@ -7,7 +7,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from tests.spark.micro_batches import through_json
-from tests.support.memory_node import MemoryNode
+from tests.support.brokers.memory_node import MemoryNode
 from warren.spark.offsets import OffsetJson
 from warren.spark.stream_reader import GroupPartition, WarrenStreamReader
 

@@ -25,7 +25,7 @@ from pathlib import Path
 import pika
 
 from tests.spark.stream_app import ID_BYTES
-from tests.support.broker_process import BrokerProcess
+from tests.support.brokers.process import BrokerProcess
 
 ROOT = Path(__file__).parent.parent.parent
 QUEUES = ("first", "second")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.memory_node import MemoryClient, MemoryNode
+from tests.support.brokers.memory_node import MemoryClient, MemoryNode
 from warren.admin.client import AdminRefusedError, ReplyType
 from warren.admin.protocol import ErrorReply, Fetched, Request
 from warren.spark.retry import SourceError

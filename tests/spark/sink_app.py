@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import warren.spark
 from tests.spark.stream_app import RESTART_PAUSE_S, RESTARTS_MAX, end_with
-from tests.support.spark_settings import FAST_SETTINGS
+from tests.support.spark.settings import FAST_SETTINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

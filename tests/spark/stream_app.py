@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import warren.spark
-from tests.support.spark_settings import FAST_SETTINGS
+from tests.support.spark.settings import FAST_SETTINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

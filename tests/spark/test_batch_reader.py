@@ -9,7 +9,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql.datasource import InputPartition
 
 from tests.spark.links import URI, install
-from tests.support.memory_node import MemoryDisk, MemoryNode
+from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
 from warren.spark.batch_reader import WarrenBatchReader
 from warren.spark.options import OptionError
 from warren.spark.retry import SourceError

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from tests.support.blocks import read_block
-from tests.support.memory_node import MemoryDisk, MemoryNode
+from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
+from tests.support.spark.blocks import read_block
 from warren.queues.entry import Entry
 from warren.queues.record_block import encode_block
 from warren.spark.columns import COLUMNS, check_schema, default_schema

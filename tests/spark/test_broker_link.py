@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.broker_process import BrokerProcess
+from tests.support.brokers.process import BrokerProcess
 from warren.admin.client import AdminClient, AdminRefusedError, NodeAddress, ReplyType
 from warren.admin.protocol import (
     STORAGE_FAILED,

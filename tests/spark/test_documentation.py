@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from tests.support.broker_process import BrokerProcess
+from tests.support.brokers.process import BrokerProcess
 from warren.spark.amqp.options import AMQP_COMMON_OPTIONS, AMQP_SINK_OPTIONS, AMQP_STREAM_OPTIONS
 from warren.spark.columns import COLUMNS
 from warren.spark.options import BATCH_OPTIONS, COMMON_OPTIONS, STREAM_OPTIONS

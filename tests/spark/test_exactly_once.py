@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tests.spark.links import URI, MemoryLink
 from tests.spark.micro_batches import PLACES, Checkpoint, Query, drain
-from tests.support.memory_node import MemoryDisk, MemoryNode
+from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
 from warren.spark import batch_reader, group_session
 from warren.spark.source import WarrenDataSource
 from warren.spark.stream_reader import WarrenStreamReader

@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("pyspark")
 
 from tests.spark.driving import latest
-from tests.support.amqp_frames import PERSISTENT, table
-from tests.support.node_thread import NodeThread
+from tests.support.brokers.amqp_frames import PERSISTENT, table
+from tests.support.brokers.node_thread import NodeThread
 from warren.admin.client import AdminClient
 from warren.admin.protocol import Fetch, Reply, Request
 from warren.spark import file_access

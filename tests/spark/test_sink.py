@@ -14,7 +14,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from tests.support.broker_process import BrokerProcess
+from tests.support.brokers.process import BrokerProcess
 from warren.admin.client import AdminClient, AdminRefusedError, NodeAddress, NodeUnreachableError
 from warren.admin.protocol import (
     STAGE_BYTES,

@@ -11,9 +11,9 @@ pytest.importorskip("pyspark")
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from tests.support.amqp_frames import PERSISTENT
-from tests.support.broker_process import BrokerProcess
-from tests.support.kill_ledger import Confirms, connect
+from tests.support.brokers.amqp_frames import PERSISTENT
+from tests.support.brokers.process import BrokerProcess
+from tests.support.kills.ledger import Confirms, connect
 from warren.spark import columns, node_snapshot
 from warren.spark.options import OptionError
 from warren.spark.retry import SourceError

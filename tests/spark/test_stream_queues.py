@@ -6,7 +6,7 @@ pytest.importorskip("pyspark")
 
 from tests.spark.driving import Make, bounds, fill, latest, numbered, rows
 from tests.spark.links import MemoryLink
-from tests.support.memory_node import MemoryNode
+from tests.support.brokers.memory_node import MemoryNode
 from warren.spark.offsets import OffsetJson
 from warren.spark.retry import SourceError
 

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from tests.spark.driving import Make, bounds, fill, latest, numbered, rows
 from tests.spark.links import URI, MemoryLink
 from tests.spark.micro_batches import through_json
-from tests.support.memory_node import MemoryDisk, MemoryNode
+from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
 from warren.spark.lag import lag_of
 from warren.spark.options import OptionError
 from warren.spark.retry import SourceError

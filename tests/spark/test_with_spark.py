@@ -12,8 +12,8 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.spark.kills import MESSAGES_MIN, execute_run
-from tests.support.broker_process import BrokerProcess
-from tests.support.stopped_node import FAN, LARGE, MESSAGES, SMALL, make_data_directory
+from tests.support.brokers.process import BrokerProcess
+from tests.support.stores.stopped_node import FAN, LARGE, MESSAGES, SMALL, make_data_directory
 from warren.admin.client import AdminClient, NodeAddress
 from warren.admin.protocol import GroupList, GroupStatus, ListGroups
 from warren.spark import SparkUnavailableError

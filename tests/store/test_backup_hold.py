@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.engine_driver import QUEUES, EngineDriver
+from tests.support.stores.engine_driver import QUEUES, EngineDriver
 from warren.store.backup_hold import WHOLE, BackupFile, BackupOwner
 from warren.store.checkpoint import CHECKPOINT_NAME
 from warren.store.disk.flusher import FlushJob

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.stopped_node import MESSAGES, change, copy_of, edit_checkpoint, fingerprint, store_of
+from tests.support.stores.stopped_node import (
+    MESSAGES,
+    change,
+    copy_of,
+    edit_checkpoint,
+    fingerprint,
+    store_of,
+)
 from warren.offline.check import (
     DAMAGED,
     DEFINITIONS,

@@ -7,15 +7,15 @@ from random import Random
 
 import pytest
 
-from tests.support.disk_store import (
+from tests.support.stores.disk_store import (
     HOWS,
     SEGMENT,
     DiskStore,
     put,
     segment_records,
 )
-from tests.support.failing_files import DONE, NOT_DONE
-from tests.support.journal_driver import STORE_ID
+from tests.support.stores.failing_files import DONE, NOT_DONE
+from tests.support.stores.journal_driver import STORE_ID
 from warren.store.disk.files import read_whole
 from warren.store.disk.job_runner import SYNC_EACH_MAX, JobRunner
 from warren.store.file_system import FileSystem

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.content_driver import STORE_ID, message_of, positions_of
+from tests.support.stores.content_driver import STORE_ID, message_of, positions_of
 from warren.store.content_records import (
     CONTENT_RECORD_MIN_BYTES,
     Release,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.content_driver import (
+from tests.support.stores.content_driver import (
     DIRECTORY,
     STORE_ID,
     ContentDriver,

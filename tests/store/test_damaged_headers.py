@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.engine_driver import EngineDriver
+from tests.support.stores.engine_driver import EngineDriver
 
 
 @pytest.fixture

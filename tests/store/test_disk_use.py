@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.engine_driver import QUEUES, EngineDriver
+from tests.support.stores.engine_driver import QUEUES, EngineDriver
 from warren.store.figures import StoreFigures, look_at_debt
 from warren.store.message import Position
 from warren.store.queue_index import REWRITE_MIN_BYTES

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from tests.support.journal_driver import STORE_ID
-from tests.support.store_on_disk import Store, place
+from tests.support.stores.journal_driver import STORE_ID
+from tests.support.stores.store_on_disk import Store, place
 from warren.server.config import Config, load
 from warren.store.checkpoint import decode_checkpoint
 from warren.store.message import Message, MovedMessage, Position

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.memory_node import MemoryDisk, MemoryNode
+from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
 from warren.store.store_settings import StoreSettings
 
 ADDRESS = b"\x00\x01q"

@@ -9,7 +9,7 @@ import pytest
 from crc32c import crc32c
 
 from tests.store.test_recovery import bodies_of, record_file
-from tests.support.journal_driver import SEGMENT_ENTRIES, STORE_ID, content_of
+from tests.support.stores.journal_driver import SEGMENT_ENTRIES, STORE_ID, content_of
 from warren.store.disk.files import (
     keep_orphans,
     load_store_id,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.failing_files import DONE, IN_PART, FailingFiles
-from tests.support.journal_driver import JournalDriver
+from tests.support.stores.failing_files import DONE, IN_PART, FailingFiles
+from tests.support.stores.journal_driver import JournalDriver
 from warren.store.change_sets import RETRY_MS, ChangeSet, DefinitionsError
 from warren.store.content_file import ContentFile
 from warren.store.content_store import ContentWrite

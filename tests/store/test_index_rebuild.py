@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.engine_driver import QUEUES, STORE_ID, EngineDriver
+from tests.support.stores.engine_driver import QUEUES, STORE_ID, EngineDriver
 from warren.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
 from warren.store.disk.index_rebuild import find_places, rebuild_index
 from warren.store.disk.local_file_system import LocalFileSystem

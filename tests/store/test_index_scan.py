@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.support.disk_store import SEGMENT_NUMBER, segment_records
-from tests.support.journal_driver import STORE_ID
+from tests.support.stores.disk_store import SEGMENT_NUMBER, segment_records
+from tests.support.stores.journal_driver import STORE_ID
 from warren.store.index_records import IndexScan, find_messages
 from warren.store.message import QueueLog
 from warren.store.record import FILE_HEADER_BYTES, crc_seed

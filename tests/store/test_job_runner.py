@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from tests.support.disk_store import (
+from tests.support.stores.disk_store import (
     HOWS,
     SEGMENT,
     DiskStore,
@@ -15,8 +15,8 @@ from tests.support.disk_store import (
     put,
     segment_records,
 )
-from tests.support.failing_files import DONE, FailingFiles
-from tests.support.journal_driver import STORE_ID
+from tests.support.stores.failing_files import DONE, FailingFiles
+from tests.support.stores.journal_driver import STORE_ID
 from warren.store.content_scan import scan_contents
 from warren.store.disk.append_files import OPEN_MAX
 from warren.store.disk.files import read_whole

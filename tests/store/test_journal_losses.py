@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.engine_driver import STORE_ID, EngineDriver
+from tests.support.stores.engine_driver import STORE_ID, EngineDriver
 from warren.store.record import FILE_HEADER_BYTES, PUBLISH, RELEASE, crc_seed, record_length
 
 LARGE = 1000

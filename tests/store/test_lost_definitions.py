@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.store.test_salvage import everything, salvaged
-from tests.support.broker_process import BrokerProcess
-from tests.support.stopped_node import MESSAGES, fingerprint
+from tests.support.brokers.process import BrokerProcess
+from tests.support.stores.stopped_node import MESSAGES, fingerprint
 from warren.broker.broker import Broker
 from warren.broker.definitions.settings import Settings
 from warren.server.config import Config

@@ -8,9 +8,9 @@ import pytest
 
 from tests.kill.test_restart import publish
 from tests.store.test_check import contents, flip, needed_journals, record_offsets, segments
-from tests.support.broker_process import BrokerProcess
-from tests.support.kill_ledger import connect
-from tests.support.stopped_node import (
+from tests.support.brokers.process import BrokerProcess
+from tests.support.kills.ledger import connect
+from tests.support.stores.stopped_node import (
     FAN,
     LARGE,
     MESSAGES,

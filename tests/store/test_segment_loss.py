@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.engine_driver import EngineDriver, Loaded
+from tests.support.stores.engine_driver import EngineDriver, Loaded
 from warren.store.disk.flusher import FlushJob
 from warren.store.disk.local_file_system import LocalFileSystem
 from warren.store.message import ABSENT, Position

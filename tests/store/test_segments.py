@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.engine_driver import QUEUES, EngineDriver, Loaded
+from tests.support.stores.engine_driver import QUEUES, EngineDriver, Loaded
 from warren.store.disk.local_file_system import LocalFileSystem
 from warren.store.jobs import ReadRanges, StoreJob
 from warren.store.journal import WINDOW_BYTES_PER_QUEUE, WINDOW_FILES

@@ -4,8 +4,8 @@ import errno
 
 import pytest
 
-from tests.support.failing_files import FailingFiles
-from tests.support.journal_driver import JournalDriver
+from tests.support.stores.failing_files import FailingFiles
+from tests.support.stores.journal_driver import JournalDriver
 from warren.store.disk.flusher import BatchFlusher, FlushJob
 from warren.store.disk.space_reserve import SpaceReserve
 from warren.testing.simulated.file_system import SimulatedFileSystem

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.broker_process import BrokerProcess
-from tests.support.kill_ledger import connect
+from tests.support.brokers.process import BrokerProcess
+from tests.support.kills.ledger import connect
 from warren.broker.definitions.metadata import (
     Definitions,
     PutBinding,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.memory_store import MemoryStore
+from tests.support.stores.memory_store import MemoryStore
 from warren.broker.broker import Broker
 from warren.broker.definitions.settings import Settings
 from warren.offline.check import NO_DIRECTORY, NOT_OURS, check_directory

@@ -1,5 +1,5 @@
 """Tables are read from the data directory of a node that was killed."""
 
-from tests.support.stopped_node_fixtures import data, original, store
+from tests.support.stores.stopped_node_fixtures import data, original, store
 
 __all__ = ["data", "original", "store"]

@@ -16,10 +16,10 @@ import pickle
 
 import pyarrow as pa
 
-from tests.support.amqp_peer import Message
-from tests.support.broker_process import BrokerProcess
-from tests.support.kill_ledger import connect
-from tests.support.stopped_node import FAN, LARGE, MESSAGES, SMALL, change, fingerprint, store_of
+from tests.support.brokers.amqp_peer import Message
+from tests.support.brokers.process import BrokerProcess
+from tests.support.kills.ledger import connect
+from tests.support.stores.stopped_node import FAN, LARGE, MESSAGES, SMALL, change, fingerprint, store_of
 from warren.offline.backup import back_up
 from warren.offline.check import check_directory
 from warren.offline.data_directory import opened

@@ -211,6 +211,11 @@ class IndexLoad(WaitingLoad):
         scan.damaged = []
 
     def _deliver(self, positions: list[Position]) -> None:
+        before: i64 = -1
+        for position in positions:
+            # As `QueueStore.index` wrote them.
+            assert before < position.seq < self.next_seq
+            before = position.seq
         absent = [position for position in positions if not position.has_content]
         if len(absent) == 0 or not self.with_contents:
             self.done.on_loaded(positions, self.next_seq, self.damaged_count)

@@ -130,6 +130,7 @@ class QueueStore:
         segment_end: i64 = (segment.number + 1) * index.segment_entries
         expected = log.indexed_upto
         for position in positions:
+            assert position.seq >= expected
             if position.seq > expected:
                 # What is not alive here is settled, also for a start that meets its ack in the journal.
                 add_run(index.settled, expected, position.seq - 1)

@@ -77,6 +77,8 @@ class VhostStore:
     def check(self) -> None:
         """Assert what holds between two operations; for tests and the simulator."""
         self.journal.check()
+        self.contents.persistent.check()
+        self.contents.transient.check()
         for queues in (self.queues, self.transient_queues):
             for queue in queues.values():
                 index = queue.log.index

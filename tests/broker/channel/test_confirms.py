@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from tests.support.memory_broker import MemoryBroker
+from tests.support.brokers.memory_broker import MemoryBroker
 from warren.broker.channel.confirms import PublishConfirms
 from warren.store.confirm_run import ConfirmParty
 from warren.wire.encode import PROTOCOL_HEADER

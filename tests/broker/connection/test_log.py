@@ -4,9 +4,9 @@ import logging
 
 import pytest
 
-from tests.support.amqp_frames import PROTOCOL_HEADER, table
-from tests.support.amqp_peer import Peer
-from tests.support.broker_fixtures import Amqp
+from tests.support.brokers.amqp_frames import PROTOCOL_HEADER, table
+from tests.support.brokers.amqp_peer import Peer
+from tests.support.brokers.fixtures import Amqp
 from warren.wire.methods import (
     BasicQos,
     ConnectionOpen,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.support.amqp_peer import ChannelPeer, Peer
-from tests.support.memory_broker import MemoryBroker
-from tests.support.memory_node import MemoryDisk, MemoryNode
+from tests.support.brokers.amqp_peer import ChannelPeer, Peer
+from tests.support.brokers.memory_broker import MemoryBroker
+from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
 from warren.broker.definitions.metadata import PutBinding, PutQueue
 from warren.queues.definition import QueueDefinition
 from warren.queues.settings import QueueSettings

@@ -1,8 +1,8 @@
 """Flow control from the disk: who is stopped, when, and when they go on. On a real disk: tests/kill/test_slow_disk.py."""
 
-from tests.support.amqp_frames import PERSISTENT, header_frame, method_frame
-from tests.support.amqp_peer import ChannelPeer, Peer
-from tests.support.memory_broker import EngineLink, MemoryBroker
+from tests.support.brokers.amqp_frames import PERSISTENT, header_frame, method_frame
+from tests.support.brokers.amqp_peer import ChannelPeer, Peer
+from tests.support.brokers.memory_broker import EngineLink, MemoryBroker
 from warren.broker.connection.connection import Connection
 from warren.broker.flow.disk_flow import DEBT_STOP_BYTES, STOP_BYTES, STORE_STOP_BYTES
 from warren.broker.flow.throttle import FLOW_SHOWN_MS

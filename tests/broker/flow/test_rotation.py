@@ -3,9 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.amqp_frames import table
-from tests.support.broker_fixtures import Amqp
-from tests.support.memory_broker import MemoryBroker
+from tests.support.brokers.amqp_frames import table
+from tests.support.brokers.fixtures import Amqp
+from tests.support.brokers.memory_broker import MemoryBroker
 from warren.queues.variable_queue import READY
 
 STEPS = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 2), st.integers(0, 3)), max_size=40)

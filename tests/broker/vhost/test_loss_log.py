@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.support.memory_node import MemoryDisk, MemoryNode
+from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
 from warren.queues.queue import Queue
 from warren.queues.variable_queue import EMPTY
 

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from tests.spark.driving import fill
 from tests.spark.links import URI, MemoryLink, install
-from tests.support.memory_node import MemoryDisk, MemoryNode
+from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
 from warren.pipeline.archives import batch as archive_batch
 from warren.pipeline.archives import files as archive_files
 from warren.pipeline.archives import job as archive_job

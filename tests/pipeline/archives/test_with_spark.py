@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pika
 import pytest
 
-from tests.support.broker_process import BrokerProcess
+from tests.support.brokers.process import BrokerProcess
 from warren.pipeline import JobError, Step, archive
 from warren.pipeline.archives.directory import ArchiveDirectory
 

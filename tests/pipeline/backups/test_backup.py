@@ -13,10 +13,10 @@ pytest.importorskip("pyspark")
 import pyarrow as pa
 from crc32c import crc32c
 
-from tests.support.broker_process import BrokerProcess
-from tests.support.inline_spark import InlineSpark
-from tests.support.made_backups import Backups, damage_one_message, run_backup, run_restore
-from tests.support.mixed_vhost import Expected, contents_of, shown
+from tests.support.brokers.process import BrokerProcess
+from tests.support.kills.mixed_vhost import Expected, contents_of, shown
+from tests.support.spark.inline import InlineSpark
+from tests.support.stores.made_backups import Backups, damage_one_message, run_backup, run_restore
 from warren.broker.definitions.metadata import (
     Definitions,
     PutBinding,

@@ -9,12 +9,12 @@ import pytest
 pytest.importorskip("pyspark")
 
 from tests.pipeline.test_verify import must_agree
-from tests.support.amqp_frames import PERSISTENT
-from tests.support.broker_process import BrokerProcess
-from tests.support.inline_spark import InlineSpark
-from tests.support.kill_ledger import Confirms, connect
-from tests.support.made_backups import Backups, damage_one_message, run_backup, run_restore
-from tests.support.staged import staged_message
+from tests.support.brokers.amqp_frames import PERSISTENT
+from tests.support.brokers.process import BrokerProcess
+from tests.support.brokers.staged import staged_message
+from tests.support.kills.ledger import Confirms, connect
+from tests.support.spark.inline import InlineSpark
+from tests.support.stores.made_backups import Backups, damage_one_message, run_backup, run_restore
 from warren.admin.client import AdminClient, NodeAddress
 from warren.admin.sink_protocol import (
     BatchCommitted,

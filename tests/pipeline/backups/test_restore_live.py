@@ -18,10 +18,10 @@ pytest.importorskip("pyspark")
 import numpy as np
 import pika
 
-from tests.support.broker_process import BrokerProcess
-from tests.support.inline_spark import InlineSpark
-from tests.support.made_backups import Backups, run_backup
-from tests.support.mixed_vhost import SETTINGS, contents_of, shown
+from tests.support.brokers.process import BrokerProcess
+from tests.support.kills.mixed_vhost import SETTINGS, contents_of, shown
+from tests.support.spark.inline import InlineSpark
+from tests.support.stores.made_backups import Backups, run_backup
 from warren.admin.client import AdminClient, NodeAddress
 from warren.admin.protocol import ListQueues, QueueList
 from warren.admin.sink_protocol import ListSinks, SinkList

@@ -15,9 +15,9 @@ import time
 from pathlib import Path
 
 from bench.brokers import RabbitmqBroker
-from tests.support.amqp_frames import SocketLink
-from tests.support.amqp_peer import ChannelPeer, Peer
-from tests.support.broker_process import BrokerProcess
+from tests.support.brokers.amqp_frames import SocketLink
+from tests.support.brokers.amqp_peer import ChannelPeer, Peer
+from tests.support.brokers.process import BrokerProcess
 from warren.wire.methods import BasicAck
 from warren.wire.properties import Properties
 

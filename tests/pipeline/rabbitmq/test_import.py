@@ -8,12 +8,12 @@ import pytest
 pytest.importorskip("pyspark")
 
 from bench.brokers import rabbitmq_server
-from tests.support.amqp_frames import SocketLink
-from tests.support.amqp_peer import Message, Peer
-from tests.support.broker_process import BrokerProcess
-from tests.support.inline_spark import InlineSpark
-from tests.support.rabbitmq_directories import OTHER_VHOST, Expected, RealDirectories
-from tests.support.rabbitmq_files import make_node, make_queue, message_term, segment_publish
+from tests.support.brokers.amqp_frames import SocketLink
+from tests.support.brokers.amqp_peer import Message, Peer
+from tests.support.brokers.process import BrokerProcess
+from tests.support.rabbitmq.directories import OTHER_VHOST, Expected, RealDirectories
+from tests.support.rabbitmq.files import make_node, make_queue, message_term, segment_publish
+from tests.support.spark.inline import InlineSpark
 from warren.offline.check import check_directory
 from warren.offline.data_directory import ToolError, opened
 from warren.pipeline.backups.restore_job import restore

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from tests.support.broker_process import BrokerProcess
+from tests.support.brokers.process import BrokerProcess
 from warren.pipeline import JobError, RouteCount, replay
 from warren.pipeline.replays import local as replay_local
 from warren.pipeline.replays.local import NotLocalError, choose

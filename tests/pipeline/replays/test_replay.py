@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.broker_process import BrokerProcess
+from tests.support.brokers.process import BrokerProcess
 from warren.admin.client import AdminClient, NodeAddress
 from warren.admin.sink_protocol import DeleteSink, ListSinks, SinkDeleted, SinkList
 from warren.pipeline import JobError, ReplayResult, Step, replay

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.broker_process import BrokerProcess
+from tests.support.brokers.process import BrokerProcess
 from warren.pipeline import JobError, RouteCount, archive, backup, replay
 from warren.pipeline.progress import Silent
 from warren.pipeline.replays.directory import ReplayDirectory, ReplayIdentity

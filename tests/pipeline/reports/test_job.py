@@ -11,8 +11,8 @@ import numpy as np
 import pika
 import pytest
 
-from tests.support.broker_process import BrokerProcess
-from tests.support.stopped_node_fixtures import original
+from tests.support.brokers.process import BrokerProcess
+from tests.support.stores.stopped_node_fixtures import original
 from warren.pipeline import JobError, report
 from warren.pipeline.progress import Silent
 from warren.pipeline.reports import figures as report_figures

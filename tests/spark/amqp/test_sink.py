@@ -18,14 +18,14 @@ pytest.importorskip("pyspark")
 
 from bench.brokers import RabbitmqBroker
 from tests.support.awaiting import eventually
-from tests.support.broker_process import BrokerProcess
-from tests.support.other_brokers import (
+from tests.support.brokers.other_brokers import (
     OtherBroker,
     channel_to,
     message_count,
     queue_on,
     running,
 )
+from tests.support.brokers.process import BrokerProcess
 from tests.support.skips import does_not_apply
 from warren.spark.amqp import connection as amqp_connection
 from warren.spark.amqp import publisher as amqp_publisher

@@ -18,7 +18,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from tests.support.awaiting import eventually
-from tests.support.other_brokers import (
+from tests.support.brokers.other_brokers import (
     OtherBroker,
     channel_to,
     consumer_count,

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.broker_process import BrokerProcess
-from tests.support.other_brokers import channel_to, fill
+from tests.support.brokers.other_brokers import channel_to, fill
+from tests.support.brokers.process import BrokerProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

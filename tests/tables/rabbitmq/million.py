@@ -17,9 +17,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from bench.brokers import RabbitmqBroker, rabbitmq_server
-from tests.support.amqp_frames import SocketLink
-from tests.support.amqp_peer import Peer
-from tests.support.kill_ledger import Confirms
+from tests.support.brokers.amqp_frames import SocketLink
+from tests.support.brokers.amqp_peer import Peer
+from tests.support.kills.ledger import Confirms
 from warren.offline.check import check_directory
 from warren.pipeline.rabbitmq.import_job import import_rabbitmq
 from warren.tables.parts import ReadOptions

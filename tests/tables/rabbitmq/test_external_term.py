@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.rabbitmq_files import encode_term
+from tests.support.rabbitmq.files import encode_term
 from warren.tables.rabbitmq.external_term import Atom, TermError, decode_term
 
 _KEYS = st.integers() | st.binary(max_size=10) | st.text(max_size=10).map(Atom)

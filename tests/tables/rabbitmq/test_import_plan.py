@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.support.rabbitmq_files import (
+from tests.support.rabbitmq.files import (
     journal_ack,
     journal_delivered,
     journal_publish,

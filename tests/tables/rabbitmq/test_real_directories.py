@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench.brokers import rabbitmq_server
-from tests.support.rabbitmq_directories import (
+from tests.support.rabbitmq.directories import (
     EXPIRY_MS,
     JOURNAL_BYTES_MIN,
     JOURNAL_PATH,

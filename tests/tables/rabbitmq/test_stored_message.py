@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.rabbitmq_directories import EVERY_PROPERTY, EVERY_TYPE, PERSISTENT
-from tests.support.rabbitmq_files import encode_term, identity, message_term
+from tests.support.rabbitmq.directories import EVERY_PROPERTY, EVERY_TYPE, PERSISTENT
+from tests.support.rabbitmq.files import encode_term, identity, message_term
 from warren.tables.rabbitmq.external_term import Atom, TermError, decode_term
 from warren.tables.rabbitmq.stored_message import StoredMessage, decode_message
 from warren.wire.field_table import encode_table

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.broker_process import BrokerProcess
-from tests.support.inline_spark import InlineSpark
-from tests.support.mixed_vhost import SETTINGS, Expected, MixedVhost, fill
+from tests.support.brokers.process import BrokerProcess
+from tests.support.kills.mixed_vhost import SETTINGS, Expected, MixedVhost, fill
+from tests.support.spark.inline import InlineSpark
 from warren.offline.backup import back_up
 from warren.pipeline.backups.job import BackupResult, backup
 from warren.pipeline.backups.restore_job import RestoreResult, restore

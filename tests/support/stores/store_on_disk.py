@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.support.journal_driver import STORE_ID
+from tests.support.stores.journal_driver import STORE_ID
 from warren.store.disk.flusher import BatchFlusher, FlushJob
 from warren.store.disk.job_runner import JobRunner
 from warren.store.disk.local_file_system import LocalFileSystem

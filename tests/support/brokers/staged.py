@@ -1,6 +1,6 @@
 """Messages as clients of a sink stage them, and what a node makes of them."""
 
-from tests.support.memory_node import MemoryClient, MemoryDisk, MemoryNode
+from tests.support.brokers.memory_node import MemoryClient, MemoryDisk, MemoryNode
 from warren.admin.sink_protocol import (
     FinishStage,
     OpenStage,

@@ -10,10 +10,10 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from tests.support.amqp_frames import PERSISTENT, header_frame, method_frame, table
-from tests.support.amqp_peer import ChannelPeer, Message
-from tests.support.broker_process import BrokerProcess
-from tests.support.kill_ledger import (
+from tests.support.brokers.amqp_frames import PERSISTENT, header_frame, method_frame, table
+from tests.support.brokers.amqp_peer import ChannelPeer, Message
+from tests.support.brokers.process import BrokerProcess
+from tests.support.kills.ledger import (
     FAN,
     LARGE,
     SIZES,

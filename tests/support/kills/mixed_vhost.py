@@ -3,11 +3,11 @@
 import random
 from dataclasses import dataclass, field
 
-from tests.support.amqp_frames import PERSISTENT, table
-from tests.support.amqp_peer import ChannelPeer, Message, Peer
-from tests.support.broker_process import BrokerProcess
-from tests.support.kill_ledger import Confirms, connect
-from tests.support.rabbitmq_directories import EVERY_PROPERTY, EVERY_TYPE
+from tests.support.brokers.amqp_frames import PERSISTENT, table
+from tests.support.brokers.amqp_peer import ChannelPeer, Message, Peer
+from tests.support.brokers.process import BrokerProcess
+from tests.support.kills.ledger import Confirms, connect
+from tests.support.rabbitmq.directories import EVERY_PROPERTY, EVERY_TYPE
 from warren.broker.definitions.metadata import Definitions
 from warren.wire.field_table import encode_table
 from warren.wire.methods import BasicGet, BasicGetOk

@@ -13,7 +13,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tests.support.amqp_frames import (
+from tests.support.brokers.amqp_frames import (
     BODY,
     FRAME_END,
     HEADER,

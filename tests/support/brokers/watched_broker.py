@@ -5,10 +5,10 @@ import threading
 import time
 from pathlib import Path
 
-from tests.support.amqp_frames import SocketLink
-from tests.support.amqp_peer import Peer
 from tests.support.awaiting import PATIENCE_S, eventually
-from tests.support.broker_process import BrokerProcess
+from tests.support.brokers.amqp_frames import SocketLink
+from tests.support.brokers.amqp_peer import Peer
+from tests.support.brokers.process import BrokerProcess
 
 MIB = 1 << 20
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import stopped_node
-from tests.support.stopped_node import copy_of, store_of
+from tests.support.stores import stopped_node
+from tests.support.stores.stopped_node import copy_of, store_of
 
 
 @pytest.fixture(scope="session")

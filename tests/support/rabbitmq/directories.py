@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.brokers import RabbitmqBroker
-from tests.support.amqp_frames import SocketLink, table
-from tests.support.amqp_peer import Message, Peer
 from tests.support.awaiting import PATIENCE_S, eventually
+from tests.support.brokers.amqp_frames import SocketLink, table
+from tests.support.brokers.amqp_peer import Message, Peer
 from warren.tables.rabbitmq.import_plan import directory_name, plan
 from warren.wire.field_table import Field, encode_table
 from warren.wire.methods import (

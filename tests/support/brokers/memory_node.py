@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Callable
 from random import Random
 
-from tests.support.memory_store import MemoryStore
+from tests.support.stores.memory_store import MemoryStore
 from warren.admin.node import AdminNode, AdminVhost
 from warren.admin.protocol import LENGTH_BYTES, ErrorReply, Login, Reply, Request, decode_reply, encode_frame
 from warren.admin.server import AdminSession

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import uvloop
 
-from tests.support.amqp_frames import SocketLink
-from tests.support.amqp_peer import Peer
+from tests.support.brokers.amqp_frames import SocketLink
+from tests.support.brokers.amqp_peer import Peer
 from warren.server.config import load
 from warren.server.node import Node
 

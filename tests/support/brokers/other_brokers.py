@@ -8,7 +8,7 @@ import pika
 from pika.adapters.blocking_connection import BlockingChannel
 
 from bench.brokers import RabbitmqBroker
-from tests.support.broker_process import BrokerProcess
+from tests.support.brokers.process import BrokerProcess
 
 OtherBroker = BrokerProcess | RabbitmqBroker
 

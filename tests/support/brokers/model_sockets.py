@@ -4,7 +4,7 @@ What is waited for, and where, is the product's own: the circle of a queue, the 
 connection.
 """
 
-from tests.support.model_store import ModelHost
+from tests.support.stores.model_store import ModelHost
 from warren.broker.flow.room import ChannelRoom
 from warren.broker.flow.rotation import Rotation
 from warren.queues.entry import Consumer, Entry, QueueEnd

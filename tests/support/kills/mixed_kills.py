@@ -17,12 +17,12 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.support.amqp_frames import PERSISTENT
-from tests.support.amqp_peer import ChannelPeer, Message, Peer
 from tests.support.awaiting import PATIENCE_S
-from tests.support.broker_process import BrokerProcess
-from tests.support.kill_ledger import TICKS, Confirms, body_of, connect, exists, let_work, number_of
-from tests.support.mixed_load import (
+from tests.support.brokers.amqp_frames import PERSISTENT
+from tests.support.brokers.amqp_peer import ChannelPeer, Message, Peer
+from tests.support.brokers.process import BrokerProcess
+from tests.support.kills.ledger import TICKS, Confirms, body_of, connect, exists, let_work, number_of
+from tests.support.kills.mixed_load import (
     CYCLED,
     EXPIRING,
     LASTING,

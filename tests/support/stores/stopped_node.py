@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.support.amqp_frames import PERSISTENT
-from tests.support.broker_process import BrokerProcess
-from tests.support.kill_ledger import Confirms, connect
+from tests.support.brokers.amqp_frames import PERSISTENT
+from tests.support.brokers.process import BrokerProcess
+from tests.support.kills.ledger import Confirms, connect
 from warren.store.checkpoint import CHECKPOINT_NAME
 from warren.store.journal import WINDOW_BYTES_PER_QUEUE, WINDOW_FILES
 from warren.store.record import (

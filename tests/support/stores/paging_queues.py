@@ -1,6 +1,6 @@
 """What tests of queues that page have in common: filling, draining, looking at shapes, and a consumer."""
 
-from tests.support.model_store import ModelHost
+from tests.support.stores.model_store import ModelHost
 from warren.queues.entry import Consumer, Entry
 from warren.queues.queue import Queue
 from warren.store.message import Message

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tests.support.failing_files import DONE, IN_PART, NOT_DONE, FailingFiles
-from tests.support.journal_driver import STORE_ID
+from tests.support.stores.failing_files import DONE, IN_PART, NOT_DONE, FailingFiles
+from tests.support.stores.journal_driver import STORE_ID
 from warren.store.content_records import write_content
 from warren.store.disk.files import read_whole
 from warren.store.disk.job_runner import JobRunner

@@ -10,10 +10,10 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from tests.support.amqp_frames import PERSISTENT, SocketLink
-from tests.support.amqp_peer import ChannelClosedError, ChannelPeer, Message, Peer
 from tests.support.awaiting import PATIENCE_S
-from tests.support.broker_process import BrokerProcess
+from tests.support.brokers.amqp_frames import PERSISTENT, SocketLink
+from tests.support.brokers.amqp_peer import ChannelClosedError, ChannelPeer, Message, Peer
+from tests.support.brokers.process import BrokerProcess
 from warren.wire.errors import AmqpError
 from warren.wire.methods import (
     BasicAck,

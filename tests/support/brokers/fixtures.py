@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.support.amqp_frames import SocketLink
-from tests.support.amqp_peer import ChannelPeer, Peer
-from tests.support.broker_process import BrokerProcess
-from tests.support.memory_broker import MemoryBroker
+from tests.support.brokers.amqp_frames import SocketLink
+from tests.support.brokers.amqp_peer import ChannelPeer, Peer
+from tests.support.brokers.memory_broker import MemoryBroker
+from tests.support.brokers.process import BrokerProcess
 from tests.support.skips import does_not_apply
 from warren.broker.definitions.settings import Settings
 

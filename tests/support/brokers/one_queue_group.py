@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tests.support.memory_node import MemoryClient
+from tests.support.brokers.memory_node import MemoryClient
 from warren.admin.protocol import Ack, GroupOpened, OpenGroup, Reserve, Reserved
 
 MANY = 1 << 40

@@ -13,10 +13,10 @@ import time
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from tests.support.amqp_frames import BODY, PERSISTENT, frame, header_frame, method_frame, table
-from tests.support.amqp_peer import ChannelPeer, ConnectionClosedError, Message
-from tests.support.broker_process import BrokerProcess
-from tests.support.kill_ledger import connect
+from tests.support.brokers.amqp_frames import BODY, PERSISTENT, frame, header_frame, method_frame, table
+from tests.support.brokers.amqp_peer import ChannelPeer, ConnectionClosedError, Message
+from tests.support.brokers.process import BrokerProcess
+from tests.support.kills.ledger import connect
 from warren.broker.definitions.metadata import Change, PutQueue
 from warren.broker.definitions.metadata_sqlite import SqliteMetadata
 from warren.wire.methods import BasicAck, BasicGet, BasicPublish, QueueDeclare, QueueDeclareOk

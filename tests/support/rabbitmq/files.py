@@ -3,7 +3,7 @@
 import struct
 from pathlib import Path
 
-from tests.support.rabbitmq_directories import PERSISTENT
+from tests.support.rabbitmq.directories import PERSISTENT
 from warren.tables.rabbitmq.external_term import Atom
 from warren.tables.rabbitmq.import_plan import directory_name
 

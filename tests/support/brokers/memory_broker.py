@@ -7,7 +7,7 @@ succeeds at once unless the test holds commits back or lets them fail.
 import hashlib
 import itertools
 
-from tests.support.memory_store import MemoryStore
+from tests.support.stores.memory_store import MemoryStore
 from warren.broker.broker import Broker
 from warren.broker.connection.connection import NEVER, Connection
 from warren.broker.connection.states import CLOSED

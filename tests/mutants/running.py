@@ -22,7 +22,15 @@ def run_tests(sources: Path, tests: list[str], timeout_s: int) -> tuple[int, str
     """pytest's exit code and last line, for `tests` (its arguments) with the package of `sources`. What does not end within
     `timeout_s` has failed."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
-    environment = {**os.environ, "PYTHONPATH": str(sources), "PYTHONDONTWRITEBYTECODE": "1"}
+    # What failed with one mutant is not to be tried again with the next: it might fail without any.
+    examples = sources.parent / "examples"
+    shutil.rmtree(examples, ignore_errors=True)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(sources),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "HYPOTHESIS_STORAGE_DIRECTORY": str(examples),
+    }
     try:
         done = subprocess.run(
             command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False

@@ -53,6 +53,19 @@ def directories(path: str) -> list[str]:
     return [f"tests/{name}" for name in (*near, *(name for name in ROUND if name not in near))]
 
 
+# What takes long, starts processes, or kills some is for `make test`.
+QUICK = ("-m", "not slow and not kill and not spark")
+
+
+def failure(sources: Path, tests: list[str]) -> tuple[int, str]:
+    """pytest's exit code and last line for the first of the directories `tests` that does not pass; 0 when all do."""
+    for directory in tests:
+        code, line = run_tests(sources, [directory, *QUICK], TIMEOUT_S)
+        if code != 0:
+            return code, line
+    return 0, ""
+
+
 def try_fault(sources: Path, fault: Fault) -> dict[str, object]:
     """Run the tests on `sources` with `fault`; afterwards they are as they were."""
     path = sources / "warren" / fault.path
@@ -60,14 +73,7 @@ def try_fault(sources: Path, fault: Fault) -> dict[str, object]:
     path.write_text(fault.applied_to(text), encoding="utf-8")
     began = time.monotonic()
     try:
-        code, line = 0, ""
-        for directory in directories(fault.path):
-            # What takes long, starts processes, or kills some is for `make test`.
-            code, line = run_tests(
-                sources, [directory, "-m", "not slow and not kill and not spark"], TIMEOUT_S
-            )
-            if code != 0:
-                break
+        code, line = failure(sources, directories(fault.path))
     finally:
         path.write_text(text, encoding="utf-8")
     # A source that cannot even be imported is noticed as well: pytest ends with other codes then.
@@ -99,6 +105,11 @@ def main(arguments: list[str]) -> int:
         copies: SimpleQueue[Path] = SimpleQueue()
         for number in range(options.jobs):
             copies.put(copy_sources(Path(directory) / str(number)))
+
+        code, line = failure(copy_sources(Path(directory) / "sound"), [f"tests/{name}" for name in ROUND])
+        if code != 0:
+            print(f"the tests fail without any fault: {line}", flush=True)
+            return 2
 
         def run(fault: Fault) -> dict[str, object]:
             sources = copies.get()

@@ -28,6 +28,9 @@ def test_limits_are_absolute_or_relative(alarms: Alarms) -> None:
     assert alarms.disk_limit_bytes == 50_000_000
     alarms.set_disk_limit(-1, 1.5, 0)
     assert alarms.disk_limit_bytes == 12 * GIB
+    # A limit of nothing is a limit.
+    alarms.set_disk_limit(0, 1.5, 0)
+    assert alarms.disk_limit_bytes == 0
 
 
 def test_before_the_first_measurement_there_is_no_alarm(alarms: Alarms) -> None:

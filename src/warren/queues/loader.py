@@ -9,6 +9,7 @@ from warren.queues.transit import Transit
 from warren.queues.variable_queue import VariableQueue
 from warren.store.jobs import LoadDone
 from warren.store.queue_store import QueueStore
+from warren.store.runs import Runs
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -40,6 +41,8 @@ class Loader:
         self.first_seq: i64 = 0
         # While a read-ahead is under way delta must keep its start: the loaded messages join in front of it.
         self.is_reading_ahead: bool = False
+        # Seq ids that this queue dropped as a mirror (`mirror_backing.py`). Loads skip them: their records may still be there.
+        self.dropped: Runs = []
         # Fetches until the next look at what should be read ahead.
         self.until_look: i64 = 0
         self._log: EntryLog = log

@@ -16,6 +16,7 @@ from warren.queues.entry import ALPHA, Entry
 from warren.queues.loader import Load
 from warren.queues.variable_queue import VariableQueue
 from warren.store.message import Message, Position
+from warren.store.runs import contains
 
 # Messages of a load that reads ahead for consumers; see `QueueHost.ahead_bytes`.
 AHEAD_MESSAGES: Final = 512
@@ -66,10 +67,13 @@ class ContentsLoad(Load):
         if contents.out.count > 0 and first <= contents.out.highest_seq:
             for out in contents.find_out(first, next_seq):
                 gone.add(out.seq)
+        dropped = contents.loader.dropped
         redelivered_upto = contents.out_upto()
         entries: list[Entry] = []
         for entry in _as_entries(positions):
             if len(gone) > 0 and entry.seq in gone:
+                continue
+            if len(dropped) > 0 and contains(dropped, entry.seq):
                 continue
             if not entry.has_content:
                 # Lost, if it is the queue's: what is unacked has its content with whoever has it, or asks for it again.

@@ -24,10 +24,10 @@ from warren.store.runs import Runs, add_run
 
 
 class Purge:
-    """One purge of `count` messages. `rings` and the ranges of seq ids are what is left to settle.
+    """One purge of `count` messages. `rings` and `ranges` of seq ids (`_cut`) are left to settle.
 
-    `out`: seq ids of unacked messages when it began; they are nobody's to purge. `is_end`: the queue is deleted, so its
-    index goes as a whole and only what is not in the index has to be settled.
+    `out` are unacked messages at its beginning, which it spares. `is_end`: the queue is deleted, so its index goes as a
+    whole, and only messages that are not in the index have to be settled.
     """
 
     def __init__(
@@ -35,8 +35,7 @@ class Purge:
         contents: QueueContents,
         count: i64,
         rings: list[EntryRing],
-        first: i64,
-        end: i64,
+        ranges: list[tuple[i64, i64, bool]],
         out: list[Entry],
         is_end: bool,
     ) -> None:
@@ -54,9 +53,7 @@ class Purge:
         # What was read from the index last, and how much of that is settled.
         self._loaded: list[Position] = []
         self._place: i64 = 0
-        self._ranges: list[tuple[i64, i64, bool]] = []
-        if not is_end:
-            self._ranges = _cut(first, end, out, contents.host.segment_entries)
+        self._ranges: list[tuple[i64, i64, bool]] = ranges
 
     def work(self, limit: i64, now_ms: i64) -> i64:
         """Settle at most `limit` messages or ranges; returns how many."""
@@ -129,10 +126,20 @@ class Purges:
 
     def __init__(self) -> None:
         self.waiting: list[Purge] = []
+        # Inclusive seq ids of messages that left delta one run at a time, for the next purge.
+        self._runs: Runs = []
 
     def is_empty(self) -> bool:
         """Is nothing left to settle?"""
-        return len(self.waiting) == 0
+        return len(self.waiting) == 0 and len(self._runs) == 0
+
+    def add_range(self, contents: QueueContents, first: i64, end: i64) -> None:
+        """Settle the messages of [first, end), which have left delta and which nobody has, at the end of turns.
+
+        Ranges that gather while a purge is under way become one, so that neighbours are read together.
+        """
+        add_run(self._runs, first, end - 1)
+        contents.ask_for_turn()
 
     def begin(self, contents: QueueContents, is_end: bool, now_ms: i64) -> Purge:
         """Take everything ready out of `contents`; a slice of it is settled at once."""
@@ -144,12 +151,17 @@ class Purges:
         if delta.count > 0 and contents.out.count > 0 and first <= contents.out.highest_seq and not is_end:
             out = contents.find_out(first, end)
         sink = contents.sink
-        if sink is not None and not is_end:
+        if is_end:
+            self._runs = []
+        elif sink is not None:
             sink.settled_runs(_ready_runs(contents, out), PURGED)
         contents.loader.make_stale(ready)
         count = ready.count
-        purge = Purge(contents, count, ready.take_all(), first, end, out, is_end)
-        if self.is_empty():
+        ranges: list[tuple[i64, i64, bool]] = []
+        if not is_end:
+            ranges = _cut(first, end, out, contents.host.segment_entries)
+        purge = Purge(contents, count, ready.take_all(), ranges, out, is_end)
+        if len(self.waiting) == 0:
             purge.work(SLICE_MESSAGES, now_ms)
         if not purge.is_done:
             self.waiting.append(purge)
@@ -161,12 +173,25 @@ class Purges:
         """One slice, if there is anything left; True when there is more that can be done without waiting."""
         waiting = self.waiting
         if len(waiting) == 0:
-            return False
+            if len(self._runs) == 0:
+                return False
+            waiting.append(self._purge_of_runs(contents))
         purge = waiting[0]
         contents.worked_count += purge.work(SLICE_MESSAGES, now_ms)
         if purge.is_done:
             waiting.pop(0)
-        return len(waiting) > 0 and not waiting[0].is_loading
+        if len(waiting) == 0:
+            return len(self._runs) > 0
+        return not waiting[0].is_loading
+
+    def _purge_of_runs(self, contents: QueueContents) -> Purge:
+        ranges: list[tuple[i64, i64, bool]] = []
+        count: i64 = 0
+        for first, last in reversed(self._runs):
+            count += last - first + 1
+            ranges.extend(_cut(first, last + 1, [], contents.host.segment_entries))
+        self._runs = []
+        return Purge(contents, count, [], ranges, [], False)
 
 
 class _PurgeLoad(Load):

@@ -407,6 +407,21 @@ class VariableQueue:
             self._count_damaged(damaged)
             delta.end = from_seq
 
+    def shrink_delta(self, count: i64, start: i64, end: i64) -> None:
+        """Forget `count` messages of delta without loading them; those that are left lie in [start, end)."""
+        delta = self.delta
+        left: i64 = max(0, delta.count - count) if start < end else 0
+        self.count -= delta.count - left
+        # Nobody has read how large they were: the average stands for them.
+        delta.body_bytes = delta.body_bytes * left // delta.count
+        delta.content_bytes = delta.content_bytes * left // delta.count
+        if start > delta.start:
+            delta.first_expiry_ms = UNKNOWN
+        delta.start = start
+        delta.end = end
+        delta.count = left
+        self._keep_shape()
+
     def _count_damaged(self, damaged: i64) -> None:
         # Delta loses a part of its range in which so many were damaged.
         delta = self.delta

@@ -401,7 +401,7 @@ class ModelStore(QueueStore):
     def check(self, host: ModelHost) -> None:
         """Every live position below the mark is in the index, and nothing else is; counts of the queue are right."""
         queue = self.queue
-        if queue.is_deleted or queue.backing.purges.waiting:
+        if queue.is_deleted or not queue.backing.purges.is_empty():
             return
         queue.backing.ready.check()
         # Whatever changed what is in memory, the account knows it by the end of the turn.

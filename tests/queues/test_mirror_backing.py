@@ -1,0 +1,183 @@
+"""Mirrors made of `MirrorBacking`: each equals its queue after every step, wherever either has its messages.
+
+The queues are those of `test_queue_machine.py`. Each tells a mirror in a vhost of its own, which pages, seals and loads
+at other moments, as it would on another node. At the end the mirror takes over and gives out what is left.
+"""
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, invariant, precondition, rule
+
+from tests.queues.test_queue_machine import QUEUES, QueueMachine
+from tests.support.stores.model_store import ModelHost
+from warren.queues.entry import Entry
+from warren.queues.mirror_backing import MirrorBacking
+from warren.queues.operation_sink import OperationSink
+from warren.queues.queue import Queue
+from warren.queues.variable_queue import INFINITE
+from warren.store.message import Message
+from warren.store.runs import Runs
+from warren.testing.models.mirror import MirrorModel
+
+ADDRESS = b"\x00\x01q"
+NOW_MS = 1_000
+
+
+class Link(OperationSink):
+    """Applies what a queue tells to its mirror, twice, and to the model that the queue is compared with."""
+
+    def __init__(self, model: MirrorModel, mirror: MirrorBacking) -> None:
+        self.model = model
+        self.mirror = mirror
+
+    def published(self, entry: Entry) -> None:
+        self.model.published(entry)
+        message = entry.message
+        for _ in range(2):
+            copy = Message(
+                message.address, message.properties, message.body, entry.persistent, message.timestamp_ms
+            )
+            self.mirror.publish_at(entry.seq, copy, entry.expiry_ms, entry.redelivered, NOW_MS)
+
+    def delivered(self, seq: int) -> None:
+        self.model.delivered(seq)
+        for _ in range(2):
+            self.mirror.mark_delivered([(seq, seq)])
+
+    def returned(self, seq: int) -> None:
+        self.model.returned(seq)
+
+    def settled(self, seq: int, reason: int) -> None:
+        self.model.settled(seq, reason)
+        for _ in range(2):
+            self.mirror.settle([(seq, seq)], NOW_MS)
+
+    def settled_runs(self, runs: Runs, reason: int) -> None:
+        self.model.settled_runs(runs, reason)
+        for _ in range(2):
+            self.mirror.settle(runs, NOW_MS)
+
+    def deleted(self) -> None:
+        self.model.deleted()
+        self.mirror.delete(NOW_MS)
+
+
+class MirroredQueueMachine(QueueMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.other = ModelHost(embed_below=60, page_batch=4, segment_entries=8)
+        # Its clock is far behind: a message that expires does so where the master says, and not here.
+        self.other.now_ms = NOW_MS
+        self.copies: list[Queue] = []
+        self.backings: list[MirrorBacking] = []
+
+    @initialize(
+        is_lazy=st.booleans(), ttl_ms=st.sampled_from([-1, -1, -1, 500]), mirror_is_lazy=st.booleans()
+    )
+    def declare(self, is_lazy: bool, ttl_ms: int, mirror_is_lazy: bool = False) -> None:
+        super().declare(is_lazy, ttl_ms)
+        for queue in self.queues:
+            copy = self.other.declare(queue.durable, mirror_is_lazy, -1)
+            backing = MirrorBacking(copy.backing, copy)
+            self.copies.append(copy)
+            self.backings.append(backing)
+            model = self.mirrors[int(queue.id)] = MirrorModel(queue)
+            queue.backing.sink = Link(model, backing)
+
+    # -- what happens on the other node ------------------------------------------------------------------------------
+
+    @rule(commit=st.booleans())
+    def mirror_seals(self, commit: bool) -> None:
+        self.other.seal()
+        if commit:
+            self.other.commit()
+
+    @rule()
+    def mirror_turn(self) -> None:
+        self.other.turn()
+
+    @rule(number=QUEUES, most=st.sampled_from([0, 0, 5, 20, int(INFINITE)]), turns=st.integers(0, 6))
+    def mirror_is_pressed(self, number: int, most: int, turns: int) -> None:
+        self.copies[number].backing.memory.set_target(most)
+        for _ in range(turns):
+            self.other.seal()
+            self.other.commit()
+            self.other.turn()
+
+    @rule(number=QUEUES, is_lazy=st.booleans())
+    def mirror_changes_mode(self, number: int, is_lazy: bool) -> None:
+        self.copies[number].backing.memory.set_mode(is_lazy)
+
+    @precondition(lambda self: self.other.loads)
+    @rule(data=st.data())
+    def mirror_load_comes_back(self, data: st.DataObject) -> None:
+        self.other.loads.pop(data.draw(st.integers(0, len(self.other.loads) - 1)))()
+
+    # -- what must hold ----------------------------------------------------------------------------------------------
+
+    @invariant()
+    def mirrors_equal(self) -> None:
+        self.other.check()
+        assert self.other.timed == [], "only a master expires"
+        for number, queue in enumerate(self.queues):
+            backing = self.backings[number]
+            backing.check()
+            assert backing.backing.log.next_seq == queue.next_seq
+            live = self.mirrors[int(queue.id)].messages
+            ready = backing.backing.ready
+            entries = [ready.at(place) for place in range(ready.entry_count)]
+            for entry in entries:
+                copied = live[int(entry.seq)]
+                assert entry.expiry_ms == copied.expiry_ms
+                assert entry.redelivered or not copied.is_delivered
+                if entry.has_content:
+                    message = entry.message
+                    assert (message.address, message.properties, message.body) == copied.content
+            in_memory = {int(entry.seq) for entry in entries}
+            on_disk = [seq for seq in live if seq not in in_memory]
+            assert ready.delta.count == len(on_disk)
+            assert all(ready.delta.covers(seq) for seq in on_disk)
+
+    def teardown(self) -> None:
+        """The master is gone; the mirror gives out all that is live, in order, with its flags. Then the machine ends."""
+        for number, queue in enumerate(self.queues):
+            copy = self.copies[number]
+            live = dict(sorted(self.mirrors[int(queue.id)].messages.items()))
+            delivered_upto = copy.log.delivered_upto
+            for seq, copied in live.items():
+                entry = self.other.take(copy, True)
+                assert entry is not None
+                assert (entry.seq, entry.expiry_ms) == (seq, copied.expiry_ms)
+                message = entry.message
+                assert (message.address, message.properties, message.body) == copied.content
+                assert entry.redelivered == copied.is_delivered or (
+                    entry.redelivered and seq <= delivered_upto
+                )
+            assert self.other.take(copy, True) is None
+            self.other.settle_down()
+            queue.backing.sink = self.mirrors[int(queue.id)]
+        assert self.other.references == {}, "contents leak"
+        for store in self.other.stores:
+            assert store.live == {}
+        super().teardown()
+
+
+TestMirroredQueueMachine = MirroredQueueMachine.TestCase
+TestMirroredQueueMachine.settings = settings(
+    max_examples=300, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+)
+
+
+def test_a_message_that_was_delivered_while_it_was_on_disk_is_a_redelivery_after_a_promotion() -> None:
+    host = ModelHost()
+    queue = host.declare(is_lazy=True)
+    mirror = MirrorBacking(queue.backing, queue)
+    for seq in (1, 2, 3):
+        mirror.publish_at(seq, Message(ADDRESS, b"\x00\x00", b"%d" % seq, True, 0), 0, False, host.now_ms)
+    host.settle_down()
+    assert queue.backing.ready.delta.count == 3
+    mirror.mark_delivered([(1, 2)])
+    mirror.settle([(1, 1)], host.now_ms)
+    assert queue.backing.ready.delta.count == 2
+    taken = [host.take(queue), host.take(queue)]
+    assert [(one.seq, one.redelivered) for one in taken if one is not None] == [(2, True), (3, False)]

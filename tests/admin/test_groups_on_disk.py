@@ -148,7 +148,7 @@ def test_what_the_index_alone_has_is_not_reserved_before_a_checkpoint(node: Memo
     batch = node.vhost.journal.seal()
     node.vhost.advance(node.clock.now_ms())
     assert on_disk(node) == 20
-    node.memory_store.flush(batch, node.clock.now_ms(), False)
+    node.driver.fail(batch, node.clock.now_ms())
     node.work()
     checkpoints = node.vhost.store.checkpoints.count
     request = group.reserve(0)

@@ -38,7 +38,9 @@ def one_batch(node: MemoryNode, ok: bool) -> None:
     batch = node.vhost.journal.seal()
     if ok:
         node.disk.store(batch.change_sets)
-    node.memory_store.flush(batch, node.clock.now_ms(), ok)
+        node.driver.flush(batch, node.clock.now_ms())
+    else:
+        node.driver.fail(batch, node.clock.now_ms())
 
 
 def test_a_batch_appears_when_it_is_committed() -> None:

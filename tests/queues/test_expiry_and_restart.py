@@ -30,7 +30,7 @@ def settled(node: MemoryNode) -> Queue:
 def stopped(node: MemoryNode) -> None:
     """In order: the journal's last word is the mark of a clean stop."""
     node.vhost.journal.request_clean_stop()
-    assert node.memory_store.flush(node.vhost.journal.seal(), node.clock.now_ms())
+    assert node.driver.flush(node.vhost.journal.seal(), node.clock.now_ms()) is None
 
 
 @pytest.mark.parametrize("is_paged", [False, True])

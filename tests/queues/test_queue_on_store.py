@@ -143,14 +143,14 @@ def test_a_purge_reads_positions_only(
         node.work()
     assert queue.backing.ready.delta.count == 500
     read: list[str] = []
-    run = node.memory_store.runner.run
+    run = node.driver.runner.run
 
     def noted(job: StoreJob) -> None:
         if isinstance(job, ReadRanges):
             read.extend(path for path, _, _ in job.ranges)
         run(job)
 
-    monkeypatch.setattr(node.memory_store.runner, "run", noted)
+    monkeypatch.setattr(node.driver.runner, "run", noted)
     if is_deleted:
         node.vhost.delete_queue(queue, node.clock.now_ms())
     else:
@@ -167,16 +167,16 @@ def test_w27_what_is_appended_behind_a_segment_that_is_written_anew_stays(node: 
     queue = node.declare(b"q")
     queue.backing.memory.set_mode(True)
     fill(node, 10)
-    store = node.memory_store.store
+    store = node.driver.store
     node.disk.files.faults.append(Fault(("sync",), 0, errno.EIO))
     store.checkpoints.want()
     now_ms = node.clock.now_ms()
     node.vhost.advance(now_ms)
-    assert node.memory_store.run_jobs(now_ms) and store.checkpoints.failures == 1
+    assert node.driver.run_jobs(now_ms) and store.checkpoints.failures == 1
     # The append waits in the lane behind the copy.
     for number in range(10, 20):
         node.publish(b"q", b"%d" % number)
-    node.memory_store.flush(node.vhost.journal.seal(), now_ms)
+    node.driver.flush(node.vhost.journal.seal(), now_ms)
     node.vhost.advance(now_ms)
     node.work()
     fill(node, 10, first=20)
@@ -205,7 +205,7 @@ def test_a_segment_that_is_deleted_has_all_that_is_in_memory_again(node: MemoryN
     queue.backing.memory.set_mode(True)
     node.work()
     assert queue.backing.ready.ram_count == 0
-    assert (node.memory_store.store.files.losses.lost_count, node.memory_store.store.jobs.lane.is_idle()) == (
+    assert (node.driver.store.files.losses.lost_count, node.driver.store.jobs.lane.is_idle()) == (
         0,
         True,
     )
@@ -255,7 +255,7 @@ def test_a_load_leaves_to_a_client_what_it_has(node: MemoryNode, is_requeued: bo
     else:
         queue.leave(out.pop(), ACKED, node.clock.now_ms())
     node.commit()
-    store = node.memory_store.store
+    store = node.driver.store
     assert (store.files.losses.lost_count, store.contents.persistent.unknown_releases) == (0, 0)
     assert bodies(node, other) == [0, 1, 2, 3]
 
@@ -280,16 +280,16 @@ def test_what_expires_while_its_content_is_loaded_is_not_lost(node: MemoryNode) 
     assert queue.backing.ready.gamma_count == 4
     queue.backing.memory.set_target(1 << 62)
     queue.when_head(lambda now_ms: None)
-    (job,) = node.memory_store.store.take_jobs(now_ms)
+    (job,) = node.driver.store.take_jobs(now_ms)
     node.clock.time_ms += 1000
     queue.drop_expired_head(node.clock.now_ms())
     queue.log.next_seq = 1 << 20
     queue.backing.store.index_range_done(queue.log.next_seq)
     node.commit()
-    node.memory_store.runner.run(job)
+    node.driver.runner.run(job)
     job.finished()
     node.work()
-    assert node.memory_store.store.files.losses.lost_count == 0
+    assert node.driver.store.files.losses.lost_count == 0
 
 
 def test_after_a_restart_loads_do_not_look_through_what_is_unacked(node: MemoryNode) -> None:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.stores.engine_driver import QUEUES, EngineDriver
+from tests.support.stores.store_driver import QUEUES, CheckedStore
 from warren.store.backup_hold import WHOLE, BackupFile, BackupOwner
 from warren.store.checkpoint import CHECKPOINT_NAME
-from warren.store.disk.flusher import FlushJob
 
 
 class Owner(BackupOwner):
@@ -21,13 +20,13 @@ class Owner(BackupOwner):
         self.answers.append(ok)
 
 
-def begin(driver: EngineDriver) -> Owner:
+def begin(driver: CheckedStore) -> Owner:
     owner = Owner()
     driver.store.backup.begin(owner)
     return owner
 
 
-def checkpointed(driver: EngineDriver) -> Owner:
+def checkpointed(driver: CheckedStore) -> Owner:
     owner = begin(driver)
     for _ in range(3):
         driver.commit()
@@ -35,7 +34,7 @@ def checkpointed(driver: EngineDriver) -> Owner:
     return owner
 
 
-def take(driver: EngineDriver, files: list[BackupFile], target: Path) -> None:
+def take(driver: CheckedStore, files: list[BackupFile], target: Path) -> None:
     """Link and copy, as a backup does, and let go."""
     for file in files:
         place = target / file.path
@@ -51,20 +50,20 @@ def take(driver: EngineDriver, files: list[BackupFile], target: Path) -> None:
     driver.store.backup.end()
 
 
-def opened(copy: Path, target: Path) -> EngineDriver:
+def opened(copy: Path, target: Path) -> CheckedStore:
     """A store made of a backup, which stays as it is."""
     shutil.copytree(copy, target)
-    return EngineDriver(target)
+    return CheckedStore(target)
 
 
-def content(driver: EngineDriver) -> dict[int, dict[int, bytes]]:
+def content(driver: CheckedStore) -> dict[int, dict[int, bytes]]:
     return {queue_id: driver.found(queue_id) for queue_id in QUEUES}
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_backup_is_the_store_of_one_commit(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
-    driver = EngineDriver(tmp_path / "store")
+    driver = CheckedStore(tmp_path / "store")
     driver.churn(rng, rng.randrange(0, 200))
     checkpointed(driver)
     driver.churn(rng, rng.randrange(0, 100))
@@ -92,7 +91,7 @@ def test_a_backup_is_the_store_of_one_commit(tmp_path: Path, seed: int) -> None:
 
 
 def test_nothing_is_deleted_while_a_backup_is_made(tmp_path: Path) -> None:
-    driver = EngineDriver(tmp_path / "store")
+    driver = CheckedStore(tmp_path / "store")
     for _ in range(40):
         driver.publish(1000, 1)
         driver.publish(100, 1)
@@ -115,7 +114,7 @@ def test_nothing_is_deleted_while_a_backup_is_made(tmp_path: Path) -> None:
 
 
 def test_only_the_first_checkpoint_is_the_backup(tmp_path: Path) -> None:
-    driver = EngineDriver(tmp_path / "store")
+    driver = CheckedStore(tmp_path / "store")
     driver.publish(100, 1)
     owner = checkpointed(driver)
     taken = driver.store.backup.checkpoint
@@ -127,7 +126,7 @@ def test_only_the_first_checkpoint_is_the_backup(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_that_fails_ends_the_backup(tmp_path: Path) -> None:
-    driver = EngineDriver(tmp_path / "store")
+    driver = CheckedStore(tmp_path / "store")
     owner = begin(driver)
     # In the way of the new checkpoint.
     (driver.path / "checkpoint.new").mkdir()
@@ -135,12 +134,8 @@ def test_a_checkpoint_that_fails_ends_the_backup(tmp_path: Path) -> None:
     store = driver.store
     batch = store.journal.seal()
     store.advance(driver.now_ms)
-    job = FlushJob(store.journal, batch, driver.flusher, lambda changes: None)
-    driver.flusher.flush(job)
-    store.on_batch_done(batch, True, driver.now_ms)
-    for waiting in store.take_jobs(driver.now_ms):
-        driver.runner.run(waiting)
-        waiting.finished()
+    assert driver.flush(batch, driver.now_ms) is None
+    driver.run_jobs(driver.now_ms)
     assert owner.answers == [False] and not store.backup.is_on
     shutil.rmtree(driver.path / "checkpoint.new")
     driver.now_ms += 1000
@@ -150,13 +145,13 @@ def test_a_checkpoint_that_fails_ends_the_backup(tmp_path: Path) -> None:
 
 def test_a_commit_that_fails_under_the_checkpoint_ends_the_backup(tmp_path: Path) -> None:
     """It would count contents that are not there."""
-    driver = EngineDriver(tmp_path / "store")
+    driver = CheckedStore(tmp_path / "store")
     owner = begin(driver)
     driver.publish(1000, 1)
     store = driver.store
     batch = store.journal.seal()
     store.advance(driver.now_ms)
-    store.on_batch_done(batch, False, driver.now_ms)
+    driver.fail(batch, driver.now_ms)
     assert owner.answers == [False] and not store.backup.is_on
     driver.bodies[1].clear()
     driver.now_ms += 1000

@@ -1,6 +1,6 @@
 """A checkpoint is encoded in slices; whatever these are it says the same."""
 
-from tests.support.stores.journal_driver import STORE_ID
+from tests.support.stores.made_files import STORE_ID
 from warren.store.checkpoint import CheckpointEncoder, CheckpointHead, decode_checkpoint, encode_queue
 from warren.store.content_file import ContentFile
 from warren.store.message import QueueLog

@@ -7,15 +7,9 @@ from random import Random
 
 import pytest
 
-from tests.support.stores.disk_store import (
-    HOWS,
-    SEGMENT,
-    DiskStore,
-    put,
-    segment_records,
-)
-from tests.support.stores.failing_files import DONE, NOT_DONE
-from tests.support.stores.journal_driver import STORE_ID
+from tests.support.stores.failing_files import DONE, HOWS, NOT_DONE
+from tests.support.stores.made_files import SEGMENT, STORE_ID, put, segment_records
+from tests.support.stores.store_driver import RunnerDriver
 from warren.store.disk.files import read_whole
 from warren.store.disk.job_runner import SYNC_EACH_MAX, JobRunner
 from warren.store.file_system import FileSystem
@@ -28,13 +22,13 @@ from warren.testing.simulated.file_system import KILL, ORDERED, POWER, Crash, Si
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[DiskStore]:
-    store = DiskStore(tmp_path)
+def store(tmp_path: Path) -> Iterator[RunnerDriver]:
+    store = RunnerDriver(tmp_path)
     yield store
     store.close()
 
 
-def test_the_order_of_a_checkpoint(store: DiskStore) -> None:
+def test_the_order_of_a_checkpoint(store: RunnerDriver) -> None:
     put(store.local, "checkpoint", b"old")
     put(store.local, "journal/1.wal", b"dead")
     store.must(AppendFile(SEGMENT, 0, [b"x"], True))
@@ -59,7 +53,7 @@ def test_the_order_of_a_checkpoint(store: DiskStore) -> None:
     assert [store.read(name) for name in ("checkpoint", "checkpoint.previous")] == [b"newer", b"new"]
 
 
-def test_many_files_are_synced_in_one_call(store: DiskStore) -> None:
+def test_many_files_are_synced_in_one_call(store: RunnerDriver) -> None:
     paths = [f"queues/{number}/0.idx" for number in range(SYNC_EACH_MAX + 1)]
     for path in paths:
         store.must(AppendFile(path, 0, [b"x"], True))
@@ -77,7 +71,7 @@ def test_many_files_are_synced_in_one_call(store: DiskStore) -> None:
         assert store.faults.calls.count("sync_all") == expected
 
 
-def test_deletions_in_many_directories_are_synced_in_one_call(store: DiskStore) -> None:
+def test_deletions_in_many_directories_are_synced_in_one_call(store: RunnerDriver) -> None:
     paths = [f"queues/{number}/0.idx" for number in range(SYNC_EACH_MAX + 1)]
     for path in paths:
         store.must(AppendFile(path, 0, [b"x"], True))
@@ -89,7 +83,7 @@ def test_deletions_in_many_directories_are_synced_in_one_call(store: DiskStore) 
     assert store.local.list_names("queues") == []
 
 
-def test_a_sync_of_deletions_that_failed_may_have_been_about_anything(store: DiskStore) -> None:
+def test_a_sync_of_deletions_that_failed_may_have_been_about_anything(store: RunnerDriver) -> None:
     paths = [f"queues/{number}/0.idx" for number in range(SYNC_EACH_MAX + 1)]
     for path in paths:
         store.must(AppendFile(path, 0, [b"x"], True))
@@ -102,7 +96,7 @@ def test_a_sync_of_deletions_that_failed_may_have_been_about_anything(store: Dis
     assert job.unsynced == [SEGMENT]
 
 
-def test_many_files_where_there_is_no_such_call(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_files_where_there_is_no_such_call(store: RunnerDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store.local, "sync_all", lambda: False)
     paths = [f"queues/{number}/0.idx" for number in range(SYNC_EACH_MAX + 1)]
     for path in paths:
@@ -114,7 +108,7 @@ def test_many_files_where_there_is_no_such_call(store: DiskStore, monkeypatch: p
 
 @pytest.mark.parametrize("how", [NOT_DONE, DONE])
 @pytest.mark.parametrize("call", ["sync", "sync_all"])
-def test_a_sync_that_failed_is_not_forgotten(store: DiskStore, call: str, how: str) -> None:
+def test_a_sync_that_failed_is_not_forgotten(store: RunnerDriver, call: str, how: str) -> None:
     """The next sync would succeed and prove nothing (W27)."""
     paths = [
         SEGMENT,
@@ -139,7 +133,7 @@ def test_a_sync_that_failed_is_not_forgotten(store: DiskStore, call: str, how: s
     store.must(store.checkpoint(b"2", *paths))
 
 
-def test_what_cannot_be_read_back_after_a_failed_sync_stays_lost(store: DiskStore) -> None:
+def test_what_cannot_be_read_back_after_a_failed_sync_stays_lost(store: RunnerDriver) -> None:
     parts = segment_records(range(3))
     store.must(AppendFile(SEGMENT, 0, parts, True))
     store.faults.fail("sync", errno.EIO)
@@ -153,7 +147,7 @@ def test_what_cannot_be_read_back_after_a_failed_sync_stays_lost(store: DiskStor
     assert job.unsynced == [SEGMENT]
 
 
-def test_without_a_descriptor_nothing_was_lost(store: DiskStore) -> None:
+def test_without_a_descriptor_nothing_was_lost(store: RunnerDriver) -> None:
     put(store.local, SEGMENT, b"x")
     store.faults.fail("open", errno.EMFILE)
     job = store.checkpoint(b"1", SEGMENT)
@@ -162,7 +156,7 @@ def test_without_a_descriptor_nothing_was_lost(store: DiskStore) -> None:
     store.must(store.checkpoint(b"1", SEGMENT))
 
 
-def test_what_cannot_be_deleted_is_named(store: DiskStore) -> None:
+def test_what_cannot_be_deleted_is_named(store: RunnerDriver) -> None:
     for number in range(4):
         put(store.local, f"journal/{number}.wal", b"x")
     paths = [f"journal/{number}.wal" for number in range(4)]
@@ -176,7 +170,7 @@ def test_what_cannot_be_deleted_is_named(store: DiskStore) -> None:
     assert store.local.list_names("journal") == []
 
 
-def test_deletions_that_are_not_durable_are_named(store: DiskStore) -> None:
+def test_deletions_that_are_not_durable_are_named(store: RunnerDriver) -> None:
     for name in ("a/0", "a/1", "b/0"):
         put(store.local, name, b"")
     # Behind the checkpoint itself and three deletions.
@@ -188,7 +182,7 @@ def test_deletions_that_are_not_durable_are_named(store: DiskStore) -> None:
     store.must(store.checkpoint(b"2", delete=job.undeleted))
 
 
-def test_a_queue_directory_goes_with_its_last_segment(store: DiskStore) -> None:
+def test_a_queue_directory_goes_with_its_last_segment(store: RunnerDriver) -> None:
     for path in ("queues/7/0.idx", "queues/7/1.idx", "msg_store_persistent/0.rdq"):
         store.must(AppendFile(path, 0, [b"x"], True))
     store.must(store.checkpoint(b"1", delete=["queues/7/0.idx"]))
@@ -210,7 +204,7 @@ def checkpoint_of(files: FileSystem) -> bytes:
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EMFILE])
 @pytest.mark.parametrize("how", HOWS)
-def test_any_call_of_a_checkpoint_fails(store: DiskStore, number: int, how: str) -> None:
+def test_any_call_of_a_checkpoint_fails(store: RunnerDriver, number: int, how: str) -> None:
     store.must(store.checkpoint(b"generation -1"))
     index = 0
     while True:
@@ -282,7 +276,7 @@ def test_power_fails_in_any_call_of_a_checkpoint(rule: str) -> None:
         assert crashes > 8
 
 
-def test_many_new_queues_take_one_sync(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_new_queues_take_one_sync(store: RunnerDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither their directories nor their files are synced one by one."""
     paths = [f"queues/{number}/0.idx" for number in range(1, 2 * SYNC_EACH_MAX)]
     put(store.local, "queues/1000/0.idx", b"x")

@@ -6,7 +6,6 @@ import pytest
 
 from tests.support.stores.content_driver import (
     DIRECTORY,
-    STORE_ID,
     ContentDriver,
     filled,
     number_of,
@@ -14,6 +13,7 @@ from tests.support.stores.content_driver import (
     source_of,
     thinned,
 )
+from tests.support.stores.made_files import STORE_ID
 from warren.store.content_recovery import ContentRecovery
 from warren.store.content_scan import compact_contents, find_contents, scan_contents
 from warren.store.content_store import ContentStore

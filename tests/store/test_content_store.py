@@ -4,7 +4,6 @@ import pytest
 
 from tests.support.stores.content_driver import (
     DIRECTORY,
-    STORE_ID,
     ContentDriver,
     filled,
     message_of,
@@ -13,6 +12,7 @@ from tests.support.stores.content_driver import (
     positions_of,
     source_of,
 )
+from tests.support.stores.made_files import STORE_ID
 from warren.store.content_records import REFERENCES_MAX
 from warren.store.content_scan import CHUNK_BYTES, compact_contents, scan_contents
 from warren.store.content_store import ContentStore

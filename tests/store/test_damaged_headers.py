@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.stores.engine_driver import EngineDriver
+from tests.support.stores.store_driver import CheckedStore
 
 
 @pytest.fixture
-def driver(tmp_path: Path) -> EngineDriver:
-    driver = EngineDriver(tmp_path)
+def driver(tmp_path: Path) -> CheckedStore:
+    driver = CheckedStore(tmp_path)
     for _ in range(10):
         driver.publish(20, 1)
         driver.publish(1000, 1, 2)
@@ -25,7 +25,7 @@ def driver(tmp_path: Path) -> EngineDriver:
 
 @pytest.mark.parametrize("at", [0, 8, 12, 30, 36])
 @pytest.mark.parametrize("pattern", ["journal/*.wal", "msg_store_persistent/*.rdq", "queues/*/*.idx"])
-def test_a_flipped_bit_in_a_header_costs_nothing(driver: EngineDriver, pattern: str, at: int) -> None:
+def test_a_flipped_bit_in_a_header_costs_nothing(driver: CheckedStore, pattern: str, at: int) -> None:
     paths = sorted(driver.path.glob(pattern))
     assert paths
     for path in paths:
@@ -40,7 +40,7 @@ def test_a_flipped_bit_in_a_header_costs_nothing(driver: EngineDriver, pattern: 
     driver.check()
 
 
-def test_a_copy_under_another_number_is_still_put_aside(driver: EngineDriver) -> None:
+def test_a_copy_under_another_number_is_still_put_aside(driver: CheckedStore) -> None:
     for name, copy in (
         ("journal/1.wal", "journal/9.wal"),
         ("msg_store_persistent/0.rdq", "msg_store_persistent/90.rdq"),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.stores.engine_driver import QUEUES, EngineDriver
+from tests.support.stores.store_driver import QUEUES, CheckedStore
 from warren.store.figures import StoreFigures, look_at_debt
 from warren.store.message import Position
 from warren.store.queue_index import REWRITE_MIN_BYTES
@@ -17,7 +17,7 @@ ALLOWANCE = 256 * KIB
 SETTINGS = (4 * KIB, 64 * KIB, KIB, 16, REWRITE_MIN_BYTES, 4 * KIB, ALLOWANCE)
 
 
-def pay_debts(driver: EngineDriver, seconds: int) -> None:
+def pay_debts(driver: CheckedStore, seconds: int) -> None:
     """What a node does by itself in that time."""
     store = driver.store
     for _ in range(seconds):
@@ -27,7 +27,7 @@ def pay_debts(driver: EngineDriver, seconds: int) -> None:
             driver.commit()
 
 
-def disk_bytes(driver: EngineDriver) -> int:
+def disk_bytes(driver: CheckedStore) -> int:
     """Files as they are; journal files are allocated ahead, of these what is written."""
     size = int(driver.store.journal.total_bytes())
     for pattern in ("queues/*/*.idx", "msg_store_*/*.rdq", "msg_store_transient/queues/*/*.idx"):
@@ -35,7 +35,7 @@ def disk_bytes(driver: EngineDriver) -> int:
     return size
 
 
-def fill(driver: EngineDriver, choose: random.Random, count: int) -> None:
+def fill(driver: CheckedStore, choose: random.Random, count: int) -> None:
     for _ in range(count):
         size = choose.choice([300, 600, 900])
         driver.publish(size, *choose.sample(QUEUES, choose.randint(1, 2)), persistent=choose.random() < 0.8)
@@ -44,7 +44,7 @@ def fill(driver: EngineDriver, choose: random.Random, count: int) -> None:
         driver.index(queue_id)
 
 
-def thin(driver: EngineDriver, choose: random.Random, alive: float) -> int:
+def thin(driver: CheckedStore, choose: random.Random, alive: float) -> int:
     """Settle all but `alive` of each queue, at random; returns the bytes of the bodies that are left."""
     left = 0
     for queue_id in QUEUES:
@@ -53,14 +53,14 @@ def thin(driver: EngineDriver, choose: random.Random, alive: float) -> int:
             if choose.random() < alive:
                 left += int(position.body_bytes)
             else:
-                driver.settle_one(queue_id, position)
+                driver.settle_one(position)
     driver.commit()
     return left
 
 
 @pytest.mark.parametrize("alive", [0.03, 0.3, 0.45])
 def test_g8_segments_of_which_less_than_half_is_alive(tmp_path: Path, alive: float) -> None:
-    driver = EngineDriver(tmp_path, SETTINGS)
+    driver = CheckedStore(tmp_path, SETTINGS)
     choose = random.Random(int(alive * 100))
     fill(driver, choose, 4500)
     live = thin(driver, choose, alive)
@@ -85,7 +85,7 @@ def test_g8_segments_of_which_less_than_half_is_alive(tmp_path: Path, alive: flo
 
 def test_g8_while_messages_come_and_go(tmp_path: Path) -> None:
     """Also what is appended to is left behind, and the bound holds at each moment when there is time to tidy up."""
-    driver = EngineDriver(tmp_path, SETTINGS)
+    driver = CheckedStore(tmp_path, SETTINGS)
     choose = random.Random(8)
     for _ in range(12):
         fill(driver, choose, 400)
@@ -99,7 +99,7 @@ def test_g8_while_messages_come_and_go(tmp_path: Path) -> None:
 @pytest.mark.parametrize("persistent", [True, False])
 def test_g8_where_the_newest_messages_are_in_the_journal_only(tmp_path: Path, persistent: bool) -> None:
     """Little is alive in the segment that is appended to, and what would come next is not to be moved for long."""
-    driver = EngineDriver(tmp_path, (4 * KIB, 64 * KIB, KIB, 2048, REWRITE_MIN_BYTES, 4 * KIB, ALLOWANCE))
+    driver = CheckedStore(tmp_path, (4 * KIB, 64 * KIB, KIB, 2048, REWRITE_MIN_BYTES, 4 * KIB, ALLOWANCE))
     choose = random.Random(9)
     fill(driver, choose, 1500)
     live = thin(driver, choose, 0.1)

@@ -15,11 +15,12 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from tests.support.stores.journal_driver import STORE_ID
-from tests.support.stores.store_on_disk import Store, place
+from tests.support.stores.made_files import STORE_ID, message
+from tests.support.stores.store_driver import StoreDriver
 from warren.server.config import Config, load
 from warren.store.checkpoint import decode_checkpoint
 from warren.store.message import Message, MovedMessage, Position
+from warren.store.store_settings import StoreSettings
 from warren.tables.reading import KIND_NAMES
 
 ROOT = Path(__file__).parent.parent.parent
@@ -152,18 +153,28 @@ def decode_directory(directory: Path) -> list[Record]:
     return found
 
 
+def store_with_two_queues(path: Path, content_file_size_limit: int = 1 << 20) -> StoreDriver:
+    """An empty store with queues 1 and 2, whose content store has every content of 256 bytes and more."""
+    store = StoreDriver(path, StoreSettings(1 << 20, content_file_size_limit, 256))
+    store.add_queue(1)
+    store.add_queue(2)
+    return store
+
+
 def write_story(path: Path) -> None:
     """A small and a large message to both queues, more to the second; the first is indexed, and acks one of each."""
-    store = Store(path)
-    small = store.publish(store.message(b"small"), 1, 2, expiry_ms=store.now_ms + 60_000)
-    large = store.publish(store.message(bytes(range(256)) * 4), 1, 2)
-    store.publish(store.message(b"more"), 2)
+    store = store_with_two_queues(path)
+    now_ms = store.now_ms
+    small = store.publish_message(message(b"small", now_ms), 1, 2, expiry_ms=now_ms + 60_000)
+    large = store.publish_message(message(bytes(range(256)) * 4, now_ms), 1, 2)
+    store.publish_message(message(b"more", now_ms), 2)
     store.commit()
-    transient = place(store.queues[1], Message(b"\x00\x01q", b"\x00\x00", b"gone", False, store.now_ms), 0)
+    transient = store.place(1, Message(b"\x00\x01q", b"\x00\x00", b"gone", False, now_ms))
     transient.redelivered = True
-    spilled = place(store.queues[1], Message(b"\x00\x01q", b"\x00\x00", bytes(500), False, store.now_ms), 0)
+    spilled = store.place(1, Message(b"\x00\x01q", b"\x00\x00", bytes(500), False, now_ms))
     store.queues[1].index([small[0], large[0], transient, spilled])
-    store.settle(small[0], large[1])
+    store.settle_one(small[0])
+    store.settle_one(large[1])
     store.queues[1].log.delivered_upto = 2
     store.commit()
     store.store.checkpoints.want()
@@ -179,15 +190,15 @@ def moves(tmp_path: Path) -> list[Record]:
     """What is left of a small, a large and a transient message of the staging log with id 7, which were published."""
     directory = tmp_path / "moves"
     directory.mkdir()
-    store = Store(directory)
+    store = store_with_two_queues(directory)
     for seq, body, persistent in ((1, b"small", True), (2, bytes(1024), True), (3, b"gone", False)):
-        message = MovedMessage(b"\x01x\x01k", b"\x00\x00", body, persistent, store.now_ms, 7, seq)
+        moved = MovedMessage(b"\x01x\x01k", b"\x00\x00", body, persistent, store.now_ms, 7, seq)
         if persistent:
-            store.publish(message, 1, 2)
-        store.store.journal.moves.add(message)
+            store.publish_message(moved, 1, 2)
+        store.store.journal.moves.add(moved)
     store.commit()
     # So that the file does not end in zeros that are a record's.
-    store.publish(store.message(b"other"), 2)
+    store.publish_message(message(b"other"), 2)
     store.commit()
     store.close()
     return decode_directory(directory)
@@ -447,15 +458,15 @@ def test_a_checkpoint_that_is_cut_or_changed_does_not_count(tmp_path: Path) -> N
 
 def test_a_compacted_file_in_a_checkpoint(tmp_path: Path) -> None:
     """Three contents a file; of the first two files one content each is left, one of them for one of two queues."""
-    store = Store(tmp_path, content_file_size_limit=2500)
+    store = store_with_two_queues(tmp_path, content_file_size_limit=2500)
     contents: dict[int, list[Position]] = {}
     for content_id in range(1, 11):
         queues = (1, 2) if content_id == 5 else (1,)
-        contents[content_id] = store.publish(store.message(bytes(1024)), *queues)
+        contents[content_id] = store.publish_message(message(bytes(1024)), *queues)
     store.commit()
-    store.settle(contents[5][1])
+    store.settle_one(contents[5][1])
     for content_id in (1, 3, 4, 6, 8, 9):
-        store.settle(*contents[content_id])
+        store.settle_one(contents[content_id][0])
     store.commit()
     store.store.checkpoints.want()
     store.commit()

@@ -5,23 +5,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.stores.engine_driver import QUEUES, STORE_ID, EngineDriver
+from tests.support.stores.made_files import STORE_ID
+from tests.support.stores.store_driver import QUEUES, CheckedStore
 from warren.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
 from warren.store.disk.index_rebuild import find_places, rebuild_index
 from warren.store.disk.local_file_system import LocalFileSystem
 
 
 @pytest.fixture
-def driver(tmp_path: Path) -> EngineDriver:
-    return EngineDriver(tmp_path)
+def driver(tmp_path: Path) -> CheckedStore:
+    return CheckedStore(tmp_path)
 
 
-def lose_checkpoints(driver: EngineDriver) -> None:
+def lose_checkpoints(driver: CheckedStore) -> None:
     for name in (CHECKPOINT_NAME, PREVIOUS_NAME):
         (driver.path / name).unlink(missing_ok=True)
 
 
-def restart_without_checkpoint(driver: EngineDriver) -> None:
+def restart_without_checkpoint(driver: CheckedStore) -> None:
     driver.close()
     lose_checkpoints(driver)
     report = driver.open()
@@ -29,13 +30,13 @@ def restart_without_checkpoint(driver: EngineDriver) -> None:
     assert report.missing == [] and report.missing_contents == 0
 
 
-def fill(driver: EngineDriver, count: int, *queue_ids: int, size: int = 20) -> None:
+def fill(driver: CheckedStore, count: int, *queue_ids: int, size: int = 20) -> None:
     for _ in range(count):
         driver.publish(size, *queue_ids)
     driver.commit()
 
 
-def test_what_is_in_the_index_comes_back(driver: EngineDriver) -> None:
+def test_what_is_in_the_index_comes_back(driver: CheckedStore) -> None:
     fill(driver, 20, 1)
     driver.index(1)
     fill(driver, 5, 1)
@@ -44,7 +45,7 @@ def test_what_is_in_the_index_comes_back(driver: EngineDriver) -> None:
     driver.check()
 
 
-def test_journal_files_count_up_from_1_when_there_is_none(driver: EngineDriver) -> None:
+def test_journal_files_count_up_from_1_when_there_is_none(driver: CheckedStore) -> None:
     fill(driver, 20, 1)
     driver.index(1)
     driver.close()
@@ -56,7 +57,7 @@ def test_journal_files_count_up_from_1_when_there_is_none(driver: EngineDriver) 
     assert [path.name for path in (driver.path / "journal").iterdir()] == ["1.wal"]
 
 
-def test_contents_before_the_first_checkpoint_are_no_reason_to_complain(driver: EngineDriver) -> None:
+def test_contents_before_the_first_checkpoint_are_no_reason_to_complain(driver: CheckedStore) -> None:
     fill(driver, 20, 1, size=900)
     driver.close()
     lose_checkpoints(driver)
@@ -65,7 +66,7 @@ def test_contents_before_the_first_checkpoint_are_no_reason_to_complain(driver: 
     driver.check()
 
 
-def test_acks_in_the_journal_count(driver: EngineDriver) -> None:
+def test_acks_in_the_journal_count(driver: CheckedStore) -> None:
     fill(driver, 20, 1)
     driver.settle(1, 3)
     driver.commit()
@@ -81,7 +82,7 @@ def test_acks_in_the_journal_count(driver: EngineDriver) -> None:
     driver.check()
 
 
-def test_what_only_the_checkpoint_knew_is_delivered_again(driver: EngineDriver) -> None:
+def test_what_only_the_checkpoint_knew_is_delivered_again(driver: CheckedStore) -> None:
     fill(driver, 20, 1)
     driver.index(1)
     driver.settle(1, 3)
@@ -98,7 +99,7 @@ def test_what_only_the_checkpoint_knew_is_delivered_again(driver: EngineDriver) 
     assert driver.found(2) == driver.bodies[2]
 
 
-def test_transient_messages_of_an_earlier_life_do_not_count(driver: EngineDriver) -> None:
+def test_transient_messages_of_an_earlier_life_do_not_count(driver: CheckedStore) -> None:
     for number in range(12):
         driver.publish(10, 1, persistent=number % 3 == 0)
     driver.commit()
@@ -113,7 +114,7 @@ def test_transient_messages_of_an_earlier_life_do_not_count(driver: EngineDriver
     driver.check()
 
 
-def test_large_messages_are_counted_once_each(driver: EngineDriver) -> None:
+def test_large_messages_are_counted_once_each(driver: CheckedStore) -> None:
     for _ in range(10):
         driver.publish(1000, 1, 2)
     driver.commit()
@@ -128,7 +129,7 @@ def test_large_messages_are_counted_once_each(driver: EngineDriver) -> None:
     assert driver.store.contents.persistent.valid_bytes == 0
 
 
-def test_contents_that_compaction_has_moved_are_found(driver: EngineDriver) -> None:
+def test_contents_that_compaction_has_moved_are_found(driver: CheckedStore) -> None:
     for number in range(60):
         driver.publish(1000, 1 if number % 4 == 0 else 2)
     driver.commit()
@@ -152,7 +153,7 @@ def test_contents_that_compaction_has_moved_are_found(driver: EngineDriver) -> N
 
 
 def test_where_the_journal_knows_of_a_message_that_the_index_lacks_the_index_ends(
-    driver: EngineDriver,
+    driver: CheckedStore,
 ) -> None:
     """After a power failure, appends that no checkpoint had synced may be gone while later ones are there."""
     fill(driver, 30, 1)
@@ -170,7 +171,7 @@ def test_where_the_journal_knows_of_a_message_that_the_index_lacks_the_index_end
     driver.check()
 
 
-def test_a_hole_within_a_segment(driver: EngineDriver) -> None:
+def test_a_hole_within_a_segment(driver: CheckedStore) -> None:
     fill(driver, 7, 1)
     driver.index(1)
     path = driver.path / "queues/1/0.idx"
@@ -192,7 +193,7 @@ def test_a_hole_within_a_segment(driver: EngineDriver) -> None:
 @pytest.mark.parametrize("size", [20, 1000])
 @pytest.mark.parametrize("is_persistent", [False, True])
 def test_a_segment_of_an_earlier_life_does_not_stand_for_messages_of_this_one(
-    driver: EngineDriver, is_persistent: bool, size: int
+    driver: CheckedStore, is_persistent: bool, size: int
 ) -> None:
     """The start before removed it, its seq ids were given out again, and a power failure took the removal back."""
     for _ in range(5):
@@ -220,7 +221,7 @@ def test_a_segment_of_an_earlier_life_does_not_stand_for_messages_of_this_one(
     driver.check()
 
 
-def test_damage_that_nobody_can_mend_costs_its_own_message(driver: EngineDriver) -> None:
+def test_damage_that_nobody_can_mend_costs_its_own_message(driver: CheckedStore) -> None:
     fill(driver, 20, 1)
     driver.index(1)
     driver.checkpoint()
@@ -241,7 +242,7 @@ def test_damage_that_nobody_can_mend_costs_its_own_message(driver: EngineDriver)
     driver.check()
 
 
-def test_a_damaged_header_of_a_segment_costs_nothing(driver: EngineDriver) -> None:
+def test_a_damaged_header_of_a_segment_costs_nothing(driver: CheckedStore) -> None:
     fill(driver, 20, 1)
     driver.index(1)
     driver.close()
@@ -254,7 +255,7 @@ def test_a_damaged_header_of_a_segment_costs_nothing(driver: EngineDriver) -> No
     driver.check()
 
 
-def test_what_is_not_ours_is_kept(driver: EngineDriver) -> None:
+def test_what_is_not_ours_is_kept(driver: CheckedStore) -> None:
     fill(driver, 20, 1)
     driver.index(1)
     driver.close()
@@ -279,7 +280,7 @@ def test_what_is_not_ours_is_kept(driver: EngineDriver) -> None:
     driver.check()
 
 
-def test_an_unfinished_append_is_no_damage(driver: EngineDriver) -> None:
+def test_an_unfinished_append_is_no_damage(driver: CheckedStore) -> None:
     fill(driver, 5, 1)
     driver.index(1)
     driver.close()
@@ -293,7 +294,7 @@ def test_an_unfinished_append_is_no_damage(driver: EngineDriver) -> None:
     driver.check()
 
 
-def test_a_second_time_it_is_the_same(driver: EngineDriver) -> None:
+def test_a_second_time_it_is_the_same(driver: CheckedStore) -> None:
     fill(driver, 20, 1, 2)
     fill(driver, 20, 1, 3, size=900)
     driver.index(1)
@@ -319,7 +320,7 @@ def test_a_second_time_it_is_the_same(driver: EngineDriver) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_whatever_happened_before_nothing_is_lost(driver: EngineDriver, seed: int) -> None:
+def test_whatever_happened_before_nothing_is_lost(driver: CheckedStore, seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(rng.randrange(1, 4)):
         driver.churn(rng, 150)
@@ -334,7 +335,7 @@ def test_whatever_happened_before_nothing_is_lost(driver: EngineDriver, seed: in
         driver.check()
 
 
-def restart_without_checkpoint_or_contents_that_are_gone(driver: EngineDriver) -> None:
+def restart_without_checkpoint_or_contents_that_are_gone(driver: CheckedStore) -> None:
     """A large message that was settled, as only the checkpoint knew, has lost its content meanwhile."""
     driver.close()
     lose_checkpoints(driver)

@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.support.stores.disk_store import SEGMENT_NUMBER, segment_records
-from tests.support.stores.journal_driver import STORE_ID
+from tests.support.stores.made_files import SEGMENT_NUMBER, STORE_ID, segment_records
 from warren.store.index_records import IndexScan, find_messages
 from warren.store.message import QueueLog
 from warren.store.record import FILE_HEADER_BYTES, crc_seed

@@ -7,16 +7,9 @@ from random import Random
 
 import pytest
 
-from tests.support.stores.disk_store import (
-    HOWS,
-    SEGMENT,
-    DiskStore,
-    content_file,
-    put,
-    segment_records,
-)
-from tests.support.stores.failing_files import DONE, FailingFiles
-from tests.support.stores.journal_driver import STORE_ID
+from tests.support.stores.failing_files import DONE, HOWS, FailingFiles
+from tests.support.stores.made_files import SEGMENT, STORE_ID, content_file, put, segment_records
+from tests.support.stores.store_driver import RunnerDriver
 from warren.store.content_scan import scan_contents
 from warren.store.disk.append_files import OPEN_MAX
 from warren.store.disk.files import read_whole
@@ -39,8 +32,8 @@ from warren.testing.simulated.file_system import KILL, ORDERED, POWER, Crash, Si
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[DiskStore]:
-    store = DiskStore(tmp_path)
+def store(tmp_path: Path) -> Iterator[RunnerDriver]:
+    store = RunnerDriver(tmp_path)
     yield store
     store.close()
 
@@ -48,7 +41,7 @@ def store(tmp_path: Path) -> Iterator[DiskStore]:
 # -- appends ---------------------------------------------------------------------------------------------------------
 
 
-def test_appends_follow_each_other(store: DiskStore) -> None:
+def test_appends_follow_each_other(store: RunnerDriver) -> None:
     store.must(AppendFile(SEGMENT, 0, [b"head", b"one"], True))
     store.must(AppendFile(SEGMENT, 7, [b"two"], False))
     store.must(AppendFile(SEGMENT, 10, [], False))
@@ -57,7 +50,7 @@ def test_appends_follow_each_other(store: DiskStore) -> None:
     assert store.faults.calls.count("create") + store.faults.calls.count("open") == 2
 
 
-def test_an_append_cuts_off_what_lies_behind_its_place(store: DiskStore) -> None:
+def test_an_append_cuts_off_what_lies_behind_its_place(store: RunnerDriver) -> None:
     put(store.local, SEGMENT, b"0123456789")
     store.must(AppendFile(SEGMENT, 4, [b"A"], False))
     assert store.read(SEGMENT) == b"0123A"
@@ -69,7 +62,7 @@ def test_an_append_cuts_off_what_lies_behind_its_place(store: DiskStore) -> None
     assert store.read(SEGMENT) == b"new"
 
 
-def test_an_append_behind_the_end_is_refused(store: DiskStore) -> None:
+def test_an_append_behind_the_end_is_refused(store: RunnerDriver) -> None:
     put(store.local, SEGMENT, b"0123")
     assert isinstance(store.run(AppendFile(SEGMENT, 5, [b"x"], False)), OSError)
     assert isinstance(store.run(AppendFile("queues/7/4.idx", 5, [b"x"], False)), FileNotFoundError)
@@ -79,7 +72,7 @@ def test_an_append_behind_the_end_is_refused(store: DiskStore) -> None:
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EMFILE])
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("is_new", [True, False])
-def test_an_append_that_failed_is_run_again(store: DiskStore, number: int, how: str, is_new: bool) -> None:
+def test_an_append_that_failed_is_run_again(store: RunnerDriver, number: int, how: str, is_new: bool) -> None:
     index = 0
     while True:
         path = f"queues/{index}/0.idx"
@@ -104,7 +97,7 @@ def test_an_append_that_failed_is_run_again(store: DiskStore, number: int, how: 
     assert index >= 3
 
 
-def test_a_full_disk_takes_no_more_than_64_descriptors(store: DiskStore) -> None:
+def test_a_full_disk_takes_no_more_than_64_descriptors(store: RunnerDriver) -> None:
     for round_number in range(2):
         for number in range(OPEN_MAX + 20):
             store.must(AppendFile(f"queues/{number}/0.idx", round_number, [b"x"], round_number == 0))
@@ -118,7 +111,7 @@ def test_a_full_disk_takes_no_more_than_64_descriptors(store: DiskStore) -> None
 # -- rewriting -------------------------------------------------------------------------------------------------------
 
 
-def test_a_rewritten_segment_has_what_was_not_settled(store: DiskStore) -> None:
+def test_a_rewritten_segment_has_what_was_not_settled(store: RunnerDriver) -> None:
     parts = segment_records(range(100))
     store.must(AppendFile(SEGMENT, 0, parts, True))
     store.must(AppendFile(SEGMENT, sum(map(len, parts)), [b"torn"], False))
@@ -133,7 +126,7 @@ def test_a_rewritten_segment_has_what_was_not_settled(store: DiskStore) -> None:
     assert store.read(SEGMENT) == expected + more[0]
 
 
-def test_damage_is_copied_as_it_is(store: DiskStore) -> None:
+def test_damage_is_copied_as_it_is(store: RunnerDriver) -> None:
     parts = segment_records(range(10))
     parts[4] = bytes(len(parts[4]))
     store.must(AppendFile(SEGMENT, 0, parts, True))
@@ -141,7 +134,7 @@ def test_damage_is_copied_as_it_is(store: DiskStore) -> None:
     assert store.read(SEGMENT) == b"".join([parts[0], *parts[3:9]])
 
 
-def test_a_segment_that_is_too_short_is_left_alone(store: DiskStore) -> None:
+def test_a_segment_that_is_too_short_is_left_alone(store: RunnerDriver) -> None:
     parts = segment_records(range(3))
     store.must(AppendFile(SEGMENT, 0, parts, True))
     job = RewriteSegment(SEGMENT, sum(map(len, parts)), [(0, 1)], [])
@@ -158,7 +151,7 @@ def test_a_segment_that_is_too_short_is_left_alone(store: DiskStore) -> None:
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EMFILE])
 @pytest.mark.parametrize("how", HOWS)
-def test_any_call_of_a_rewrite_fails(store: DiskStore, number: int, how: str) -> None:
+def test_any_call_of_a_rewrite_fails(store: RunnerDriver, number: int, how: str) -> None:
     index = 0
     while True:
         path = f"queues/7/{index}.idx"
@@ -182,7 +175,7 @@ def test_any_call_of_a_rewrite_fails(store: DiskStore, number: int, how: str) ->
     assert index > 6
 
 
-def test_a_checkpoint_waits_for_the_rename_of_a_rewritten_segment(store: DiskStore) -> None:
+def test_a_checkpoint_waits_for_the_rename_of_a_rewritten_segment(store: RunnerDriver) -> None:
     parts = segment_records(range(10))
     store.must(AppendFile(SEGMENT, 0, parts, True))
     store.must(store.checkpoint(b"1", SEGMENT))
@@ -221,7 +214,7 @@ def test_power_fails_in_any_call_of_a_rewrite(rule: str) -> None:
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 
-def test_ranges(store: DiskStore) -> None:
+def test_ranges(store: RunnerDriver) -> None:
     put(store.local, "a", b"0123456789")
     job = ReadRanges([("a", 2, 3), ("a", 8, 5), ("gone", 0, 5), ("a", 50, 1)])
     assert job.lane == READ
@@ -229,7 +222,7 @@ def test_ranges(store: DiskStore) -> None:
     assert job.results == [b"234", b"89", None, b""]
 
 
-def test_a_range_that_cannot_be_read_is_lost_but_a_lack_of_descriptors_is_not(store: DiskStore) -> None:
+def test_a_range_that_cannot_be_read_is_lost_but_a_lack_of_descriptors_is_not(store: RunnerDriver) -> None:
     put(store.local, "a", b"0123456789")
     job = ReadRanges([("a", 0, 1), ("a", 1, 1)])
     store.faults.fail("read", errno.EIO)
@@ -242,7 +235,7 @@ def test_a_range_that_cannot_be_read_is_lost_but_a_lack_of_descriptors_is_not(st
     assert job.results == [b"0", b"1"]
 
 
-def test_contents_are_found(store: DiskStore) -> None:
+def test_contents_are_found(store: RunnerDriver) -> None:
     data = content_file(5, range(10, 20))
     put(store.local, "msg_store_persistent/5.rdq", data)
     job = FindContents("msg_store_persistent/5.rdq", [12, 19, 30])
@@ -260,7 +253,7 @@ def compaction(live_ids: list[int]) -> CompactContents:
     return CompactContents(["store/1.rdq", "store/2.rdq"], "store/9.rdq", 9, live_ids)
 
 
-def test_compaction(store: DiskStore) -> None:
+def test_compaction(store: RunnerDriver) -> None:
     put(store.local, "store/1.rdq", content_file(1, range(10)))
     put(store.local, "store/2.rdq", content_file(2, range(10, 20)))
     job = compaction([3, 12, 13, 77])
@@ -278,7 +271,7 @@ def test_compaction(store: DiskStore) -> None:
 
 
 @pytest.mark.parametrize("is_urgent", [False, True])
-def test_compaction_takes_its_time(store: DiskStore, is_urgent: bool) -> None:
+def test_compaction_takes_its_time(store: RunnerDriver, is_urgent: bool) -> None:
     put(store.local, "store/1.rdq", content_file(1, range(10, 20), 500_000))
     put(store.local, "store/2.rdq", content_file(2, range(20, 21)))
     job = compaction(list(range(10, 20)))
@@ -289,7 +282,7 @@ def test_compaction_takes_its_time(store: DiskStore, is_urgent: bool) -> None:
     assert sum(store.pauses) == pytest.approx(20_000_000 / rate, rel=0.2)
 
 
-def test_compaction_writes_back_as_it_goes(store: DiskStore) -> None:
+def test_compaction_writes_back_as_it_goes(store: RunnerDriver) -> None:
     """One sync of all of it would keep the journal's waiting."""
     put(store.local, "store/1.rdq", content_file(1, range(10, 20), 500_000))
     put(store.local, "store/2.rdq", content_file(2, range(20, 21)))
@@ -300,7 +293,7 @@ def test_compaction_writes_back_as_it_goes(store: DiskStore) -> None:
     assert calls == ["write", "write_back"] * pieces + ["sync"]
 
 
-def test_a_compaction_that_is_stopped_leaves_nothing(store: DiskStore) -> None:
+def test_a_compaction_that_is_stopped_leaves_nothing(store: RunnerDriver) -> None:
     def stop(_seconds: float) -> None:
         raise RuntimeError("no time")
 
@@ -312,7 +305,7 @@ def test_a_compaction_that_is_stopped_leaves_nothing(store: DiskStore) -> None:
     assert store.local.list_names("store") == ["1.rdq", "2.rdq"]
 
 
-def test_a_file_in_the_way_of_a_compaction_is_not_touched(store: DiskStore) -> None:
+def test_a_file_in_the_way_of_a_compaction_is_not_touched(store: RunnerDriver) -> None:
     for number in (1, 2):
         put(store.local, f"store/{number}.rdq", content_file(number, range(number, number + 1)))
     put(store.local, "store/9.rdq", b"somebody's")
@@ -322,7 +315,7 @@ def test_a_file_in_the_way_of_a_compaction_is_not_touched(store: DiskStore) -> N
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EMFILE])
 @pytest.mark.parametrize("how", HOWS)
-def test_any_call_of_a_compaction_fails(store: DiskStore, number: int, how: str) -> None:
+def test_any_call_of_a_compaction_fails(store: RunnerDriver, number: int, how: str) -> None:
     sources = {name: content_file(name, range(name * 10, name * 10 + 10)) for name in (1, 2)}
     for name, data in sources.items():
         put(store.local, f"store/{name}.rdq", data)
@@ -348,7 +341,7 @@ def test_any_call_of_a_compaction_fails(store: DiskStore, number: int, how: str)
 # -- damage and space ------------------------------------------------------------------------------------------------
 
 
-def test_damage_is_kept_once_and_zeros_are_not(store: DiskStore) -> None:
+def test_damage_is_kept_once_and_zeros_are_not(store: RunnerDriver) -> None:
     store.must(KeepDamage("a", b"first"))
     store.must(KeepDamage("a", b"second"))
     store.must(KeepDamage("b", bytes(100)))
@@ -357,7 +350,7 @@ def test_damage_is_kept_once_and_zeros_are_not(store: DiskStore) -> None:
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_any_call_of_keeping_damage_fails(store: DiskStore, how: str) -> None:
+def test_any_call_of_keeping_damage_fails(store: RunnerDriver, how: str) -> None:
     index = 0
     while True:
         store.faults.fail_at(index, errno.ENOSPC, how)
@@ -393,5 +386,5 @@ def test_a_full_disk_releases_the_reserve(tmp_path: Path, make_job: Callable[[],
     files.release()
 
 
-def test_jobs_that_nobody_knows_fail(store: DiskStore) -> None:
+def test_jobs_that_nobody_knows_fail(store: RunnerDriver) -> None:
     assert isinstance(store.run(StoreJob(READ)), TypeError)

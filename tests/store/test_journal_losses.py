@@ -4,22 +4,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.stores.engine_driver import STORE_ID, EngineDriver
+from tests.support.stores.made_files import STORE_ID
+from tests.support.stores.store_driver import CheckedStore
 from warren.store.record import FILE_HEADER_BYTES, PUBLISH, RELEASE, crc_seed, record_length
 
 LARGE = 1000
 
 
 @pytest.fixture
-def driver(tmp_path: Path) -> EngineDriver:
-    return EngineDriver(tmp_path)
+def driver(tmp_path: Path) -> CheckedStore:
+    return CheckedStore(tmp_path)
 
 
-def journal_file(driver: EngineDriver, number: int) -> Path:
+def journal_file(driver: CheckedStore, number: int) -> Path:
     return driver.path / "journal" / f"{number}.wal"
 
 
-def current_file(driver: EngineDriver) -> Path:
+def current_file(driver: CheckedStore) -> Path:
     return journal_file(driver, driver.store.journal.files[-1].number)
 
 
@@ -43,18 +44,17 @@ def flip(path: Path, offset: int) -> None:
     path.write_bytes(data)
 
 
-def fail_commit(driver: EngineDriver) -> None:
+def fail_commit(driver: CheckedStore) -> None:
     """A batch of which nothing reaches the disk."""
     batch = driver.store.journal.seal()
     assert batch.has_work()
-    driver.flusher.close()
-    driver.store.on_batch_done(batch, False, driver.now_ms)
+    driver.fail(batch, driver.now_ms)
 
 
 @pytest.mark.parametrize("is_last_in_file", [False, True])
 @pytest.mark.parametrize("queue_count", [2, 3])
 def test_a_damaged_release_that_the_checkpoint_counts_costs_no_other_queue(
-    driver: EngineDriver, queue_count: int, is_last_in_file: bool
+    driver: CheckedStore, queue_count: int, is_last_in_file: bool
 ) -> None:
     """Its message comes again and gives its reference up once more: not at the cost of those who share the content."""
     body = driver.publish(LARGE, *range(1, queue_count + 1))
@@ -83,7 +83,7 @@ def test_a_damaged_release_that_the_checkpoint_counts_costs_no_other_queue(
         assert driver.found(queue_id) == {1: body}
 
 
-def test_a_damaged_release_behind_the_checkpoint_does_not_count(driver: EngineDriver) -> None:
+def test_a_damaged_release_behind_the_checkpoint_does_not_count(driver: CheckedStore) -> None:
     driver.publish(LARGE, 1, 2)
     driver.commit()
     driver.checkpoint()
@@ -103,7 +103,7 @@ def test_a_damaged_release_behind_the_checkpoint_does_not_count(driver: EngineDr
     assert driver.store.contents.persistent.valid_bytes == 0
 
 
-def test_damage_that_an_earlier_start_met_hides_nothing_from_later_ones(driver: EngineDriver) -> None:
+def test_damage_that_an_earlier_start_met_hides_nothing_from_later_ones(driver: CheckedStore) -> None:
     """Their checkpoint was taken without it: what it counts as given up is given up, and no content stays for ever."""
     driver.publish(LARGE, 1, 2)
     driver.publish(10, 3)
@@ -127,7 +127,7 @@ def test_damage_that_an_earlier_start_met_hides_nothing_from_later_ones(driver: 
 
 
 def test_a_missing_file_that_an_earlier_start_missed_hides_nothing_from_later_ones(
-    driver: EngineDriver,
+    driver: CheckedStore,
 ) -> None:
     driver.publish(LARGE, 1, 2)
     driver.commit()
@@ -149,7 +149,7 @@ def test_a_missing_file_that_an_earlier_start_missed_hides_nothing_from_later_on
     assert driver.store.contents.persistent.valid_bytes == 0
 
 
-def test_later_damage_in_a_file_that_was_damaged_before_may_hide_a_release(driver: EngineDriver) -> None:
+def test_later_damage_in_a_file_that_was_damaged_before_may_hide_a_release(driver: CheckedStore) -> None:
     body = driver.publish(LARGE, 1, 2)
     driver.publish(10, 3)
     driver.commit()
@@ -171,7 +171,7 @@ def test_later_damage_in_a_file_that_was_damaged_before_may_hide_a_release(drive
 
 
 def test_no_checkpoint_counts_a_release_that_failed_and_is_not_written_again_yet(
-    driver: EngineDriver,
+    driver: CheckedStore,
 ) -> None:
     """Else a crash before that has the reference given up and the message back."""
     body = driver.publish(LARGE, 1, 2)
@@ -183,7 +183,7 @@ def test_no_checkpoint_counts_a_release_that_failed_and_is_not_written_again_yet
     before = store.checkpoints.count
     store.checkpoints.want()
     store.advance(driver.now_ms)
-    driver.run_jobs()
+    driver.finish_jobs()
     assert store.checkpoints.count == before and store.journal.is_wanted
     driver.reopen()
     driver.settle(1)
@@ -191,7 +191,7 @@ def test_no_checkpoint_counts_a_release_that_failed_and_is_not_written_again_yet
     assert driver.found(2) == {1: body}
 
 
-def file_of_its_own(driver: EngineDriver, size: int) -> Path:
+def file_of_its_own(driver: CheckedStore, size: int) -> Path:
     """A journal file behind the others, with one message of this size."""
     driver.publish(size, 1)
     driver.store.journal.request_file()
@@ -199,7 +199,7 @@ def file_of_its_own(driver: EngineDriver, size: int) -> Path:
     return current_file(driver)
 
 
-def test_a_file_that_is_missing_in_the_middle_is_reported(driver: EngineDriver) -> None:
+def test_a_file_that_is_missing_in_the_middle_is_reported(driver: CheckedStore) -> None:
     files = [file_of_its_own(driver, 20 + number) for number in range(3)]
     size = driver.store.journal.files[-2].size_bytes
     driver.close()
@@ -209,7 +209,7 @@ def test_a_file_that_is_missing_in_the_middle_is_reported(driver: EngineDriver) 
     assert list(driver.found(1)) == [1, 3]
 
 
-def test_what_is_missing_before_a_missing_file_may_be_more(driver: EngineDriver) -> None:
+def test_what_is_missing_before_a_missing_file_may_be_more(driver: CheckedStore) -> None:
     files = [file_of_its_own(driver, 20 + number) for number in range(4)]
     driver.close()
     files[1].unlink()
@@ -219,7 +219,7 @@ def test_what_is_missing_before_a_missing_file_may_be_more(driver: EngineDriver)
     assert line.endswith(f"and whatever there was of {files[1].stem} to {files[1].stem}")
 
 
-def test_the_newest_file_is_missed_by_the_checkpoint(driver: EngineDriver) -> None:
+def test_the_newest_file_is_missed_by_the_checkpoint(driver: CheckedStore) -> None:
     driver.publish(20, 1)
     driver.checkpoint()
     path = current_file(driver)
@@ -229,7 +229,7 @@ def test_the_newest_file_is_missed_by_the_checkpoint(driver: EngineDriver) -> No
     assert line.startswith(f"journal/{path.name} with ")
 
 
-def test_the_number_of_a_failed_commit_is_not_missed(driver: EngineDriver) -> None:
+def test_the_number_of_a_failed_commit_is_not_missed(driver: CheckedStore) -> None:
     driver.publish(20, 1)
     driver.commit()
     driver.publish(20, 2)
@@ -249,7 +249,7 @@ def test_the_number_of_a_failed_commit_is_not_missed(driver: EngineDriver) -> No
 @pytest.mark.parametrize("is_cut", [False, True])
 @pytest.mark.parametrize("has_next_file", [False, True])
 def test_the_end_of_a_file_that_is_damaged_or_cut_is_no_unfinished_write(
-    driver: EngineDriver, has_next_file: bool, is_cut: bool
+    driver: CheckedStore, has_next_file: bool, is_cut: bool
 ) -> None:
     """The next file, or the checkpoint, says how much there was."""
     driver.publish(20, 1)
@@ -276,7 +276,7 @@ def test_the_end_of_a_file_that_is_damaged_or_cut_is_no_unfinished_write(
     assert driver.found(1) == driver.bodies[1]
 
 
-def test_the_rest_of_a_failed_write_is_no_damage(driver: EngineDriver) -> None:
+def test_the_rest_of_a_failed_write_is_no_damage(driver: CheckedStore) -> None:
     driver.publish(20, 1)
     driver.commit()
     path = current_file(driver)
@@ -294,7 +294,7 @@ def test_the_rest_of_a_failed_write_is_no_damage(driver: EngineDriver) -> None:
     assert driver.found(1) == driver.bodies[1]
 
 
-def test_a_requested_file_is_begun_although_one_is_open(driver: EngineDriver) -> None:
+def test_a_requested_file_is_begun_although_one_is_open(driver: CheckedStore) -> None:
     driver.publish(20, 1)
     driver.commit()
     before = len(driver.store.journal.files)
@@ -308,7 +308,7 @@ def test_a_requested_file_is_begun_although_one_is_open(driver: EngineDriver) ->
 
 
 @pytest.mark.parametrize("name", ["journal/{}.wal", "msg_store_persistent/{}.rdq"])
-def test_a_file_that_was_just_being_made_is_no_damage(driver: EngineDriver, name: str) -> None:
+def test_a_file_that_was_just_being_made_is_no_damage(driver: CheckedStore, name: str) -> None:
     """A power failure may leave a name and bytes that are not those of a header."""
     driver.publish(LARGE, 1)
     driver.commit()
@@ -321,7 +321,7 @@ def test_a_file_that_was_just_being_made_is_no_damage(driver: EngineDriver, name
     driver.check()
 
 
-def test_a_file_without_a_header_that_is_needed_is_damage(driver: EngineDriver) -> None:
+def test_a_file_without_a_header_that_is_needed_is_damage(driver: CheckedStore) -> None:
     driver.publish(LARGE, 1)
     driver.commit()
     driver.checkpoint()

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tests.support.stores.journal_driver import STORE_ID
+from tests.support.stores.made_files import STORE_ID
 from warren.store.message import JournalFile, Message, Position, QueueLog
 from warren.store.record import RecordWriter, body_is_valid, crc_seed, record_length
 

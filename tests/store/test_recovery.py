@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from tests.support.stores.journal_driver import (
     SEGMENT_ENTRIES,
-    STORE_ID,
     JournalDriver,
     new_journal,
     replayed,
     state_of,
 )
+from tests.support.stores.made_files import STORE_ID
 from warren.store.content_records import write_publish_ref
 from warren.store.message import ContentRef, Message, MovedMessage, Position, QueueLog
 from warren.store.record import FILE_HEADER_BYTES, FILE_MAGIC, RecordWriter

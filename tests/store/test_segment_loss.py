@@ -6,18 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.stores.engine_driver import EngineDriver, Loaded
-from warren.store.disk.flusher import FlushJob
+from tests.support.stores.store_driver import CheckedStore, Loaded
 from warren.store.disk.local_file_system import LocalFileSystem
 from warren.store.message import ABSENT, Position
 
 
 @pytest.fixture
-def driver(tmp_path: Path) -> EngineDriver:
-    return EngineDriver(tmp_path)
+def driver(tmp_path: Path) -> CheckedStore:
+    return CheckedStore(tmp_path)
 
 
-def fill(driver: EngineDriver, count: int, *queue_ids: int, size: int = 20) -> None:
+def fill(driver: CheckedStore, count: int, *queue_ids: int, size: int = 20) -> None:
     for _ in range(count):
         driver.publish(size, *queue_ids)
     driver.commit()
@@ -35,7 +34,7 @@ def fail_reads(monkeypatch: pytest.MonkeyPatch, path: str, fails: Callable[[], b
     monkeypatch.setattr(LocalFileSystem, "read", broken)
 
 
-def loaded_in_time(driver: EngineDriver, queue_id: int, seconds: int = 8) -> list[Position]:
+def loaded_in_time(driver: CheckedStore, queue_id: int, seconds: int = 8) -> list[Position]:
     """What the index of a queue delivers in so many seconds."""
     found: list[Position] = []
     log = driver.queues[queue_id].log
@@ -56,13 +55,13 @@ def seqs(positions: list[Position]) -> list[int]:
     return [int(position.seq) for position in positions]
 
 
-def lost_and_found(driver: EngineDriver) -> list[Path]:
+def lost_and_found(driver: CheckedStore) -> list[Path]:
     directory = driver.path / "lost+found"
     return sorted(directory.iterdir()) if directory.exists() else []
 
 
 def test_a_segment_that_cannot_be_read_for_four_seconds_costs_nothing(
-    driver: EngineDriver, monkeypatch: pytest.MonkeyPatch
+    driver: CheckedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(driver, 20, 1, 2)
     driver.index(1)
@@ -71,7 +70,7 @@ def test_a_segment_that_cannot_be_read_for_four_seconds_costs_nothing(
     fail_reads(monkeypatch, "queues/1/1.idx", lambda: driver.now_ms < ends_ms)
     waiting = Loaded()
     driver.queues[1].load(8, 16, 8, 1 << 40, waiting)
-    driver.run_jobs()
+    driver.finish_jobs()
     # Nobody else waits.
     assert seqs(loaded_in_time(driver, 2, 1)) == [*range(1, 21)]
     while waiting.next_seq < 0:
@@ -83,7 +82,7 @@ def test_a_segment_that_cannot_be_read_for_four_seconds_costs_nothing(
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_segment_that_stays_unreadable_is_put_aside(
-    driver: EngineDriver, monkeypatch: pytest.MonkeyPatch, number: int
+    driver: CheckedStore, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     """T32: whether it is appended to (the last one) or not; what is in memory goes to the file in its place."""
     fill(driver, 20, 1)
@@ -114,7 +113,7 @@ def test_a_segment_that_stays_unreadable_is_put_aside(
     assert lost_and_found(driver) == [kept]
 
 
-def test_appends_on_their_way_to_a_segment_that_is_put_aside_are_not_lost(driver: EngineDriver) -> None:
+def test_appends_on_their_way_to_a_segment_that_is_put_aside_are_not_lost(driver: CheckedStore) -> None:
     """Those that were handed out before it was given up, and those after it."""
     fill(driver, 18, 1)
     driver.index(1)
@@ -127,7 +126,7 @@ def test_appends_on_their_way_to_a_segment_that_is_put_aside_are_not_lost(driver
     queue.index([driver.positions[1].pop(seq) for seq in (19, 20)])
     queue.loss.give_up(queue.log, index.segments[-1], None)
     queue.index([driver.positions[1].pop(seq) for seq in (21, 22)])
-    driver.run_jobs()
+    driver.finish_jobs()
     assert seqs(loaded_in_time(driver, 1)) == [*range(1, 16), *range(19, 23)]
     assert driver.losses.lost == 3
     driver.checkpoint()
@@ -135,26 +134,12 @@ def test_appends_on_their_way_to_a_segment_that_is_put_aside_are_not_lost(driver
     assert seqs(loaded_in_time(driver, 1)) == [*range(1, 16), *range(19, 23)]
 
 
-def run_on(driver: EngineDriver, turns: int = 30) -> int:
-    """What a node does in so many turns, also when jobs fail; how many did."""
-    failures = 0
-    for _ in range(turns):
-        driver.now_ms += 30
-        batch = driver.store.journal.seal()
-        driver.store.advance(driver.now_ms)
-        job = FlushJob(driver.store.journal, batch, driver.flusher, lambda changes: None)
-        if batch.has_work():
-            driver.flusher.flush(job)
-        driver.store.on_batch_done(batch, job.error is None, driver.now_ms)
-        while jobs := driver.store.take_jobs(driver.now_ms):
-            for store_job in jobs:
-                driver.runner.run(store_job)
-                failures += store_job.error is not None
-                store_job.finished()
-    return failures
+def run_on(driver: CheckedStore, turns: int = 30) -> int:
+    """Run so many turns; returns how often a flush or a job failed."""
+    return sum(len(driver.turn()) for _ in range(turns))
 
 
-def publish_and_index(driver: EngineDriver, count: int) -> None:
+def publish_and_index(driver: CheckedStore, count: int) -> None:
     """More messages of queue 1, on their way to its index."""
     for _ in range(count):
         driver.publish(20, 1)
@@ -165,7 +150,7 @@ def publish_and_index(driver: EngineDriver, count: int) -> None:
 
 @pytest.mark.parametrize("is_open", [True, False])
 def test_a_segment_that_is_deleted_while_it_is_appended_to_costs_what_only_it_had(
-    driver: EngineDriver, is_open: bool
+    driver: CheckedStore, is_open: bool
 ) -> None:
     """T26: no append is tried for ever; the queue goes on with a new file, also after a crash."""
     fill(driver, 20, 1)
@@ -192,7 +177,7 @@ def test_a_segment_that_is_deleted_while_it_is_appended_to_costs_what_only_it_ha
     assert driver.losses.lost == 0
 
 
-def test_a_crash_before_the_checkpoint_knows_of_the_new_file(driver: EngineDriver) -> None:
+def test_a_crash_before_the_checkpoint_knows_of_the_new_file(driver: CheckedStore) -> None:
     """The checkpoint has more entries and bytes than the file has: what is there is delivered, the rest is counted."""
     fill(driver, 20, 1)
     driver.index(1)
@@ -215,7 +200,7 @@ def test_a_crash_before_the_checkpoint_knows_of_the_new_file(driver: EngineDrive
 
 
 @pytest.mark.parametrize("is_loaded_first", [True, False])
-def test_a_segment_that_is_cut_off_keeps_what_is_left(driver: EngineDriver, is_loaded_first: bool) -> None:
+def test_a_segment_that_is_cut_off_keeps_what_is_left(driver: CheckedStore, is_loaded_first: bool) -> None:
     """T26: its end is gone when a node starts; whether a load or an append meets it first."""
     fill(driver, 20, 1)
     places = [driver.positions[1][seq] for seq in (18, 19)]
@@ -241,7 +226,7 @@ def test_a_segment_that_is_cut_off_keeps_what_is_left(driver: EngineDriver, is_l
     assert seqs(loaded_in_time(driver, 1)) == left
 
 
-def test_a_checkpoint_notices_a_segment_that_was_deleted(driver: EngineDriver) -> None:
+def test_a_checkpoint_notices_a_segment_that_was_deleted(driver: CheckedStore) -> None:
     """What is gone is known before anybody asks for it, and what is in memory is written again."""
     fill(driver, 20, 1)
     driver.checkpoint()
@@ -257,7 +242,7 @@ def test_a_checkpoint_notices_a_segment_that_was_deleted(driver: EngineDriver) -
     assert seqs(loaded_in_time(driver, 1)) == [*range(1, 16), 18]
 
 
-def test_a_transient_content_file_that_is_deleted_costs_what_was_in_it(driver: EngineDriver) -> None:
+def test_a_transient_content_file_that_is_deleted_costs_what_was_in_it(driver: CheckedStore) -> None:
     """What comes later is written to a file of the same name, at its place."""
     queue = driver.queues[1]
     positions: list[Position] = []
@@ -283,7 +268,7 @@ def test_a_transient_content_file_that_is_deleted_costs_what_was_in_it(driver: E
     assert [position.has_content for position in positions] == [False, False, True, True]
 
 
-def test_a_journal_file_that_is_deleted_costs_nothing_that_is_in_memory(driver: EngineDriver) -> None:
+def test_a_journal_file_that_is_deleted_costs_nothing_that_is_in_memory(driver: CheckedStore) -> None:
     """The batch that notices is not confirmed; what was confirmed before is moved to the index, and outlives a crash then."""
     fill(driver, 6, 1)
     number = driver.store.journal.files[-1].number

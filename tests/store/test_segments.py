@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.stores.engine_driver import QUEUES, EngineDriver, Loaded
+from tests.support.stores.store_driver import QUEUES, CheckedStore, Loaded
 from warren.store.disk.local_file_system import LocalFileSystem
 from warren.store.jobs import ReadRanges, StoreJob
 from warren.store.journal import WINDOW_BYTES_PER_QUEUE, WINDOW_FILES
@@ -17,23 +17,23 @@ MIB = 1048576
 
 
 @pytest.fixture
-def driver(tmp_path: Path) -> EngineDriver:
-    return EngineDriver(tmp_path)
+def driver(tmp_path: Path) -> CheckedStore:
+    return CheckedStore(tmp_path)
 
 
-def fill(driver: EngineDriver, count: int, *queue_ids: int, size: int = 20) -> None:
+def fill(driver: CheckedStore, count: int, *queue_ids: int, size: int = 20) -> None:
     for _ in range(count):
         driver.publish(size, *queue_ids)
     driver.commit()
 
 
-def segments_of(driver: EngineDriver, queue_id: int) -> list[int]:
+def segments_of(driver: CheckedStore, queue_id: int) -> list[int]:
     """Numbers of the segment files of a queue."""
     directory = driver.path / "queues" / str(queue_id)
     return sorted(int(path.stem) for path in directory.glob("*.idx"))
 
 
-def found_in_time(driver: EngineDriver, queue_id: int) -> dict[int, bytes]:
+def found_in_time(driver: CheckedStore, queue_id: int) -> dict[int, bytes]:
     """What the index of a queue delivers, by seq id, though some of it cannot be read at once."""
     found: dict[int, bytes] = {}
     log = driver.queues[queue_id].log
@@ -69,7 +69,7 @@ def test_a_start_reads_the_checkpoint_and_the_journal_behind_it(
     """G5, W4, T72, T73: no segment and no content, however deep the queues are."""
     bytes_read: list[int] = []
     for depth in (50, 500):
-        driver = EngineDriver(tmp_path / str(depth))
+        driver = CheckedStore(tmp_path / str(depth))
         fill(driver, depth, 1)
         fill(driver, depth, 1, size=300)
         driver.index(1)
@@ -91,7 +91,7 @@ def test_a_start_reads_the_checkpoint_and_the_journal_behind_it(
     assert bytes_read[1] < 60_000
 
 
-def test_a_segment_goes_when_all_of_it_is_settled(driver: EngineDriver) -> None:
+def test_a_segment_goes_when_all_of_it_is_settled(driver: CheckedStore) -> None:
     """T64: with holes it stays; the one that is appended to stays; two checkpoints later the file is gone."""
     fill(driver, 20, 1)
     driver.index(1)
@@ -99,11 +99,11 @@ def test_a_segment_goes_when_all_of_it_is_settled(driver: EngineDriver) -> None:
     held = driver.load(1, 3)[2]
     for position in driver.load(1, 20):
         if position.seq != held.seq:
-            driver.settle_one(1, position)
+            driver.settle_one(position)
     for _ in range(3):
         driver.checkpoint()
     assert segments_of(driver, 1) == [0, 2]
-    driver.settle_one(1, held)
+    driver.settle_one(held)
     driver.checkpoint()
     assert segments_of(driver, 1) == [0, 2]
     driver.checkpoint()
@@ -117,14 +117,14 @@ def test_a_segment_goes_when_all_of_it_is_settled(driver: EngineDriver) -> None:
 
 def test_a_segment_with_little_alive_is_rewritten(tmp_path: Path) -> None:
     """W24: one message that stays does not hold a megabyte of others."""
-    driver = EngineDriver(tmp_path, (4 * MIB, 16 * MIB, MIB, 8))
+    driver = CheckedStore(tmp_path, (4 * MIB, 16 * MIB, MIB, 8))
     fill(driver, 18, 1, size=200_000)
     driver.index(1)
     path = tmp_path / "queues" / "1" / "1.idx"
     assert path.stat().st_size > REWRITE_MIN_BYTES
     for position in driver.load(1):
         if position.seq != 10:
-            driver.settle_one(1, position)
+            driver.settle_one(position)
     for _ in range(4):
         driver.checkpoint()
     assert path.stat().st_size < 300_000
@@ -140,12 +140,12 @@ def test_a_segment_with_little_alive_is_rewritten(tmp_path: Path) -> None:
 
 def test_all_segments_with_little_alive_are_rewritten(tmp_path: Path) -> None:
     """W24: also when nothing happens to the queue any more."""
-    driver = EngineDriver(tmp_path, (4 * MIB, 16 * MIB, MIB, 8))
+    driver = CheckedStore(tmp_path, (4 * MIB, 16 * MIB, MIB, 8))
     fill(driver, 40, 1, size=200_000)
     driver.index(1)
     for position in driver.load(1):
         if position.seq % 8 != 2:
-            driver.settle_one(1, position)
+            driver.settle_one(position)
     for _ in range(10):
         driver.checkpoint()
     # The last one is still appended to.
@@ -154,7 +154,7 @@ def test_all_segments_with_little_alive_are_rewritten(tmp_path: Path) -> None:
     driver.check()
 
 
-def reads_of(driver: EngineDriver) -> list[StoreJob]:
+def reads_of(driver: CheckedStore) -> list[StoreJob]:
     """The reads that are to be done; all other jobs are run."""
     reads: list[StoreJob] = []
     for job in driver.store.take_jobs(driver.now_ms):
@@ -168,13 +168,13 @@ def reads_of(driver: EngineDriver) -> list[StoreJob]:
 
 def test_a_segment_is_rewritten_while_it_is_loaded(tmp_path: Path) -> None:
     """The load was in the midst of it: it begins anew, and nothing is passed over."""
-    driver = EngineDriver(tmp_path, (4 * MIB, 16 * MIB, MIB, 16))
+    driver = CheckedStore(tmp_path, (4 * MIB, 16 * MIB, MIB, 16))
     fill(driver, 36, 1, size=100_000)
     driver.index(1)
     queue = driver.queues[1]
     for position in driver.load(1):
         if position.seq not in (13, 14, 15):
-            driver.settle_one(1, position)
+            driver.settle_one(position)
     driver.commit()
     loaded = Loaded()
     queue.load(1, 16, 100, 1 << 20, loaded)
@@ -190,13 +190,13 @@ def test_a_segment_is_rewritten_while_it_is_loaded(tmp_path: Path) -> None:
     driver.runner.run(second)
     second.finished()
     assert path.stat().st_size < before
-    driver.run_jobs()
+    driver.finish_jobs()
     assert [int(position.seq) for position in loaded.positions] == [13, 14, 15]
     assert driver.losses.damage == [] and driver.losses.lost == 0
     driver.check()
 
 
-def test_a_segment_dies_while_it_is_loaded(driver: EngineDriver) -> None:
+def test_a_segment_dies_while_it_is_loaded(driver: CheckedStore) -> None:
     """Its file is deleted before it is read: the load goes on behind it, and nothing is lost."""
     fill(driver, 20, 1)
     driver.index(1)
@@ -207,13 +207,13 @@ def test_a_segment_dies_while_it_is_loaded(driver: EngineDriver) -> None:
     (read,) = reads_of(driver)
     for position in positions:
         if position.seq < 16:
-            driver.settle_one(1, position)
+            driver.settle_one(position)
     for _ in range(4):
         driver.checkpoint()
     assert not (driver.path / "queues" / "1" / "1.idx").exists()
     driver.runner.run(read)
     read.finished()
-    driver.run_jobs()
+    driver.finish_jobs()
     assert [int(position.seq) for position in loaded.positions] == [*range(16, 21)]
     assert driver.losses.damage == [] and driver.losses.lost == 0
     driver.check()
@@ -223,13 +223,13 @@ def test_contents_in_a_segment_that_was_rewritten_take_one_more_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever their number: their places are those in the old copy, which was longer. A read that fails is tried again."""
-    driver = EngineDriver(tmp_path, (4 * MIB, 16 * MIB, MIB, 128))
+    driver = CheckedStore(tmp_path, (4 * MIB, 16 * MIB, MIB, 128))
     fill(driver, 130, 1, size=20_000)
     kept = [driver.positions[1][seq] for seq in range(20, 127, 5)]
     driver.index(1)
     for position in driver.load(1):
         if position.seq < 128 and position.seq not in {one.seq for one in kept}:
-            driver.settle_one(1, position)
+            driver.settle_one(position)
     for _ in range(4):
         driver.checkpoint()
     assert driver.store.rewriter.rewrite_count == 1
@@ -260,7 +260,7 @@ def test_contents_in_a_segment_that_was_rewritten_take_one_more_read(
     driver.close()
 
 
-def test_a_lost_segment_costs_what_was_in_it(driver: EngineDriver) -> None:
+def test_a_lost_segment_costs_what_was_in_it(driver: CheckedStore) -> None:
     """T26, T32: it is counted and reported when it is needed; the queue and all others go on."""
     fill(driver, 20, 1, 2)
     driver.index(1)
@@ -280,7 +280,7 @@ def test_a_lost_segment_costs_what_was_in_it(driver: EngineDriver) -> None:
     assert driver.losses.lost == 8
 
 
-def test_a_damaged_segment_costs_one_message_and_still_goes(driver: EngineDriver) -> None:
+def test_a_damaged_segment_costs_one_message_and_still_goes(driver: CheckedStore) -> None:
     """T32, G10: what cannot be read is copied to lost+found, and does not keep its segment alive."""
     fill(driver, 20, 1)
     driver.index(1)
@@ -300,7 +300,7 @@ def test_a_damaged_segment_costs_one_message_and_still_goes(driver: EngineDriver
     assert segments_of(driver, 1) == [2]
 
 
-def test_records_that_are_damaged_after_they_were_loaded_cost_nobody_else(driver: EngineDriver) -> None:
+def test_records_that_are_damaged_after_they_were_loaded_cost_nobody_else(driver: CheckedStore) -> None:
     """Their messages are settled, and were not counted as alive any more: nothing else of the segment may go for that."""
     fill(driver, 20, 1)
     driver.index(1)
@@ -314,7 +314,7 @@ def test_records_that_are_damaged_after_they_were_loaded_cost_nobody_else(driver
     # Whatever reads on in the segment meets them.
     assert [position.seq for position in driver.load(1)] == [*range(1, 8), *range(11, 21)]
     for position in loaded[:6]:
-        driver.settle_one(1, position)
+        driver.settle_one(position)
     driver.checkpoint()
     driver.checkpoint()
     left = [*range(1, 8), *range(14, 21)]
@@ -323,7 +323,7 @@ def test_records_that_are_damaged_after_they_were_loaded_cost_nobody_else(driver
     assert list(driver.found(1)) == left
 
 
-def test_a_damaged_segment_is_counted_though_there_is_no_descriptor_at_first(driver: EngineDriver) -> None:
+def test_a_damaged_segment_is_counted_though_there_is_no_descriptor_at_first(driver: CheckedStore) -> None:
     """Else it would stay for good: one of its messages counts as alive, and is not there."""
     fill(driver, 20, 1)
     driver.index(1)
@@ -345,7 +345,7 @@ def test_a_damaged_segment_is_counted_though_there_is_no_descriptor_at_first(dri
             job.finished()
     assert (failures, len(loaded.positions), driver.losses.lost) == (1, 7, 0)
     driver.commit()
-    driver.run_jobs()
+    driver.finish_jobs()
     assert driver.losses.lost == 1
     driver.settle(1)
     driver.checkpoint()
@@ -353,7 +353,7 @@ def test_a_damaged_segment_is_counted_though_there_is_no_descriptor_at_first(dri
     assert segments_of(driver, 1) == [2]
 
 
-def test_transient_messages_are_paged_and_do_not_outlive_the_node(driver: EngineDriver) -> None:
+def test_transient_messages_are_paged_and_do_not_outlive_the_node(driver: CheckedStore) -> None:
     """T61: small and large ones; no ghosts in counts or files."""
     for number in range(16):
         driver.publish(1000 if number % 2 else 10, 1, persistent=False)
@@ -375,13 +375,13 @@ def test_transient_messages_are_paged_and_do_not_outlive_the_node(driver: Engine
     assert segments_of(driver, 1) == [2]
 
 
-def test_the_embed_threshold_may_change_between_starts(driver: EngineDriver) -> None:
+def test_the_embed_threshold_may_change_between_starts(driver: CheckedStore) -> None:
     """T58: each record says itself where its content is."""
     for threshold in (256, 0, 1024, 4096, 64, 256):
         driver.settings.embed_below = threshold
         driver.reopen()
-        # Address and properties have 6 bytes, the number in a body some more.
-        for size in (0, threshold - 10, threshold - 9, threshold - 8, threshold, 2 * threshold):
+        # Address and properties have 10 bytes, the number in a body some more.
+        for size in (0, threshold - 14, threshold - 13, threshold - 12, threshold, 2 * threshold):
             for queue_id in QUEUES:
                 driver.publish(max(size, 0), queue_id)
         driver.commit()
@@ -394,7 +394,7 @@ def test_the_embed_threshold_may_change_between_starts(driver: EngineDriver) -> 
     driver.check()
 
 
-def test_the_journal_stays_within_its_window(driver: EngineDriver) -> None:
+def test_the_journal_stays_within_its_window(driver: CheckedStore) -> None:
     """G8, W24: whatever is never consumed moves on; nothing is written to the journal twice."""
     window = WINDOW_FILES * driver.settings.journal_file_size_limit + WINDOW_BYTES_PER_QUEUE * len(QUEUES)
     driver.publish(20, 3)

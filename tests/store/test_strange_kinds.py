@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.stores.memory_store import MemoryStore
 from warren.broker.broker import Broker
 from warren.broker.definitions.settings import Settings
 from warren.offline.check import NO_DIRECTORY, NOT_OURS, check_directory
 from warren.server.config import Config
 from warren.server.startup import open_data_directory
-from warren.store.disk.files import set_aside_strange
+from warren.store.disk.files import load_store_id, set_aside_strange
 from warren.store.disk.local_file_system import LocalFileSystem
+from warren.store.disk.store_reader import read_store
 from warren.store.store_settings import StoreSettings
 
 
@@ -130,5 +130,5 @@ def test_a_file_system_that_does_not_answer_is_no_strange_one(data: Path) -> Non
         set_aside_strange(broken)
     broken.release()
     assert set_aside_strange(files) == []
-    MemoryStore(files, StoreSettings(4096))
+    read_store(files, load_store_id(files), StoreSettings(4096))
     files.release()

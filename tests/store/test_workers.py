@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.support.stores.journal_driver import STORE_ID
+from tests.support.stores.made_files import STORE_ID
 from warren.store.disk.job_runner import JobRunner
 from warren.store.disk.workers import Stopped, Workers
 from warren.store.jobs import COMPACT, READ, WRITE, StoreJob

@@ -208,11 +208,9 @@ def test_messages_of_a_refused_queue_are_those_of_a_deleted_one() -> None:
     vhost.store_changes([change], False).callbacks.append(lambda _ok, at_ms: vhost.delete_queue(queue, at_ms))
     node.publish(b"new", b"confirmed")
     batch = vhost.journal.seal()
-    # The flusher of a memory store would store anything.
+    # The driver's flusher would call every change set stored, and this one is refused.
     refused, batch.change_sets = batch.change_sets, []
-    node.memory_store.flusher.flush(
-        FlushJob(vhost.journal, batch, node.memory_store.flusher, lambda changes: None)
-    )
+    node.driver.flusher.flush(FlushJob(vhost.journal, batch, node.driver.flusher, lambda changes: None))
     batch.change_sets = refused
     vhost.store.on_batch_done(batch, True, now_ms)
     assert vhost.queues == {}

@@ -187,17 +187,17 @@ def test_a_store_in_debt_stops_publishers_until_it_is_paid() -> None:
     held: list[StoreJob] = []
     holds = True
 
-    def run_jobs(now_ms: int) -> bool:
-        jobs = store.take_jobs(now_ms)
+    def run_jobs(now_ms: int) -> list[StoreJob]:
+        jobs: list[StoreJob] = store.take_jobs(now_ms)
         for job in jobs:
             if holds and isinstance(job, CompactContents):
                 held.append(job)
                 continue
-            memory.memory_store.runner.run(job)
+            memory.driver.runner.run(job)
             job.finished()
-        return bool(jobs)
+        return jobs
 
-    memory.memory_store.run_jobs = run_jobs  # type: ignore[method-assign]  # the compactor's thread is slow here
+    memory.driver.run_jobs = run_jobs  # type: ignore[method-assign]  # the compactor's thread is slow here
     flood, consumer = channel_of(memory), channel_of(memory)
     flood.declare(b"q", durable=True)
     consumer.consume(b"q")
@@ -231,7 +231,7 @@ def test_a_store_in_debt_stops_publishers_until_it_is_paid() -> None:
     assert not is_reading(flood)
     holds = False
     for job in held:
-        memory.memory_store.runner.run(job)
+        memory.driver.runner.run(job)
         job.finished()
     # What was copied goes with the next two checkpoints.
     assert StoreFigures(store).deletable_bytes > DEBT_STOP_BYTES
@@ -268,7 +268,7 @@ def test_debt_that_grows_while_the_disk_does_not_stops_nobody() -> None:
     contents.valid_bytes += size
     add_garbage(memory, size)
     assert debt.payable_bytes == 0
-    memory.memory_store.run_jobs = lambda now_ms: False  # type: ignore[method-assign]  # a slow disk
+    memory.driver.run_jobs = lambda now_ms: []  # type: ignore[method-assign]  # a slow disk
     contents.files[0].valid_bytes -= size
     contents.valid_bytes -= size
     memory.advance(2000)

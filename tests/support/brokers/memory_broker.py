@@ -7,7 +7,7 @@ succeeds at once unless the test holds commits back or lets them fail.
 import hashlib
 import itertools
 
-from tests.support.stores.memory_store import MemoryStore
+from tests.support.stores.store_driver import StoreDriver
 from warren.broker.broker import Broker
 from warren.broker.connection.connection import NEVER, Connection
 from warren.broker.connection.states import CLOSED
@@ -52,8 +52,8 @@ class MemoryBroker:
             self.broker.access.users[user.name] = user
         for user in (GUEST, IMPERSONATOR):
             self.broker.access.permissions.add((user.name, b"/"))
-        self.memory_store = MemoryStore(SimulatedFileSystem(), StoreSettings(JOURNAL_FILE_BYTES))
-        self.vhost = Vhost(self.broker, b"/", 1, self.memory_store.store)
+        self.driver = StoreDriver(SimulatedFileSystem(), StoreSettings(JOURNAL_FILE_BYTES))
+        self.vhost = Vhost(self.broker, b"/", 1, self.driver.store)
         self.broker.vhosts[b"/"] = self.vhost
 
     def wake(self) -> None:
@@ -85,13 +85,15 @@ class MemoryBroker:
         journal = self.vhost.journal
         while True:
             while journal.has_pending() and not self.holds_commits:
-                is_failing = self.failing_commits > 0
-                self.failing_commits -= is_failing
-                self.memory_store.flush(journal.seal(), self.now_ms, not is_failing)
+                if self.failing_commits > 0:
+                    self.failing_commits -= 1
+                    self.driver.fail(journal.seal(), self.now_ms)
+                else:
+                    self.driver.flush(journal.seal(), self.now_ms)
             self.is_woken = False
             has_more = self.vhost.advance(self.now_ms) and journal.has_pending()
             has_more = has_more or (self.is_woken and len(self.vhost.host.listed) > 0)
-            if not self.memory_store.run_jobs(self.now_ms) and not has_more:
+            if not self.driver.run_jobs(self.now_ms) and not has_more:
                 return
 
     def advance(self, ms: int) -> None:

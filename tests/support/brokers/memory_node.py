@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Callable
 from random import Random
 
-from tests.support.stores.memory_store import MemoryStore
+from tests.support.stores.store_driver import StoreDriver
 from warren.admin.node import AdminNode, AdminVhost
 from warren.admin.protocol import LENGTH_BYTES, ErrorReply, Login, Reply, Request, decode_reply, encode_frame
 from warren.admin.server import AdminSession
@@ -154,14 +154,14 @@ class MemoryNode:
         definitions.sinks = list(disk.sinks.values())
         self.broker.load_users(definitions)
         self.broker.access.permissions.add((b"guest", b"/"))
-        self.memory_store = MemoryStore(disk.files, StoreSettings(FILE_BYTES))
-        self.vhost = Vhost(self.broker, b"/", 1, self.memory_store.store)
+        self.driver = StoreDriver(disk.files, StoreSettings(FILE_BYTES))
+        self.vhost = Vhost(self.broker, b"/", 1, self.driver.store)
         self.broker.vhosts[b"/"] = self.vhost
         now_ms = self.clock.now_ms()
         for queue in disk.queues.values():
             self.vhost.restore_queue(queue, now_ms)
         self.vhost.staging.restore(definitions, now_ms)
-        replay = self.memory_store.replay
+        replay = self.driver.replay
         assert self.vhost.restore_messages(replay, disk.next_queue_id, set(), now_ms) == []
         self.admin = AdminNode(self.broker)
         self.admin.recover(list(disk.groups.values()), list(disk.members.values()))
@@ -222,9 +222,10 @@ class MemoryNode:
             batch = journal.seal()
             if ok or is_torn:
                 self.disk.store(batch.change_sets)
-            self.memory_store.flush(batch, self.clock.now_ms(), ok)
             if not ok:
+                self.driver.fail(batch, self.clock.now_ms())
                 return
+            self.driver.flush(batch, self.clock.now_ms())
             self.work()
 
     def work(self) -> None:
@@ -232,7 +233,7 @@ class MemoryNode:
         now_ms = self.clock.now_ms()
         while True:
             self.vhost.advance(now_ms)
-            if not self.memory_store.run_jobs(now_ms) and not self.vhost.host.has_more:
+            if not self.driver.run_jobs(now_ms) and not self.vhost.host.has_more:
                 return
 
     def crash(self) -> "MemoryNode":

@@ -7,6 +7,7 @@ durable as a whole or not at all, the contents before the journal.
 
 from dataclasses import dataclass, field
 
+from tests.support.stores.made_files import STORE_ID
 from warren.store.content_records import decode_content
 from warren.store.content_recovery import ContentRecovery
 from warren.store.content_scan import Copied, Source, compact_contents, find_contents
@@ -21,7 +22,6 @@ from warren.store.record import (
     file_header_number,
 )
 
-STORE_ID = bytes(range(16))
 DIRECTORY = "msg_store_persistent"
 
 

@@ -10,6 +10,7 @@ NOT_DONE: Final = "not done"
 # A write of which only a part is there; any other call has not been done.
 IN_PART: Final = "in part"
 DONE: Final = "done"
+HOWS: Final = (NOT_DONE, IN_PART, DONE)
 
 T = TypeVar("T")
 

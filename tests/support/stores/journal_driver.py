@@ -10,12 +10,12 @@ messages by a number in their body, so it is independent of sequence ids and of 
 
 from dataclasses import dataclass
 
+from tests.support.stores.made_files import STORE_ID
 from warren.store.content_store import ContentStore
 from warren.store.journal import Batch, Journal
 from warren.store.message import INDEXED, NOT_JOURNALED, WRITTEN, Message, Position, QueueLog
 from warren.store.recovery import JournalReplay
 
-STORE_ID = bytes(range(16))
 SEGMENT_ENTRIES = 16384
 
 

@@ -1,0 +1,53 @@
+"""Files of a store made by hand: its id, a message, and a segment or content file that holds messages."""
+
+from warren.store.content_records import write_content
+from warren.store.file_system import FileSystem
+from warren.store.message import Message, Position, QueueLog
+from warren.store.record import CONTENT_MAGIC, INDEX_MAGIC, RecordWriter
+
+STORE_ID = bytes(range(16))
+SEGMENT = "queues/7/3.idx"
+SEGMENT_NUMBER = 7 << 32 | 3
+
+
+def message(body: bytes, timestamp_ms: int = 1000, persistent: bool = True) -> Message:
+    """A message from exchange `ex` with routing key `key` and one property."""
+    return Message(b"\x02ex\x03key", b"\x10\x00\x02", body, persistent, timestamp_ms)
+
+
+def numbered_body(number: int, size: int) -> bytes:
+    """A body that starts with `number`, in 4 bytes, and differs from its neighbours in all `size` bytes that follow."""
+    return number.to_bytes(4, "big") + bytes((number + place) & 255 for place in range(size))
+
+
+def segment_records(seqs: range, number: int = SEGMENT_NUMBER, with_header: bool = True) -> list[bytes]:
+    """The header of a segment, if wanted, and a record for each seq id."""
+    writer = RecordWriter(STORE_ID)
+    writer.start_file(INDEX_MAGIC, number)
+    parts = [b"".join(writer.take())]
+    log = QueueLog(number >> 32)
+    for seq in seqs:
+        writer.publish(message(b"body %d" % seq * 9), [Position(message(b""), log, seq, 0)], 0, 1)
+        parts.append(b"".join(writer.take()))
+    return parts if with_header else parts[1:]
+
+
+def content_file(number: int, ids: range, size: int = 200) -> bytes:
+    """A content file with these ids."""
+    writer = RecordWriter(STORE_ID)
+    writer.start_file(CONTENT_MAGIC, number)
+    log = QueueLog(1)
+    for content_id in ids:
+        content = message(b"%d" % content_id * size)
+        write_content(writer, content_id, content, [Position(content, log, content_id, 0)], 0, 1)
+    return b"".join(writer.take())
+
+
+def put(files: FileSystem, path: str, data: bytes) -> None:
+    """Create the file `path` with `data`, durably."""
+    files.make_directories(path.rpartition("/")[0])
+    handle = files.create(path)
+    handle.write(0, [data])
+    handle.sync()
+    handle.close()
+    files.sync_directory(path.rpartition("/")[0])

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tests.support.stores.content_driver import (
+from tests.support.stores.dict_disk.content_driver import (
     DIRECTORY,
     ContentDriver,
     filled,

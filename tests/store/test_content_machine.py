@@ -1,12 +1,12 @@
 """The content store under crashes, as a state machine: nothing that somebody needs is lost, whatever happens in whatever
-order, and the accounts agree with a naive model. `tests/support/stores/content_driver.py` has the disk and the model.
+order, and the accounts agree with a naive model. `tests/support/stores/dict_disk/` has the disk and the model.
 """
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tests.support.stores.content_driver import ContentDriver
+from tests.support.stores.dict_disk.content_driver import ContentDriver
 
 FILE_BYTES = 1500
 PARTS = [0.0, 0.1, 0.5, 0.9, 0.999, 1.0]

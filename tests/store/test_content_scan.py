@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.stores.content_driver import message_of, positions_of
-from tests.support.stores.made_files import STORE_ID
+from tests.support.stores.dict_disk.content_driver import positions_of
+from tests.support.stores.made_files import STORE_ID, message_of
 from warren.store.content_records import (
     CONTENT_RECORD_MIN_BYTES,
     Release,

@@ -2,17 +2,16 @@
 
 import pytest
 
-from tests.support.stores.content_driver import (
+from tests.support.stores.dict_disk.content_driver import (
     DIRECTORY,
     ContentDriver,
     filled,
-    message_of,
     number_of,
     paths_of,
     positions_of,
     source_of,
 )
-from tests.support.stores.made_files import STORE_ID
+from tests.support.stores.made_files import STORE_ID, message_of
 from warren.store.content_records import REFERENCES_MAX
 from warren.store.content_scan import CHUNK_BYTES, compact_contents, scan_contents
 from warren.store.content_store import ContentStore

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from tests.support.stores.made_files import STORE_ID, message
+from tests.support.stores.made_files import STORE_ID, message_of
 from tests.support.stores.store_driver import StoreDriver
 from warren.server.config import Config, load
 from warren.store.checkpoint import decode_checkpoint
@@ -165,9 +165,9 @@ def write_story(path: Path) -> None:
     """A small and a large message to both queues, more to the second; the first is indexed, and acks one of each."""
     store = store_with_two_queues(path)
     now_ms = store.now_ms
-    small = store.publish_message(message(b"small", now_ms), 1, 2, expiry_ms=now_ms + 60_000)
-    large = store.publish_message(message(bytes(range(256)) * 4, now_ms), 1, 2)
-    store.publish_message(message(b"more", now_ms), 2)
+    small = store.publish_message(message_of(b"small", now_ms), 1, 2, expiry_ms=now_ms + 60_000)
+    large = store.publish_message(message_of(bytes(range(256)) * 4, now_ms), 1, 2)
+    store.publish_message(message_of(b"more", now_ms), 2)
     store.commit()
     transient = store.place(1, Message(b"\x00\x01q", b"\x00\x00", b"gone", False, now_ms))
     transient.redelivered = True
@@ -198,7 +198,7 @@ def moves(tmp_path: Path) -> list[Record]:
         store.store.journal.moves.add(moved)
     store.commit()
     # So that the file does not end in zeros that are a record's.
-    store.publish_message(message(b"other"), 2)
+    store.publish_message(message_of(b"other"), 2)
     store.commit()
     store.close()
     return decode_directory(directory)
@@ -462,7 +462,7 @@ def test_a_compacted_file_in_a_checkpoint(tmp_path: Path) -> None:
     contents: dict[int, list[Position]] = {}
     for content_id in range(1, 11):
         queues = (1, 2) if content_id == 5 else (1,)
-        contents[content_id] = store.publish_message(message(bytes(1024)), *queues)
+        contents[content_id] = store.publish_message(message_of(bytes(1024)), *queues)
     store.commit()
     store.settle_one(contents[5][1])
     for content_id in (1, 3, 4, 6, 8, 9):

@@ -9,7 +9,7 @@ import pytest
 from crc32c import crc32c
 
 from tests.store.test_recovery import bodies_of, record_file
-from tests.support.stores.journal_driver import SEGMENT_ENTRIES, content_of
+from tests.support.stores.dict_disk.journal_driver import SEGMENT_ENTRIES, content_of
 from tests.support.stores.made_files import STORE_ID
 from warren.store.disk.files import (
     keep_orphans,

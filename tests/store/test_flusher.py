@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.stores.dict_disk.disk import DictDisk
+from tests.support.stores.dict_disk.journal_driver import JournalDriver
 from tests.support.stores.failing_files import DONE, IN_PART, FailingFiles
-from tests.support.stores.journal_driver import JournalDriver
 from warren.store.change_sets import RETRY_MS, ChangeSet, DefinitionsError
 from warren.store.content_file import ContentFile
 from warren.store.content_store import ContentWrite
@@ -43,21 +44,15 @@ class Disk:
         flight.batch.content_writes = list(content_writes)
         self.flusher.submit(FlushJob(driver.journal, flight.batch, self.batch_flusher, self.apply))
         job = self.done.get(timeout=20)
-        driver.in_flight = None
-        # These are not of the journal's content store, which would look for them.
+        # The journal's content store would look for these contents, which it has never had.
         flight.batch.content_writes = []
-        driver.journal.on_done(flight.batch, job.error is None, driver.now_ms)
-        if job.error is None:
-            driver.must.update(key for key in flight.published if key in driver.live)
-            driver.gone.update(flight.dying)
-        else:
-            driver.dying += flight.published + flight.dying
+        driver.land(job.error is None)
         driver.check_recovery(self.files())
         return job.error
 
     def crash(self) -> None:
         """Start again from what is on disk."""
-        self.driver.files = self.files()
+        self.driver.files = DictDisk(self.files())
         self.driver.crash()
 
     def files(self) -> dict[int, bytes]:

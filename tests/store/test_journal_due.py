@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.stores.journal_driver import JournalDriver, Key
+from tests.support.stores.dict_disk.journal_driver import JournalDriver, Key
 from warren.store.confirm_run import ConfirmRun, ConfirmWaiter
 from warren.store.journal import BUFFER_BYTES, FLUSH_INTERVAL_MS
 

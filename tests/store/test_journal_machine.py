@@ -1,12 +1,12 @@
 """The journal under crashes, as a state machine: whatever happens in whatever order, nothing confirmed is lost and nothing
-settled for good comes back. `tests/support/stores/journal_driver.py` has the disk and the oracle.
+settled for good comes back. `tests/support/stores/dict_disk/` has the disk and the oracle.
 """
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from tests.support.stores.journal_driver import JournalDriver
+from tests.support.stores.dict_disk.journal_driver import JournalDriver
 from warren.store.journal import WINDOW_BYTES_PER_QUEUE, WINDOW_FILES
 
 FILE_BYTES = 1500

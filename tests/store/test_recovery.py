@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.stores.journal_driver import (
+from tests.support.stores.dict_disk.journal_driver import (
     SEGMENT_ENTRIES,
     JournalDriver,
     new_journal,

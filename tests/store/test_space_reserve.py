@@ -4,8 +4,8 @@ import errno
 
 import pytest
 
+from tests.support.stores.dict_disk.journal_driver import JournalDriver
 from tests.support.stores.failing_files import FailingFiles
-from tests.support.stores.journal_driver import JournalDriver
 from warren.store.disk.flusher import BatchFlusher, FlushJob
 from warren.store.disk.space_reserve import SpaceReserve
 from warren.testing.simulated.file_system import SimulatedFileSystem
@@ -87,8 +87,7 @@ def test_a_commit_that_finds_no_space_leaves_room_for_the_next() -> None:
         assert flight is not None
         job = FlushJob(driver.journal, flight.batch, flusher, lambda changes: None)
         flusher.flush(job)
-        driver.in_flight = None
-        driver.journal.on_done(flight.batch, job.error is None, driver.now_ms)
+        driver.land(job.error is None)
         return job.error
 
     driver.publish(500, [1])

@@ -10,7 +10,7 @@ SEGMENT = "queues/7/3.idx"
 SEGMENT_NUMBER = 7 << 32 | 3
 
 
-def message(body: bytes, timestamp_ms: int = 1000, persistent: bool = True) -> Message:
+def message_of(body: bytes, timestamp_ms: int = 1000, persistent: bool = True) -> Message:
     """A message from exchange `ex` with routing key `key` and one property."""
     return Message(b"\x02ex\x03key", b"\x10\x00\x02", body, persistent, timestamp_ms)
 
@@ -27,7 +27,7 @@ def segment_records(seqs: range, number: int = SEGMENT_NUMBER, with_header: bool
     parts = [b"".join(writer.take())]
     log = QueueLog(number >> 32)
     for seq in seqs:
-        writer.publish(message(b"body %d" % seq * 9), [Position(message(b""), log, seq, 0)], 0, 1)
+        writer.publish(message_of(b"body %d" % seq * 9), [Position(message_of(b""), log, seq, 0)], 0, 1)
         parts.append(b"".join(writer.take()))
     return parts if with_header else parts[1:]
 
@@ -38,7 +38,7 @@ def content_file(number: int, ids: range, size: int = 200) -> bytes:
     writer.start_file(CONTENT_MAGIC, number)
     log = QueueLog(1)
     for content_id in ids:
-        content = message(b"%d" % content_id * size)
+        content = message_of(b"%d" % content_id * size)
         write_content(writer, content_id, content, [Position(content, log, content_id, 0)], 0, 1)
     return b"".join(writer.take())
 

@@ -11,7 +11,7 @@ import random
 from pathlib import Path
 
 from tests.support.stores.failing_files import FailingFiles
-from tests.support.stores.made_files import STORE_ID, message
+from tests.support.stores.made_files import STORE_ID, message_of
 from warren.store.disk.files import read_whole
 from warren.store.disk.flusher import BatchFlusher, FlushJob
 from warren.store.disk.job_runner import JobRunner
@@ -241,7 +241,7 @@ class CheckedStore(StoreDriver):
         """A message for these queues, durable with the next `commit`; its body is about `size` bytes long."""
         self.last_number += 1
         body = b"%d." % self.last_number + b"x" * size
-        published = message(body, self.now_ms, persistent)
+        published = message_of(body, self.now_ms, persistent)
         if persistent:
             positions = self.publish_message(published, *queue_ids)
         else:

@@ -1,13 +1,14 @@
-"""A content store on a simulated disk, driven by hand, beside a naive model of what must be in it.
+"""A content store on a DictDisk, driven by hand, beside a naive model of what must be in it.
 
-The disk is a dict from path to bytes. The journal and the checkpoint, which belong to others, are lists of what the
-content store must be able to rely on: contents that were added and references that were released, in batches that are
-durable as a whole or not at all, the contents before the journal.
+The journal and the checkpoint, which belong to others, are lists of what the content store must be able to rely on:
+contents that were added and references that were released, in batches that are durable as a whole or not at all, the
+contents before the journal.
 """
 
 from dataclasses import dataclass, field
 
-from tests.support.stores.made_files import STORE_ID
+from tests.support.stores.dict_disk.disk import DictDisk
+from tests.support.stores.made_files import STORE_ID, message_of, numbered_body
 from warren.store.content_records import decode_content
 from warren.store.content_recovery import ContentRecovery
 from warren.store.content_scan import Copied, Source, compact_contents, find_contents
@@ -35,12 +36,9 @@ def source_of(path: str, data: bytes) -> Source:
     return (lambda offset, size: data[offset : offset + size]), len(data), crc_seed(STORE_ID, number_of(path))
 
 
-def message_of(body: bytes) -> Message:
-    return Message(b"\x02ex\x03key", b"\x10\x00\x02", body, True, 1_000)
-
-
-def positions_of(message: Message, count: int) -> list[Position]:
-    return [Position(message, QueueLog(queue), 7, 0) for queue in range(1, count + 1)]
+def positions_of(shared: Message, count: int) -> list[Position]:
+    """Positions of one message in queues 1 to `count`."""
+    return [Position(shared, QueueLog(queue), 7, 0) for queue in range(1, count + 1)]
 
 
 @dataclass
@@ -62,9 +60,11 @@ class Checkpoint:
 
 
 class ContentDriver:
+    """Publishes, settles, commits, compacts, takes checkpoints and crashes; `check` compares with the model."""
+
     def __init__(self, file_size_limit: int) -> None:
         self.file_size_limit = file_size_limit
-        self.disk: dict[str, bytes] = {}
+        self.disk = DictDisk[str]()
         self.journal: list[Batch] = []
         self.checkpoint = Checkpoint()
         # Of every content ever added: its body, and where it was; of the live ones, the references that are left.
@@ -88,12 +88,10 @@ class ContentDriver:
     def publish(self, size: int, references: int = 1) -> int:
         """A content of `size` bytes and more; returns its id."""
         self.last_body += 1
-        body = self.last_body.to_bytes(4, "big") + bytes(
-            (self.last_body + place) & 255 for place in range(size)
-        )
-        message = message_of(body)
-        content = self.store.add(message, positions_of(message, references), 0, references)
-        assert message.content is content
+        body = numbered_body(self.last_body, size)
+        published = message_of(body)
+        content = self.store.add(published, positions_of(published, references), 0, references)
+        assert published.content is content
         content_id = int(content.id)
         assert content_id not in self.bodies or content_id not in self.live
         self.bodies[content_id] = body
@@ -159,13 +157,8 @@ class ContentDriver:
         return batch
 
     def write(self, batch: Batch, kept: float) -> None:
-        left = int(kept * sum(len(part) for write in batch.writes for part in write.parts))
-        for write in batch.writes:
-            data = b"".join(write.parts)[:left]
-            left -= len(data)
-            if data and (write.is_new or write.path in self.disk):
-                old = self.disk.get(write.path, b"")[: write.offset]
-                self.disk[write.path] = old.ljust(write.offset, b"\x00") + data
+        writes = [(write.path, int(write.offset), b"".join(write.parts)) for write in batch.writes]
+        self.disk.write(writes, kept)
 
     # -- compaction ----------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""A journal on a simulated disk, driven by hand, with an oracle that knows what a crash may and may not take away.
+"""A journal on a DictDisk, driven by hand, with an oracle that knows what a crash may and may not take away.
 
 The disk keeps what was synced; of the batch on its way a crash keeps any part, a failed write too. The oracle knows
 messages by a number in their body, so it is independent of sequence ids and of everything the journal keeps in memory:
@@ -10,10 +10,12 @@ messages by a number in their body, so it is independent of sequence ids and of 
 
 from dataclasses import dataclass
 
-from tests.support.stores.made_files import STORE_ID
+from tests.support.stores.dict_disk.disk import DictDisk
+from tests.support.stores.made_files import STORE_ID, message_of, numbered_body
 from warren.store.content_store import ContentStore
 from warren.store.journal import Batch, Journal
 from warren.store.message import INDEXED, NOT_JOURNALED, WRITTEN, Message, Position, QueueLog
+from warren.store.record import FILE_HEADER_BYTES
 from warren.store.recovery import JournalReplay
 
 SEGMENT_ENTRIES = 16384
@@ -79,7 +81,6 @@ class JournalDriver:
     def __init__(self, file_size_limit: int, queue_ids: tuple[int, ...] = (1, 2, 3)) -> None:
         self.file_size_limit = file_size_limit
         self.queue_ids = queue_ids
-        self.files: dict[int, bytes] = {}
         self.content: dict[Key, Content] = {}
         self.must: set[Key] = set()
         self.gone: set[Key] = set()
@@ -89,7 +90,7 @@ class JournalDriver:
 
     def start(self, files: dict[int, bytes]) -> None:
         """Recover from `files`; the journal goes on from there."""
-        self.files = files
+        self.files = DictDisk(files)
         replay = replayed(files)
         self.journal = new_journal(self.file_size_limit)
         self.journal.adopt(replay.files, 1)
@@ -113,13 +114,12 @@ class JournalDriver:
         """One message of `size` bytes and more to these queues."""
         self.last_number += 1
         number = self.last_number
-        body = number.to_bytes(4, "big") + bytes((number + place) & 255 for place in range(size))
         self.now_ms += 1
-        message = Message(b"\x02ex\x03key", b"\x10\x00\x02", body, True, self.now_ms)
+        published = message_of(numbered_body(number, size), self.now_ms)
         keys = []
         for queue_id in queue_ids:
             log = self.logs[queue_id]
-            position = Position(message, log, log.next_seq, expiry_ms)
+            position = Position(published, log, log.next_seq, expiry_ms)
             log.next_seq += 1
             self.journal.publish(position, self.now_ms)
             key = (queue_id, number)
@@ -179,21 +179,31 @@ class JournalDriver:
         self.dying = []
 
     def succeed(self) -> None:
-        """The batch is durable."""
-        flight = self._landed()
-        self.files = self.after(flight.batch)
-        self.journal.on_done(flight.batch, True, self.now_ms)
-        self.must.update(key for key in flight.published if key in self.live)
-        self.gone.update(flight.dying)
+        """The batch reaches the disk as a whole."""
+        assert self.in_flight is not None
+        self.files = self.after(self.in_flight.batch)
+        self.land(True)
 
     def fail(self, kept: float) -> None:
-        """The batch failed; `kept` of its bytes are on the disk all the same."""
-        flight = self._landed()
-        flight.batch.created_file = flight.batch.starts_file
-        self.files = self.after(flight.batch, kept)
-        self.journal.on_done(flight.batch, False, self.now_ms)
-        # Lost for good: neither what was published nor a leftover of it may come back once the next batch is durable.
-        self.dying += flight.published + flight.dying
+        """The batch fails; `kept` of its bytes are on the disk all the same."""
+        assert self.in_flight is not None
+        batch = self.in_flight.batch
+        batch.created_file = batch.starts_file
+        self.files = self.after(batch, kept)
+        self.land(False)
+
+    def land(self, ok: bool) -> None:
+        """Tell the journal and the oracle whether the batch in flight is durable. Who calls has written `files`."""
+        flight = self.in_flight
+        assert flight is not None
+        self.in_flight = None
+        self.journal.on_done(flight.batch, ok, self.now_ms)
+        if ok:
+            self.must.update(key for key in flight.published if key in self.live)
+            self.gone.update(flight.dying)
+        else:
+            # A failed publish, or a leftover of it, must not come back once the next batch is durable.
+            self.dying += flight.published + flight.dying
 
     def commit(self) -> None:
         """A whole group commit."""
@@ -210,23 +220,16 @@ class JournalDriver:
         self.commit()
         self.retire()
 
-    def _landed(self) -> InFlight:
-        flight = self.in_flight
-        assert flight is not None
-        self.in_flight = None
-        return flight
-
     # -- the disk ------------------------------------------------------------------------------------------------
 
-    def after(self, batch: Batch, kept: float = 2.0, junk: bytes = b"") -> dict[int, bytes]:
+    def after(self, batch: Batch, kept: float = 2.0, junk: bytes = b"") -> DictDisk[int]:
         """The files when `kept` (0 to 1) of the batch's bytes were written, then `junk`; above 1: all that it does."""
-        files = dict(self.files)
+        files = DictDisk(self.files)
         written = b"".join(batch.parts)
         if written:
             cut = written[: int(len(written) * min(kept, 1.0))] + junk
-            old = b"" if batch.starts_file else files[batch.file_number]
-            if cut or not batch.starts_file:
-                files[batch.file_number] = old + cut
+            number = int(batch.file_number)
+            files.write([(number, 0 if batch.starts_file else len(files[number]), cut)])
         if kept > 1.0:
             for number in batch.delete_files:
                 files.pop(int(number), None)
@@ -235,10 +238,10 @@ class JournalDriver:
     def crash(self, kept: float = 0.0, junk: bytes = b"") -> None:
         """The process is gone, and of the batch in flight all but `kept` of its bytes; start again and compare."""
         files = self.files if self.in_flight is None else self.after(self.in_flight.batch, kept, junk)
-        # A file without its header is put aside by the shell.
-        files = {number: data for number, data in files.items() if len(data) >= 40}
-        self.check_recovery(files)
-        self.start(files)
+        # The shell puts a file without a whole header aside.
+        whole = {number: data for number, data in files.items() if len(data) >= FILE_HEADER_BYTES}
+        self.check_recovery(whole)
+        self.start(whole)
         self.must = set(self.live)
         self.gone.update(key for key in self.content if key not in self.live)
 

@@ -200,8 +200,7 @@ def test_a_segment_of_an_earlier_life_does_not_stand_for_messages_of_this_one(
         driver.publish(20, 1, persistent=is_persistent)
     batch = driver.store.journal.seal()
     driver.index(1)
-    driver.flusher.close()
-    driver.store.on_batch_done(batch, False, driver.now_ms)
+    driver.fail(batch, driver.now_ms)
     driver.bodies[1].clear()
     path = driver.path / "queues/1/0.idx"
     left = path.read_bytes()

@@ -97,7 +97,7 @@ test-pure: $(VENV)/requirements ## those tests against the sources, interpreted,
 
 SEEDS ?= 10000
 simulate: setup ## SEEDS=n crash histories of a simulated node and disk, on all cores
-	@$(BIN)/python -m warren.testing.simulate --seeds $(SEEDS) $(SIMULATE_ARGS)
+	@$(BIN)/python -m warrenmq.testing.simulate --seeds $(SEEDS) $(SIMULATE_ARGS)
 
 SEED ?= 13
 COUNT ?= 200

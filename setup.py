@@ -1,6 +1,6 @@
 """Compiles the hot packages with mypyc when the project is installed or its wheel is built; pyproject.toml has the rest.
 
-Which packages these are stands in `src/warren/build.py`, the one list that the build, `warren --version` and the tests
+Which packages these are stands in `src/warrenmq/build.py`, the one list that the build, `warren --version` and the tests
 share. All their modules form one mypyc group: a call into another module is then a C call. Nothing is compiled
 
 * with WARREN_PURE=1,
@@ -40,8 +40,8 @@ COMPILE_FLAGS = ["-fvisibility=hidden", "-fno-semantic-interposition", "-g0"]
 
 def hot_modules() -> list[str]:
     """Paths of the modules to compile, sorted so that two builds of one tree give the same group."""
-    build = runpy.run_path(str(ROOT / "src/warren/build.py"))
-    paths: list[str] = build["compiled_module_paths"](ROOT / "src" / "warren")
+    build = runpy.run_path(str(ROOT / "src/warrenmq/build.py"))
+    paths: list[str] = build["compiled_module_paths"](ROOT / "src" / "warrenmq")
     return [os.path.relpath(path, ROOT) for path in paths]
 
 
@@ -51,7 +51,9 @@ def c_compiler_failure() -> str | None:
 
     with tempfile.TemporaryDirectory() as directory:
         source = Path(directory) / "probe.c"
-        source.write_text("#include <Python.h>\nPyMODINIT_FUNC PyInit_probe(void) { return NULL; }\n")
+        source.write_text(
+            "#include <Python.h>\nPyMODINIT_FUNC PyInit_probe(void) { return NULL; }\n"
+        )
         probe = build_ext(Distribution({"ext_modules": [Extension("probe", [str(source)])]}))
         probe.build_lib = probe.build_temp = directory
         silenced = os.dup(2)
@@ -61,7 +63,9 @@ def c_compiler_failure() -> str | None:
             probe.ensure_finalized()
             probe.run()
         except Exception as error:  # whatever distutils raises, the consequence is the same
-            return f"no working C compiler with the Python headers: {str(error).splitlines()[0][:80]}"
+            return (
+                f"no working C compiler with the Python headers: {str(error).splitlines()[0][:80]}"
+            )
         finally:
             os.dup2(silenced, 2)
             os.close(silenced)
@@ -74,7 +78,9 @@ def without_type_errors(modules: list[str]) -> list[str]:
 
     while modules:
         report, _, _ = api.run([*MYPY_OPTIONS, "--cache-dir=build/mypy", *modules])
-        errors = {line.partition(":")[0]: line for line in report.splitlines() if ": error: " in line}
+        errors = {
+            line.partition(":")[0]: line for line in report.splitlines() if ": error: " in line
+        }
         rejected = [module for module in modules if module in errors]
         for module in rejected:
             print(f"warren: not compiled: {errors[module]}", file=sys.stderr)
@@ -95,7 +101,9 @@ class ParallelBuildExt(build_ext):
             # The longest first, or one core is left alone with it at the end.
             by_size = sorted(sources, key=os.path.getsize, reverse=True)
             with ThreadPoolExecutor(os.cpu_count()) as pool:
-                parts = pool.map(lambda source: compile_in_order([source], *args, **kwargs), by_size)
+                parts = pool.map(
+                    lambda source: compile_in_order([source], *args, **kwargs), by_size
+                )
                 return [path for part in parts for path in part]
 
         compiler.compile = compile_side_by_side
@@ -125,7 +133,7 @@ def extensions() -> list[Extension]:
                 opt_level="3",
                 debug_level="0",
                 multi_file=True,
-                group_name="warren",
+                group_name="warrenmq",
                 target_dir="build/mypyc",
             )
             for extension in built:
@@ -136,5 +144,7 @@ def extensions() -> list[Extension]:
 
 
 # Asking for metadata must not cost a compilation.
-needs_code = any(command in sys.argv for command in ("build", "build_ext", "bdist_wheel", "install"))
+needs_code = any(
+    command in sys.argv for command in ("build", "build_ext", "bdist_wheel", "install")
+)
 setup(ext_modules=extensions() if needs_code else [], cmdclass={"build_ext": ParallelBuildExt})

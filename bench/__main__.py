@@ -21,8 +21,8 @@ from bench.machine import machine
 from bench.measure import MeasureError, Result
 from bench.table import markdown_table
 from bench.workloads import WORKLOADS, Setting, Workload
-from warren.build import build_name
-from warren.perf.errors import PerfError
+from warrenmq.build import build_name
+from warrenmq.perf.errors import PerfError
 
 
 def store_tables(arguments: list[str]) -> int:
@@ -52,11 +52,18 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         help="about two minutes: one short round, small backlogs, no lazy queue",
     )
     parser.add_argument(
-        "--rounds", type=int, default=3, help="runs of each workload on each broker; medians are shown"
+        "--rounds",
+        type=int,
+        default=3,
+        help="runs of each workload on each broker; medians are shown",
     )
     parser.add_argument("--seconds", type=float, default=6.0, help="publishing time of a run")
     parser.add_argument(
-        "--backlog", type=int, default=150_000, metavar="N", help="messages of the backlog workloads"
+        "--backlog",
+        type=int,
+        default=150_000,
+        metavar="N",
+        help="messages of the backlog workloads",
     )
     parser.add_argument(
         "--restart", type=int, default=200_000, metavar="N", help="messages of the restart workload"
@@ -90,7 +97,9 @@ def main(arguments: list[str]) -> int:
         return SCENARIOS[arguments[0]](arguments[1:])
     options = parse_arguments(arguments)
     if build_name() != "compiled":
-        print(f"warren is {build_name()} here: figures of the broker and of the load generator will be poor")
+        print(
+            f"warren is {build_name()} here: figures of the broker and of the load generator will be poor"
+        )
     if options.what == "ceiling":
         measure_ceiling()
         return 0
@@ -138,14 +147,17 @@ def chosen_brokers(options: argparse.Namespace, directory: Path) -> list[Broker]
 
 def compare(options: argparse.Namespace, brokers: list[Broker]) -> int:
     """All rounds of all workloads, the brokers in turn; returns the exit status."""
-    workloads = [workload for workload in WORKLOADS if not options.only or workload.name in options.only]
+    workloads = [
+        workload for workload in WORKLOADS if not options.only or workload.name in options.only
+    ]
     options.output.mkdir(parents=True, exist_ok=True)
     path = options.output / time.strftime("%Y%m%d-%H%M%S.jsonl")
     results: list[Result] = []
     failures: dict[tuple[str, str], str] = {}
     with path.open("w") as lines:
         lines.write(
-            json.dumps({"machine": machine(), "brokers": [broker.version() for broker in brokers]}) + "\n"
+            json.dumps({"machine": machine(), "brokers": [broker.version() for broker in brokers]})
+            + "\n"
         )
         for workload in workloads:
             for number in range(1, options.rounds + 1):
@@ -191,7 +203,11 @@ def measure(
         print(f"{workload.name} on {broker.name}: {reason}", flush=True)
         return []
     for result in results:
-        cpu = "" if result.cpu_us_per_message is None else f", {result.cpu_us_per_message:.2f} µs CPU/msg"
+        cpu = (
+            ""
+            if result.cpu_us_per_message is None
+            else f", {result.cpu_us_per_message:.2f} µs CPU/msg"
+        )
         print(
             f"{result.workload} on {broker.name}: {result.value:,.2f} {result.unit}{cpu}"
             f" ({time.monotonic() - started:.1f} s)",

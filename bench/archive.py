@@ -27,19 +27,25 @@ from bench.brokers import Broker, WarrenBroker
 from bench.measure import MeasureError
 from bench.process_costs import ProcessCosts
 from bench.scenario import Scenario, depth, remove, run_scenario
-from warren.admin.client import AdminClient, NodeAddress
-from warren.admin.protocol import DeleteGroup, GroupDeleted, GroupList, ListGroups
+from warrenmq.admin.client import AdminClient, NodeAddress
+from warrenmq.admin.protocol import DeleteGroup, GroupDeleted, GroupList, ListGroups
 
 QUEUE = "bench-archive"
 JOB_TIMEOUT_S = 900.0
-LOOK_S = 0.5
+INTERVAL_S = 0.5
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="of draining")
-    parser.add_argument("--messages", type=int, default=1_000_000, metavar="N", help="of the backlog")
     parser.add_argument(
-        "--consumer-messages", type=int, default=200_000, metavar="N", help="that the consumer drains"
+        "--messages", type=int, default=1_000_000, metavar="N", help="of the backlog"
+    )
+    parser.add_argument(
+        "--consumer-messages",
+        type=int,
+        default=200_000,
+        metavar="N",
+        help="that the consumer drains",
     )
     parser.add_argument("--size", type=int, default=1024, metavar="BYTES")
     parser.add_argument(
@@ -65,13 +71,22 @@ def measure(scenario: Scenario) -> None:
 def drain(scenario: Scenario, broker: Broker) -> None:
     """The same kind of backlog, drained both ways by turns."""
     options = scenario.options
-    rounds = [(drain_once(scenario, broker), archive_once(scenario, broker)) for _ in range(options.rounds)]
+    rounds = [
+        (drain_once(scenario, broker), archive_once(scenario, broker))
+        for _ in range(options.rounds)
+    ]
     add_median(
-        scenario, broker, "pika and pyarrow: seconds", [consumer.whole_s for consumer, _ in rounds], "s"
+        scenario,
+        broker,
+        "pika and pyarrow: seconds",
+        [consumer.whole_s for consumer, _ in rounds],
+        "s",
     )
     rates = [options.consumer_messages / consumer.whole_s for consumer, _ in rounds]
     add_median(scenario, broker, "pika and pyarrow: draining", rates, "msg/s")
-    add_median(scenario, broker, "archive: seconds", [archive.whole_s for _, archive in rounds], "s")
+    add_median(
+        scenario, broker, "archive: seconds", [archive.whole_s for _, archive in rounds], "s"
+    )
     seconds = [archive.warm_s for _, archive in rounds]
     add_median(scenario, broker, "archive: seconds, without the start of Spark", seconds, "s")
     whole = [options.messages / archive.whole_s for _, archive in rounds]
@@ -82,13 +97,21 @@ def drain(scenario: Scenario, broker: Broker) -> None:
         times = [one / other for one, other in zip(found, rates, strict=True)]
         add_median(scenario, broker, f"{name}: times the consumer's rate", times, "x")
     for kind in ("broker", "program"):
-        costs = [consumer.cpu_s.get(kind, 0.0) / options.consumer_messages for consumer, _ in rounds]
+        costs = [
+            consumer.cpu_s.get(kind, 0.0) / options.consumer_messages for consumer, _ in rounds
+        ]
         add_median(
-            scenario, broker, f"pika and pyarrow: CPU of {kind}", [1e6 * cost for cost in costs], "us/msg"
+            scenario,
+            broker,
+            f"pika and pyarrow: CPU of {kind}",
+            [1e6 * cost for cost in costs],
+            "us/msg",
         )
     for kind in ("broker", "program", "JVM", "tasks"):
         costs = [archive.cpu_s.get(kind, 0.0) / options.messages for _, archive in rounds]
-        add_median(scenario, broker, f"archive: CPU of {kind}", [1e6 * cost for cost in costs], "us/msg")
+        add_median(
+            scenario, broker, f"archive: CPU of {kind}", [1e6 * cost for cost in costs], "us/msg"
+        )
     remove(broker, QUEUE)
 
 
@@ -128,7 +151,9 @@ def archive_once(scenario: Scenario, broker: Broker) -> Drained:
     return Drained(whole_s, found["seconds"] - found["spark_seconds"], cpu_s)
 
 
-def add_median(scenario: Scenario, broker: Broker, name: str, values: list[float], unit: str) -> None:
+def add_median(
+    scenario: Scenario, broker: Broker, name: str, values: list[float], unit: str
+) -> None:
     scenario.say(f"{name}: {', '.join(f'{value:,.2f}' for value in values)}")
     scenario.add(broker, name, statistics.median(values), unit)
 
@@ -152,7 +177,14 @@ def follow(scenario: Scenario, broker: Broker) -> None:
             broker,
             round(options.rate * options.seconds),
             *("--queue", QUEUE, "--no-auto-delete", "--consumers", "0"),
-            *("--rate", str(options.rate), "--time", str(options.seconds), "--size", str(options.size)),
+            *(
+                "--rate",
+                str(options.rate),
+                "--time",
+                str(options.seconds),
+                "--size",
+                str(options.size),
+            ),
             *("--flag", "persistent", "--confirm", "2000"),
             waits_for_quiet=False,
         )
@@ -185,7 +217,7 @@ class Lags(threading.Thread):
 
     def run(self) -> None:
         with AdminClient(NodeAddress(self._broker.uri)) as client:
-            while not self._is_stopping.wait(LOOK_S):
+            while not self._is_stopping.wait(INTERVAL_S):
                 [group] = client.request(ListGroups(), GroupList).groups
                 self.seconds.append(max(member.lag_seconds for member in group.members))
                 self.messages.append(sum(member.lag for member in group.members))
@@ -200,7 +232,16 @@ def fill(scenario: Scenario, broker: Broker, messages: int) -> None:
 
 
 def archive_command(scenario: Scenario, broker: Broker, target: Path) -> list[str]:
-    command = [sys.executable, "-m", "warren", "pipeline", "archive", str(target), "--uri", broker.uri]
+    command = [
+        sys.executable,
+        "-m",
+        "warrenmq",
+        "pipeline",
+        "archive",
+        str(target),
+        "--uri",
+        broker.uri,
+    ]
     return [*command, "--queue", QUEUE, "--format", scenario.options.format, "--progress", "none"]
 
 
@@ -214,7 +255,7 @@ def await_archived(broker: Broker, job: "subprocess.Popen[str]") -> None:
                 return
             if job.poll() is not None:
                 raise MeasureError(f"archive --follow ended: {job.communicate()[1][-500:]}")
-            time.sleep(LOOK_S)
+            time.sleep(INTERVAL_S)
     raise MeasureError("archive --follow does not begin")
 
 

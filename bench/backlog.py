@@ -12,9 +12,9 @@ import time
 from bench.brokers import Broker, WarrenBroker
 from bench.measure import MeasureError, await_quiet
 from bench.scenario import ANSWER_TIMEOUT_S, MIB, Scenario, depth, run_scenario
-from warren.perf.client import Client
-from warren.perf.options import parse_uri
-from warren.wire.methods import BasicGet, BasicGetOk
+from warrenmq.perf.client import Client
+from warrenmq.perf.options import parse_uri
+from warrenmq.wire.methods import BasicGet, BasicGetOk
 
 QUEUE = "bench-backlog"
 LAZY, DEFAULT = "lazy", "default"
@@ -28,14 +28,24 @@ PAGING_RATIO = 0.5
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--messages", type=int, default=10_000_000, metavar="N", help="of warren (default: 10,000,000)"
+        "--messages",
+        type=int,
+        default=10_000_000,
+        metavar="N",
+        help="of warren (default: 10,000,000)",
     )
     parser.add_argument(
         "--rabbitmq-messages", type=int, default=1_000_000, metavar="N", help="(default: 1,000,000)"
     )
-    parser.add_argument("--mode", choices=(LAZY, DEFAULT, "both"), default="both", help="of the queue")
     parser.add_argument(
-        "--memory-limit", type=int, default=1024, metavar="MIB", help="of the default queue's broker"
+        "--mode", choices=(LAZY, DEFAULT, "both"), default="both", help="of the queue"
+    )
+    parser.add_argument(
+        "--memory-limit",
+        type=int,
+        default=1024,
+        metavar="MIB",
+        help="of the default queue's broker",
     )
     parser.add_argument(
         "--no-kill", action="store_true", help="drain without the crash and the start before it"
@@ -50,7 +60,11 @@ def measure(scenario: Scenario) -> None:
     options = scenario.options
     modes = [mode for mode in (LAZY, DEFAULT) if options.mode in (mode, "both")]
     for mode in modes:
-        settings = [] if mode == LAZY else [f"vm_memory_high_watermark.absolute = {options.memory_limit}MiB"]
+        settings = (
+            []
+            if mode == LAZY
+            else [f"vm_memory_high_watermark.absolute = {options.memory_limit}MiB"]
+        )
         for kind in scenario.kinds():
             messages = options.messages if kind is WarrenBroker else options.rabbitmq_messages
             with scenario.running(kind, *settings) as broker:
@@ -79,7 +93,15 @@ class Backlog:
         self.scenario.add(self.broker, f"{self.mode}: {name}", value, unit)
 
     def _publish(self, count: int, waits_for_quiet: bool) -> None:
-        arguments = ["--queue", QUEUE, "--no-auto-delete", "--consumers", "0", "--pmessages", str(count)]
+        arguments = [
+            "--queue",
+            QUEUE,
+            "--no-auto-delete",
+            "--consumers",
+            "0",
+            "--pmessages",
+            str(count),
+        ]
         arguments += ["--size", "1024", "--flag", "persistent", "--confirm", "1000"]
         if self.mode == LAZY:
             arguments += ["--queue-args", "x-queue-mode=lazy"]
@@ -137,7 +159,9 @@ class Backlog:
         # Unacked, so it goes back.
         client.close()
         if not isinstance(reply, BasicGetOk) or found != self.messages:
-            raise MeasureError(f"{found} of {self.messages} confirmed messages are there after SIGKILL")
+            raise MeasureError(
+                f"{found} of {self.messages} confirmed messages are there after SIGKILL"
+            )
         self._add("after SIGKILL: client connected", connected_s, "s")
         self._add("after SIGKILL: queue counted", declared_s, "s")
         self._add("after SIGKILL: first message", got_s, "s")
@@ -150,7 +174,15 @@ class Backlog:
 
     def _drain(self) -> None:
         self.broker.reset_peak()
-        arguments = ["--queue", QUEUE, "--predeclared", "--producers", "0", "--cmessages", str(self.messages)]
+        arguments = [
+            "--queue",
+            QUEUE,
+            "--predeclared",
+            "--producers",
+            "0",
+            "--cmessages",
+            str(self.messages),
+        ]
         arguments += ["--qos", "1000", "--multi-ack-every", "100"]
         sample = self.scenario.perf(self.broker, self.messages, *arguments)
         self._add("draining", float(sample.summary["receive_rate"]), "msg/s")

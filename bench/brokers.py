@@ -18,10 +18,10 @@ from typing import IO
 import psutil
 
 from bench.ports import await_port, held_port
-from warren.build import build_name
-from warren.perf.client import Client
-from warren.perf.errors import PerfError
-from warren.perf.options import parse_uri
+from warrenmq.build import build_name
+from warrenmq.perf.client import Client
+from warrenmq.perf.errors import PerfError
+from warrenmq.perf.options import parse_uri
 
 START_TIMEOUT_S = 240.0
 STOP_TIMEOUT_S = 60.0
@@ -166,7 +166,9 @@ class Broker:
                 return
             except PerfError as error:
                 if time.monotonic() > deadline:
-                    raise BrokerError(f"{self.name} does not answer ({error}): {self._log_end()}") from None
+                    raise BrokerError(
+                        f"{self.name} does not answer ({error}): {self._log_end()}"
+                    ) from None
             time.sleep(POLL_S)
 
     def _log_path(self) -> Path:
@@ -185,7 +187,7 @@ class WarrenBroker(Broker):
         return f"warren {build_name()}, {cores_text(self.cores)}"
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "warren", "server"]
+        command = [sys.executable, "-m", "warrenmq", "server"]
         command += ["--data-dir", str(self._data_directory()), "--listen", f"127.0.0.1:{self.port}"]
         for setting in self.settings:
             command += ["--set", setting]
@@ -216,7 +218,8 @@ class RabbitmqBroker(Broker):
         (directory / "rabbitmq.conf").write_text(
             f"listeners.tcp.default = 127.0.0.1:{self.port}\nlog.console = false\n"
             # RabbitMQ's own default, 40 % of the memory, written down because it decides when publishers are blocked.
-            "vm_memory_high_watermark.relative = 0.4\n" + "".join(f"{setting}\n" for setting in settings)
+            "vm_memory_high_watermark.relative = 0.4\n"
+            + "".join(f"{setting}\n" for setting in settings)
         )
 
     def version(self) -> str:
@@ -240,7 +243,9 @@ class RabbitmqBroker(Broker):
     def control(self, *arguments: str) -> None:
         """Run `rabbitmqctl` on the node; CalledProcessError when it fails."""
         command = [self._script("rabbitmqctl"), *arguments]
-        subprocess.run(command, env=self._environment(), cwd=self.directory, check=True, capture_output=True)
+        subprocess.run(
+            command, env=self._environment(), cwd=self.directory, check=True, capture_output=True
+        )
 
     def node_directory(self) -> Path:
         """Where the node keeps its data."""

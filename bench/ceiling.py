@@ -19,7 +19,9 @@ RUNS = [
 
 def measure_ceiling() -> None:
     """Print a Markdown table for small and larger messages."""
-    print("| load generator, one process | size | msg/s | ns CPU/msg |\n| --- | ---: | ---: | ---: |")
+    print(
+        "| load generator, one process | size | msg/s | ns CPU/msg |\n| --- | ---: | ---: | ---: |"
+    )
     for size in (100, 1024, 8192):
         pid, port = start_sink(size)
         try:
@@ -27,13 +29,15 @@ def measure_ceiling() -> None:
                 command = [
                     sys.executable,
                     "-m",
-                    "warren.cli.perf",
+                    "warrenmq.cli.perf",
                     "--json",
                     "--uri",
                     f"amqp://127.0.0.1:{port}",
                 ]
                 command += ["--size", str(size), "--time", str(SECONDS), *arguments]
-                done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+                done = subprocess.run(
+                    command, capture_output=True, text=True, timeout=60, check=True
+                )
                 summary = json.loads(done.stdout)
                 rate = max(summary["publish_rate"], summary["receive_rate"])
                 cost = summary["generator_cpu_ns_per_message"]

@@ -22,11 +22,11 @@ from bench.brokers import Broker
 from bench.measure import MeasureError, await_quiet
 from bench.paced import PacedFlow
 from bench.scenario import ANSWER_TIMEOUT_S, Scenario, depth, remove, run_scenario
-from warren.perf.client import Client
-from warren.perf.histogram import Histogram
-from warren.perf.options import parse_uri
-from warren.wire.method import Method
-from warren.wire.methods import QueueDelete, QueuePurge
+from warrenmq.perf.client import Client
+from warrenmq.perf.histogram import Histogram
+from warrenmq.perf.options import parse_uri
+from warrenmq.wire.method import Method
+from warrenmq.wire.methods import QueueDelete, QueuePurge
 
 QUEUE = "bench-disturbing"
 LARGE = ("bench-large-1", "bench-large-2", "bench-large-3")
@@ -41,9 +41,15 @@ NAMES = ("idle", "filled", "paged", "purged", "deleted", "expired", "compacted")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--messages", type=int, default=1_000_000, metavar="N", help="of the other queue")
     parser.add_argument(
-        "--large-messages", type=int, default=300_000, metavar="N", help="of each of the three queues"
+        "--messages", type=int, default=1_000_000, metavar="N", help="of the other queue"
+    )
+    parser.add_argument(
+        "--large-messages",
+        type=int,
+        default=300_000,
+        metavar="N",
+        help="of each of the three queues",
     )
     parser.add_argument("--large-size", type=int, default=8192, metavar="BYTES")
     parser.add_argument(
@@ -64,7 +70,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="MIB",
         help="of the broker that pages; it pages from half",
     )
-    parser.add_argument("--ttl", type=float, default=90, metavar="S", help="longer than the filling takes")
+    parser.add_argument(
+        "--ttl", type=float, default=90, metavar="S", help="longer than the filling takes"
+    )
     parser.add_argument("--seconds", type=float, default=15, help="of the idle broker")
     parser.add_argument("--only", action="append", choices=NAMES[1:], help="this one; repeatable")
 
@@ -146,7 +154,9 @@ class Disturbances:
             *("--size", "1024", "--queue-args", f"x-message-ttl={int(options.ttl * 1000)}"),
         )
         if depth(self.broker, QUEUE) != options.messages:
-            raise MeasureError("messages expired while the queue was filled: a longer --ttl is wanted")
+            raise MeasureError(
+                "messages expired while the queue was filled: a longer --ttl is wanted"
+            )
         flow = self._start_flow()
         self._until(lambda: depth(self.broker, QUEUE) < options.messages, options.ttl)
         started = time.monotonic()
@@ -181,7 +191,9 @@ class Disturbances:
         self._await_stable_disk()
         self._end("compacted", flow, started)
         after = self.broker.disk_bytes()
-        self.scenario.add(self.broker, "compacted: disk afterwards, of before", 100 * after / before, "%")
+        self.scenario.add(
+            self.broker, "compacted: disk afterwards, of before", 100 * after / before, "%"
+        )
 
     # -- their parts -----------------------------------------------------------------------------------------------
 
@@ -190,7 +202,15 @@ class Disturbances:
         self.scenario.perf(
             self.broker,
             options.messages,
-            *("--queue", QUEUE, "--no-auto-delete", "--consumers", "0", "--pmessages", str(options.messages)),
+            *(
+                "--queue",
+                QUEUE,
+                "--no-auto-delete",
+                "--consumers",
+                "0",
+                "--pmessages",
+                str(options.messages),
+            ),
             *(
                 "--size",
                 "1024",
@@ -255,13 +275,21 @@ class Disturbances:
             raise MeasureError(f"{name}: nothing was delivered meanwhile")
         p99_ms = histogram.percentile(99) / NANOSECONDS_A_MILLISECOND
         self.scenario.add(
-            self.broker, f"{name}: median", histogram.percentile(50) / NANOSECONDS_A_MILLISECOND, "ms"
+            self.broker,
+            f"{name}: median",
+            histogram.percentile(50) / NANOSECONDS_A_MILLISECOND,
+            "ms",
         )
         self.scenario.add(self.broker, f"{name}: p99", p99_ms, "ms")
         if name != "idle":
             self.scenario.add(self.broker, f"{name}: p99 above idle", p99_ms - self.idle_ms, "ms")
         self.scenario.add(
-            self.broker, f"{name}: longest", float(histogram.maximum) / NANOSECONDS_A_MILLISECOND, "ms"
+            self.broker,
+            f"{name}: longest",
+            float(histogram.maximum) / NANOSECONDS_A_MILLISECOND,
+            "ms",
         )
         # Above a few milliseconds, latencies are not the broker's alone.
-        self.scenario.add(self.broker, f"{name}: generator behind by at most", flow.behind_ms_max, "ms")
+        self.scenario.add(
+            self.broker, f"{name}: generator behind by at most", flow.behind_ms_max, "ms"
+        )

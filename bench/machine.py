@@ -10,6 +10,4 @@ def machine() -> str:
     """What the figures hold for."""
     memory = psutil.virtual_memory().total / 2**30
     load = os.getloadavg()[0]
-    return (
-        f"{os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()} {platform.release()}, load {load:.2f}"
-    )
+    return f"{os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()} {platform.release()}, load {load:.2f}"

@@ -12,11 +12,11 @@ from bench.brokers import Broker
 from bench.measure import MeasureError, await_quiet
 from bench.scenario import ANSWER_TIMEOUT_S, MIB, Scenario, run_scenario
 from bench.syncs import SyncCount
-from warren.perf.client import CHANNEL, Client
-from warren.perf.options import parse_uri
-from warren.perf.publisher import PublishFrames
-from warren.perf.topology import basic_properties
-from warren.wire.methods import BasicAck, ConfirmSelect, QueueDeclare, QueueDeclareOk
+from warrenmq.perf.client import CHANNEL, Client
+from warrenmq.perf.options import parse_uri
+from warrenmq.perf.publisher import PublishFrames
+from warrenmq.perf.topology import basic_properties
+from warrenmq.wire.methods import BasicAck, ConfirmSelect, QueueDeclare, QueueDeclareOk
 
 # Declarations under way at a time.
 PIPELINE = 500
@@ -113,7 +113,9 @@ class ManyQueues:
         self._add("after SIGKILL: all queues counted", time.monotonic() - started, "s")
         client.close()
         if total != self.rounds * len(self.names):
-            raise MeasureError(f"{total} of {self.rounds * len(self.names)} confirmed messages are there")
+            raise MeasureError(
+                f"{total} of {self.rounds * len(self.names)} confirmed messages are there"
+            )
         await_quiet(self.broker)
         self._add("RSS after the start", self.broker.usage().rss_bytes / MIB, "MiB")
         self._add("on disk", self.broker.disk_bytes() / MIB, "MiB")
@@ -131,7 +133,9 @@ class Rounds:
         self._singles: set[int] = set()
         self._count = len(names)
         properties = basic_properties(True)
-        frames = [PublishFrames(b"", name, properties, False, size, client.frame_max) for name in names]
+        frames = [
+            PublishFrames(b"", name, properties, False, size, client.frame_max) for name in names
+        ]
         self._octets = b"".join(each.stamped(time.monotonic_ns()) for each in frames)
 
     def publish(self) -> None:

@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from bench.brokers import Broker, pinned_to
-from warren.perf.client import Client
-from warren.perf.options import parse_uri
-from warren.wire.methods import QueueDelete
+from warrenmq.perf.client import Client
+from warrenmq.perf.options import parse_uri
+from warrenmq.wire.methods import QueueDelete
 
 RUN_TIMEOUT_S = 300.0
 QUIET_TIMEOUT_S = 20.0
@@ -72,7 +72,7 @@ def run_perf(
     if waits_for_quiet:
         await_quiet(broker)
     before = broker.usage()
-    command = [sys.executable, "-m", "warren.cli.perf", "--json", "--uri", broker.uri, *arguments]
+    command = [sys.executable, "-m", "warrenmq.cli.perf", "--json", "--uri", broker.uri, *arguments]
     try:
         done = subprocess.run(
             command,
@@ -83,7 +83,9 @@ def run_perf(
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise MeasureError(f"warren perf {' '.join(arguments)}: not done after {timeout_s:.0f} s") from None
+        raise MeasureError(
+            f"warren perf {' '.join(arguments)}: not done after {timeout_s:.0f} s"
+        ) from None
     after = broker.usage()
     if done.returncode != 0:
         raise MeasureError((done.stderr or done.stdout).strip()[-500:])

@@ -26,14 +26,14 @@ from bench.brokers import Broker, WarrenBroker
 from bench.measure import MeasureError
 from bench.scenario import ANSWER_TIMEOUT_S, MIB, Scenario, run_scenario
 from bench.table import line
-from warren.perf.client import CHANNEL, Client
-from warren.perf.errors import PerfError
-from warren.perf.options import parse_uri
-from warren.wire.encode import write_method_frame
-from warren.wire.field_table import encode_table, fields_from_python
-from warren.wire.frames import FRAME_BODY, FRAME_HEADER, FRAME_METHOD, NEED_DATA, FrameBuffer
-from warren.wire.method import Method
-from warren.wire.methods import (
+from warrenmq.perf.client import CHANNEL, Client
+from warrenmq.perf.errors import PerfError
+from warrenmq.perf.options import parse_uri
+from warrenmq.wire.encode import write_method_frame
+from warrenmq.wire.field_table import encode_table, fields_from_python
+from warrenmq.wire.frames import FRAME_BODY, FRAME_HEADER, FRAME_METHOD, NEED_DATA, FrameBuffer
+from warrenmq.wire.method import Method
+from warrenmq.wire.methods import (
     BasicAck,
     BasicConsume,
     BasicDeliver,
@@ -66,7 +66,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--memory-limit", type=int, default=600, metavar="MIB")
     parser.add_argument("--volume", type=float, default=2.5, help="what is published, in limits")
     parser.add_argument("--seconds", type=float, default=30, help="the longest a case may take")
-    for name, values in (("size", SIZES), ("prefetch", PREFETCHES), ("mode", MODES), ("reader", READERS)):
+    for name, values in (
+        ("size", SIZES),
+        ("prefetch", PREFETCHES),
+        ("mode", MODES),
+        ("reader", READERS),
+    ):
         parser.add_argument(f"--{name}", action="append", choices=tuple(values), help="repeatable")
 
 
@@ -76,20 +81,35 @@ def main(arguments: list[str]) -> int:
 
 def measure(scenario: Scenario) -> None:
     options = scenario.options
-    head = ("size", "prefetch", "mode", "reader", "published MiB", "highest RSS MiB", "longest confirm s", "")
+    head = (
+        "size",
+        "prefetch",
+        "mode",
+        "reader",
+        "published MiB",
+        "highest RSS MiB",
+        "longest confirm s",
+        "",
+    )
     scenario.say(line(list(head)))
     failed = 0
     for size in options.size or SIZES:
         for prefetch in options.prefetch or PREFETCHES:
             for mode in options.mode or MODES:
                 for reader in options.reader or READERS:
-                    case = Case(options.memory_limit, SIZES[size], PREFETCHES[prefetch], mode, reader)
+                    case = Case(
+                        options.memory_limit, SIZES[size], PREFETCHES[prefetch], mode, reader
+                    )
                     settings = (f"vm_memory_high_watermark.absolute = {options.memory_limit}MiB",)
                     with scenario.running(WarrenBroker, *settings) as broker:
                         outcome = case.run(broker, options.volume, options.seconds)
                         name = f"{size} {prefetch} {mode} {reader}"
-                        scenario.add(broker, f"{name}: highest RSS", outcome.highest_rss / MIB, "MiB")
-                        scenario.add(broker, f"{name}: longest confirm", outcome.longest_confirm_s, "s")
+                        scenario.add(
+                            broker, f"{name}: highest RSS", outcome.highest_rss / MIB, "MiB"
+                        )
+                        scenario.add(
+                            broker, f"{name}: longest confirm", outcome.longest_confirm_s, "s"
+                        )
                     is_good = case.is_good(outcome)
                     failed += not is_good
                     scenario.say(
@@ -237,7 +257,9 @@ class Reader(Party):
 class Publisher(Party):
     """Publishes `count` messages, a window of them at a time; `confirmed` of them were."""
 
-    def __init__(self, broker: Broker, queue: bytes, size: int, count: int, ending: threading.Event) -> None:
+    def __init__(
+        self, broker: Broker, queue: bytes, size: int, count: int, ending: threading.Event
+    ) -> None:
         super().__init__(broker, ending)
         self.client.request(ConfirmSelect())
         self.size = size

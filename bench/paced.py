@@ -14,10 +14,10 @@ import time
 
 from bench.brokers import Broker, pinned_to
 from bench.measure import MeasureError
-from warren.perf.histogram import Histogram, decode_histogram
-from warren.perf.options import PerfOptions
-from warren.perf.progress import Interval
-from warren.perf.run import run
+from warrenmq.perf.histogram import Histogram, decode_histogram
+from warrenmq.perf.options import PerfOptions
+from warrenmq.perf.progress import Interval
+from warrenmq.perf.run import run
 
 QUEUE = "bench-paced"
 INTERVAL_S = 0.1
@@ -29,7 +29,11 @@ class PacedFlow:
     """Publishes `rate` messages of 100 B a second, delivered to one consumer that acks each of them."""
 
     def __init__(self, broker: Broker, cores: set[int], rate: float, is_persistent: bool) -> None:
-        options = {"uri": broker.uri, "rate": rate, "flags": ["persistent"] if is_persistent else []}
+        options = {
+            "uri": broker.uri,
+            "rate": rate,
+            "flags": ["persistent"] if is_persistent else [],
+        }
         self._process = subprocess.Popen(
             [sys.executable, "-m", "bench.paced", json.dumps(options)],
             stdout=subprocess.PIPE,
@@ -61,7 +65,9 @@ class PacedFlow:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.stop()
                 assert self._process.stderr is not None
-                raise MeasureError(f"the paced flow does not flow: {self._process.stderr.read()[-500:]}")
+                raise MeasureError(
+                    f"the paced flow does not flow: {self._process.stderr.read()[-500:]}"
+                )
             time.sleep(INTERVAL_S)
 
     def window(self, start_s: float, end_s: float) -> Histogram:

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import psutil
 
-LOOK_S = 0.1
+INTERVAL_S = 0.1
 
 
 class ProcessCosts(threading.Thread):
@@ -26,7 +26,7 @@ class ProcessCosts(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        while not self._is_over.wait(LOOK_S):
+        while not self._is_over.wait(INTERVAL_S):
             self._look()
 
     def stop(self) -> dict[str, float]:

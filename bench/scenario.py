@@ -21,11 +21,11 @@ from bench.brokers import Broker, BrokerError, RabbitmqBroker, WarrenBroker, rab
 from bench.machine import machine
 from bench.measure import MeasureError, Sample, delete_queues, run_perf
 from bench.table import figure_table
-from warren.build import build_name
-from warren.perf.client import Client
-from warren.perf.errors import PerfError
-from warren.perf.options import parse_uri
-from warren.wire.methods import QueueDeclare, QueueDeclareOk
+from warrenmq.build import build_name
+from warrenmq.perf.client import Client
+from warrenmq.perf.errors import PerfError
+from warrenmq.perf.options import parse_uri
+from warrenmq.wire.methods import QueueDeclare, QueueDeclareOk
 
 MIB = 2**20
 ANSWER_TIMEOUT_S = 600.0
@@ -88,7 +88,9 @@ class Scenario:
     def broker_cores(self, kind: type[Broker]) -> set[int]:
         """Where a broker may run; empty for everywhere."""
         cores = sorted(os.sched_getaffinity(0))
-        wanted: int = self.options.warren_cores if kind is WarrenBroker else self.options.rabbitmq_cores
+        wanted: int = (
+            self.options.warren_cores if kind is WarrenBroker else self.options.rabbitmq_cores
+        )
         return {cores[0]} if wanted == 1 and len(cores) > 1 else set()
 
     def generator_cores(self, broker: Broker) -> set[int]:
@@ -100,17 +102,29 @@ class Scenario:
         self.figures.setdefault(broker.name, []).append(Figure(name, value, unit))
         self.say(f"{broker.name}: {name}: {value:,.2f} {unit}")
 
-    def perf(self, broker: Broker, messages: int, *arguments: str, waits_for_quiet: bool = True) -> Sample:
+    def perf(
+        self, broker: Broker, messages: int, *arguments: str, waits_for_quiet: bool = True
+    ) -> Sample:
         """Run the load generator; `messages` says for how long it may take."""
         timeout_s = 300.0 + messages / SLOWEST_RATE
-        return run_perf(broker, list(arguments), self.generator_cores(broker), timeout_s, waits_for_quiet)
+        return run_perf(
+            broker, list(arguments), self.generator_cores(broker), timeout_s, waits_for_quiet
+        )
 
     def fill(self, broker: Broker, queue: str, messages: int, *arguments: str) -> Sample:
         """Publish persistent messages of 1 KiB, or of what `arguments` say, into a durable queue nobody consumes."""
         return self.perf(
             broker,
             messages,
-            *("--queue", queue, "--no-auto-delete", "--consumers", "0", "--pmessages", str(messages)),
+            *(
+                "--queue",
+                queue,
+                "--no-auto-delete",
+                "--consumers",
+                "0",
+                "--pmessages",
+                str(messages),
+            ),
             *("--flag", "persistent", "--confirm", "1000", *(arguments or ("--size", "1024"))),
         )
 
@@ -185,8 +199,12 @@ def _parse(
             default=0,
             help=f"1: pin {broker} to one core, 0: all cores (default: 0)",
         )
-    parser.add_argument("--directory", type=Path, metavar="DIR", help="where data lie (default: as tempfile)")
-    parser.add_argument("--json", action="store_true", help="one JSON object with the raw numbers, no table")
+    parser.add_argument(
+        "--directory", type=Path, metavar="DIR", help="where data lie (default: as tempfile)"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="one JSON object with the raw numbers, no table"
+    )
     add_options(parser)
     return parser.parse_args(arguments)
 
@@ -203,7 +221,12 @@ def _print(scenario: Scenario, name: str) -> None:
             for broker, taken in figures.items()
             for figure, value, unit in taken
         ]
-        found = {"scenario": name, "machine": machine(), "brokers": scenario.versions, "options": options}
+        found = {
+            "scenario": name,
+            "machine": machine(),
+            "brokers": scenario.versions,
+            "options": options,
+        }
         print(json.dumps({**found, "figures": named}))
         return
     print(f"\n{machine()}\n" + "\n".join(scenario.versions) + "\n")

@@ -10,11 +10,11 @@ import threading
 
 from librt.strings import BytesWriter
 
-from warren.wire.encode import write_content, write_method_frame
-from warren.wire.errors import AmqpError
-from warren.wire.frames import FRAME_METHOD, NEED_DATA, FrameBuffer
-from warren.wire.method import Method
-from warren.wire.methods import (
+from warrenmq.wire.encode import write_content, write_method_frame
+from warrenmq.wire.errors import AmqpError
+from warrenmq.wire.frames import FRAME_METHOD, NEED_DATA, FrameBuffer
+from warrenmq.wire.method import Method
+from warrenmq.wire.methods import (
     BasicConsume,
     BasicConsumeOk,
     BasicDeliver,
@@ -36,7 +36,7 @@ from warren.wire.methods import (
     QueueDeclareOk,
     decode_method,
 )
-from warren.wire.properties import Properties
+from warrenmq.wire.properties import Properties
 
 FRAME_MAX = 131072
 BATCH_BYTES = 262144
@@ -55,7 +55,10 @@ class SinkSession:
             if self.sock.recv(8, socket.MSG_WAITALL) != b"AMQP\x00\x00\x09\x01":
                 return
             self.send(
-                0, ConnectionStart(version_major=0, version_minor=9, mechanisms=b"PLAIN", locales=b"en_US")
+                0,
+                ConnectionStart(
+                    version_major=0, version_minor=9, mechanisms=b"PLAIN", locales=b"en_US"
+                ),
             )
             while True:
                 kind = self.frames.next_frame()

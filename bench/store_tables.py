@@ -33,14 +33,14 @@ import pyarrow.parquet as pq
 from crc32c import crc32c
 
 from bench.machine import machine
-from warren.broker.definitions.metadata import Definitions, PutQueue, PutVhost
-from warren.build import build_name
-from warren.offline.part_writer import MessageColumns, address_of, write_part
-from warren.offline.store_plan import Part, PartManifest, QueueExtent
-from warren.offline.store_writer import StoreWriter
-from warren.spark import session
-from warren.store.queue_index import SEGMENT_ENTRIES
-from warren.wire.properties import Properties
+from warrenmq.broker.definitions.metadata import Definitions, PutQueue, PutVhost
+from warrenmq.build import build_name
+from warrenmq.offline.part_writer import MessageColumns, address_of, write_part
+from warrenmq.offline.store_plan import Part, PartManifest, QueueExtent
+from warrenmq.offline.store_writer import StoreWriter
+from warrenmq.spark import session
+from warrenmq.store.queue_index import SEGMENT_ENTRIES
+from warrenmq.wire.properties import Properties
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -63,11 +63,19 @@ SPARK_SETTINGS = {
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench store-tables", description=__doc__)
-    parser.add_argument("--messages", type=int, default=10_000_000, metavar="N", help="(default: 10,000,000)")
-    parser.add_argument("--size", type=int, default=1024, metavar="BYTES", help="of a body (default: 1024)")
+    parser.add_argument(
+        "--messages", type=int, default=10_000_000, metavar="N", help="(default: 10,000,000)"
+    )
+    parser.add_argument(
+        "--size", type=int, default=1024, metavar="BYTES", help="of a body (default: 1024)"
+    )
     parser.add_argument("--cores", type=int, default=2, metavar="N", help="of Spark (default: 2)")
     parser.add_argument(
-        "--zstd-level", type=int, default=3, metavar="N", help="of both programs (default: 3, Spark's own)"
+        "--zstd-level",
+        type=int,
+        default=3,
+        metavar="N",
+        help="of both programs (default: 3, Spark's own)",
     )
     parser.add_argument(
         "--directory", type=Path, metavar="DIR", help="where to work (default: a temporary one)"
@@ -123,7 +131,9 @@ def _measure(options: argparse.Namespace, directory: Path) -> None:
         speed, cost = plain[index].seconds / row.seconds, row.cpu_seconds / plain[index].cpu_seconds
         print(f"| {row.name.partition(': ')[2]} | {speed:.2f} times | {cost:.2f} times |")
     largest = max(row.memory_bytes for row in plain)
-    print(f"\nlargest worker of Spark's: {worker_bytes // MIB} MiB; plain program: {largest // MIB} MiB")
+    print(
+        f"\nlargest worker of Spark's: {worker_bytes // MIB} MiB; plain program: {largest // MIB} MiB"
+    )
 
 
 def _measure_spark(
@@ -133,7 +143,11 @@ def _measure_spark(
     spark = session("bench", f"local[{options.cores},4]", SPARK_SETTINGS)
 
     def table(columns: str, messages: int) -> "DataFrame":
-        reader = spark.read.format("warren_store").option("path", str(data)).option("seqTo", messages + 1)
+        reader = (
+            spark.read.format("warren_store")
+            .option("path", str(data))
+            .option("seqTo", messages + 1)
+        )
         return (reader.schema(columns) if columns else reader).load()
 
     def write(columns: str, messages: int) -> None:
@@ -257,7 +271,9 @@ def make_backlog(directory: Path, messages: int, size: int) -> Path:
     definitions.vhosts.append(PutVhost(b"/", 1))
     definitions.queues.append(PutQueue(b"/", 1, b"backlog", True, False, b""))
     extent = QueueExtent(vhost_id=1, queue_id=1, end_seq=messages + 1)
-    writer = StoreWriter.create(directory, definitions, [extent], part_messages=16 * SEGMENT_ENTRIES)
+    writer = StoreWriter.create(
+        directory, definitions, [extent], part_messages=16 * SEGMENT_ENTRIES
+    )
     with multiprocessing.Pool(os.cpu_count()) as pool:
         tasks = [(writer.work, part, size) for part in writer.plan.parts]
         writer.finish(pool.imap(_write, tasks))
@@ -299,7 +315,9 @@ def plain_count(data: Path) -> int:
 
 def plain_parquet(data: Path, target: Path, zstd_level: int) -> int:
     """Write SAME_COLUMNS of each message whose checksums are right; returns how many there are."""
-    schema = pa.schema([("seq", pa.int64()), ("enqueued_at", pa.timestamp("ms")), ("body", pa.binary())])
+    schema = pa.schema(
+        [("seq", pa.int64()), ("enqueued_at", pa.timestamp("ms")), ("body", pa.binary())]
+    )
     count = 0
     with pq.ParquetWriter(
         target,
@@ -328,7 +346,9 @@ def plain_parquet(data: Path, target: Path, zstd_level: int) -> int:
 def _files(data: Path) -> Iterator[tuple[bytes, Any, Any]]:
     """Each segment: its bytes, where records and their bodies begin (two columns), and where bodies end."""
     store_id = bytes.fromhex((data / "msg_stores/vhosts/1/store_id").read_text().strip())
-    for path in sorted((data / "msg_stores/vhosts/1/queues/1").iterdir(), key=lambda path: int(path.stem)):
+    for path in sorted(
+        (data / "msg_stores/vhosts/1/queues/1").iterdir(), key=lambda path: int(path.stem)
+    ):
         raw = path.read_bytes()
         seed = crc32c((1 << 32 | int(path.stem)).to_bytes(8, "big"), crc32c(store_id))
         starts, ends = [], []

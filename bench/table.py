@@ -27,7 +27,9 @@ def markdown_table(
         cpus: list[float | None] = []
         unit = ""
         for broker in brokers:
-            chosen = [result for result in results if result.workload == row and result.broker == broker]
+            chosen = [
+                result for result in results if result.workload == row and result.broker == broker
+            ]
             values.append(median([result.value for result in chosen]) if chosen else None)
             cpus.append(median_of([result.cpu_us_per_message for result in chosen]))
             unit = chosen[0].unit if chosen else unit
@@ -78,7 +80,8 @@ def figure_table(figures: dict[str, list[tuple[str, float, str]]]) -> str:
     """Figures (name, value, unit) by broker, one line per name in the order of their first appearance."""
     brokers = list(figures)
     values = {
-        broker: {name: (value, unit) for name, value, unit in taken} for broker, taken in figures.items()
+        broker: {name: (value, unit) for name, value, unit in taken}
+        for broker, taken in figures.items()
     }
     names = dict.fromkeys(name for taken in figures.values() for name, _, _ in taken)
     head = ["figure", *brokers] + (["ratio"] if len(brokers) == 2 else [])

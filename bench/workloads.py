@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from bench.brokers import Broker
 from bench.measure import MeasureError, Result, Sample, delete_queues, run_perf
-from warren.perf.client import Client
-from warren.perf.errors import PerfError
-from warren.perf.options import parse_uri
-from warren.wire.methods import QueueDeclare, QueueDeclareOk
+from warrenmq.perf.client import Client
+from warrenmq.perf.errors import PerfError
+from warrenmq.perf.options import parse_uri
+from warrenmq.wire.methods import QueueDeclare, QueueDeclareOk
 
 RATE = "msg/s"
 DRAIN_S = "60"
@@ -70,7 +70,9 @@ def run_flow(workload: Workload, setting: Setting) -> list[Result]:
         *workload.arguments,
     )
     if not sample.summary["is_drained"]:
-        raise MeasureError(f"{sample.summary['received']} of {sample.summary['published']} messages arrived")
+        raise MeasureError(
+            f"{sample.summary['received']} of {sample.summary['published']} messages arrived"
+        )
     return [setting.result(workload.rows[0], float(sample.summary["receive_rate"]), RATE, sample)]
 
 
@@ -80,9 +82,19 @@ def run_backlog(workload: Workload, setting: Setting) -> list[Result]:
     queue = ["--queue", "bench-backlog", "--no-auto-delete", *workload.arguments]
     delete_queues(setting.broker, ["bench-backlog"])
     try:
-        published = setting.perf(*queue, "--consumers", "0", "--pmessages", count, "--confirm", "1000")
+        published = setting.perf(
+            *queue, "--consumers", "0", "--pmessages", count, "--confirm", "1000"
+        )
         drained = setting.perf(
-            *queue, "--producers", "0", "--cmessages", count, "--qos", "1000", "--multi-ack-every", "100"
+            *queue,
+            "--producers",
+            "0",
+            "--cmessages",
+            count,
+            "--qos",
+            "1000",
+            "--multi-ack-every",
+            "100",
         )
     finally:
         delete_queues(setting.broker, ["bench-backlog"])
@@ -96,7 +108,13 @@ def run_round_trip(workload: Workload, setting: Setting) -> list[Result]:
     """One message at a time, each waiting for its confirm."""
     delete_queues(setting.broker, ["bench-1"])
     sample = setting.perf(
-        "--queue", "bench-1", "--consumers", "0", "--time", str(setting.seconds), *workload.arguments
+        "--queue",
+        "bench-1",
+        "--consumers",
+        "0",
+        "--time",
+        str(setting.seconds),
+        *workload.arguments,
     )
     delete_queues(setting.broker, ["bench-1"])
     return [setting.result(workload.rows[0], float(sample.summary["publish_rate"]), RATE, sample)]

@@ -31,7 +31,9 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     )
     options = parser.parse_args(arguments)
     if options.files is not None and options.files < FILES_MIN:
-        parser.error(f"--files must be at least {FILES_MIN}: fewer leave nothing to kill in the middle of")
+        parser.error(
+            f"--files must be at least {FILES_MIN}: fewer leave nothing to kill in the middle of"
+        )
     return options
 
 
@@ -51,7 +53,9 @@ def main(arguments: list[str]) -> int:
         console.print("demo: interrupted", style="red")
         return INTERRUPTED_EXIT
     except (DemoError, OSError, pika.exceptions.AMQPError) as error:
-        console.print(f"demo: {error or type(error).__name__}", style="red", markup=False, soft_wrap=True)
+        console.print(
+            f"demo: {error or type(error).__name__}", style="red", markup=False, soft_wrap=True
+        )
         for line in processes.last_words():
             console.print(f"  {line}", style="dim", markup=False, soft_wrap=True)
         return 1

@@ -40,7 +40,14 @@ class Broker:
         started = time.monotonic()
         data_dir = str(self._processes.directory / "data")
         process = self._processes.start(
-            "warren", "server", "--data-dir", data_dir, "--listen", f"{HOST}:0", "--management", "off"
+            "warren",
+            "server",
+            "--data-dir",
+            data_dir,
+            "--listen",
+            f"{HOST}:0",
+            "--management",
+            "off",
         )
         self._process = process
         # A node that neither becomes ready nor ends must not hang the demo.

@@ -113,7 +113,9 @@ def read_corpus(root: Path, paths: list[Path], advance: Callable[[], None]) -> C
                 f"a file of the standard library cannot be read: {path}: {error.strerror}"
             ) from None
         kind = path.suffix or "(none)"
-        files.append(SourceFile(len(files), path, name, kind, len(body), hashlib.sha256(body).hexdigest()))
+        files.append(
+            SourceFile(len(files), path, name, kind, len(body), hashlib.sha256(body).hexdigest())
+        )
         advance()
     return Corpus(root, files, left_out, _plan_queues(Counter(file.kind for file in files)))
 
@@ -134,6 +136,10 @@ def _refuse(error: OSError) -> None:
 def _plan_queues(kinds: Counter[str]) -> QueuePlan:
     frequent = [kind for kind, _ in kinds.most_common() if kind.startswith(".")][:2]
     if len(frequent) < 2 or len(kinds) < 3:
-        raise DemoError(f"the files have too few extensions to fill three queues: {', '.join(sorted(kinds))}")
-    queue_of_kind = {kind: f"stdlib{kind}" if kind in frequent else "stdlib.others" for kind in kinds}
+        raise DemoError(
+            f"the files have too few extensions to fill three queues: {', '.join(sorted(kinds))}"
+        )
+    queue_of_kind = {
+        kind: f"stdlib{kind}" if kind in frequent else "stdlib.others" for kind in kinds
+    }
     return QueuePlan(f"stdlib{frequent[0]}", f"stdlib{frequent[1]}", "stdlib.others", queue_of_kind)

@@ -75,9 +75,13 @@ class Processes:
 
     def _environment(self) -> dict[str, str]:
         # A configuration meant for another broker must not reach this one.
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("WARREN_")}
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("WARREN_")
+        }
         paths = [
-            os.path.abspath(path) for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path
+            os.path.abspath(path)
+            for path in environment.get("PYTHONPATH", "").split(os.pathsep)
+            if path
         ]
         environment["PYTHONPATH"] = os.pathsep.join([str(REPOSITORY), *paths])
         environment["PYTHONDONTWRITEBYTECODE"] = "1"

@@ -45,7 +45,9 @@ def read_queue(
     expected = _declared_count(channel, queue)
     received = 0
     if expected:
-        for method, properties, body in channel.consume(queue, inactivity_timeout=SILENCE_TIMEOUT_S):
+        for method, properties, body in channel.consume(
+            queue, inactivity_timeout=SILENCE_TIMEOUT_S
+        ):
             if method is None:
                 raise DemoError(
                     f"queue {queue} delivered only {received} of its {expected} messages, "

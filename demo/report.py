@@ -12,9 +12,17 @@ KINDS_SHOWN = 10
 
 def show_kinds(console: Console, queue: str, kinds: list[Kind]) -> None:
     """The queue by file extension, largest first."""
-    table = Table(title=f"Queue {queue}, read by Spark as a table", title_justify="left", title_style="bold")
+    table = Table(
+        title=f"Queue {queue}, read by Spark as a table", title_justify="left", title_style="bold"
+    )
     table.add_column("extension")
-    for heading in ("messages", "bytes", f"below {EMBED_BYTES} B", f"from {EMBED_BYTES} B", "largest"):
+    for heading in (
+        "messages",
+        "bytes",
+        f"below {EMBED_BYTES} B",
+        f"from {EMBED_BYTES} B",
+        "largest",
+    ):
         table.add_column(heading, justify="right")
     shown = kinds[:KINDS_SHOWN]
     rest = kinds[KINDS_SHOWN:]
@@ -27,7 +35,9 @@ def show_kinds(console: Console, queue: str, kinds: list[Kind]) -> None:
     console.print(table)
 
 
-def show_checks(console: Console, checks: Checks, elapsed_s: float, spark_missing: str | None) -> None:
+def show_checks(
+    console: Console, checks: Checks, elapsed_s: float, spark_missing: str | None
+) -> None:
     """What was proven, and what was not."""
     table = Table.grid(padding=(0, 1))
     for check in checks.made:
@@ -37,12 +47,19 @@ def show_checks(console: Console, checks: Checks, elapsed_s: float, spark_missin
     console.print(table)
     if spark_missing is not None:
         console.print(
-            f"Left out, the Spark parts: {spark_missing}", style="yellow", markup=False, soft_wrap=True
+            f"Left out, the Spark parts: {spark_missing}",
+            style="yellow",
+            markup=False,
+            soft_wrap=True,
         )
     if checks.all_passed:
-        console.print(f"All {len(checks.made)} checks passed in {elapsed_s:.0f} s.", style="bold green")
+        console.print(
+            f"All {len(checks.made)} checks passed in {elapsed_s:.0f} s.", style="bold green"
+        )
     else:
-        console.print(f"{len(checks.failed)} of {len(checks.made)} checks FAILED.", style="bold red")
+        console.print(
+            f"{len(checks.failed)} of {len(checks.made)} checks FAILED.", style="bold red"
+        )
 
 
 def megabytes(count: int) -> str:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 
 from demo.corpus import EMBED_BYTES
 from demo.spark_records import Kind, Row, SparkResults
-from warren.spark import session
+from warrenmq.spark import session
 
 GROUP = "stdlib-to-parquet"
 
@@ -77,7 +77,10 @@ def rows(messages: DataFrame) -> list[Row]:
 def kinds(spark: SparkSession, queue: str) -> list[Kind]:
     """The queue by routing key, largest first. The schema is the projection: no body leaves the broker for this."""
     messages = (
-        spark.read.format("warren").schema("routing_key string, size int").option("queues", queue).load()
+        spark.read.format("warren")
+        .schema("routing_key string, size int")
+        .option("queues", queue)
+        .load()
     )
     is_small = f.col("size") < EMBED_BYTES
     found = messages.groupBy("routing_key").agg(

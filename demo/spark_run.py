@@ -15,10 +15,10 @@ from demo.checks import DemoError
 from demo.corpus import QueuePlan
 from demo.processes import Processes, has_ended
 from demo.spark_records import SparkResults
-from warren.admin.client import AdminClient, NodeAddress
-from warren.admin.protocol import GroupList, GroupStatus, ListGroups
-from warren.spark import SparkUnavailableError
-from warren.spark.java import require_spark
+from warrenmq.admin.client import AdminClient, NodeAddress
+from warrenmq.admin.protocol import GroupList, GroupStatus, ListGroups
+from warrenmq.spark import SparkUnavailableError
+from warrenmq.spark.java import require_spark
 
 # Enough batches that the kill falls between the first and the last.
 BATCHES = 4
@@ -36,7 +36,9 @@ ShowPhase = Callable[[str, int], None]
 def why_no_spark(directory: Path) -> str | None:
     """The one line that says what is missing, or None. JVMs keep to `directory` from here on."""
     given = os.environ.get("JAVA_TOOL_OPTIONS", "")
-    os.environ["JAVA_TOOL_OPTIONS"] = f'{given} -Djava.io.tmpdir="{directory}" {JVM_OPTIONS}'.strip()
+    os.environ["JAVA_TOOL_OPTIONS"] = (
+        f'{given} -Djava.io.tmpdir="{directory}" {JVM_OPTIONS}'.strip()
+    )
     try:
         require_spark()
     except SparkUnavailableError as error:
@@ -47,7 +49,9 @@ def why_no_spark(directory: Path) -> str | None:
 class SparkRun:
     """The driver's two lives on one checkpoint."""
 
-    def __init__(self, processes: Processes, broker: Broker, plan: QueuePlan, message_count: int) -> None:
+    def __init__(
+        self, processes: Processes, broker: Broker, plan: QueuePlan, message_count: int
+    ) -> None:
         self._processes = processes
         self._broker = broker
         self._plan = plan
@@ -65,7 +69,9 @@ class SparkRun:
         show("Spark starts", 0)
         while True:
             if has_ended(process):
-                raise DemoError(f"the Spark driver ended by itself, with status {self._end(process)}")
+                raise DemoError(
+                    f"the Spark driver ended by itself, with status {self._end(process)}"
+                )
             committed = _batches(self._checkpoint / "commits")
             planned = _batches(self._checkpoint / "offsets")
             if planned:

@@ -20,8 +20,8 @@ from demo.report import megabytes, show_checks, show_kinds
 from demo.spark_records import Row, SparkResults
 from demo.spark_run import SparkRun, why_no_spark
 from demo.steps import Steps
-from warren import __version__
-from warren.build import build_name
+from warrenmq import __version__
+from warrenmq.build import build_name
 
 SIGKILL_EXIT = -9
 
@@ -53,7 +53,10 @@ class Story:
         restart_s = broker.start()
         survivors = self._look_after_restart(broker, corpus, before, restart_s)
         remaining = self._publish_rest(broker, corpus, before, survivors)
-        queues = {queue: survivors[queue] + corpus.in_queue(queue, remaining) for queue in corpus.plan.queues}
+        queues = {
+            queue: survivors[queue] + corpus.in_queue(queue, remaining)
+            for queue in corpus.plan.queues
+        }
 
         if spark_missing is None:
             self._consume(broker, queues, [corpus.plan.consumed])
@@ -80,7 +83,9 @@ class Story:
         )
         if corpus.left_out:
             self.console.print(
-                f"left out, too large for Spark: {', '.join(corpus.left_out)}", markup=False, soft_wrap=True
+                f"left out, too large for Spark: {', '.join(corpus.left_out)}",
+                markup=False,
+                soft_wrap=True,
             )
 
     # -- publish, kill, restart ----------------------------------------------------------------------------------------
@@ -106,7 +111,9 @@ class Story:
         """Compare everything in the queues with the files, and leave it there; what each queue has, in order."""
         with self._steps.step("restarted: comparing with the files", None) as bar:
             contents = {
-                queue: read_queue(broker.parameters, queue, self._by_message_id, bar.advance, is_acking=False)
+                queue: read_queue(
+                    broker.parameters, queue, self._by_message_id, bar.advance, is_acking=False
+                )
                 for queue in corpus.plan.queues
             }
         found = [file for content in contents.values() for file in content.files]
@@ -131,7 +138,11 @@ class Story:
         return {queue: content.files for queue, content in contents.items()}
 
     def _publish_rest(
-        self, broker: Broker, corpus: Corpus, before: Published, survivors: dict[str, list[SourceFile]]
+        self,
+        broker: Broker,
+        corpus: Corpus,
+        before: Published,
+        survivors: dict[str, list[SourceFile]],
     ) -> list[SourceFile]:
         """Publish what was not confirmed, the survivors of those in flight a second time: what a publisher must do."""
         confirmed = {file.number for file in before.confirmed}
@@ -142,18 +153,28 @@ class Story:
         self.checks.expect(
             len(rest.confirmed) == len(remaining),
             f"The {len(remaining):,} without a confirm were published now, and confirmed: "
-            + (f"{len(twice)} are there twice, under one message-id." if twice else "0 are there twice."),
+            + (
+                f"{len(twice)} are there twice, under one message-id."
+                if twice
+                else "0 are there twice."
+            ),
             f"only {len(rest.confirmed)} of {len(remaining)} messages were confirmed",
         )
         return remaining
 
     # -- pika ----------------------------------------------------------------------------------------------------------
 
-    def _consume(self, broker: Broker, queues: dict[str, list[SourceFile]], names: list[str]) -> None:
+    def _consume(
+        self, broker: Broker, queues: dict[str, list[SourceFile]], names: list[str]
+    ) -> None:
         total = sum(len(queues[name]) for name in names)
-        with self._steps.step(f"pika consumes {names[0] if len(names) == 1 else 'all queues'}", total) as bar:
+        with self._steps.step(
+            f"pika consumes {names[0] if len(names) == 1 else 'all queues'}", total
+        ) as bar:
             contents = {
-                name: read_queue(broker.parameters, name, self._by_message_id, bar.advance, is_acking=True)
+                name: read_queue(
+                    broker.parameters, name, self._by_message_id, bar.advance, is_acking=True
+                )
                 for name in names
             }
         for name, content in contents.items():
@@ -167,7 +188,9 @@ class Story:
 
     # -- Spark ---------------------------------------------------------------------------------------------------------
 
-    def _drain_with_spark(self, broker: Broker, corpus: Corpus, expected: list[SourceFile]) -> SparkResults:
+    def _drain_with_spark(
+        self, broker: Broker, corpus: Corpus, expected: list[SourceFile]
+    ) -> SparkResults:
         queue = corpus.plan.streamed
         spark = SparkRun(self.processes, broker, corpus.plan, len(expected))
         with self._steps.step("Spark starts", len(expected)) as bar:

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-import warren
+import warrenmq
 from tests.support.explored import commit_number
 from tests.support.side_by_side import FamilyScheduling, arrange
 from tests.support.skips import SkipPolicy
-from warren.build import build_name, compiled_module_paths
+from warrenmq.build import build_name, compiled_module_paths
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bench.brokers import RabbitmqBroker
     from tests.support.rabbitmq.directories import RealDirectories
 
-PACKAGE = Path(warren.__file__).parent
+PACKAGE = Path(warrenmq.__file__).parent
 SOURCES = Path(__file__).parent.parent / "src"
 
 IS_CI = bool(os.environ.get("CI"))
@@ -65,7 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if wanted is None:
         return
     for path in compiled_module_paths(PACKAGE):
-        name = ".".join(("warren", *Path(path).relative_to(PACKAGE).with_suffix("").parts))
+        name = ".".join(("warrenmq", *Path(path).relative_to(PACKAGE).with_suffix("").parts))
         spec = importlib.util.find_spec(name)
         loaded = spec.origin if spec else None
         if loaded is None or loaded.endswith(".py") != (wanted == "interpreted"):
@@ -120,8 +120,8 @@ def rabbitmq_directories(
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     """The one Spark session of a test run: a JVM takes its time to start, and a gigabyte."""
     from tests.support.spark.settings import FAST_SETTINGS
-    from warren.spark import SparkUnavailableError, session
-    from warren.spark.java import require_spark
+    from warrenmq.spark import SparkUnavailableError, session
+    from warrenmq.spark.java import require_spark
 
     try:
         require_spark()

@@ -28,13 +28,17 @@ def environment(**more: str) -> dict[str, str]:
     """For a program that is started somewhere else."""
     found = {**os.environ, **more}
     if paths := found.get("PYTHONPATH"):
-        found["PYTHONPATH"] = os.pathsep.join(os.path.abspath(path) for path in paths.split(os.pathsep))
+        found["PYTHONPATH"] = os.pathsep.join(
+            os.path.abspath(path) for path in paths.split(os.pathsep)
+        )
     return found
 
 
 def run_block(source: str, uri: str, directory: Path) -> str:
     port = urlsplit(uri).port
-    source = source.replace('ConnectionParameters("localhost")', f'ConnectionParameters("127.0.0.1", {port})')
+    source = source.replace(
+        'ConnectionParameters("localhost")', f'ConnectionParameters("127.0.0.1", {port})'
+    )
     source = source.replace("guest@localhost", f"guest@127.0.0.1:{port}")
     script = directory / "block.py"
     script.write_text(source)

@@ -1,4 +1,4 @@
-"""Write src/warren/wire/methods.py from spec/amqp0-9-1.toml.
+"""Write src/warrenmq/wire/methods.py from spec/amqp0-9-1.toml.
 
     python tools/generate_wire.py            write the file
     python tools/generate_wire.py --check    exit 1 if the file is not what would be written
@@ -17,9 +17,9 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 SPEC = ROOT / "spec" / "amqp0-9-1.toml"
-TARGET = ROOT / "src" / "warren" / "wire" / "methods.py"
+TARGET = ROOT / "src" / "warrenmq" / "wire" / "methods.py"
 
-LINE_LENGTH_MAX = 110
+LINE_LENGTH_MAX = 100
 INTEGER_SIZES = {"octet": 1, "short": 2, "long": 4, "longlong": 8}
 TYPES = {"bit", "shortstr", "longstr", "table", *INTEGER_SIZES}
 # Classes are asked for in this order, so that the traffic of messages is dispatched first.
@@ -113,7 +113,9 @@ def load_spec(path: Path) -> list[MethodSpec]:
 def _method(class_name: str, class_id: int, name: str, spec: dict[str, Any]) -> MethodSpec:
     unknown = set(spec) - {"id", "from", "reply", "content", "arguments"}
     if unknown or spec["from"] not in {"client", "server", "both"}:
-        raise ValueError(f"{class_name}.{name}: unknown field or value: {sorted(unknown) or spec['from']}")
+        raise ValueError(
+            f"{class_name}.{name}: unknown field or value: {sorted(unknown) or spec['from']}"
+        )
     return MethodSpec(
         class_name=class_name,
         name=name,
@@ -132,7 +134,9 @@ def _argument(text: str) -> Argument:
     if type_name not in TYPES:
         raise ValueError(f"unknown type in {text!r}")
     attribute = name.replace("-", "_")
-    return Argument(attribute + "_" if keyword.iskeyword(attribute) else attribute, type_name, reserved)
+    return Argument(
+        attribute + "_" if keyword.iskeyword(attribute) else attribute, type_name, reserved
+    )
 
 
 def generate(methods: list[MethodSpec]) -> str:
@@ -163,16 +167,21 @@ def _imports(text: str) -> str:
         f"read_{name}"
         for name in ("long", "longlong", "longstr", "octet", "short", "shortstr", "utf8_shortstr")
     ]
-    writers = [f"write_{name}" for name in ("long", "longlong", "longstr", "octet", "short", "shortstr")]
-    from_method = ["Method", *used(["bad_arguments", "read_table", "short_method_frame", "unknown_method"])]
+    writers = [
+        f"write_{name}" for name in ("long", "longlong", "longstr", "octet", "short", "shortstr")
+    ]
+    from_method = [
+        "Method",
+        *used(["bad_arguments", "read_table", "short_method_frame", "unknown_method"]),
+    ]
     from_primitives = used(["need", *readers, *writers])
     return (
         "\nfrom typing import Final, final\n\n"
         "from librt.strings import BytesWriter, read_i32_be\n"
         "from mypy_extensions import i64, mypyc_attr\n\n"
-        "from warren.wire.errors import MalformedBytes\n"
-        + _import_line("warren.wire.method", from_method)
-        + _import_line("warren.wire.primitives", from_primitives)
+        "from warrenmq.wire.errors import MalformedBytes\n"
+        + _import_line("warrenmq.wire.method", from_method)
+        + _import_line("warrenmq.wire.primitives", from_primitives)
         + "\n"
     )
 
@@ -240,7 +249,9 @@ def _write_lines(method: MethodSpec) -> list[str]:
     for run in _runs(method.arguments):
         first = run[0]
         if first.type == "bit":
-            terms = [f"({1 << i} if self.{a.name} else 0)" for i, a in enumerate(run) if not a.reserved]
+            terms = [
+                f"({1 << i} if self.{a.name} else 0)" for i, a in enumerate(run) if not a.reserved
+            ]
             value = " | ".join(terms) or "0"
             if len(terms) == 1:
                 value = value[1:-1]
@@ -268,7 +279,12 @@ def _reader_lines(method: MethodSpec) -> list[str]:
     line = f"    return {method.python_class}({', '.join(names)})"
     if len(line) <= LINE_LENGTH_MAX:
         return [*lines, line]
-    return [*lines, f"    return {method.python_class}(", *[f"        {name}," for name in names], "    )"]
+    return [
+        *lines,
+        f"    return {method.python_class}(",
+        *[f"        {name}," for name in names],
+        "    )",
+    ]
 
 
 def _bit(method: MethodSpec, argument: Argument) -> int:
@@ -305,7 +321,11 @@ def _dispatch_lines(methods: list[MethodSpec]) -> list[str]:
         ]
     lines.append("    return None")
     for name in order:
-        lines += ["", "", f"def _read_{name}(id: i64, data: bytes, at: i64, end: i64) -> Method | None:"]
+        lines += [
+            "",
+            "",
+            f"def _read_{name}(id: i64, data: bytes, at: i64, end: i64) -> Method | None:",
+        ]
         for method in by_class[name]:
             lines.append(f"    if id == {method.constant}:")
             if method.arguments:
@@ -328,7 +348,10 @@ def main() -> int:
         return 0
     if TARGET.read_text() == text:
         return 0
-    print(f"{TARGET.relative_to(ROOT)} is out of date: run python tools/generate_wire.py", file=sys.stderr)
+    print(
+        f"{TARGET.relative_to(ROOT)} is out of date: run python tools/generate_wire.py",
+        file=sys.stderr,
+    )
     return 1
 
 

@@ -4,6 +4,6 @@ Spark imports all of them at the first look-up, and an import error in one break
 heavy is imported here: the source imports pyarrow and numpy only when it reads.
 """
 
-from warren.spark.source import WarrenDataSource as DefaultSource
+from warrenmq.spark.source import WarrenDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

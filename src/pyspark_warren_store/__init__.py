@@ -3,6 +3,6 @@
 Each such package gives Spark one data source, hence there are two. As there, nothing heavy is imported.
 """
 
-from warren.spark.store_source import WarrenStoreDataSource as DefaultSource
+from warrenmq.spark.store_source import WarrenStoreDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -13,14 +13,14 @@ from tests.support.brokers.one_queue_group import end_of, one_queue
 from tests.support.brokers.process import BrokerProcess
 from tests.support.command_line import nobody
 from tests.support.spark.blocks import read_block
-from warren.admin.client import (
+from warrenmq.admin.client import (
     REPLY_TIMEOUT_S,
     AdminClient,
     AdminRefusedError,
     NodeAddress,
     NodeUnreachableError,
 )
-from warren.admin.protocol import (
+from warrenmq.admin.protocol import (
     ACCESS_REFUSED,
     PROTOCOL_HEADER,
     Ack,
@@ -150,7 +150,9 @@ def test_reserve_waits_for_what_a_consumer_has(broker: BrokerProcess) -> None:
             channel.basic_publish("", "shared", b"%d" % number)
         method, _, _ = channel.basic_get("shared")
         with AdminClient(NodeAddress(broker.uri)) as client:
-            group = one_queue(client.request(OpenGroup("shared", [b"shared"]), GroupOpened), "shared")
+            group = one_queue(
+                client.request(OpenGroup("shared", [b"shared"]), GroupOpened), "shared"
+            )
             assert end_of(client.request(group.reserve(0, 10, wait_ms=100), Reserved, 0.1)) == 0
             channel.basic_nack(method.delivery_tag, requeue=True)
             assert end_of(client.request(group.reserve(0, 10, wait_ms=10_000), Reserved, 10)) == 4
@@ -259,7 +261,9 @@ def test_who_does_not_answer_in_time_is_said_to() -> None:
 
         threading.Thread(target=serve, daemon=True).start()
         client = AdminClient(NodeAddress(f"amqp://127.0.0.1:{listener.getsockname()[1]}"))
-        with pytest.raises(NodeUnreachableError, match=r"127\.0\.0\.1:\d+ did not answer within 0\.1 s"):
+        with pytest.raises(
+            NodeUnreachableError, match=r"127\.0\.0\.1:\d+ did not answer within 0\.1 s"
+        ):
             client.request(ListGroups(), GroupList, 0.1 - REPLY_TIMEOUT_S)
         accepted[0].close()
 

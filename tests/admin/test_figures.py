@@ -5,14 +5,21 @@ import random
 import pytest
 
 from tests.support.brokers.memory_node import USER, MemoryClient, MemoryDisk, MemoryNode
-from warren.admin.protocol import DescribeNode, ListQueues, NodeStatus, QueueList, QueueStatus, VhostStatus
-from warren.broker.definitions.metadata import PutUser
-from warren.queues.entry import ALPHA, BETA, Entry
-from warren.queues.leave_reason import ACKED
-from warren.queues.queue import Queue
-from warren.queues.variable_queue import EMPTY
-from warren.store.figures import StoreFigures
-from warren.store.store_settings import GARBAGE_ALLOWANCE_BYTES
+from warrenmq.admin.protocol import (
+    DescribeNode,
+    ListQueues,
+    NodeStatus,
+    QueueList,
+    QueueStatus,
+    VhostStatus,
+)
+from warrenmq.broker.definitions.metadata import PutUser
+from warrenmq.queues.entry import ALPHA, BETA, Entry
+from warrenmq.queues.leave_reason import ACKED
+from warrenmq.queues.queue import Queue
+from warrenmq.queues.variable_queue import EMPTY
+from warrenmq.store.figures import StoreFigures
+from warrenmq.store.store_settings import GARBAGE_ALLOWANCE_BYTES
 
 SMALL = 10
 LARGE = 5000
@@ -26,7 +33,9 @@ class Model:
         self.node = MemoryNode(MemoryDisk())
         store = self.node.vhost.store
         # Small files, so that some are merged and many go.
-        store.contents.persistent.file_size_limit = store.contents.transient.file_size_limit = 12_000
+        store.contents.persistent.file_size_limit = store.contents.transient.file_size_limit = (
+            12_000
+        )
         self.queues = [
             self.node.declare(b"a"),
             self.node.declare(b"b"),
@@ -39,8 +48,10 @@ class Model:
         self.settled = [0] * len(self.queues)
         self.requeued = [0] * len(self.queues)
         self.is_ending = False
-        self.node.vhost.host.held_entries.append(
-            lambda log, first, end: [one for one in self.out if one.log is log and first <= one.seq < end]
+        self.node.vhost.host.unacked_finders.append(
+            lambda ledger, first, end: [
+                one for one in self.out if one.ledger is ledger and first <= one.seq < end
+            ]
         )
 
     def now_ms(self) -> int:
@@ -61,7 +72,7 @@ class Model:
             if entry is not None:
                 self.out.append(entry)
                 return
-            if queue.look_at_head(self.now_ms()) == EMPTY:
+            if queue.head_state(self.now_ms()) == EMPTY:
                 return
             queue.when_head(lambda _now_ms: None)
             self.work()
@@ -115,21 +126,27 @@ class Model:
     def file_bytes(self, name: str, kind: str) -> int:
         """What was written to all files that end in `kind` below the directory `name`."""
         files = self.node.disk.files.files()
-        return sum(len(file.data) for path, file in files if path.startswith(name) and path.endswith(kind))
+        return sum(
+            len(file.data) for path, file in files if path.startswith(name) and path.endswith(kind)
+        )
 
     def check_queue(self, place: int, status: QueueStatus) -> None:
         """Counted one by one."""
         queue = self.queues[place]
         ready = queue.backing.ready
         rings = {"q1": ready.q1, "q2": ready.q2, "q3": ready.q3, "q4": ready.q4}
-        entries = {name: [ring.at(index) for index in range(ring.count)] for name, ring in rings.items()}
+        entries = {
+            name: [ring.at(index) for index in range(ring.count)] for name, ring in rings.items()
+        }
         in_memory = [entry for ring in entries.values() for entry in ring]
         alive = self.alive[place]
         out = {entry.seq for entry in self.out if entry.queue is queue}
         on_disk = alive.keys() - out - {entry.seq for entry in in_memory}
         overhead = 3 + 2
         parts = status.parts
-        assert {name: getattr(parts, name) for name in rings} == {n: len(e) for n, e in entries.items()}
+        assert {name: getattr(parts, name) for name in rings} == {
+            n: len(e) for n, e in entries.items()
+        }
         assert parts.delta == len(on_disk)
         forms: dict[str, list[int]] = {"alpha": [], "beta": [], "gamma": []}
         for entry in in_memory:
@@ -156,7 +173,9 @@ class Model:
     def check_store(self, status: VhostStatus) -> None:
         """Counted in files."""
         persistent, transient = "/msg_store_persistent/", "/msg_store_transient/"
-        on_disk = self.file_bytes("", ".wal") + self.file_bytes("", ".idx") + self.file_bytes("", ".rdq")
+        on_disk = (
+            self.file_bytes("", ".wal") + self.file_bytes("", ".idx") + self.file_bytes("", ".rdq")
+        )
         assert status.disk_bytes == on_disk
         sizes = status.journal.bytes + status.index.bytes
         sizes += status.persistent.total_bytes + status.transient.total_bytes
@@ -168,9 +187,11 @@ class Model:
         indexed = 0
         lasting = 0
         for queue, alive in zip(self.queues, self.alive, strict=True):
-            indexed += len([seq for seq in alive if seq < queue.log.indexed_upto])
+            indexed += len([seq for seq in alive if seq < queue.ledger.indexed_upto])
             if queue.durable:
-                lasting += len([size for size, persistent in alive.values() if size == LARGE and persistent])
+                lasting += len(
+                    [size for size, persistent in alive.values() if size == LARGE and persistent]
+                )
         assert status.index.live_positions == indexed
         # One record for each, all of the same size.
         assert status.persistent.valid_bytes % max(lasting, 1) == 0
@@ -178,7 +199,12 @@ class Model:
         for contents in (status.persistent, status.transient):
             assert contents.garbage_bytes == contents.total_bytes - contents.valid_bytes
         assert status.waiting_bytes == 0 and not status.is_behind
-        assert (status.damaged, status.lost, status.failed_checkpoints, status.debt_bytes) == (0, 0, 0, 0)
+        assert (status.damaged, status.lost, status.failed_checkpoints, status.debt_bytes) == (
+            0,
+            0,
+            0,
+            0,
+        )
 
     def check(self) -> None:
         status = self.node.groups.status()
@@ -257,7 +283,11 @@ def test_the_node_says_what_was_measured_and_which_alarms_are_on() -> None:
     node.broker.memory_used(2000, now_ms)
     node.broker.disk_free(6000, now_ms)
     status = described(client)
-    assert (status.memory_used_bytes, status.disk_free_bytes, status.disk_limit_bytes) == (2000, 6000, 5000)
+    assert (status.memory_used_bytes, status.disk_free_bytes, status.disk_limit_bytes) == (
+        2000,
+        6000,
+        5000,
+    )
     assert status.alarms == ["memory"]
     node.broker.disk_free(4000, now_ms)
     assert described(client).alarms == ["memory", "disk"]

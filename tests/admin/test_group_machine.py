@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.support.brokers.memory_node import MemoryClient, MemoryDisk, MemoryNode
 from tests.support.spark.blocks import read_block
-from warren.admin.protocol import (
+from warrenmq.admin.protocol import (
     Ack,
     Acked,
     ErrorReply,
@@ -27,12 +27,12 @@ from warren.admin.protocol import (
     Reserve,
     Reserved,
 )
-from warren.queues.entry import Entry
-from warren.queues.leave_reason import ACKED
-from warren.queues.queue import Queue
-from warren.queues.reader_group import DATA_LOSS, FENCED
-from warren.queues.variable_queue import INFINITE
-from warren.store.message import QueueLog
+from warrenmq.queues.entry import Entry
+from warrenmq.queues.leave_reason import ACKED
+from warrenmq.queues.queue import Queue
+from warrenmq.queues.reader_group import DATA_LOSS, FENCED
+from warrenmq.queues.variable_queue import UNLIMITED
+from warrenmq.store.message import QueueLedger
 
 SLICE = 4
 NAMES = (b"qa", b"qb", b"qc")
@@ -83,13 +83,13 @@ class GroupMachine(RuleBasedStateMachine):
         # There are no channels here; the consumers' messages are in `out`.
         setattr(self.node.groups, "first_unacked_seq", self.first_unacked)  # noqa: B010 - mypy takes no assignment
         # Behind what staging logs have out, and what groups hold.
-        self.node.vhost.host.held_entries[2:] = [self.out_between]
+        self.node.vhost.host.unacked_finders[2:] = [self.out_between]
 
     def first_unacked(self, queue: Queue, from_seq: int) -> int:
         return min((e.seq for e in self.out if e.queue is queue and e.seq >= from_seq), default=-1)
 
-    def out_between(self, log: QueueLog, first: int, end: int) -> list[Entry]:
-        return [entry for entry in self.out if entry.log is log and first <= entry.seq < end]
+    def out_between(self, ledger: QueueLedger, first: int, end: int) -> list[Entry]:
+        return [entry for entry in self.out if entry.ledger is ledger and first <= entry.seq < end]
 
     @property
     def queues(self) -> list[Queue]:
@@ -103,7 +103,10 @@ class GroupMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.queues)
     @rule(
-        data=st.data(), count=st.integers(1, 6), persistent=st.booleans(), size=st.sampled_from([1, 1, 5000])
+        data=st.data(),
+        count=st.integers(1, 6),
+        persistent=st.booleans(),
+        size=st.sampled_from([1, 1, 5000]),
     )
     def publish(self, data: st.DataObject, count: int, persistent: bool, size: int) -> None:
         queue = self.any_queue(data)
@@ -116,7 +119,7 @@ class GroupMachine(RuleBasedStateMachine):
                 self.unconfirmed.append(body)
 
     @precondition(lambda self: self.queues)
-    @rule(data=st.data(), is_lazy=st.booleans(), most=st.sampled_from([0, 3, int(INFINITE)]))
+    @rule(data=st.data(), is_lazy=st.booleans(), most=st.sampled_from([0, 3, int(UNLIMITED)]))
     def page(self, data: st.DataObject, is_lazy: bool, most: int) -> None:
         """Memory is short, or plentiful again."""
         queue = self.any_queue(data)
@@ -155,7 +158,7 @@ class GroupMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def consumer_acks(self, data: st.DataObject) -> None:
         entry = self.out.pop(data.draw(st.integers(0, len(self.out) - 1)))
-        self.consumed.add(self.bodies_out[int(entry.log.queue_id), int(entry.seq)])
+        self.consumed.add(self.bodies_out[int(entry.ledger.queue_id), int(entry.seq)])
         entry.queue.leave(entry, ACKED, self.node.clock.now_ms())
         self.node.commit()
 
@@ -189,7 +192,9 @@ class GroupMachine(RuleBasedStateMachine):
         held = queue.unacked_count
         groups = self.node.groups.reader_groups
         out = {
-            entry.seq for entry in self.out_between(queue.log, 0, MANY) + groups.held_of(queue.log, 0, MANY)
+            entry.seq
+            for entry in self.out_between(queue.ledger, 0, MANY)
+            + groups.find_unacked(queue.ledger, 0, MANY)
         }
         published = self.published.get(queue.id, {})
         self.lost.update(body for seq, body in published.items() if seq not in out)
@@ -225,7 +230,9 @@ class GroupMachine(RuleBasedStateMachine):
         if self.commits == 0:
             if self.offsets:
                 for incarnation, position in self.initial.items():
-                    assert acked.get(incarnation, position) == position, "the start of batch 0 moved"
+                    assert acked.get(incarnation, position) == position, (
+                        "the start of batch 0 moved"
+                    )
             self.initial = acked
         if len(self.offsets) > self.commits:
             self.run_batch()
@@ -262,13 +269,19 @@ class GroupMachine(RuleBasedStateMachine):
             self.unconfirmed.clear()
             return
         assert isinstance(reply, Reserved)
-        assert [part.queue for part in reply.members] == sorted(part.queue for part in reply.members)
+        assert [part.queue for part in reply.members] == sorted(
+            part.queue for part in reply.members
+        )
         if any(part.end > part.start for part in reply.members) and not answer_is_lost:
             self.offsets.append({part.incarnation: part.end for part in reply.members})
 
-    def reserve(self, most: int, least: int, commit_ok: bool, is_torn: bool) -> Reserved | ErrorReply:
+    def reserve(
+        self, most: int, least: int, commit_ok: bool, is_torn: bool
+    ) -> Reserved | ErrorReply:
         assert self.group is not None
-        start = {key: seq for key, seq in self.start_of(len(self.offsets)).items() if key in self.known}
+        start = {
+            key: seq for key, seq in self.start_of(len(self.offsets)).items() if key in self.known
+        }
         request = Reserve("g", self.group.epoch, start, most, MANY, least, 1000 if least > 1 else 0)
         reply = self.client.ask(request, commit_ok, is_torn)
         assert isinstance(reply, Reserved | ErrorReply)
@@ -346,7 +359,9 @@ class GroupMachine(RuleBasedStateMachine):
         for part in plan.slices:
             at = part.start
             while at < part.end:
-                reply = self.client.must(Fetch("g", group.epoch, incarnation, at, part.end, 3, 12000))
+                reply = self.client.must(
+                    Fetch("g", group.epoch, incarnation, at, part.end, 3, 12000)
+                )
                 assert isinstance(reply, Fetched)
                 bodies += [message.body or b"" for message in read_block(reply.block)]
                 at = reply.next

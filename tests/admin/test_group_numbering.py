@@ -2,7 +2,7 @@
 
 from tests.support.brokers.memory_node import MemoryClient, MemoryDisk, MemoryNode
 from tests.support.brokers.one_queue_group import end_of, one_queue, open_one
-from warren.admin.protocol import OpenGroup
+from warrenmq.admin.protocol import OpenGroup
 
 
 def test_new_messages_are_never_numbered_below_what_a_group_has_passed() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.brokers.memory_node import MemoryClient, MemoryDisk, MemoryNode
 from tests.support.spark.blocks import read_block
-from warren.admin.protocol import (
+from warrenmq.admin.protocol import (
     BAD_REQUEST,
     Ack,
     Acked,
@@ -30,10 +30,10 @@ from warren.admin.protocol import (
     SeekTime,
     TimeSought,
 )
-from warren.queues.reader_group import DATA_LOSS, NOT_FOUND, PRECONDITION
-from warren.queues.reader_groups import MEMBERS_MAX
-from warren.store.figures import StoreFigures
-from warren.store.message import Message
+from warrenmq.queues.reader_group import DATA_LOSS, NOT_FOUND, PRECONDITION
+from warrenmq.queues.reader_groups import MEMBERS_MAX
+from warrenmq.store.figures import StoreFigures
+from warrenmq.store.message import Message
 
 MANY = 1 << 40
 
@@ -56,7 +56,9 @@ def fill(node: MemoryNode, queue: bytes, count: int, size: int = 10) -> None:
         node.publish(queue, b"%0*d" % (size, number))
 
 
-def opened(client: MemoryClient, *queues: bytes, pattern: str = "", may_rebind: bool = False) -> GroupOpened:
+def opened(
+    client: MemoryClient, *queues: bytes, pattern: str = "", may_rebind: bool = False
+) -> GroupOpened:
     reply = client.must(OpenGroup("g", list(queues), pattern, may_rebind=may_rebind))
     assert isinstance(reply, GroupOpened)
     return reply
@@ -210,7 +212,9 @@ def test_bytes_are_exceeded_by_one_message_at_most(node: MemoryNode, client: Mem
     assert sum(max(0, end - 1) for _, end in ranges(reply).values()) == 3
 
 
-def test_the_same_request_again_gives_at_least_the_same(node: MemoryNode, client: MemoryClient) -> None:
+def test_the_same_request_again_gives_at_least_the_same(
+    node: MemoryNode, client: MemoryClient
+) -> None:
     """Its answer was lost; meanwhile more has come."""
     fill(node, b"a", 4)
     fill(node, b"b", 50)
@@ -246,7 +250,9 @@ def test_acks_of_several_queues_are_one_call(node: MemoryNode, client: MemoryCli
 # -- waiting ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_reserve_waits_for_so_many_messages_or_so_long(node: MemoryNode, client: MemoryClient) -> None:
+def test_a_reserve_waits_for_so_many_messages_or_so_long(
+    node: MemoryNode, client: MemoryClient
+) -> None:
     """The delay counts from the first of them on, over several requests."""
     group = opened(client, b"a", b"b")
     request = Reserve("g", group.epoch, positions(group), 100, MANY, 10, 5000, 2000)
@@ -266,7 +272,9 @@ def test_a_reserve_waits_for_so_many_messages_or_so_long(node: MemoryNode, clien
         node.commit()
         node.clock.advance(2000)
         node.commit()
-        answers += [sum(end - start for start, end in ranges(reply).values()) for reply in client.replies()]
+        answers += [
+            sum(end - start for start, end in ranges(reply).values()) for reply in client.replies()
+        ]
     assert answers == [0, 0, 1]
     # The last answer was lost.
     again = client.must(request)
@@ -387,7 +395,9 @@ def test_a_queue_that_goes_with_messages_is_a_loss_until_somebody_accepts_it(
     assert ranges(reply) == {b"a": (0, 2), b"b": (0, 0)}
 
 
-def test_a_waiting_reserve_learns_that_one_of_its_queues_goes(node: MemoryNode, client: MemoryClient) -> None:
+def test_a_waiting_reserve_learns_that_one_of_its_queues_goes(
+    node: MemoryNode, client: MemoryClient
+) -> None:
     group = opened(client, b"a", b"b")
     client.send(Reserve("g", group.epoch, {}, 100, MANY, wait_ms=2000))
     node.delete(b"b")
@@ -416,7 +426,9 @@ def test_a_reserve_goes_on_without_a_queue_that_ends_meanwhile(
 
 
 @pytest.mark.parametrize("is_lazy", [False, True])
-def test_two_groups_never_hold_one_range(node: MemoryNode, client: MemoryClient, is_lazy: bool) -> None:
+def test_two_groups_never_hold_one_range(
+    node: MemoryNode, client: MemoryClient, is_lazy: bool
+) -> None:
     """Opened when neither held anything: the second one waits before what the first one has, and gets what that gives back."""
     node.vhost.queues[b"a"].backing.memory.set_mode(is_lazy)
     first = opened(client, b"a")
@@ -426,7 +438,9 @@ def test_two_groups_never_hold_one_range(node: MemoryNode, client: MemoryClient,
     node.work()
     held = client.must(Reserve("g", first.epoch, positions(first), 2, MANY))
     assert ranges(held) == {b"a": (0, 3)}
-    assert ranges(client.must(Reserve("h", second.epoch, positions(second), 2, MANY))) == {b"a": (0, 0)}
+    assert ranges(client.must(Reserve("h", second.epoch, positions(second), 2, MANY))) == {
+        b"a": (0, 0)
+    }
     client.must(DeleteGroup("g"))
     reply = client.must(Reserve("h", second.epoch, positions(second), 3, MANY))
     assert ranges(reply) == {b"a": (0, 4)}
@@ -459,7 +473,9 @@ def test_a_time_is_found_wherever_the_messages_are(
     assert client.refused(SeekTime(b"timed", 99, 0)) == DATA_LOSS
 
 
-def test_a_group_may_begin_at_a_time_at_the_end_or_at_a_place(node: MemoryNode, client: MemoryClient) -> None:
+def test_a_group_may_begin_at_a_time_at_the_end_or_at_a_place(
+    node: MemoryNode, client: MemoryClient
+) -> None:
     """Where it counts: for queues that join."""
     fill(node, b"a", 5)
     node.clock.time_ms += 1000
@@ -469,14 +485,19 @@ def test_a_group_may_begin_at_a_time_at_the_end_or_at_a_place(node: MemoryNode, 
     timed = client.must(OpenGroup("timed", [b"a", b"b"], start=now_ms))
     assert isinstance(timed, GroupOpened) and [member.acked for member in timed.members] == [6, 1]
     latest = client.must(OpenGroup("latest", pattern="[ab]", start="latest", start_at={"b": 2}))
-    assert isinstance(latest, GroupOpened) and [member.acked for member in latest.members] == [11, 2]
+    assert isinstance(latest, GroupOpened) and [member.acked for member in latest.members] == [
+        11,
+        2,
+    ]
     again = client.must(OpenGroup("latest", pattern="[ab]"))
     assert isinstance(again, GroupOpened) and [member.acked for member in again.members] == [11, 2]
     beyond = client.must(OpenGroup("beyond", [b"a"], start_at={"a": 1000}))
     assert isinstance(beyond, GroupOpened) and beyond.members[0].acked == 11
 
 
-def test_a_group_of_a_thousand_queues_begins_at_a_time(client: MemoryClient, node: MemoryNode) -> None:
+def test_a_group_of_a_thousand_queues_begins_at_a_time(
+    client: MemoryClient, node: MemoryNode
+) -> None:
     for number in range(MEMBERS_MAX):
         name = b"many.%d" % number
         node.declare(name)
@@ -541,7 +562,9 @@ def test_held_messages_do_not_expire(node: MemoryNode, client: MemoryClient) -> 
     queue = node.vhost.queues[b"a"]
     now_ms = node.clock.now_ms()
     for number in range(3):
-        queue.publish(Message(b"\x00\x01a", b"\x00\x00", b"%d" % number, True, now_ms), 1000, now_ms)
+        queue.publish(
+            Message(b"\x00\x01a", b"\x00\x00", b"%d" % number, True, now_ms), 1000, now_ms
+        )
     group, part = held_range(client, node)
     node.clock.advance(5000)
     queue.drop_expired_head(node.clock.now_ms())
@@ -553,7 +576,9 @@ def test_held_messages_do_not_expire(node: MemoryNode, client: MemoryClient) -> 
     assert node.vhost.queues[b"a"].ready_count == 0
 
 
-def test_a_purge_and_other_consumers_leave_held_messages(node: MemoryNode, client: MemoryClient) -> None:
+def test_a_purge_and_other_consumers_leave_held_messages(
+    node: MemoryNode, client: MemoryClient
+) -> None:
     fill(node, b"a", 3)
     group, part = held_range(client, node)
     fill(node, b"a", 2)
@@ -569,7 +594,9 @@ def test_a_purge_and_other_consumers_leave_held_messages(node: MemoryNode, clien
         client = MemoryClient(node)
 
 
-def test_compaction_moves_held_contents_and_they_are_read_on(node: MemoryNode, client: MemoryClient) -> None:
+def test_compaction_moves_held_contents_and_they_are_read_on(
+    node: MemoryNode, client: MemoryClient
+) -> None:
     """Their neighbours in the content files are garbage."""
     store = node.vhost.store
     store.contents.persistent.file_size_limit = 100_000

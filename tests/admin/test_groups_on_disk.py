@@ -7,7 +7,7 @@ import pytest
 from tests.support.brokers.memory_node import MemoryClient, MemoryDisk, MemoryNode
 from tests.support.brokers.one_queue_group import MANY, OneQueue, end_of, open_one
 from tests.support.spark.blocks import read_block
-from warren.admin.protocol import (
+from warrenmq.admin.protocol import (
     STORAGE_FAILED,
     DeleteGroup,
     DescribeQueue,
@@ -18,8 +18,8 @@ from warren.admin.protocol import (
     Peek,
     QueueDescription,
 )
-from warren.queues.reader_group import DATA_LOSS, EVERYTHING, HELD_BYTES_MAX
-from warren.testing.simulated.file_system import POWER
+from warrenmq.queues.reader_group import DATA_LOSS, EVERYTHING, HELD_BYTES_MAX
+from warrenmq.testing.simulated.file_system import POWER
 
 
 class PausedNode(MemoryNode):
@@ -88,12 +88,17 @@ def test_what_a_group_holds_keeps_little_in_memory(node: MemoryNode) -> None:
     group = open_one(client)
     assert reserve(client, group, 0) == 4001
     queue = node.vhost.queues[b"q"]
-    assert queue.backing.out.content_bytes <= HELD_BYTES_MAX + 20_000 and queue.backing.out.paged_count > 2000
+    assert (
+        queue.backing.out.content_bytes <= HELD_BYTES_MAX + 20_000
+        and queue.backing.out.paged_count > 2000
+    )
     assert fetch_all(client, group, 3000, 3300) == list(range(3000, 3300))
     assert fetch_all(client, group, 0, 100) == list(range(1, 100))
 
 
-def test_held_messages_are_held_again_after_a_crash_before_anybody_is_served(node: MemoryNode) -> None:
+def test_held_messages_are_held_again_after_a_crash_before_anybody_is_served(
+    node: MemoryNode,
+) -> None:
     """They are read from disk first; calls that come earlier are answered afterwards."""
     fill(node, 3000)
     group = open_one(MemoryClient(node))
@@ -107,7 +112,7 @@ def test_held_messages_are_held_again_after_a_crash_before_anybody_is_served(nod
     try:
         restarted = PausedNode(node.disk, node.clock)
         queue = restarted.vhost.queues[b"q"]
-        assert queue.demand.is_held_back and queue.ready_count == 3000
+        assert queue.demand.is_paused and queue.ready_count == 3000
         client = MemoryClient(restarted)
         client.send(ListGroups())
         client.send(Fetch("g", group.epoch, group.incarnation, 2490, 2501, 100, 1 << 20))
@@ -120,7 +125,9 @@ def test_held_messages_are_held_again_after_a_crash_before_anybody_is_served(nod
     assert (queue.ready_count, queue.unacked_count) == (500, 2500)
     _groups, fetched = client.replies()
     assert isinstance(fetched, Fetched)
-    assert [int(message.body or b"") for message in read_block(fetched.block)] == list(range(2490, 2501))
+    assert [int(message.body or b"") for message in read_block(fetched.block)] == list(
+        range(2490, 2501)
+    )
     queue.when_head(lambda now_ms: None)
     restarted.work()
     entry = queue.get(True, restarted.clock.now_ms())
@@ -219,7 +226,7 @@ def test_a_damaged_record_in_the_middle_costs_itself(node: MemoryNode) -> None:
     for entry in member.held:
         queue.backing.out.drop_content(entry)
     assert queue.backing.out.paged_count == 300
-    index = queue.log.index
+    index = queue.ledger.index
     assert index is not None
     node.disk.files.flip(index.path_of(index.segments[0]), member.held[149].place + 60, 3)
     expected = [seq for seq in range(1, 301) if seq != 150]

@@ -5,8 +5,8 @@ import pytest
 from tests.support.brokers.memory_node import MemoryClient, MemoryDisk, MemoryNode
 from tests.support.brokers.one_queue_group import OneQueue, end_of, open_one
 from tests.support.spark.blocks import read_block
-from warren.admin.client import NodeAddress
-from warren.admin.protocol import (
+from warrenmq.admin.client import NodeAddress
+from warrenmq.admin.protocol import (
     ACCESS_REFUSED,
     BAD_REQUEST,
     REQUEST_BYTES_MAX,
@@ -33,7 +33,7 @@ from warren.admin.protocol import (
     SeekTime,
     encode_frame,
 )
-from warren.queues.reader_group import DATA_LOSS, FENCED, NOT_FOUND, PRECONDITION
+from warrenmq.queues.reader_group import DATA_LOSS, FENCED, NOT_FOUND, PRECONDITION
 
 MANY = 1 << 40
 
@@ -86,7 +86,12 @@ def fetch_all(
 
 @pytest.mark.parametrize(
     ("user", "password", "vhost"),
-    [("guest", "wrong", "/"), ("nobody", "guest", "/"), ("guest", "guest", "/other"), ("guest", "", "/")],
+    [
+        ("guest", "wrong", "/"),
+        ("nobody", "guest", "/"),
+        ("guest", "guest", "/other"),
+        ("guest", "", "/"),
+    ],
 )
 def test_login_with_wrong_credentials_is_refused_and_closed(
     node: MemoryNode, user: str, password: str, vhost: str
@@ -187,7 +192,9 @@ def test_requests_sent_ahead_are_answered_in_order_without_recursion(
     assert len(client.replies()) == 1000
 
 
-def test_nothing_is_worked_on_while_the_peer_does_not_read(node: MemoryNode, client: MemoryClient) -> None:
+def test_nothing_is_worked_on_while_the_peer_does_not_read(
+    node: MemoryNode, client: MemoryClient
+) -> None:
     """A client that asks and never reads costs bounded memory."""
     client.session.pause_writing()
     client.send(ListGroups())
@@ -252,7 +259,9 @@ def test_reserved_range_survives_a_crash_with_its_transient_messages(
     assert restarted.vhost.queues[b"q"].ready_count == 0
 
 
-def test_reserve_is_not_answered_when_it_cannot_be_stored(node: MemoryNode, client: MemoryClient) -> None:
+def test_reserve_is_not_answered_when_it_cannot_be_stored(
+    node: MemoryNode, client: MemoryClient
+) -> None:
     """A failing disk refuses; the messages stay held, and asking again gives the same range."""
     fill(node, 3, persistent=False)
     group = open_one(client)
@@ -262,7 +271,9 @@ def test_reserve_is_not_answered_when_it_cannot_be_stored(node: MemoryNode, clie
     assert fetch_all(MemoryClient(node.crash()), group, 0, 4) == [b"m0", b"m1", b"m2"]
 
 
-def test_reserve_notices_that_an_earlier_batch_failed(node: MemoryNode, client: MemoryClient) -> None:
+def test_reserve_notices_that_an_earlier_batch_failed(
+    node: MemoryNode, client: MemoryClient
+) -> None:
     """A message whose own batch failed is journaled again before its range is promised."""
     group = open_one(client)
     fill(node, 2)
@@ -271,7 +282,9 @@ def test_reserve_notices_that_an_earlier_batch_failed(node: MemoryNode, client: 
     assert fetch_all(MemoryClient(node.crash()), group, 0, 3) == [b"m0", b"m1"]
 
 
-def test_reserve_notices_that_a_batch_in_flight_failed(node: MemoryNode, client: MemoryClient) -> None:
+def test_reserve_notices_that_a_batch_in_flight_failed(
+    node: MemoryNode, client: MemoryClient
+) -> None:
     """The commit after it succeeded, and yet not all of the range is on disk: no promise."""
     group = open_one(client)
     fill(node, 2)
@@ -285,7 +298,9 @@ def test_reserve_notices_that_a_batch_in_flight_failed(node: MemoryNode, client:
     assert fetch_all(MemoryClient(node.crash()), group, 0, 3) == [b"m0", b"m1"]
 
 
-def test_reserve_waits_for_messages_and_no_longer_than_asked(node: MemoryNode, client: MemoryClient) -> None:
+def test_reserve_waits_for_messages_and_no_longer_than_asked(
+    node: MemoryNode, client: MemoryClient
+) -> None:
     """The long poll ends with the first message, or with nothing."""
     group = open_one(client)
     client.send(reserve(group, 0, wait_ms=2000))
@@ -348,7 +363,9 @@ def test_waiting_reserve_takes_nothing_when_its_group_is_not_its_own_any_more(
     assert node.vhost.queues[b"q"].ready_count == 1
 
 
-def test_poll_of_a_lost_connection_leaves_nothing_behind(node: MemoryNode, client: MemoryClient) -> None:
+def test_poll_of_a_lost_connection_leaves_nothing_behind(
+    node: MemoryNode, client: MemoryClient
+) -> None:
     """Timer and watcher go with the connection."""
     group = open_one(client)
     client.send(reserve(group, 0, wait_ms=2000))
@@ -387,7 +404,7 @@ def test_reserve_acks_what_lies_below_its_start(node: MemoryNode, client: Memory
     node.commit()
     restarted = node.crash()
     assert restarted.vhost.queues[b"q"].ready_count == 0
-    assert restarted.groups.reader_groups.get(b"g").held_count() == 0
+    assert restarted.groups.reader_groups.get(b"g").reserved_count() == 0
 
 
 def test_zombies_are_refused_every_call(node: MemoryNode) -> None:
@@ -409,7 +426,9 @@ def test_zombies_are_refused_every_call(node: MemoryNode) -> None:
 
 
 @pytest.mark.parametrize("crashes", [False, True])
-def test_readers_of_a_deleted_group_are_zombies_of_its_successor(node: MemoryNode, crashes: bool) -> None:
+def test_readers_of_a_deleted_group_are_zombies_of_its_successor(
+    node: MemoryNode, crashes: bool
+) -> None:
     """A group of the same name is another one: what the reader of the old one asks for is not done to it."""
     fill(node, 5)
     old = open_one(MemoryClient(node))
@@ -427,7 +446,9 @@ def test_readers_of_a_deleted_group_are_zombies_of_its_successor(node: MemoryNod
     assert fetch_all(client, new, 0, end) == [b"m%d" % number for number in range(5)]
 
 
-def test_plan_and_fetch_together_give_each_message_once(node: MemoryNode, client: MemoryClient) -> None:
+def test_plan_and_fetch_together_give_each_message_once(
+    node: MemoryNode, client: MemoryClient
+) -> None:
     """Slices, fetched in small blocks, add up to the range."""
     fill(node, 50)
     group = open_one(client)
@@ -462,7 +483,9 @@ def test_groups_are_listed_and_deleted_durably(node: MemoryNode, client: MemoryC
 # -- peek ------------------------------------------------------------------------------------------------------------
 
 
-def test_peek_changes_nothing_and_skips_what_vanished(node: MemoryNode, client: MemoryClient) -> None:
+def test_peek_changes_nothing_and_skips_what_vanished(
+    node: MemoryNode, client: MemoryClient
+) -> None:
     """The same messages as often as one likes; consumed ones are simply not there."""
     fill(node, 6)
     described = client.must(DescribeQueue(b"q"))
@@ -482,7 +505,9 @@ def test_peek_changes_nothing_and_skips_what_vanished(node: MemoryNode, client: 
     assert client.refused(Peek(b"q", 1, 1, 5, 2, 1 << 20)) == DATA_LOSS
 
 
-def test_exclusive_queues_are_for_their_connection_to_look_at(node: MemoryNode, client: MemoryClient) -> None:
+def test_exclusive_queues_are_for_their_connection_to_look_at(
+    node: MemoryNode, client: MemoryClient
+) -> None:
     queue = node.declare(b"exclusive", owner=object())
     for request in (
         DescribeQueue(b"exclusive"),

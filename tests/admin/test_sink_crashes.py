@@ -6,14 +6,16 @@ import pytest
 
 from tests.support.brokers.memory_node import USER, MemoryClient, MemoryDisk, MemoryNode
 from tests.support.brokers.staged import PERSISTENT, bodies, stage, staged_message
-from warren.admin.sink_protocol import BatchCommitted, CommitBatch
-from warren.broker.definitions.metadata import PutUser
-from warren.testing.simulated.file_system import KILL, ORDERED, POWER, Crash
-from warren.wire.field_table import encode_table, fields_from_python
-from warren.wire.properties import Properties
+from warrenmq.admin.sink_protocol import BatchCommitted, CommitBatch
+from warrenmq.broker.definitions.metadata import PutUser
+from warrenmq.testing.simulated.file_system import KILL, ORDERED, POWER, Crash
+from warrenmq.wire.field_table import encode_table, fields_from_python
+from warrenmq.wire.properties import Properties
 
 BATCHES = 2
-TO_BOTH = Properties(headers=encode_table(fields_from_python({"CC": ["r"]})), delivery_mode=2).encode()
+TO_BOTH = Properties(
+    headers=encode_table(fields_from_python({"CC": ["r"]})), delivery_mode=2
+).encode()
 # Small and large ones, to one and to two queues.
 BODIES = [b"%d:" % number + b"." * (5000 if number % 3 == 0 else 5) for number in range(6)]
 
@@ -58,7 +60,10 @@ def write_all(node: MemoryNode) -> None:
     client = MemoryClient(node)
     for batch in range(BATCHES):
         messages = messages_of(batch)
-        logs = [stage(client, "s", batch, messages[:3]), stage(client, "s", batch, placed(batch), b"t")]
+        logs = [
+            stage(client, "s", batch, messages[:3]),
+            stage(client, "s", batch, placed(batch), b"t"),
+        ]
         logs.append(stage(client, "s", batch, messages[3:]))
         assert isinstance(client.must(CommitBatch("s", batch, logs)), BatchCommitted)
     for _ in range(10):

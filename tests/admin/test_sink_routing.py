@@ -5,8 +5,8 @@ import pytest
 
 from tests.support.brokers.memory_node import MemoryClient, MemoryNode
 from tests.support.brokers.staged import PERSISTENT, bodies, settle, stage, staged_message, started
-from warren.admin.protocol import ErrorReply
-from warren.admin.sink_protocol import (
+from warrenmq.admin.protocol import ErrorReply
+from warrenmq.admin.sink_protocol import (
     BatchCommitted,
     CommitBatch,
     DeleteSink,
@@ -18,10 +18,10 @@ from warren.admin.sink_protocol import (
     StageMessages,
     StageOpened,
 )
-from warren.queues.settings import QueueSettings
-from warren.routing.exchange import Exchange
-from warren.wire.field_table import encode_table, fields_from_python
-from warren.wire.properties import Properties
+from warrenmq.queues.settings import QueueSettings
+from warrenmq.routing.exchange import Exchange
+from warrenmq.wire.field_table import encode_table, fields_from_python
+from warrenmq.wire.properties import Properties
 
 
 def table(**values: object) -> bytes:
@@ -29,10 +29,14 @@ def table(**values: object) -> bytes:
 
 
 def exchange(node: MemoryNode, name: bytes, **arguments: object) -> Exchange:
-    return node.vhost.router.declare_exchange(name, b"direct", True, False, False, table(**arguments))
+    return node.vhost.router.declare_exchange(
+        name, b"direct", True, False, False, table(**arguments)
+    )
 
 
-def bind(node: MemoryNode, source: bytes, queue: bytes, key: bytes = b"", **arguments: object) -> None:
+def bind(
+    node: MemoryNode, source: bytes, queue: bytes, key: bytes = b"", **arguments: object
+) -> None:
     router = node.vhost.router
     router.bind(router.exchanges[source], node.vhost.queues[queue], key, table(**arguments))
 
@@ -48,7 +52,9 @@ def test_an_alternate_exchange_gets_what_its_own_does_not_route() -> None:
     exchange(node, b"main", **{"alternate-exchange": "amq.fanout"})
     bind(node, b"main", b"q", b"known")
     bind(node, b"amq.fanout", b"rest")
-    publish(client, staged_message(b"a", b"known", b"main"), staged_message(b"b", b"other", b"main"))
+    publish(
+        client, staged_message(b"a", b"known", b"main"), staged_message(b"b", b"other", b"main")
+    )
     assert (bodies(node), bodies(node, b"rest")) == ([b"a"], [b"b"])
 
 
@@ -78,7 +84,11 @@ def test_copies_go_to_the_keys_in_the_headers_and_blind_ones_are_not_seen() -> N
     node.declare(b"c")
     node.declare(b"b")
     copies = Properties(headers=table(CC=["c", "q"], BCC=["b"], x=1)).encode()
-    publish(client, staged_message(b"a", properties=copies), staged_message(b"b", b"none", properties=copies))
+    publish(
+        client,
+        staged_message(b"a", properties=copies),
+        staged_message(b"b", b"none", properties=copies),
+    )
     for name in (b"q", b"c", b"b"):
         entry = node.vhost.queues[name].get(False, node.clock.now_ms())
         assert entry is not None
@@ -93,7 +103,9 @@ def test_copies_are_a_list_of_keys(keys: object) -> None:
     wrong = Properties(headers=table(CC=keys)).encode()
     opened = client.must(OpenStage("s", 0))
     assert isinstance(opened, StageOpened)
-    reply = client.ask(StageMessages(opened.stage, memoryview(staged_message(b"a", properties=wrong))))
+    reply = client.ask(
+        StageMessages(opened.stage, memoryview(staged_message(b"a", properties=wrong)))
+    )
     if isinstance(keys, list):
         assert reply == Staged(1)
     else:

@@ -5,12 +5,20 @@ import gc
 import pytest
 
 from tests.support.brokers.memory_node import USER, MemoryClient, MemoryNode
-from tests.support.brokers.staged import PERSISTENT, TRANSIENT, bodies, settle, stage, staged_message, started
-from warren.admin.protocol import (
+from tests.support.brokers.staged import (
+    PERSISTENT,
+    TRANSIENT,
+    bodies,
+    settle,
+    stage,
+    staged_message,
+    started,
+)
+from warrenmq.admin.protocol import (
     REQUEST_BYTES_MAX,
     ErrorReply,
 )
-from warren.admin.sink_protocol import (
+from warrenmq.admin.sink_protocol import (
     AbortStages,
     BatchCommitted,
     CommitBatch,
@@ -25,12 +33,12 @@ from warren.admin.sink_protocol import (
     StageOpened,
     StagesAborted,
 )
-from warren.broker.definitions.metadata import PutUser
-from warren.broker.definitions.settings import Settings
-from warren.broker.flow.disk_flow import STOP_BYTES, STORE_STOP_BYTES
-from warren.broker.vhost.staging import STAGE_TTL_MS
-from warren.queues.leave_reason import ACKED
-from warren.wire.properties import Properties
+from warrenmq.broker.definitions.metadata import PutUser
+from warrenmq.broker.definitions.settings import Settings
+from warrenmq.broker.flow.disk_flow import STOP_BYTES, STORE_STOP_BYTES
+from warrenmq.broker.vhost.staging import STAGE_TTL_MS
+from warrenmq.queues.leave_reason import ACKED
+from warrenmq.wire.properties import Properties
 
 
 def one_batch(node: MemoryNode, ok: bool) -> None:
@@ -65,7 +73,9 @@ def test_a_repeated_commit_publishes_nothing() -> None:
     reply = client.must(CommitBatch("s", 3, [again], wait_ms=1000))
     assert reply == BatchCommitted(is_repeated=True, is_moved=True)
     older = stage(client, "s", 2, [staged_message(b"z")])
-    assert client.must(CommitBatch("s", 2, [older])) == BatchCommitted(is_repeated=True, is_moved=True)
+    assert client.must(CommitBatch("s", 2, [older])) == BatchCommitted(
+        is_repeated=True, is_moved=True
+    )
     settle(node)
     assert bodies(node) == [b"a"]
     assert node.vhost.staging.stages == {}
@@ -119,12 +129,18 @@ def test_a_client_that_goes_takes_what_it_has_not_finished() -> None:
 
 def test_mandatory_refuses_before_anything_is_published() -> None:
     node, client = started()
-    messages = [staged_message(b"a"), staged_message(b"b", b"nowhere"), staged_message(b"c", b"gone")]
+    messages = [
+        staged_message(b"a"),
+        staged_message(b"b", b"nowhere"),
+        staged_message(b"c", b"gone"),
+    ]
     log = stage(client, "s", 0, messages)
     reply = client.ask(CommitBatch("s", 0, [log]))
     assert isinstance(reply, ErrorReply)
     assert reply.code == "unroutable"
-    assert reply.text.startswith("2 messages would get to no queue, the first one with routing key 'nowhere'")
+    assert reply.text.startswith(
+        "2 messages would get to no queue, the first one with routing key 'nowhere'"
+    )
     assert bodies(node) == []
     client.must(CommitBatch("s", 0, [log], mandatory=False, wait_ms=1000))
     assert bodies(node) == [b"a"]
@@ -163,7 +179,9 @@ def test_messages_are_routed_by_their_own_exchange_key_and_headers() -> None:
 def test_transient_messages_are_moved_too() -> None:
     node, client = started()
     node.declare(b"t", durable=False)
-    log = stage(client, "s", 0, [staged_message(b"a", properties=TRANSIENT), staged_message(b"b", b"t")])
+    log = stage(
+        client, "s", 0, [staged_message(b"a", properties=TRANSIENT), staged_message(b"b", b"t")]
+    )
     client.must(CommitBatch("s", 0, [log], wait_ms=1000))
     assert bodies(node) == [b"a"]
     assert bodies(node, b"t") == [b"b"]
@@ -190,7 +208,10 @@ def test_a_block_that_is_not_right_ends_its_log(block: bytes, code: str) -> None
     node, client = started()
     opened = client.must(OpenStage("s", 0))
     assert isinstance(opened, StageOpened)
-    assert client.refused(StageMessages(opened.stage, memoryview(staged_message(b"x") + block))) == code
+    assert (
+        client.refused(StageMessages(opened.stage, memoryview(staged_message(b"x") + block)))
+        == code
+    )
     assert node.vhost.staging.stages == {}
     assert client.refused(FinishStage(opened.stage, 1)) == "not_found"
 
@@ -402,7 +423,9 @@ def test_it_is_compared_when_the_batch_before_is_through() -> None:
         settle(node)
         node.clock.advance(10)
     assert [type(reply) for reply in client.replies()] == [BatchCommitted, BatchCommitted]
-    assert [reply.code for reply in other.replies() if isinstance(reply, ErrorReply)] == ["precondition"]
+    assert [reply.code for reply in other.replies() if isinstance(reply, ErrorReply)] == [
+        "precondition"
+    ]
     assert bodies(node) == [b"1", b"2"]
 
 
@@ -412,7 +435,10 @@ def test_a_log_belongs_to_the_session_that_opened_it() -> None:
     other = MemoryClient(node)
     opened = client.must(OpenStage("s", 0))
     assert isinstance(opened, StageOpened)
-    assert other.refused(StageMessages(opened.stage, memoryview(staged_message(b"no")))) == "precondition"
+    assert (
+        other.refused(StageMessages(opened.stage, memoryview(staged_message(b"no"))))
+        == "precondition"
+    )
     assert other.refused(FinishStage(opened.stage, 0)) == "precondition"
     client.must(StageMessages(opened.stage, memoryview(staged_message(b"a"))))
     client.must(FinishStage(opened.stage, 1))
@@ -541,7 +567,16 @@ def test_what_was_moved_is_freed_at_once(fails: bool) -> None:
         gc.garbage.clear()
         gc.enable()
     assert len(bodies(node)) == 15
-    assert not left & {"MoveSlice", "Stage", "Sink", "Queue", "SinkCalls", "Staging", "MovedMessage", "Entry"}
+    assert not left & {
+        "MoveSlice",
+        "Stage",
+        "Sink",
+        "Queue",
+        "SinkCalls",
+        "Staging",
+        "MovedMessage",
+        "Entry",
+    }
 
 
 def test_a_sink_that_waited_for_the_disk_goes_on_in_the_next_turn() -> None:

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from tests.support.brokers.amqp_frames import PERSISTENT, table
 from tests.support.brokers.node_thread import NodeThread
-from warren.admin.client import AdminClient, NodeAddress
-from warren.admin.protocol import (
+from warrenmq.admin.client import AdminClient, NodeAddress
+from warrenmq.admin.protocol import (
     Fetch,
     Fetched,
     GroupOpened,
@@ -23,9 +23,9 @@ from warren.admin.protocol import (
     Reserved,
     Slice,
 )
-from warren.tables.blocks import BlockBatches
-from warren.tables.columns import MESSAGE_COLUMNS
-from warren.tables.slice_files import SliceInFiles, SliceReader
+from warrenmq.tables.blocks import BlockBatches
+from warrenmq.tables.columns import MESSAGE_COLUMNS
+from warrenmq.tables.slice_files import SliceInFiles, SliceReader
 
 SCHEMA = pa.schema(list(MESSAGE_COLUMNS.items()))
 COUNT = 600
@@ -39,7 +39,9 @@ class Reading:
         self.client = AdminClient(NodeAddress(node.uri), "a test")
         self.group = self.client.request(OpenGroup("g", [b"q"]), GroupOpened)
         many = 1 << 40
-        (self.range,) = self.client.request(Reserve("g", self.group.epoch, {}, many, many), Reserved).members
+        (self.range,) = self.client.request(
+            Reserve("g", self.group.epoch, {}, many, many), Reserved
+        ).members
 
     def plan(self) -> list[Slice]:
         epoch, incarnation = self.group.epoch, self.range.incarnation
@@ -130,7 +132,9 @@ def test_a_file_that_is_not_as_it_was_planned_is_not_believed(node: NodeThread) 
         "short": data[: part.files[0].end_byte - 1],
         "header": b"x" + data[1:],
         "flipped": data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :],
-        "shifted": data[:40] + data[part.files[0].first_byte :] + data[40 : part.files[0].first_byte],
+        "shifted": data[:40]
+        + data[part.files[0].first_byte :]
+        + data[40 : part.files[0].first_byte],
     }
     for name, changed in copies.items():
         copy = path.parent.parent / name
@@ -142,6 +146,10 @@ def test_a_file_that_is_not_as_it_was_planned_is_not_believed(node: NodeThread) 
     for files, runs, count in (
         ([("/nowhere", 40, 100)], part.runs, part.message_count),
         ([(str(path), 40, 1 << 40)], part.runs, part.message_count),
-        ([(str(path), part.files[0].first_byte, part.files[0].end_byte)], part.runs, part.message_count + 1),
+        (
+            [(str(path), part.files[0].first_byte, part.files[0].end_byte)],
+            part.runs,
+            part.message_count + 1,
+        ),
     ):
         assert SliceReader(SCHEMA, "/", "q").read(SliceInFiles(files, runs, count, False)) is None

@@ -47,7 +47,10 @@ def test_backlog(tmp_path: Path) -> None:
         assert found[f"{mode}: RSS at the end"] > 10
         assert found[f"{mode}: publishing, last tenth"] > 0
         assert found[f"{mode}: draining"] > 0
-        times = [found[f"{mode}: after SIGKILL: {what}"] for what in ("client connected", "first message")]
+        times = [
+            found[f"{mode}: after SIGKILL: {what}"]
+            for what in ("client connected", "first message")
+        ]
         assert 0 < times[0] < times[1]
 
 

@@ -36,7 +36,11 @@ def test_figures_of_a_scenario_stand_side_by_side() -> None:
                 ("drained", 40_000.0, "msg/s"),
                 ("syncs of .wal files", 20.0, ""),
             ],
-            "RabbitMQ": [("RSS", 200.0, "MiB"), ("drained", 10_000.0, "msg/s"), ("share", 58.5, "%")],
+            "RabbitMQ": [
+                ("RSS", 200.0, "MiB"),
+                ("drained", 10_000.0, "msg/s"),
+                ("share", 58.5, "%"),
+            ],
         }
     )
     assert cells(table, 0) == ["RSS", "50.00 MiB", "200.00 MiB", "4.00"]

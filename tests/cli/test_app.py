@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from warren import __version__
-from warren.build import build_name
+from warrenmq import __version__
+from warrenmq.build import build_name
 
 
-def warren(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def warren(
+    *arguments: str, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "warren", *arguments],
+        [sys.executable, "-m", "warrenmq", *arguments],
         capture_output=True,
         text=True,
         timeout=60,
@@ -30,9 +32,9 @@ def test_version_names_the_build() -> None:
 def test_the_version_loads_neither_broker_nor_spark() -> None:
     program = (
         "import sys\nsys.argv = ['warren', '--version']\n"
-        "from warren.cli import main\n"
+        "from warrenmq.cli import main\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        "print([name for name in ('uvloop', 'pyspark', 'warren.broker', 'warren.server', 'warren.perf') if name in sys.modules])"
+        "print([name for name in ('uvloop', 'pyspark', 'warrenmq.broker', 'warrenmq.server', 'warrenmq.perf') if name in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True

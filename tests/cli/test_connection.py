@@ -4,7 +4,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from warren.cli.connection import NamedBy, Node, node_uri, takes_node, takes_node_and_waits
+from warrenmq.cli.connection import NamedBy, Node, node_uri, takes_node, takes_node_and_waits
 
 app = typer.Typer()
 found: list[Node] = []
@@ -53,8 +53,14 @@ def test_without_options_it_is_the_node_of_this_machine() -> None:
 def test_a_uri_or_its_parts() -> None:
     """Parts may hold any character."""
     node = named("--uri", "amqp://u:p@mars:1/v")
-    assert (node.uri, node.named_by, node.default_notice) == ("amqp://u:p@mars:1/v", NamedBy.OPTION, "")
-    node = named("--host", "::1", "--port", "7", "--user", "a@b", "--password", "p/q", "--vhost", "x y")
+    assert (node.uri, node.named_by, node.default_notice) == (
+        "amqp://u:p@mars:1/v",
+        NamedBy.OPTION,
+        "",
+    )
+    node = named(
+        "--host", "::1", "--port", "7", "--user", "a@b", "--password", "p/q", "--vhost", "x y"
+    )
     address = node.address
     assert (address.host, address.port, address.user, address.password) == ("::1", 7, "a@b", "p/q")
     assert (address.vhost, node.vhost_option, node.named_by) == ("x y", "x y", NamedBy.OPTION)
@@ -106,14 +112,16 @@ def test_only_some_wait() -> None:
 
 def test_every_command_that_asks_a_node_has_the_same_options() -> None:
     """Listed by their help, in a panel of their own."""
-    from warren.cli.group import group
-    from warren.cli.pipeline import pipeline
-    from warren.cli.sink import sink
+    from warrenmq.cli.group import group
+    from warrenmq.cli.pipeline import pipeline
+    from warrenmq.cli.sink import sink
 
     for commands, names in ((group, ["list"]), (sink, ["show"]), (pipeline, ["archive", "report"])):
         for name in names:
             text = (
-                CliRunner().invoke(commands, [name, "--help"], env={"COLUMNS": "120", "NO_COLOR": "1"}).stdout
+                CliRunner()
+                .invoke(commands, [name, "--help"], env={"COLUMNS": "120", "NO_COLOR": "1"})
+                .stdout
             )
             for option in ("--uri", "--host", "--port", "--user", "--password", "--vhost"):
                 assert option in text, (name, option)

@@ -8,8 +8,8 @@ import pytest
 from tests.support.brokers.amqp_frames import PERSISTENT
 from tests.support.brokers.node_thread import NodeThread
 from tests.support.command_line import nobody, warren, warren_json
-from warren.admin.client import AdminClient, NodeAddress
-from warren.admin.protocol import GroupOpened, OpenGroup, Reserve, Reserved
+from warrenmq.admin.client import AdminClient, NodeAddress
+from warrenmq.admin.protocol import GroupOpened, OpenGroup, Reserve, Reserved
 
 
 @pytest.fixture
@@ -46,7 +46,12 @@ def test_list_show_and_delete(node: NodeThread) -> None:
     shown = warren_json("group", "show", "orders", *at)
     assert (shown["vhost"], shown["pattern"]) == ("/", r"orders\..*")
     first, second = shown["members"]
-    assert (first["queue"], first["acked"], first["reserved"], first["held"]) == ("orders.a", 0, 3, 2)
+    assert (first["queue"], first["acked"], first["reserved"], first["held"]) == (
+        "orders.a",
+        0,
+        3,
+        2,
+    )
     assert (second["queue"], second["held"], second["lag"]) == ("orders.b", 0, 2)
     assert 0 < first["lag_seconds"] < 100
     lines = warren("group", "show", "orders", *at).stdout.splitlines()

@@ -22,15 +22,18 @@ def test_an_interrupt_stops_a_server_cleanly(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "status"), [(["status"], 130), (["pipeline", "archive", "TARGET", "--queue", "q"], 2)]
+    ("command", "status"),
+    [(["status"], 130), (["pipeline", "archive", "TARGET", "--queue", "q"], 2)],
 )
-def test_an_interrupt_ends_a_command_that_waits(tmp_path: Path, command: list[str], status: int) -> None:
+def test_an_interrupt_ends_a_command_that_waits(
+    tmp_path: Path, command: list[str], status: int
+) -> None:
     """For a node that has accepted its connection and says nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(60)
         port = str(listener.getsockname()[1])
         process = subprocess.Popen(
-            [*IGNORING_INTERRUPTS, sys.executable, "-m", "warren", *command, "--port", port],
+            [*IGNORING_INTERRUPTS, sys.executable, "-m", "warrenmq", *command, "--port", port],
             cwd=tmp_path,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

@@ -11,7 +11,7 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     os.close(reader)
     with os.fdopen(writer, "wb") as gone:
         done = subprocess.run(
-            [sys.executable, "-m", "warren", "--version"],
+            [sys.executable, "-m", "warrenmq", "--version"],
             stdout=gone,
             stderr=subprocess.PIPE,
             text=True,

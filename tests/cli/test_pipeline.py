@@ -9,13 +9,13 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from warren.cli import connection, pipeline_replay, pipeline_store  # noqa: F401  # two add their commands
-from warren.cli.job_progress import ProgressKind
-from warren.cli.pipeline import pipeline, run_job
-from warren.pipeline.progress import Progress, Step
-from warren.pipeline.result import FOUND_EXIT, JobError, JobResult
-from warren.spark import SparkUnavailableError
-from warren.spark.retry import Retry
+from warrenmq.cli import connection, pipeline_replay, pipeline_store  # noqa: F401  # two add their commands
+from warrenmq.cli.job_progress import ProgressKind
+from warrenmq.cli.pipeline import pipeline, run_job
+from warrenmq.pipeline.progress import Progress, Step
+from warrenmq.pipeline.result import FOUND_EXIT, JobError, JobResult
+from warrenmq.spark import SparkUnavailableError
+from warrenmq.spark.retry import Retry
 
 
 @dataclasses.dataclass
@@ -38,7 +38,9 @@ def count(progress: Progress) -> JobResult:
     return CountResult(2)
 
 
-def test_a_result_is_printed_and_its_status_is_the_exit_status(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_result_is_printed_and_its_status_is_the_exit_status(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """As lines or JSON; without a terminal nothing else."""
     assert run(count) == 1
     assert tuple(capsys.readouterr()) == ("found: 2\n", "")
@@ -138,7 +140,8 @@ def test_the_environment_names_a_node_when_no_directory_is_named(
 
 
 @pytest.mark.parametrize(
-    "command", ["archive new --queue q", "replay .", "backup new --uri {}", "report x.html --uri {}"]
+    "command",
+    ["archive new --queue q", "replay .", "backup new --uri {}", "report x.html --uri {}"],
 )
 def test_a_job_waits_for_its_node_as_long_as_it_is_told(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -8,7 +8,7 @@ import pytest
 from tests.support.brokers.amqp_frames import PERSISTENT, table
 from tests.support.brokers.node_thread import NodeThread
 from tests.support.command_line import nobody, warren, warren_json
-from warren import __version__
+from warrenmq import __version__
 
 LARGE = 10_000
 
@@ -37,14 +37,30 @@ def test_queues(node: NodeThread) -> None:
     assert found["vhost"] == "/"
     archive, empty, orders = found["queues"]
     assert [queue["name"] for queue in found["queues"]] == ["archive", "empty", "orders"]
-    assert (orders["mode"], orders["ready"], orders["unacked"], orders["next_seq"]) == ("default", 2, 1, 4)
+    assert (orders["mode"], orders["ready"], orders["unacked"], orders["next_seq"]) == (
+        "default",
+        2,
+        1,
+        4,
+    )
     assert orders["alpha"]["count"] == 2 and orders["ram_count"] == 3 and orders["parts"]["q4"] == 2
     assert orders["target_ram_count"] is None and orders["ram_bytes"] > LARGE
     assert (archive["mode"], archive["ready"], archive["durable"]) == ("lazy", 4, True)
     assert archive["alpha"]["count"] + archive["delta"]["count"] == 4
     assert (empty["ready"], empty["published"], empty["durable"]) == (0, 0, False)
     lines = warren("queues", "--port", node.port).stdout.splitlines()
-    titles = ["name", "mode", "ready", "unacked", "alpha", "beta", "gamma", "delta", "RAM", "target"]
+    titles = [
+        "name",
+        "mode",
+        "ready",
+        "unacked",
+        "alpha",
+        "beta",
+        "gamma",
+        "delta",
+        "RAM",
+        "target",
+    ]
     assert lines[0].split() == titles
     assert lines[3].split()[:8] == ["orders", "default", "2", "1", "2", "0", "0", "0"]
     assert lines[3].endswith("none")
@@ -58,8 +74,16 @@ def test_status(node: NodeThread) -> None:
     assert found["disk_free_bytes"] > 0 and found["connections"] == 1
     (vhost,) = found["vhosts"]
     assert (vhost["vhost"], vhost["queues"], vhost["debt_bytes"], vhost["lost"]) == ("/", 3, 0, 0)
-    assert LARGE < vhost["persistent"]["valid_bytes"] < vhost["persistent"]["total_bytes"] < LARGE + 200
-    assert vhost["journal"]["files"] > 0 and vhost["journal"]["bytes"] > vhost["journal"]["live_bytes"] > 0
+    assert (
+        LARGE
+        < vhost["persistent"]["valid_bytes"]
+        < vhost["persistent"]["total_bytes"]
+        < LARGE + 200
+    )
+    assert (
+        vhost["journal"]["files"] > 0
+        and vhost["journal"]["bytes"] > vhost["journal"]["live_bytes"] > 0
+    )
     assert vhost["checkpoints"] > 0 and vhost["generation"] > 0
     text = warren("status", "--port", node.port).stdout
     assert "alarms: none\n" in text

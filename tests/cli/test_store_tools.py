@@ -40,7 +40,9 @@ def data(node: BrokerProcess) -> Path:
 
 
 def journal(data: Path) -> Path:
-    return max((data / "msg_stores/vhosts/1/journal").iterdir(), key=lambda path: path.stat().st_size)
+    return max(
+        (data / "msg_stores/vhosts/1/journal").iterdir(), key=lambda path: path.stat().st_size
+    )
 
 
 def test_help_names_the_commands() -> None:
@@ -68,12 +70,15 @@ def test_a_directory_in_use(node: BrokerProcess, tmp_path: Path) -> None:
     ):
         done = warren(*command)
         assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr == f"warren: {data} is in use by a running node; stop it, or look at a backup\n"
+        assert (
+            done.stderr
+            == f"warren: {data} is in use by a running node; stop it, or look at a backup\n"
+        )
     assert not (tmp_path / "new").exists() and not (tmp_path / "backup").exists()
 
 
 def test_a_node_cannot_start_while_its_directory_is_looked_at(data: Path) -> None:
-    from warren.offline.data_directory import locked
+    from warrenmq.offline.data_directory import locked
 
     with locked(data):
         done = warren("server", "--data-dir", data, "--listen", "127.0.0.1:0")
@@ -133,7 +138,9 @@ def test_salvage(data: Path, tmp_path: Path) -> None:
     content[200] ^= 1
     path.write_bytes(content)
     done = warren("store", "salvage", data, "--to", tmp_path / "other")
-    assert done.returncode == 1 and done.stdout.startswith("lost: vhost '/': what was in journal file ")
+    assert done.returncode == 1 and done.stdout.startswith(
+        "lost: vhost '/': what was in journal file "
+    )
 
 
 def test_backup_and_restore_of_a_stopped_node(data: Path, tmp_path: Path) -> None:
@@ -145,7 +152,9 @@ def test_backup_and_restore_of_a_stopped_node(data: Path, tmp_path: Path) -> Non
     assert warren_json("store", "check", backup)["messages"] == 3
     assert warren_json("store", "report", backup)["vhosts"][0]["messages"] == 3
     done = warren("restore", backup, "--data-dir", tmp_path / "restored")
-    assert done.returncode == 0 and done.stdout.startswith(f"{tmp_path / 'restored'} is restored from ")
+    assert done.returncode == 0 and done.stdout.startswith(
+        f"{tmp_path / 'restored'} is restored from "
+    )
     found = warren_json("restore", backup, "--data-dir", tmp_path / "again")
     assert found["check"]["clean"] and found["data_dir"] == str(tmp_path / "again")
 

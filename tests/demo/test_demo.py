@@ -46,10 +46,17 @@ class DemoRun:
         self.output = ""
 
     def start(
-        self, *arguments: str, variables: dict[str, str] | None = None, ignores_interrupts: bool = False
+        self,
+        *arguments: str,
+        variables: dict[str, str] | None = None,
+        ignores_interrupts: bool = False,
     ) -> None:
         """Return at once. `ignores_interrupts`: as a shell starts its background jobs."""
-        given = [os.path.abspath(path) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+        given = [
+            os.path.abspath(path)
+            for path in os.environ.get("PYTHONPATH", "").split(os.pathsep)
+            if path
+        ]
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join([str(ROOT), *given]),
             "PYTHONDONTWRITEBYTECODE": "1",
@@ -111,8 +118,8 @@ def demo() -> Iterator[DemoRun]:
 
 
 def require_java() -> None:
-    from warren.spark import SparkUnavailableError
-    from warren.spark.java import require_spark
+    from warrenmq.spark import SparkUnavailableError
+    from warrenmq.spark.java import require_spark
 
     try:
         require_spark()
@@ -152,7 +159,10 @@ def test_everything_is_proven(demo: DemoRun) -> None:
 def test_without_java_everything_but_spark_runs(demo: DemoRun) -> None:
     demo.start("-m", "demo", *SMALL, variables={"JAVA_HOME": "/nonexistent"})
     assert demo.finish() == 0, demo.output
-    assert "Left out, the Spark parts: JAVA_HOME is set, but there is no /nonexistent/bin/java" in demo.output
+    assert (
+        "Left out, the Spark parts: JAVA_HOME is set, but there is no /nonexistent/bin/java"
+        in demo.output
+    )
     assert "All 8 checks passed" in demo.output
     consumed = re.findall(r"pika consumed exactly the ([\d,]+) messages", demo.output)
     twice = number(r"confirmed: (\d+) are there twice", demo.output)
@@ -214,7 +224,10 @@ sysconfig.get_path = lambda name: "/nonexistent/python"
 """
     demo.start("-c", DAMAGED_DEMO.format(damage=damage), variables={"JAVA_HOME": "/nonexistent"})
     assert demo.finish() == 1
-    assert "there is no standard library to publish: /nonexistent/python is not a directory" in demo.output
+    assert (
+        "there is no standard library to publish: /nonexistent/python is not a directory"
+        in demo.output
+    )
     assert "Traceback" not in demo.output
 
 

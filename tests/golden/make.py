@@ -17,9 +17,9 @@ from tests.support.brokers.amqp_peer import ChannelPeer
 from tests.support.brokers.process import BrokerProcess
 from tests.support.brokers.staged import staged_message
 from tests.support.kills.ledger import Confirms, connect
-from warren.admin.client import AdminClient, NodeAddress
-from warren.admin.protocol import Ack, Acked, GroupOpened, OpenGroup, Reserve, Reserved
-from warren.admin.sink_protocol import (
+from warrenmq.admin.client import AdminClient, NodeAddress
+from warrenmq.admin.protocol import Ack, Acked, GroupOpened, OpenGroup, Reserve, Reserved
+from warrenmq.admin.sink_protocol import (
     BatchCommitted,
     CommitBatch,
     FinishStage,
@@ -29,7 +29,7 @@ from warren.admin.sink_protocol import (
     StageMessages,
     StageOpened,
 )
-from warren.wire.properties import Properties
+from warrenmq.wire.properties import Properties
 
 HERE = Path(__file__).parent
 # More than one segment of an index.
@@ -114,7 +114,9 @@ def fill(node: BrokerProcess) -> Golden:
     golden = Golden(peer.channel())
     _declare(golden)
     for number in range(SMALL_COUNT):
-        golden.publish(b"small", number % 40, Properties(delivery_mode=2, priority=number % 9).encode())
+        golden.publish(
+            b"small", number % 40, Properties(delivery_mode=2, priority=number % 9).encode()
+        )
     for number in range(60):
         golden.publish(b"sizes", (0, 1, 100, 4095, 4096, 4097, 9000)[number % 7])
         golden.publish(b"lazy", (10, 5000)[number % 2])
@@ -155,7 +157,9 @@ def _declare(golden: Golden) -> None:
     golden.declare(b"timed", table(x__message__ttl=4_000_000_000, x__expires=4_000_000_000))
     channel.exchange(b"fan-out", b"fanout", durable=True)
     channel.exchange(b"topics", b"topic", durable=True, internal=True)
-    channel.exchange(b"heads", b"headers", durable=True, arguments=table(alternate__exchange="fan-out"))
+    channel.exchange(
+        b"heads", b"headers", durable=True, arguments=table(alternate__exchange="fan-out")
+    )
     for name in FAN_QUEUES:
         channel.bind(name, b"fan-out")
     channel.bind(b"small", b"heads", arguments=table(x__match="any", colour="red"))
@@ -226,10 +230,14 @@ def main(name: str) -> None:
             pack(node.directory / "data", archive)
             copy = Path(directory, f"{how} copy")
             offline = read_offline(unpack(archive, copy))
-            online = read_online(copy, golden.stage, sorted(queue.decode() for queue in golden.queues))
+            online = read_online(
+                copy, golden.stage, sorted(queue.decode() for queue in golden.queues)
+            )
             for queue, messages in golden.queues.items():
                 # A node that was killed cannot know what was delivered.
-                known = [(*message[:4], True) for message in messages] if how == "killed" else messages
+                known = (
+                    [(*message[:4], True) for message in messages] if how == "killed" else messages
+                )
                 if queue != TIMED:
                     assert online["queues"][queue.decode()]["sha256"] == digest(known), queue
             expected[how] = {"stage": golden.stage, "offline": offline, "online": online}

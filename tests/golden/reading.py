@@ -10,15 +10,15 @@ import pyarrow as pa
 from tests.support.brokers.process import BrokerProcess
 from tests.support.kills.ledger import connect
 from tests.support.kills.mixed_vhost import shown
-from warren.admin.client import AdminClient, NodeAddress
-from warren.admin.protocol import GroupList, ListGroups
-from warren.admin.sink_protocol import BatchCommitted, CommitBatch
-from warren.offline.check import check_directory
-from warren.offline.data_directory import opened
-from warren.tables.parts import ReadOptions
-from warren.tables.planning import plan
-from warren.tables.reading import read
-from warren.tables.schemas import COLUMNS, MESSAGES
+from warrenmq.admin.client import AdminClient, NodeAddress
+from warrenmq.admin.protocol import GroupList, ListGroups
+from warrenmq.admin.sink_protocol import BatchCommitted, CommitBatch
+from warrenmq.offline.check import check_directory
+from warrenmq.offline.data_directory import opened
+from warrenmq.tables.parts import ReadOptions
+from warrenmq.tables.planning import plan
+from warrenmq.tables.reading import read
+from warrenmq.tables.schemas import COLUMNS, MESSAGES
 
 SETTINGS = ("journal_file_size_limit=1MiB", "msg_store_file_size_limit=64KiB")
 # What a message is, not where it lies.
@@ -92,11 +92,16 @@ def read_online(directory: Path, stage: int, queues: list[str]) -> dict[str, Any
     try:
         with AdminClient(NodeAddress(node.uri)) as client:
             groups = [
-                [group.group, [[m.queue.decode(), m.acked, m.reserved, m.held, m.lag] for m in group.members]]
+                [
+                    group.group,
+                    [[m.queue.decode(), m.acked, m.reserved, m.held, m.lag] for m in group.members],
+                ]
                 for group in client.request(ListGroups(), GroupList).groups
             ]
             repeated = client.request(CommitBatch("pipe", 4, [], True, 30_000), BatchCommitted)
-            committed = client.request(CommitBatch("pipe", 5, [stage], True, 30_000), BatchCommitted)
+            committed = client.request(
+                CommitBatch("pipe", 5, [stage], True, 30_000), BatchCommitted
+            )
         found = {}
         for queue in queues:
             if queue.encode() != TIMED:

@@ -13,7 +13,9 @@ ARCHIVES = sorted(HERE.glob("*.tar.xz"))
 pytestmark = pytest.mark.kill
 
 
-@pytest.mark.parametrize("archive", ARCHIVES, ids=[path.name.partition(".")[0] for path in ARCHIVES])
+@pytest.mark.parametrize(
+    "archive", ARCHIVES, ids=[path.name.partition(".")[0] for path in ARCHIVES]
+)
 def test_a_golden_directory_is_read_as_it_was_written(archive: Path, tmp_path: Path) -> None:
     name, how = archive.name.removesuffix(".tar.xz").rsplit("-", 1)
     expected = json.loads((HERE / f"{name}.json").read_text(encoding="utf-8"))[how]

@@ -15,7 +15,7 @@ from tests.support.brokers.amqp_frames import (
     method_frame,
     payload_of,
 )
-from warren.wire.methods import (
+from warrenmq.wire.methods import (
     BasicConsume,
     BasicPublish,
     ChannelOpen,
@@ -46,7 +46,9 @@ OPENING = (
 class Stranger:
     """One connection."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seed: int) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seed: int
+    ) -> None:
         self.reader = reader
         self.writer = writer
         self.random = random.Random(seed)
@@ -86,7 +88,9 @@ async def garbage(stranger: Stranger) -> None:
 
 
 async def garbage_after_header(stranger: Stranger) -> None:
-    await stranger.say(PROTOCOL_HEADER, stranger.random.randbytes(stranger.random.randrange(1, 3000)))
+    await stranger.say(
+        PROTOCOL_HEADER, stranger.random.randbytes(stranger.random.randrange(1, 3000))
+    )
 
 
 async def garbage_after_login(stranger: Stranger) -> None:
@@ -114,12 +118,16 @@ async def tls(stranger: Stranger) -> None:
 
 async def wrong_password(stranger: Stranger) -> None:
     await stranger.say(PROTOCOL_HEADER)
-    await stranger.say(method_frame(0, ConnectionStartOk(b"", b"PLAIN", b"\0guest\0letmein", b"en_US")))
+    await stranger.say(
+        method_frame(0, ConnectionStartOk(b"", b"PLAIN", b"\0guest\0letmein", b"en_US"))
+    )
 
 
 async def unknown_mechanism(stranger: Stranger) -> None:
     await stranger.say(PROTOCOL_HEADER)
-    await stranger.say(method_frame(0, ConnectionStartOk(b"", b"KERBEROS\xff", bytes(4000), b"en_US")))
+    await stranger.say(
+        method_frame(0, ConnectionStartOk(b"", b"KERBEROS\xff", bytes(4000), b"en_US"))
+    )
 
 
 async def oversized_frame(stranger: Stranger) -> None:
@@ -136,7 +144,9 @@ async def wrong_channel(stranger: Stranger) -> None:
     await stranger.log_in()
     number = stranger.random.choice([2, 2047, 2048, 65535])
     await stranger.say(
-        method_frame(number, BasicPublish(b"", b"q")), header_frame(number, 3), frame(BODY, number, b"abc")
+        method_frame(number, BasicPublish(b"", b"q")),
+        header_frame(number, 3),
+        frame(BODY, number, b"abc"),
     )
 
 
@@ -162,13 +172,19 @@ async def no_end_octet(stranger: Stranger) -> None:
 async def unknown_methods(stranger: Stranger) -> None:
     await stranger.log_in()
     await stranger.say(
-        frame(1, stranger.random.choice([0, 1]), stranger.random.randbytes(stranger.random.randrange(40)))
+        frame(
+            1,
+            stranger.random.choice([0, 1]),
+            stranger.random.randbytes(stranger.random.randrange(40)),
+        )
     )
 
 
 async def torn_arguments(stranger: Stranger) -> None:
     await stranger.log_in()
-    payload = payload_of(QueueBind(b"queue", b"exchange", b"key", False, b"\x01xS\x00\x00\x00\x02ab"))
+    payload = payload_of(
+        QueueBind(b"queue", b"exchange", b"key", False, b"\x01xS\x00\x00\x00\x02ab")
+    )
     await stranger.say(frame(1, 1, payload[: stranger.random.randrange(4, len(payload))]))
 
 
@@ -197,7 +213,11 @@ async def huge_table(stranger: Stranger) -> None:
 
 
 async def slow_sender(stranger: Stranger) -> None:
-    text = OPENING + method_frame(1, ChannelOpen()) + method_frame(1, QueueDeclare(b"slow", exclusive=True))
+    text = (
+        OPENING
+        + method_frame(1, ChannelOpen())
+        + method_frame(1, QueueDeclare(b"slow", exclusive=True))
+    )
     for at in range(0, len(text), 9):
         await stranger.say(text[at : at + 9])
         await asyncio.sleep(0.01)
@@ -218,14 +238,18 @@ async def many_channels(stranger: Stranger) -> None:
     await stranger.log_in(stranger.random.choice([10, 200, 300]))
     # And one too many.
     if stranger.random.random() < 0.05:
-        await stranger.say(b"".join(method_frame(number, ChannelOpen()) for number in range(301, 2400)))
+        await stranger.say(
+            b"".join(method_frame(number, ChannelOpen()) for number in range(301, 2400))
+        )
 
 
 async def half_a_message(stranger: Stranger) -> None:
     await stranger.log_in()
     size = stranger.random.choice([10, 100_000, 1 << 27])
     await stranger.say(
-        method_frame(1, BasicPublish(b"", b"q")), header_frame(1, size, PERSISTENT), frame(BODY, 1, b"abc")
+        method_frame(1, BasicPublish(b"", b"q")),
+        header_frame(1, size, PERSISTENT),
+        frame(BODY, 1, b"abc"),
     )
 
 
@@ -294,7 +318,9 @@ async def visit(host: str, port: int, count: int, at_once: int, seed: int) -> di
                     # Gone with a reset instead of an end.
                     sock = writer.get_extra_info("socket")
                     if sock is not None and sock.fileno() >= 0:
-                        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                        sock.setsockopt(
+                            socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+                        )
                 writer.close()
         done[manner.__name__] = done.get(manner.__name__, 0) + 1
 

@@ -9,7 +9,7 @@ from tests.support.awaiting import PATIENCE_S, eventually
 from tests.support.brokers.amqp_frames import BODY, SocketLink, frame, header_frame, method_frame
 from tests.support.brokers.amqp_peer import ChannelPeer, Message, Peer
 from tests.support.brokers.watched_broker import MIB, WatchedBroker, WellBehaved
-from warren.wire.methods import (
+from warrenmq.wire.methods import (
     BasicAck,
     BasicConsume,
     BasicConsumeOk,
@@ -20,7 +20,7 @@ from warren.wire.methods import (
     BasicReject,
     QueueDeclare,
 )
-from warren.wire.properties import Properties
+from warrenmq.wire.properties import Properties
 
 pytestmark = pytest.mark.slow
 # What one client may cost: the transport's buffer, gathered output, what the kernel refuses, one large message.
@@ -74,12 +74,15 @@ def check(broker: WatchedBroker, client: WellBehaved, before: int, cost: int = C
     broker.check_service()
 
 
-def test_a_message_got_and_returned_for_ever(broker: WatchedBroker, well_behaved: WellBehaved) -> None:
+def test_a_message_got_and_returned_for_ever(
+    broker: WatchedBroker, well_behaved: WellBehaved
+) -> None:
     with_message(broker, b"q", bytes(MIB))
     before = broker.rss()
     mute = Mute(broker)
     pairs = b"".join(
-        method_frame(1, BasicGet(b"q")) + method_frame(1, BasicReject(tag, True)) for tag in range(1, 20_000)
+        method_frame(1, BasicGet(b"q")) + method_frame(1, BasicReject(tag, True))
+        for tag in range(1, 20_000)
     )
     mute.push(pairs, 1.5)
     check(broker, well_behaved, before)
@@ -169,7 +172,9 @@ def test_many_mute_consumers(broker: WatchedBroker, well_behaved: WellBehaved) -
     eventually(lambda: channel.count(b"q") == 200, "all messages back in the queue")
 
 
-def test_an_announced_body_that_never_comes(broker: WatchedBroker, well_behaved: WellBehaved) -> None:
+def test_an_announced_body_that_never_comes(
+    broker: WatchedBroker, well_behaved: WellBehaved
+) -> None:
     before = broker.rss()
     mutes = [Mute(broker) for _ in range(30)]
     for mute in mutes:
@@ -196,11 +201,15 @@ def test_the_crumbs_are_the_body(broker: WatchedBroker) -> None:
     body = bytes(range(256)) * 100
     crumbs = [frame(BODY, 1, body[at : at + 3]) for at in range(0, len(body), 3)]
     for _ in range(2):
-        channel.peer.send(method_frame(1, BasicPublish(b"", b"q")), header_frame(1, len(body)), *crumbs)
+        channel.peer.send(
+            method_frame(1, BasicPublish(b"", b"q")), header_frame(1, len(body)), *crumbs
+        )
         assert channel.get(b"q").body == body
 
 
-def test_direct_replies_to_one_who_does_not_read(broker: WatchedBroker, well_behaved: WellBehaved) -> None:
+def test_direct_replies_to_one_who_does_not_read(
+    broker: WatchedBroker, well_behaved: WellBehaved
+) -> None:
     mute = Mute(broker)
     mute.peer.method(1, BasicConsume(b"amq.rabbitmq.reply-to", b"r", False, True))
     mute.channel.expect(BasicConsumeOk)

@@ -12,7 +12,7 @@ from tests.support.awaiting import PATIENCE_S, eventually
 from tests.support.brokers.amqp_frames import BODY, SocketLink, frame, header_frame, method_frame
 from tests.support.brokers.amqp_peer import Peer
 from tests.support.brokers.watched_broker import MIB, WatchedBroker
-from warren.wire.methods import BasicPublish
+from warrenmq.wire.methods import BasicPublish
 
 pytestmark = pytest.mark.slow
 # About twice what a node takes that has nothing to do.
@@ -96,7 +96,9 @@ def test_unfinished_bodies_of_forty_clients(broker: WatchedBroker) -> None:
     peers: list[Peer] = []
     for _ in range(40):
         threads.append(
-            threading.Thread(target=lambda: peers.append(send_bodies(broker, 1, 6 * MIB)), daemon=True)
+            threading.Thread(
+                target=lambda: peers.append(send_bodies(broker, 1, 6 * MIB)), daemon=True
+            )
         )
         threads[-1].start()
     for thread in threads:
@@ -135,7 +137,9 @@ def test_transactions_that_are_too_large_together(broker: WatchedBroker) -> None
         with contextlib.suppress(AMQPError):
             for _ in range(34 * MIB // len(BODY_100_KB)):
                 channel.basic_publish("", "q", BODY_100_KB)
-    eventually(lambda: "memory alarm cleared" in broker.node.log_path.read_text(), "the end of the alarm")
+    eventually(
+        lambda: "memory alarm cleared" in broker.node.log_path.read_text(), "the end of the alarm"
+    )
     assert "low on memory" in broker.node.log_path.read_text()
     client.await_more(20)
     for connection in connections:

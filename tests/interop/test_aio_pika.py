@@ -20,7 +20,9 @@ def test_publish_with_confirms_and_iterate(broker_uri: str, name: str) -> None:
             channel = await connection.channel()
             await channel.set_qos(prefetch_count=5)
             queue = await channel.declare_queue(name, durable=True)
-            exchange = await channel.declare_exchange(name, aio_pika.ExchangeType.TOPIC, durable=True)
+            exchange = await channel.declare_exchange(
+                name, aio_pika.ExchangeType.TOPIC, durable=True
+            )
             await queue.bind(exchange, "a.*")
             messages = [
                 aio_pika.Message(
@@ -109,7 +111,9 @@ def test_requests_and_answers(broker_uri: str, name: str) -> None:
             async def on_request(message: AbstractIncomingMessage) -> None:
                 async with message.process():
                     assert message.reply_to is not None
-                    reply = aio_pika.Message(message.body * 2, correlation_id=message.correlation_id)
+                    reply = aio_pika.Message(
+                        message.body * 2, correlation_id=message.correlation_id
+                    )
                     await channel.default_exchange.publish(reply, message.reply_to)
 
             async def on_answer(message: AbstractIncomingMessage) -> None:
@@ -118,7 +122,9 @@ def test_requests_and_answers(broker_uri: str, name: str) -> None:
             await requests.consume(on_request)
             await callback.consume(on_answer, no_ack=True)
             for number in range(10):
-                request = aio_pika.Message(str(number).encode(), reply_to=callback.name, correlation_id="c")
+                request = aio_pika.Message(
+                    str(number).encode(), reply_to=callback.name, correlation_id="c"
+                )
                 await channel.default_exchange.publish(request, name)
             return [await asyncio.wait_for(answers.get(), PATIENCE_S) for _ in range(10)]
 

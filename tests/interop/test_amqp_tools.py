@@ -33,7 +33,13 @@ class Tools:
 
 @pytest.fixture
 def tools(broker_uri: str) -> Tools:
-    for tool in ("amqp-publish", "amqp-consume", "amqp-get", "amqp-declare-queue", "amqp-delete-queue"):
+    for tool in (
+        "amqp-publish",
+        "amqp-consume",
+        "amqp-get",
+        "amqp-declare-queue",
+        "amqp-delete-queue",
+    ):
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not installed (Debian package amqp-tools)")
     return Tools(broker_uri)
@@ -55,7 +61,11 @@ def test_consume_runs_a_command_for_each_message(tools: Tools, name: str) -> Non
     tools.run("amqp-declare-queue", "--queue", name)
     lines = [f"line {number}" for number in range(20)]
     tools.run(
-        "amqp-publish", "--routing-key", name, "--line-buffered", stdin="".join(line + "\n" for line in lines)
+        "amqp-publish",
+        "--routing-key",
+        name,
+        "--line-buffered",
+        stdin="".join(line + "\n" for line in lines),
     )
     consumed = tools.run(
         "amqp-consume", "--queue", name, "--count", "20", "--prefetch-count", "5", "cat"
@@ -98,7 +108,15 @@ def test_an_exclusive_queue_bound_to_an_exchange(tools: Tools, name: str) -> Non
 
     def has_received() -> bool:
         # Nobody says when its queue is bound.
-        tools.run("amqp-publish", "--exchange", "amq.topic", "--routing-key", f"{name}.x", "--body", "hello")
+        tools.run(
+            "amqp-publish",
+            "--exchange",
+            "amq.topic",
+            "--routing-key",
+            f"{name}.x",
+            "--body",
+            "hello",
+        )
         return consumer.poll() is not None
 
     try:

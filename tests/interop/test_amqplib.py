@@ -56,7 +56,9 @@ def install() -> None:
         "--prefer-offline",
         "--loglevel=error",
     ]
-    done = subprocess.run(command, cwd=INSTALLED, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S)
+    done = subprocess.run(
+        command, cwd=INSTALLED, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S
+    )
     if done.returncode != 0:
         last = (done.stderr.strip() or "no message").splitlines()[-1]
         pytest.skip(f"npm could not install amqplib: {last}")

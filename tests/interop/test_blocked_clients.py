@@ -34,8 +34,12 @@ def test_pika_calls_back(node: NodeThread) -> None:
     channel = connection.channel()
     channel.queue_declare("q")
     seen: list[str] = []
-    connection.add_on_connection_blocked_callback(lambda _connection, frame: seen.append(frame.method.reason))
-    connection.add_on_connection_unblocked_callback(lambda _connection, _frame: seen.append("unblocked"))
+    connection.add_on_connection_blocked_callback(
+        lambda _connection, frame: seen.append(frame.method.reason)
+    )
+    connection.add_on_connection_unblocked_callback(
+        lambda _connection, _frame: seen.append("unblocked")
+    )
     set_low(node, True)
     channel.basic_publish("", "q", b"kept")
 
@@ -100,7 +104,9 @@ def test_aio_pika_waits_and_consumes_meanwhile(node: NodeThread) -> None:
             for number in range(10):
                 await channel.default_exchange.publish(aio_pika.Message(b"%d" % number), "q")
             await asyncio.to_thread(set_low, node, True)
-            late = asyncio.create_task(channel.default_exchange.publish(aio_pika.Message(b"late"), "q"))
+            late = asyncio.create_task(
+                channel.default_exchange.publish(aio_pika.Message(b"late"), "q")
+            )
             consuming = await connection.channel()
             await consuming.set_qos(1)
             same = await consuming.get_queue("q")

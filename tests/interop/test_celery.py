@@ -28,7 +28,11 @@ class Worker:
         # The sources of the tests, beside what already makes `warren` importable.
         paths = [
             str(ROOT),
-            *(os.path.abspath(path) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path),
+            *(
+                os.path.abspath(path)
+                for path in os.environ.get("PYTHONPATH", "").split(os.pathsep)
+                if path
+            ),
         ]
         with self.log_path.open("w") as log:
             self.process = subprocess.Popen(
@@ -87,7 +91,9 @@ def worker(environment: dict[str, str], tasks: ModuleType) -> Iterator[Worker]:
 @pytest.mark.usefixtures("worker")
 def test_results(tasks: ModuleType) -> None:
     results = [tasks.add.delay(number, number) for number in range(50)]
-    assert [result.get(timeout=TIMEOUT_S) for result in results] == [2 * number for number in range(50)]
+    assert [result.get(timeout=TIMEOUT_S) for result in results] == [
+        2 * number for number in range(50)
+    ]
 
 
 @pytest.mark.usefixtures("worker")
@@ -100,7 +106,9 @@ def test_retries(tasks: ModuleType) -> None:
 @pytest.mark.usefixtures("worker")
 def test_eta(tasks: ModuleType) -> None:
     results = [tasks.add.apply_async((number, 1), countdown=0.5) for number in range(20)]
-    assert [result.get(timeout=TIMEOUT_S) for result in results] == [number + 1 for number in range(20)]
+    assert [result.get(timeout=TIMEOUT_S) for result in results] == [
+        number + 1 for number in range(20)
+    ]
 
 
 @pytest.mark.usefixtures("worker")
@@ -111,7 +119,10 @@ def test_errors_travel(tasks: ModuleType) -> None:
 
 @pytest.mark.usefixtures("worker")
 def test_chain_and_group(tasks: ModuleType) -> None:
-    assert chain(tasks.add.s(1, 2), tasks.add.s(3), tasks.add.s(4)).delay().get(timeout=TIMEOUT_S) == 10
+    assert (
+        chain(tasks.add.s(1, 2), tasks.add.s(3), tasks.add.s(4)).delay().get(timeout=TIMEOUT_S)
+        == 10
+    )
     grouped = group(tasks.add.s(number, 1) for number in range(20)).delay()
     assert grouped.get(timeout=TIMEOUT_S) == [number + 1 for number in range(20)]
 
@@ -127,10 +138,14 @@ def test_a_burst(tasks: ModuleType) -> None:
 @pytest.mark.usefixtures("worker")
 def test_remote_control(tasks: ModuleType) -> None:
     # Broadcasts over fanout exchanges and reply queues that expire.
-    assert list(tasks.app.control.ping(timeout=TIMEOUT_S, limit=1)) == [{"first@localhost": {"ok": "pong"}}]
+    assert list(tasks.app.control.ping(timeout=TIMEOUT_S, limit=1)) == [
+        {"first@localhost": {"ok": "pong"}}
+    ]
     active = tasks.app.control.inspect(timeout=TIMEOUT_S, limit=1).active_queues()
     assert active is not None
-    assert [queue["name"] for queue in active["first@localhost"]] == [tasks.app.conf.task_default_queue]
+    assert [queue["name"] for queue in active["first@localhost"]] == [
+        tasks.app.conf.task_default_queue
+    ]
 
 
 @pytest.mark.usefixtures("worker")
@@ -140,7 +155,9 @@ def test_publishing_with_confirms(tasks: ModuleType) -> None:
         assert result.get(timeout=TIMEOUT_S) == 42
 
 
-def test_a_task_of_a_killed_worker_goes_to_another(tasks: ModuleType, environment: dict[str, str]) -> None:
+def test_a_task_of_a_killed_worker_goes_to_another(
+    tasks: ModuleType, environment: dict[str, str]
+) -> None:
     environment = environment | {"INTEROP_QUEUE": environment["INTEROP_QUEUE"] + "-late"}
     directory = Path(environment["INTEROP_DIRECTORY"])
     first = Worker(directory, environment, "doomed")

@@ -173,7 +173,9 @@ def test_heartbeats_keep_an_idle_connection(broker_uri: str, name: str) -> None:
     connection.close()
 
 
-def test_consumer_is_told_of_a_deleted_queue(broker_uri: str, channel: BlockingChannel, name: str) -> None:
+def test_consumer_is_told_of_a_deleted_queue(
+    broker_uri: str, channel: BlockingChannel, name: str
+) -> None:
     channel.queue_declare(name)
     cancelled: list[str] = []
     channel.add_on_cancel_callback(lambda frame: cancelled.append(frame.method.consumer_tag))
@@ -193,8 +195,12 @@ def test_consumer_is_told_of_a_deleted_queue(broker_uri: str, channel: BlockingC
 def test_direct_reply_to(channel: BlockingChannel, name: str) -> None:
     channel.queue_declare(name, exclusive=True)
     answers: list[bytes] = []
-    channel.basic_consume("amq.rabbitmq.reply-to", lambda *got: answers.append(got[3]), auto_ack=True)
-    channel.basic_publish("", name, b"question", pika.BasicProperties(reply_to="amq.rabbitmq.reply-to"))
+    channel.basic_consume(
+        "amq.rabbitmq.reply-to", lambda *got: answers.append(got[3]), auto_ack=True
+    )
+    channel.basic_publish(
+        "", name, b"question", pika.BasicProperties(reply_to="amq.rabbitmq.reply-to")
+    )
     _, properties, _ = channel.basic_get(name, auto_ack=True)
     channel.basic_publish("", properties.reply_to, b"answer")
 
@@ -235,7 +241,9 @@ def test_asyncio_adapter(broker_uri: str, name: str) -> None:
 
         def on_channel(channel) -> None:  # type: ignore[no-untyped-def]  # pika
             channel.confirm_delivery(on_confirm)
-            channel.queue_declare(name, durable=True, callback=lambda frame: on_declared(channel, frame))
+            channel.queue_declare(
+                name, durable=True, callback=lambda frame: on_declared(channel, frame)
+            )
 
         connection = AsyncioConnection(
             pika.URLParameters(broker_uri),

@@ -13,16 +13,20 @@ from pathlib import Path
 
 from tests.support.brokers.process import BrokerProcess
 from tests.support.kills.mixed_kills import MixedKills
-from warren.build import build_name
+from warrenmq.build import build_name
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.kill.long", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.kill.long", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--kills", type=int, default=200, metavar="N")
     parser.add_argument(
         "--seed", type=int, default=1, help="of the load; what the machine does in between varies"
     )
-    parser.add_argument("--directory", type=Path, metavar="DIR", help="where data lie (default: as tempfile)")
+    parser.add_argument(
+        "--directory", type=Path, metavar="DIR", help="where data lie (default: as tempfile)"
+    )
     options = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="warren-kill-", dir=options.directory))
     node = BrokerProcess(directory)

@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.support.brokers.process import BrokerProcess
 from tests.support.brokers.watched_broker import MIB, WatchedBroker
 from tests.support.kills.many_queues import ManyQueues
-from warren.build import build_name
+from warrenmq.build import build_name
 
 # Parts of the time that a stop takes, after which the node is killed.
 MOMENTS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.95)
@@ -80,9 +80,13 @@ def run(many: ManyQueues) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.kill.many", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.kill.many", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--queues", type=int, default=100_000, metavar="N")
-    parser.add_argument("--directory", type=Path, metavar="DIR", help="where data lie (default: as tempfile)")
+    parser.add_argument(
+        "--directory", type=Path, metavar="DIR", help="where data lie (default: as tempfile)"
+    )
     options = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="warren-many-", dir=options.directory))
     node = BrokerProcess(directory)

@@ -28,7 +28,7 @@ from tests.support.kills.ledger import (
 )
 from tests.support.stores.failing_disk import FailingDisk
 from tests.support.stores.stopped_node import await_rest
-from warren.wire.properties import Properties
+from warrenmq.wire.properties import Properties
 
 pytestmark = pytest.mark.kill
 
@@ -60,7 +60,9 @@ def definitions(directory: Path) -> dict[str, list[tuple[object, ...]]]:
     """The rows of a stopped node's, or a backup's, tables."""
     connection = sqlite3.connect(directory / "node.sqlite")
     try:
-        return {name: connection.execute(f"SELECT * FROM {name}").fetchall() for name in DEFINITIONS}
+        return {
+            name: connection.execute(f"SELECT * FROM {name}").fetchall() for name in DEFINITIONS
+        }
     finally:
         connection.close()
 
@@ -149,17 +151,29 @@ def test_definitions_and_properties_are_equal(
     channel.declare(b"q", durable=True)
     channel.bind(b"q", b"topic", b"*.b")
     properties = Properties(
-        delivery_mode=2, content_type=b"text/x", priority=7, message_id=b"id", timestamp=12345, type=b"t"
+        delivery_mode=2,
+        content_type=b"text/x",
+        priority=7,
+        message_id=b"id",
+        timestamp=12345,
+        type=b"t",
     ).encode()
     confirms = Confirms(channel)
     for size in (0, 10, 5000, 100_000):
         confirms.publish(b"a.b", bytes(size), properties, b"topic", lambda: None)
     confirms.drain()
-    assert warren("backup", tmp_path / "backup", "--host", node.host, "--port", node.port).returncode == 0
+    assert (
+        warren("backup", tmp_path / "backup", "--host", node.host, "--port", node.port).returncode
+        == 0
+    )
     peer.close()
     assert node.stop() == 0
     assert warren("restore", tmp_path / "backup", "--data-dir", data_of(restored)).returncode == 0
-    assert definitions(tmp_path / "backup") == definitions(data_of(node)) == definitions(data_of(restored))
+    assert (
+        definitions(tmp_path / "backup")
+        == definitions(data_of(node))
+        == definitions(data_of(restored))
+    )
     restored.start()
     peer = connect(restored)
     channel = peer.channel()
@@ -178,9 +192,14 @@ def test_what_the_node_does_later_does_not_touch_a_backup(
     node.start()
     backlog(node, 3000, 2000)
     backlog(node, 100, 10_000, b"large")
-    assert warren("backup", tmp_path / "backup", "--host", node.host, "--port", node.port).returncode == 0
+    assert (
+        warren("backup", tmp_path / "backup", "--host", node.host, "--port", node.port).returncode
+        == 0
+    )
     backup_store = tmp_path / "backup/msg_stores/vhosts/1"
-    links = [path for path in backup_store.rglob("*") if path.is_file() and path.stat().st_nlink > 1]
+    links = [
+        path for path in backup_store.rglob("*") if path.is_file() and path.stat().st_nlink > 1
+    ]
     assert links, "sealed files are linked, not copied"
     backlog(node, 2000, 2000)
     peer = connect(node)
@@ -212,8 +231,18 @@ def test_a_node_killed_during_a_backup(
     backlog(node, 3000, 2000)
     # The backup waits for its checkpoint, and is not done before the kill.
     disk.hang("fdatasync")
-    command = [sys.executable, "-m", "warren", "backup", str(tmp_path / "backup"), "--host", node.host]
-    process = subprocess.Popen([*command, "--port", str(node.port)], stderr=subprocess.PIPE, text=True)
+    command = [
+        sys.executable,
+        "-m",
+        "warrenmq",
+        "backup",
+        str(tmp_path / "backup"),
+        "--host",
+        node.host,
+    ]
+    process = subprocess.Popen(
+        [*command, "--port", str(node.port)], stderr=subprocess.PIPE, text=True
+    )
     incomplete = tmp_path / ".backup.incomplete"
     deadline = time.monotonic() + 60
     while not incomplete.exists():
@@ -229,7 +258,10 @@ def test_a_node_killed_during_a_backup(
     node.start()
     done = warren("backup", tmp_path / "backup", "--host", node.host, "--port", node.port)
     assert done.returncode == 2 and "was interrupted" in done.stderr
-    assert warren("backup", tmp_path / "other", "--host", node.host, "--port", node.port).returncode == 0
+    assert (
+        warren("backup", tmp_path / "other", "--host", node.host, "--port", node.port).returncode
+        == 0
+    )
     assert warren_json("store", "check", tmp_path / "other")["clean"]
 
 
@@ -257,7 +289,9 @@ def test_what_is_refused(node: BrokerProcess, tmp_path: Path) -> None:
     assert (tmp_path / "empty/manifest.json").is_file()
 
 
-def test_a_backup_of_a_stopped_node(node: BrokerProcess, restored: BrokerProcess, tmp_path: Path) -> None:
+def test_a_backup_of_a_stopped_node(
+    node: BrokerProcess, restored: BrokerProcess, tmp_path: Path
+) -> None:
     node.settings = SETTINGS
     node.start()
     backlog(node, 3000, 2000)
@@ -282,7 +316,10 @@ def test_a_restore_looks_before_it_writes(node: BrokerProcess, tmp_path: Path) -
     node.settings = SETTINGS
     node.start()
     backlog(node, 300, 200)
-    assert warren("backup", tmp_path / "backup", "--host", node.host, "--port", node.port).returncode == 0
+    assert (
+        warren("backup", tmp_path / "backup", "--host", node.host, "--port", node.port).returncode
+        == 0
+    )
     node.kill()
     target = tmp_path / "target"
 
@@ -322,7 +359,9 @@ def test_a_restore_looks_before_it_writes(node: BrokerProcess, tmp_path: Path) -
     assert warren_json("store", "check", target)["clean"]
 
 
-def test_a_store_that_had_problems_is_restored_on_demand(node: BrokerProcess, tmp_path: Path) -> None:
+def test_a_store_that_had_problems_is_restored_on_demand(
+    node: BrokerProcess, tmp_path: Path
+) -> None:
     node.settings = SETTINGS
     node.start()
     backlog(node, 3000, 2000)
@@ -350,7 +389,10 @@ def test_missing_definitions_are_no_reason_to_lose_data(
     node.settings = SETTINGS
     node.start()
     backlog(node, 300, 200)
-    assert warren("backup", tmp_path / "backup", "--host", node.host, "--port", node.port).returncode == 0
+    assert (
+        warren("backup", tmp_path / "backup", "--host", node.host, "--port", node.port).returncode
+        == 0
+    )
     node.kill()
     (tmp_path / "backup/node.sqlite").unlink()
     done = warren("restore", tmp_path / "backup", "--data-dir", tmp_path / "target")

@@ -13,7 +13,7 @@ from tests.support.brokers.amqp_peer import ChannelPeer, Peer
 from tests.support.brokers.process import BrokerProcess
 from tests.support.kills.ledger import connect, exists
 from tests.support.stores.failing_disk import FailingDisk
-from warren.wire.methods import (
+from warrenmq.wire.methods import (
     BasicAck,
     BasicConsume,
     BasicConsumeOk,
@@ -66,7 +66,12 @@ def declared(node: BrokerProcess) -> Peer:
 
 @pytest.mark.parametrize(
     ("call", "number"),
-    [("pwritev", errno.ENOSPC), ("fdatasync", errno.EIO), ("open", errno.EMFILE), ("pwritev", errno.EIO)],
+    [
+        ("pwritev", errno.ENOSPC),
+        ("fdatasync", errno.EIO),
+        ("open", errno.EMFILE),
+        ("pwritev", errno.EIO),
+    ],
 )
 def test_publishes_are_nacked_and_the_node_serves_on(
     node: BrokerProcess, disk: FailingDisk, call: str, number: int
@@ -195,7 +200,9 @@ def test_files_may_not_grow(node: BrokerProcess) -> None:
     assert not exists(connect(node), b"new")
 
 
-def test_a_slow_disk_delays_only_those_who_wait_for_it(node: BrokerProcess, disk: FailingDisk) -> None:
+def test_a_slow_disk_delays_only_those_who_wait_for_it(
+    node: BrokerProcess, disk: FailingDisk
+) -> None:
     """So slow that it does not answer at all until they have their answers."""
     peer = declared(node)
     disk.hang("fdatasync")

@@ -14,8 +14,8 @@ from tests.support.brokers.process import BrokerProcess
 from tests.support.command_line import warren
 from tests.support.kills.ledger import connect, exists
 from tests.support.stores.small_disk import SmallDisk, mounted_disk
-from warren.store.disk.space_reserve import RESERVE_BYTES, RESERVE_PATH
-from warren.wire.methods import BasicAck, QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk
+from warrenmq.store.disk.space_reserve import RESERVE_BYTES, RESERVE_PATH
+from warrenmq.wire.methods import BasicAck, QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk
 
 pytestmark = pytest.mark.kill
 

@@ -9,7 +9,7 @@ import pytest
 from tests.support.brokers.process import BrokerProcess
 from tests.support.brokers.watched_broker import WatchedBroker
 from tests.support.kills.many_queues import ManyQueues
-from warren.build import build_name
+from warrenmq.build import build_name
 
 pytestmark = [pytest.mark.kill, pytest.mark.slow, pytest.mark.timeout(1800)]
 

@@ -16,7 +16,7 @@ from tests.support.brokers.amqp_peer import ChannelPeer, Message, Peer
 from tests.support.brokers.process import BrokerProcess
 from tests.support.kills.ledger import Confirms, Eater, Ledger, Publisher, connect, exists
 from tests.support.kills.mixed_kills import MIB, disk_bytes
-from warren.wire.methods import BasicConsume, BasicConsumeOk, ExchangeDeclare
+from warrenmq.wire.methods import BasicConsume, BasicConsumeOk, ExchangeDeclare
 
 pytestmark = pytest.mark.kill
 
@@ -140,7 +140,9 @@ def test_what_is_not_durable_is_gone(node: BrokerProcess) -> None:
         assert channel.drain(b"q") == [b"stays", b"routed"]
         channel.delete(b"auto")
         channel.refused(
-            ExchangeDeclare(b"volatile-x", b"fanout", True), 404, "no exchange 'volatile-x' in vhost '/'"
+            ExchangeDeclare(b"volatile-x", b"fanout", True),
+            404,
+            "no exchange 'volatile-x' in vhost '/'",
         )
         peer.close()
         assert node.stop() == 0
@@ -175,7 +177,9 @@ def test_sigterm_in_the_middle_of_publishing(node: BrokerProcess) -> None:
         for worker in workers:
             worker.join(20)
             # Told with connection.close (320).
-            assert worker.failure is None or "320 CONNECTION_FORCED" in str(worker.failure), worker.failure
+            assert worker.failure is None or "320 CONNECTION_FORCED" in str(worker.failure), (
+                worker.failure
+            )
         node.start()
         peer = connect(node)
         check_and_eat(ledger, peer, choose, is_clean=True)
@@ -188,7 +192,14 @@ def test_killed_while_it_starts(node: BrokerProcess) -> None:
     node.kill()
     choose = random.Random(7)
     for _ in range(8):
-        command = [sys.executable, "-m", "warren", "server", "--data-dir", str(node.directory / "data")]
+        command = [
+            sys.executable,
+            "-m",
+            "warrenmq",
+            "server",
+            "--data-dir",
+            str(node.directory / "data"),
+        ]
         starting = subprocess.Popen(
             [*command, "--listen", "127.0.0.1:0"],
             cwd=Path.cwd(),

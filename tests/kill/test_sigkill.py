@@ -31,7 +31,7 @@ from tests.support.kills.ledger import (
     let_work,
     number_of,
 )
-from warren.wire.methods import BasicAck, BasicConsume, BasicConsumeOk
+from warrenmq.wire.methods import BasicAck, BasicConsume, BasicConsumeOk
 
 KILLS = 50
 SEED = 20260
@@ -65,7 +65,9 @@ def check_queue(ledger: Ledger, queue: bytes, messages: list[Message], is_clean:
     """Compare what came back with what was promised; returns the numbers."""
     numbers = [number_of(message.body) for message in messages]
     assert numbers == sorted(set(numbers)), f"{queue!r}: out of order or doubled"
-    assert is_clean or all(message.deliver.redelivered for message in messages), "nobody can know that"
+    assert is_clean or all(message.deliver.redelivered for message in messages), (
+        "nobody can know that"
+    )
     lost = ledger.confirmed[queue] - ledger.acked[queue] - set(numbers)
     assert not lost, f"{queue!r}: confirmed and lost: {sorted(lost)[:10]} of {len(numbers)}"
     risen = ledger.acked_for_good[queue] & set(numbers)
@@ -94,7 +96,9 @@ def check_and_eat(ledger: Ledger, peer: Peer, choose: random.Random, is_clean: b
         ledger.acked[queue] |= acked[queue]
     confirms = Confirms(channel)
     number = ledger.number()
-    confirms.publish(TICKS, body_of(number, 1), PERSISTENT, b"", lambda: ledger.confirmed[TICKS].add(number))
+    confirms.publish(
+        TICKS, body_of(number, 1), PERSISTENT, b"", lambda: ledger.confirmed[TICKS].add(number)
+    )
     confirms.drain()
     for queue in DURABLE_QUEUES:
         ledger.acked_for_good[queue] |= acked[queue]

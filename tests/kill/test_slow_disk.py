@@ -13,8 +13,8 @@ from tests.support.brokers.process import BrokerProcess
 from tests.support.brokers.watched_broker import MIB, WatchedBroker, WellBehaved
 from tests.support.kills.ledger import connect
 from tests.support.stores.failing_disk import FailingDisk
-from warren.broker.flow.disk_flow import STOP_BYTES
-from warren.wire.methods import BasicAck, BasicPublish
+from warrenmq.broker.flow.disk_flow import STOP_BYTES
+from warrenmq.wire.methods import BasicAck, BasicPublish
 
 pytestmark = pytest.mark.kill
 
@@ -88,7 +88,9 @@ class Flood(threading.Thread):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [1000, 100_000])
-def test_a_disk_that_hangs_costs_bounded_memory(node: BrokerProcess, disk: FailingDisk, size: int) -> None:
+def test_a_disk_that_hangs_costs_bounded_memory(
+    node: BrokerProcess, disk: FailingDisk, size: int
+) -> None:
     node.start()
     connect(node).channel().declare(b"q", durable=True)
     broker = WatchedBroker(node)

@@ -14,14 +14,21 @@ from pathlib import Path
 import pytest
 
 from tests.kill.test_restart import content, filled, journal_of, lost_of
-from tests.support.brokers.amqp_frames import BODY, PERSISTENT, frame, header_frame, method_frame, table
+from tests.support.brokers.amqp_frames import (
+    BODY,
+    PERSISTENT,
+    frame,
+    header_frame,
+    method_frame,
+    table,
+)
 from tests.support.brokers.amqp_peer import ChannelPeer, Peer
 from tests.support.brokers.process import BrokerProcess
 from tests.support.brokers.watched_broker import MIB, WatchedBroker
 from tests.support.kills.ledger import Confirms, Ledger, body_of, connect, number_of
 from tests.support.stores.failing_disk import FailingDisk
 from tests.support.stores.stopped_node import await_rest
-from warren.wire.methods import BasicPublish
+from warrenmq.wire.methods import BasicPublish
 
 pytestmark = pytest.mark.kill
 
@@ -223,7 +230,14 @@ def without_privileges() -> tuple[str, ...]:
 
 @pytest.mark.parametrize(
     "what",
-    ["journal/*.wal", "checkpoint", "msg_store_persistent", "queues", "store_id", "../../../node.sqlite"],
+    [
+        "journal/*.wal",
+        "checkpoint",
+        "msg_store_persistent",
+        "queues",
+        "store_id",
+        "../../../node.sqlite",
+    ],
 )
 def test_what_may_not_be_read_stops_the_start(node: BrokerProcess, what: str) -> None:
     """T31: it is not lost, so nothing may be done as if it were; one line says what is wrong."""
@@ -401,13 +415,17 @@ def test_memory_while_nothing_is_acked(node: BrokerProcess, reads: bool) -> None
 def bytes_read(node: BrokerProcess) -> int:
     """By the node so far, from anywhere."""
     assert node.process is not None
-    fields = dict(line.split(": ") for line in Path(f"/proc/{node.process.pid}/io").read_text().splitlines())
+    fields = dict(
+        line.split(": ") for line in Path(f"/proc/{node.process.pid}/io").read_text().splitlines()
+    )
     return int(fields["rchar"])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_a_start_reads_no_bodies_and_takes_no_memory_for_them(node: BrokerProcess, is_clean: bool) -> None:
+def test_a_start_reads_no_bodies_and_takes_no_memory_for_them(
+    node: BrokerProcess, is_clean: bool
+) -> None:
     """T72 and T73: 60 MiB in lazy queues, most of it behind the checkpoint; a start reads what the journal's tail has."""
     node.settings = ("journal_file_size_limit=1MiB",)
     node.start()
@@ -425,7 +443,9 @@ def test_a_start_reads_no_bodies_and_takes_no_memory_for_them(node: BrokerProces
         node.kill()
     node.start()
     read, rss = bytes_read(node) - empty_read, WatchedBroker(node).rss() - empty_rss
-    lines = [line for line in node.log_path.read_text().splitlines() if "journal files behind" in line]
+    lines = [
+        line for line in node.log_path.read_text().splitlines() if "journal files behind" in line
+    ]
     channel = connect(node).channel()
     assert (channel.count(b"small"), channel.count(b"large")) == (30_000, 1500)
     assert channel.get(b"small").body == bytes(1000)

@@ -25,7 +25,7 @@ TIMEOUT_S = 300
 
 def try_mutant(sources: Path, mutant: Mutant) -> bool:
     """Is `mutant` noticed? `sources` is as it was afterwards."""
-    path = sources / "warren" / mutant.path
+    path = sources / "warrenmq" / mutant.path
     text = path.read_text(encoding="utf-8")
     path.write_text(mutant.applied_to(text), encoding="utf-8")
     try:

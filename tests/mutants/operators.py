@@ -29,7 +29,9 @@ class Fault:
         """The source with the fault in it."""
         data = text.encode()
         old = self.old.encode()
-        assert data[self.start : self.start + len(old)] == old, f"{self.path}:{self.line} is another source"
+        assert data[self.start : self.start + len(old)] == old, (
+            f"{self.path}:{self.line} is another source"
+        )
         return (data[: self.start] + self.new.encode() + data[self.start + len(old) :]).decode()
 
 
@@ -114,7 +116,9 @@ class _Finder(ast.NodeVisitor):
             self._add(node, str(node.value + 1), "constant")
 
     def visit_Expr(self, node: ast.Expr) -> None:
-        if isinstance(node.value, ast.Call) and not ast.unparse(node.value.func).startswith("_log."):
+        if isinstance(node.value, ast.Call) and not ast.unparse(node.value.func).startswith(
+            "_log."
+        ):
             self._add(node, "pass", "statement")
             self.generic_visit(node)
 
@@ -138,7 +142,10 @@ class _Finder(ast.NodeVisitor):
 
 
 def _has_text(node: ast.AST) -> bool:
-    return any(isinstance(one, ast.Constant) and isinstance(one.value, str | bytes) for one in ast.walk(node))
+    return any(
+        isinstance(one, ast.Constant) and isinstance(one.value, str | bytes)
+        for one in ast.walk(node)
+    )
 
 
 def faults(path: str, text: str) -> Iterator[Fault]:

@@ -33,7 +33,13 @@ def run_tests(sources: Path, tests: list[str], timeout_s: int) -> tuple[int, str
     }
     try:
         done = subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False
+            command,
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         return TESTS_FAILED, f"no end within {timeout_s} s"

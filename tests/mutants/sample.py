@@ -40,8 +40,8 @@ def all_faults(sources: Path) -> list[Fault]:
     """Every fault of the engine's sources, in a fixed order."""
     found: list[Fault] = []
     for package in PACKAGES:
-        for path in sorted((sources / "warren" / package).rglob("*.py")):
-            name = path.relative_to(sources / "warren").as_posix()
+        for path in sorted((sources / "warrenmq" / package).rglob("*.py")):
+            name = path.relative_to(sources / "warrenmq").as_posix()
             if name not in LEFT_OUT:
                 found.extend(faults(name, path.read_text(encoding="utf-8")))
     return found
@@ -68,7 +68,7 @@ def failure(sources: Path, tests: list[str]) -> tuple[int, str]:
 
 def try_fault(sources: Path, fault: Fault) -> dict[str, object]:
     """Run the tests on `sources` with `fault`; afterwards they are as they were."""
-    path = sources / "warren" / fault.path
+    path = sources / "warrenmq" / fault.path
     text = path.read_text(encoding="utf-8")
     path.write_text(fault.applied_to(text), encoding="utf-8")
     began = time.monotonic()
@@ -93,7 +93,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--out", type=Path, default=None)
     options = parser.parse_args(arguments)
     out: Path | None = options.out
-    done = [json.loads(line) for line in out.read_text().splitlines()] if out and out.exists() else []
+    done = (
+        [json.loads(line) for line in out.read_text().splitlines()] if out and out.exists() else []
+    )
     seen = {(one["path"], one["start"], one["old"], one["new"]) for one in done}
     everything = all_faults(ROOT / "src")
     drawn = random.Random(options.seed).sample(everything, options.count)
@@ -106,7 +108,9 @@ def main(arguments: list[str]) -> int:
         for number in range(options.jobs):
             copies.put(copy_sources(Path(directory) / str(number)))
 
-        code, line = failure(copy_sources(Path(directory) / "sound"), [f"tests/{name}" for name in ROUND])
+        code, line = failure(
+            copy_sources(Path(directory) / "sound"), [f"tests/{name}" for name in ROUND]
+        )
         if code != 0:
             print(f"the tests fail without any fault: {line}", flush=True)
             return 2
@@ -118,14 +122,17 @@ def main(arguments: list[str]) -> int:
             finally:
                 copies.put(sources)
 
-        left = [fault for fault in drawn if (fault.path, fault.start, fault.old, fault.new) not in seen]
+        left = [
+            fault for fault in drawn if (fault.path, fault.start, fault.old, fault.new) not in seen
+        ]
         with ThreadPoolExecutor(options.jobs) as pool:
             for outcome in pool.map(run, left):
                 done.append(outcome)
                 verdict = "killed" if outcome["is_killed"] else "ALIVE "
                 place = f"{outcome['path']}:{outcome['line']}"
                 print(
-                    f"{verdict} {place} {outcome['old']!r} -> {outcome['new']!r} {outcome['by']}", flush=True
+                    f"{verdict} {place} {outcome['old']!r} -> {outcome['new']!r} {outcome['by']}",
+                    flush=True,
                 )
                 if out:
                     with out.open("a") as file:

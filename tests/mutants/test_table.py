@@ -11,7 +11,7 @@ from tests.mutants.table import MUTANTS, Mutant
 from tests.store.test_storage_facts import is_there, rows
 
 ROOT = Path(__file__).parent.parent.parent
-PACKAGE = ROOT / "src" / "warren"
+PACKAGE = ROOT / "src" / "warrenmq"
 MUTANTS_MIN = 30
 
 
@@ -31,7 +31,9 @@ def test_a_mutant_changes_the_sources(mutant: Mutant) -> None:
 def test_its_tests_are_there_and_one_is_named_by_its_fact(mutant: Mutant) -> None:
     tests = [test.removeprefix("tests/") for test in mutant.tests]
     named = rows()[mutant.fact].split()
-    assert any(test in named or any(name.startswith(test + "::") for name in named) for test in tests)
+    assert any(
+        test in named or any(name.startswith(test + "::") for name in named) for test in tests
+    )
     for test in tests:
         assert (ROOT / "tests" / test.partition("::")[0]).is_file()
         assert "::" not in test or is_there(test)

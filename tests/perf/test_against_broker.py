@@ -2,10 +2,10 @@
 
 import pytest
 
-from warren.perf.errors import PerfError
-from warren.perf.options import PerfOptions
-from warren.perf.progress import Interval
-from warren.perf.run import run
+from warrenmq.perf.errors import PerfError
+from warrenmq.perf.options import PerfOptions
+from warrenmq.perf.progress import Interval
+from warrenmq.perf.run import run
 
 
 def ignore(interval: Interval) -> None:
@@ -51,7 +51,12 @@ def test_a_backlog_is_published_and_drained(broker_uri: str) -> None:
 
 def test_what_goes_nowhere_is_returned(broker_uri: str) -> None:
     options = PerfOptions(
-        uri=broker_uri, consumers=0, flags=["mandatory"], confirm=10, pmessages=100, routing_key="nowhere"
+        uri=broker_uri,
+        consumers=0,
+        flags=["mandatory"],
+        confirm=10,
+        pmessages=100,
+        routing_key="nowhere",
     )
     summary = run(options, ignore)
     assert (summary.confirmed, summary.returned) == (100, 100)

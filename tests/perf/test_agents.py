@@ -9,13 +9,20 @@ from contextlib import contextmanager
 import pytest
 from librt.strings import BytesWriter
 
-from warren.perf.consumer import Consumer
-from warren.perf.errors import PerfError
-from warren.perf.publisher import BATCH_BYTES, Publisher, PublishFrames
-from warren.wire.encode import HEARTBEAT_FRAME, write_content, write_method_frame
-from warren.wire.frames import FRAME_BODY, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD, NEED_DATA, FrameBuffer
-from warren.wire.method import Method
-from warren.wire.methods import (
+from warrenmq.perf.consumer import Consumer
+from warrenmq.perf.errors import PerfError
+from warrenmq.perf.publisher import BATCH_BYTES, Publisher, PublishFrames
+from warrenmq.wire.encode import HEARTBEAT_FRAME, write_content, write_method_frame
+from warrenmq.wire.frames import (
+    FRAME_BODY,
+    FRAME_HEADER,
+    FRAME_HEARTBEAT,
+    FRAME_METHOD,
+    NEED_DATA,
+    FrameBuffer,
+)
+from warrenmq.wire.method import Method
+from warrenmq.wire.methods import (
     BasicAck,
     BasicCancel,
     BasicConsume,
@@ -49,7 +56,9 @@ def frames_of(data: bytes) -> list[tuple[int, bytes]]:
 
 def methods_of(data: bytes) -> list[Method]:
     return [
-        decode_method(payload, 0, len(payload)) for kind, payload in frames_of(data) if kind == FRAME_METHOD
+        decode_method(payload, 0, len(payload))
+        for kind, payload in frames_of(data)
+        if kind == FRAME_METHOD
     ]
 
 
@@ -99,7 +108,9 @@ def test_publish_frames_are_a_whole_message(size: int) -> None:
 def publisher(
     sock: socket.socket, *, window: int = 0, limit: int = 0, rate: float = 0.0, size: int = 10
 ) -> Publisher:
-    made = Publisher(sock, PublishFrames(b"", b"q", b"\x00\x00", False, size, 131072), window, limit, rate)
+    made = Publisher(
+        sock, PublishFrames(b"", b"q", b"\x00\x00", False, size, 131072), window, limit, rate
+    )
     made.start(0)
     return made
 
@@ -110,7 +121,9 @@ def test_the_window_holds_publishes_back_until_they_are_settled() -> None:
         assert agent.publish(SECOND)
         assert not agent.publish(SECOND)
         assert len(methods_of(received(theirs))) == agent.published == agent.unsettled() == 10
-        theirs.send(frame(BasicAck(delivery_tag=4, multiple=True)) + frame(BasicNack(delivery_tag=5)))
+        theirs.send(
+            frame(BasicAck(delivery_tag=4, multiple=True)) + frame(BasicNack(delivery_tag=5))
+        )
         agent.on_readable()
         assert (agent.confirmed_count, agent.nacked_count, agent.unsettled()) == (4, 1, 5)
         assert agent.publish(2 * SECOND)
@@ -141,7 +154,9 @@ def test_a_confirm_of_nothing_ends_the_run(seq: int) -> None:
     with socket_pair() as (ours, theirs):
         agent = publisher(ours, window=10)
         agent.publish(SECOND)
-        theirs.send(frame(BasicAck(delivery_tag=2, multiple=True)) + frame(BasicAck(delivery_tag=seq)))
+        theirs.send(
+            frame(BasicAck(delivery_tag=2, multiple=True)) + frame(BasicAck(delivery_tag=seq))
+        )
         with pytest.raises(PerfError, match=f"confirmed publish {seq}"):
             agent.on_readable()
 
@@ -233,7 +248,9 @@ def deliveries(first: int, last: int, timestamp: int) -> bytes:
     return out.getvalue()
 
 
-def consumer(ours: socket.socket, theirs: socket.socket, ack_every: int, limit: int = 0) -> Consumer:
+def consumer(
+    ours: socket.socket, theirs: socket.socket, ack_every: int, limit: int = 0
+) -> Consumer:
     made = Consumer(ours, b"q", ack_every, limit)
     made.start()
     (consume,) = methods_of(received(theirs))

@@ -5,8 +5,8 @@ from random import Random
 import pytest
 from librt.strings import BytesWriter
 
-from warren.perf.errors import PerfError
-from warren.perf.frame_scan import (
+from warrenmq.perf.errors import PerfError
+from warrenmq.perf.frame_scan import (
     BASIC_ACK,
     BASIC_DELIVER,
     BASIC_NACK,
@@ -14,9 +14,9 @@ from warren.perf.frame_scan import (
     NO_TIMESTAMP,
     FrameScanner,
 )
-from warren.wire.encode import write_content, write_heartbeat, write_method_frame
-from warren.wire.method import Method
-from warren.wire.methods import (
+from warrenmq.wire.encode import write_content, write_heartbeat, write_method_frame
+from warrenmq.wire.method import Method
+from warrenmq.wire.methods import (
     BasicAck,
     BasicDeliver,
     BasicNack,
@@ -52,7 +52,9 @@ def frame(method: Method) -> bytes:
 
 def delivery(tag: int, body: bytes, frame_max: int = 4096) -> bytes:
     out = BytesWriter()
-    write_method_frame(out, 1, BasicDeliver(consumer_tag=b"c" * (tag % 5), delivery_tag=tag, exchange=b"e"))
+    write_method_frame(
+        out, 1, BasicDeliver(consumer_tag=b"c" * (tag % 5), delivery_tag=tag, exchange=b"e")
+    )
     write_content(out, 1, PROPERTIES, body, frame_max)
     return out.getvalue()
 

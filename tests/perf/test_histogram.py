@@ -6,7 +6,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warren.perf.histogram import (
+from warrenmq.perf.histogram import (
     BUCKET_COUNT,
     VALUE_LIMIT,
     Histogram,
@@ -30,7 +30,8 @@ def test_the_last_bucket_is_used() -> None:
 
 
 @given(
-    st.lists(values, min_size=1, max_size=200), st.sampled_from([0.0, 50.0, 75.0, 95.0, 99.0, 99.9, 100.0])
+    st.lists(values, min_size=1, max_size=200),
+    st.sampled_from([0.0, 50.0, 75.0, 95.0, 99.0, 99.9, 100.0]),
 )
 def test_percentiles_are_those_of_the_sorted_values(recorded: list[int], percent: float) -> None:
     histogram = Histogram()
@@ -59,7 +60,9 @@ def test_encoding_keeps_everything(recorded: list[int]) -> None:
     histogram = Histogram()
     for value in recorded:
         histogram.record(value, 2)
-    assert decode_histogram(json.loads(json.dumps(histogram.encode()))).encode() == histogram.encode()
+    assert (
+        decode_histogram(json.loads(json.dumps(histogram.encode()))).encode() == histogram.encode()
+    )
 
 
 def test_take_moves_and_empties() -> None:
@@ -76,7 +79,12 @@ def test_what_is_no_latency_is_only_counted() -> None:
     histogram = Histogram()
     histogram.record(-1, 2)
     histogram.record(VALUE_LIMIT, 3)
-    assert (histogram.count, histogram.out_of_range, histogram.percentile(99.0), histogram.mean()) == (
+    assert (
+        histogram.count,
+        histogram.out_of_range,
+        histogram.percentile(99.0),
+        histogram.mean(),
+    ) == (
         0,
         5,
         0.0,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from warren.perf.errors import PerfError
-from warren.perf.options import PerfOptions, parse_arguments, parse_uri
-from warren.perf.processes import deal_agents
+from warrenmq.perf.errors import PerfError
+from warrenmq.perf.options import PerfOptions, parse_arguments, parse_uri
+from warrenmq.perf.processes import deal_agents
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,9 @@ def test_uris(uri: str, expected: tuple[str, int, str, str, str]) -> None:
     assert (address.host, address.port, address.user, address.password, address.vhost) == expected
 
 
-@pytest.mark.parametrize("uri", ["", "h:5672", "http://h", "amqp://", "amqp://h:99999", "amqp://h:x"])
+@pytest.mark.parametrize(
+    "uri", ["", "h:5672", "http://h", "amqp://", "amqp://h:99999", "amqp://h:x"]
+)
 def test_bad_uris(uri: str) -> None:
     with pytest.raises(PerfError, match="--uri"):
         parse_uri(uri)
@@ -94,10 +96,16 @@ def test_a_run_without_time_waits_for_its_consumers() -> None:
 @pytest.mark.parametrize("producers", [0, 1, 2, 5])
 @pytest.mark.parametrize("consumers", [0, 1, 3])
 @pytest.mark.parametrize("processes", [1, 2, 3, 4])
-def test_every_agent_is_dealt_to_one_process(producers: int, consumers: int, processes: int) -> None:
+def test_every_agent_is_dealt_to_one_process(
+    producers: int, consumers: int, processes: int
+) -> None:
     shares = deal_agents(PerfOptions(producers=producers, consumers=consumers, processes=processes))
     assert len(shares) <= processes
-    assert sorted(number for share in shares for number in share.producers) == list(range(producers))
-    assert sorted(number for share in shares for number in share.consumers) == list(range(consumers))
+    assert sorted(number for share in shares for number in share.producers) == list(
+        range(producers)
+    )
+    assert sorted(number for share in shares for number in share.consumers) == list(
+        range(consumers)
+    )
     if len(shares) > 1:
         assert all(bool(share.producers) != bool(share.consumers) for share in shares)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from warren.perf.options import PerfOptions
-from warren.perf.progress import SETTLE_NS_MAX, Progress
-from warren.perf.snapshot import Snapshot, decode_snapshot
+from warrenmq.perf.options import PerfOptions
+from warrenmq.perf.progress import SETTLE_NS_MAX, Progress
+from warrenmq.perf.snapshot import Snapshot, decode_snapshot
 
 SECOND = 1_000_000_000
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from bench.sink import start_sink
-from warren.perf.options import PerfOptions
-from warren.perf.progress import Interval
-from warren.perf.run import run
+from warrenmq.perf.options import PerfOptions
+from warrenmq.perf.progress import Interval
+from warrenmq.perf.run import run
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_limits_end_the_run(sink_uri: str) -> None:
 
 def perf(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "warren.cli.perf", *arguments],
+        [sys.executable, "-m", "warrenmq.cli.perf", *arguments],
         capture_output=True,
         text=True,
         timeout=60,
@@ -90,7 +90,8 @@ def test_a_wrong_option_is_one_line_and_status_2() -> None:
     done = perf("-q", "10", "-A", "100")
     assert done.returncode == 2
     assert (
-        done.stderr == "warren perf: --multi-ack-every 100: more than --qos 10, no ack would ever be sent\n"
+        done.stderr
+        == "warren perf: --multi-ack-every 100: more than --qos 10, no ack would ever be sent\n"
     )
 
 

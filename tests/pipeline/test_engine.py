@@ -14,13 +14,13 @@ import pytest
 from tests.support.command_line import warren
 from tests.support.stores.stopped_node import MESSAGES
 from tests.support.stores.stopped_node_fixtures import data, original, store
-from warren.pipeline import engine, verify_job
-from warren.pipeline.engine import LOCAL_BYTES_MAX, is_local, sharing_for
-from warren.pipeline.progress import Silent
-from warren.pipeline.result import JobError
-from warren.pipeline.sharing import LocalSharing
-from warren.pipeline.tasks import run_tasks
-from warren.pipeline.verify_job import verify
+from warrenmq.pipeline import engine, verify_job
+from warrenmq.pipeline.engine import LOCAL_BYTES_MAX, is_local, sharing_for
+from warrenmq.pipeline.progress import Silent
+from warrenmq.pipeline.result import JobError
+from warrenmq.pipeline.sharing import LocalSharing
+from warrenmq.pipeline.tasks import run_tasks
+from warrenmq.pipeline.verify_job import verify
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,7 +70,8 @@ def test_tasks_are_done_by_several_processes(tmp_path: Path) -> None:
         with pytest.raises(JobError, match=r"^three is not done$"):
             run_tasks(sharing, tmp_path / "numbers", tasks, fail_for, int, Silent(), "count")
         done = {
-            path.name: msgspec.json.decode(path.read_bytes()) for path in (tmp_path / "numbers").iterdir()
+            path.name: msgspec.json.decode(path.read_bytes())
+            for path in (tmp_path / "numbers").iterdir()
         }
         assert done == {name: number for name, number in tasks.items() if number != 3}
         ids = run_tasks(sharing, tmp_path / "ids", tasks, process_id, int, Silent(), "count")
@@ -110,16 +111,23 @@ def test_verify_says_the_same_in_one_process_and_in_two(
 @pytest.mark.kill
 def test_the_command_verifies_a_small_store_without_java(original: Path, tmp_path: Path) -> None:
     """Even where there is none, nor PySpark."""
-    without = "import sys; sys.modules['pyspark'] = None; from warren.cli import main; main()"
+    without = "import sys; sys.modules['pyspark'] = None; from warrenmq.cli import main; main()"
     environment = {"JAVA_HOME": str(tmp_path), "PATH": os.path.dirname(sys.executable)}
     command = [sys.executable, "-c", without, "pipeline", "verify", str(original)]
     done = subprocess.run(
-        command, env=os.environ | environment, capture_output=True, text=True, timeout=100, check=False
+        command,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert f" {MESSAGES} messages," in done.stdout
     refused = warren("pipeline", "verify", original, "--engine", "spark", environment=environment)
-    assert refused.returncode == 2 and refused.stderr.startswith("warren: JAVA_HOME is set, but there is no")
+    assert refused.returncode == 2 and refused.stderr.startswith(
+        "warren: JAVA_HOME is set, but there is no"
+    )
 
 
 @pytest.mark.spark

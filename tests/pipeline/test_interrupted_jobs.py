@@ -19,23 +19,23 @@ from tests.support.kills.ledger import Confirms, connect
 from tests.support.rabbitmq.files import make_node, make_queue, message_term, segment_publish
 from tests.support.spark.inline import InlineSpark
 from tests.support.stores.made_backups import run_backup, run_restore
-from warren.admin.client import AdminRefusedError
-from warren.broker.definitions.metadata import Definitions, PutQueue, PutVhost
-from warren.offline.backup_files import incomplete_path
-from warren.offline.check import check_directory
-from warren.offline.data_directory import ToolError
-from warren.offline.part_writer import MessageRow, PartWriter
-from warren.offline.store_plan import QueueExtent
-from warren.offline.store_writer import StoreWriter
-from warren.pipeline.backups.job import BackupResult
-from warren.pipeline.rabbitmq.import_job import ImportResult, import_rabbitmq
-from warren.pipeline.rebuild_index_job import rebuild_index
-from warren.pipeline.result import JobError
-from warren.pipeline.unfinished import unfinished
-from warren.tables.parts import ReadOptions
-from warren.tables.planning import plan
-from warren.tables.reading import read
-from warren.tables.schemas import COLUMNS, MESSAGES
+from warrenmq.admin.client import AdminRefusedError
+from warrenmq.broker.definitions.metadata import Definitions, PutQueue, PutVhost
+from warrenmq.offline.backup_files import incomplete_path
+from warrenmq.offline.check import check_directory
+from warrenmq.offline.data_directory import ToolError
+from warrenmq.offline.part_writer import MessageRow, PartWriter
+from warrenmq.offline.store_plan import QueueExtent
+from warrenmq.offline.store_writer import StoreWriter
+from warrenmq.pipeline.backups.job import BackupResult
+from warrenmq.pipeline.rabbitmq.import_job import ImportResult, import_rabbitmq
+from warrenmq.pipeline.rebuild_index_job import rebuild_index
+from warrenmq.pipeline.result import JobError
+from warrenmq.pipeline.unfinished import unfinished
+from warrenmq.tables.parts import ReadOptions
+from warrenmq.tables.planning import plan
+from warrenmq.tables.reading import read
+from warrenmq.tables.schemas import COLUMNS, MESSAGES
 
 pytestmark = [pytest.mark.kill, pytest.mark.timeout(240)]
 
@@ -260,7 +260,10 @@ def test_an_unfinished_store_that_somebody_has_removed_is_no_finished_one(tmp_pa
 def test_two_at_once(job: str, tmp_path: Path) -> None:
     call = call_of(job, tmp_path)
     target = tmp_path / "target"
-    with unfinished(target, job, {}), pytest.raises(JobError, match=f"another process is making {target}"):
+    with (
+        unfinished(target, job, {}),
+        pytest.raises(JobError, match=f"another process is making {target}"),
+    ):
         call(target)
     assert not list(tmp_path.glob(".target*"))
     call(target)

@@ -6,10 +6,10 @@ import pytest
 
 from tests.support.stores.stopped_node import FAN, LARGE, MESSAGES, SMALL, change, fingerprint
 from tests.support.stores.stopped_node_fixtures import data, original, store
-from warren.offline.check import check_directory
-from warren.offline.data_directory import ToolError, files_of, opened
-from warren.pipeline.rebuild_index_job import rebuild_index
-from warren.store.disk.snapshot import VhostSnapshot
+from warrenmq.offline.check import check_directory
+from warrenmq.offline.data_directory import ToolError, files_of, opened
+from warrenmq.pipeline.rebuild_index_job import rebuild_index
+from warrenmq.store.disk.snapshot import VhostSnapshot
 
 __all__ = ["data", "original", "store"]
 
@@ -24,11 +24,11 @@ def messages_in(directory: Path) -> dict[tuple[int, int], tuple[bytes, bytes, by
         snapshot = VhostSnapshot(files)
         defined = {queue.id for queue in known.definitions.queues}
         for queue in snapshot.queues():
-            for position in snapshot.positions(queue) if queue.log.queue_id in defined else []:
+            for position in snapshot.positions(queue) if queue.ledger.queue_id in defined else []:
                 message = snapshot.message(position)
                 assert message is not None
                 content = message.address, message.properties, message.body
-                found[queue.log.queue_id, position.seq] = content
+                found[queue.ledger.queue_id, position.seq] = content
     return found
 
 
@@ -59,7 +59,9 @@ def test_all_segments_lost(data: Path, store: Path, original: Path, tmp_path: Pa
     assert any("found again" in line for line in result.lines())
 
 
-def test_what_old_journal_files_have(data: Path, store: Path, original: Path, tmp_path: Path) -> None:
+def test_what_old_journal_files_have(
+    data: Path, store: Path, original: Path, tmp_path: Path
+) -> None:
     """The youngest positions of the index are in files that were not deleted yet."""
     last = max(store.glob("queues/1/*.idx"), key=lambda path: int(path.stem))
     last.unlink()
@@ -71,7 +73,9 @@ def test_what_old_journal_files_have(data: Path, store: Path, original: Path, tm
 
 
 def test_a_damaged_stretch(data: Path, store: Path, original: Path, tmp_path: Path) -> None:
-    change(store / "queues/1/0.idx", lambda raw: raw.__setitem__(slice(300_000, 301_000), bytes(1000)))
+    change(
+        store / "queues/1/0.idx", lambda raw: raw.__setitem__(slice(300_000, 301_000), bytes(1000))
+    )
     result = rebuild_index(data, tmp_path / "new")
     before, after = messages_in(original), messages_in(tmp_path / "new")
     assert after.items() <= before.items()

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.spark.inline import InlineSpark
-from warren.offline.backup_files import must_be_new
-from warren.offline.data_directory import ToolError
-from warren.pipeline import spark_run
-from warren.pipeline.progress import JsonProgress, Step
-from warren.pipeline.result import JobError, JobResult, must_have_parent
-from warren.pipeline.sharing import Sharing
-from warren.pipeline.spark_run import StartingSpark, one_line
-from warren.spark import SparkUnavailableError
+from warrenmq.offline.backup_files import must_be_new
+from warrenmq.offline.data_directory import ToolError
+from warrenmq.pipeline import spark_run
+from warrenmq.pipeline.progress import JsonProgress, Step
+from warrenmq.pipeline.result import JobError, JobResult, must_have_parent
+from warrenmq.pipeline.sharing import Sharing
+from warrenmq.pipeline.spark_run import StartingSpark, one_line
+from warrenmq.spark import SparkUnavailableError
 
 
 @dataclasses.dataclass
@@ -154,5 +154,8 @@ def test_a_spark_that_cannot_be_had_is_one_line(monkeypatch: pytest.MonkeyPatch)
         )
 
     monkeypatch.setattr(spark_run, "session", fail)
-    with pytest.raises(JobError, match=r"^Could not parse Master URL$"), spark_run.spark_for("test", "moon"):
+    with (
+        pytest.raises(JobError, match=r"^Could not parse Master URL$"),
+        spark_run.spark_for("test", "moon"),
+    ):
         pytest.fail("it goes on")

@@ -8,11 +8,11 @@ import pytest
 from tests.support.command_line import warren
 from tests.support.stores.stopped_node import MESSAGES, change
 from tests.support.stores.stopped_node_fixtures import data, original, store
-from warren.offline.check import check_directory
-from warren.offline.data_directory import ToolError
-from warren.pipeline.backups.job import backup
-from warren.pipeline.backups.restore_job import restore
-from warren.pipeline.verify_job import verify
+from warrenmq.offline.check import check_directory
+from warrenmq.offline.data_directory import ToolError
+from warrenmq.pipeline.backups.job import backup
+from warrenmq.pipeline.backups.restore_job import restore
+from warrenmq.pipeline.verify_job import verify
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

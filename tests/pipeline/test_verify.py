@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 from tests.support.spark.inline import InlineSpark
 from tests.support.stores.stopped_node import MESSAGES, change, edit_checkpoint, fingerprint
 from tests.support.stores.stopped_node_fixtures import data, original, store
-from warren.offline.check import check_directory
-from warren.offline.data_directory import ToolError
-from warren.pipeline import verify_job
-from warren.pipeline.verify_job import VerifyResult, verify
-from warren.store.checkpoint import CHECKPOINT_CONTENT, CHECKPOINT_QUEUE
+from warrenmq.offline.check import check_directory
+from warrenmq.offline.data_directory import ToolError
+from warrenmq.pipeline import verify_job
+from warrenmq.pipeline.verify_job import VerifyResult, verify
+from warrenmq.store.checkpoint import CHECKPOINT_CONTENT, CHECKPOINT_QUEUE
 
 __all__ = ["data", "original", "store"]
 
@@ -85,7 +85,12 @@ EDITS: list[Callable[[Path], object]] = [
     ),
     *(
         lambda store, pattern=pattern, seed=seed: flip(paths(store, pattern)[seed % 2], seed)
-        for pattern in ("queues/1/*.idx", "msg_store_persistent/*.rdq", "journal/*.wal", "queues/2/*.idx")
+        for pattern in (
+            "queues/1/*.idx",
+            "msg_store_persistent/*.rdq",
+            "journal/*.wal",
+            "queues/2/*.idx",
+        )
         for seed in range(1)
     ),
 ]
@@ -104,7 +109,12 @@ def test_the_table_of_damage(data: Path, store: Path, tmp_path: Path) -> None:
     result = run_verify(data, damage_to=tmp_path / "damage.parquet")
     assert result.exit_code == 1
     (row,) = pq.read_table(tmp_path / "damage.parquet").to_pylist()
-    assert (row["kind"], row["path"], row["queue_id"], row["count"]) == ("damaged", "queues/1/0.idx", 1, 1)
+    assert (row["kind"], row["path"], row["queue_id"], row["count"]) == (
+        "damaged",
+        "queues/1/0.idx",
+        1,
+        1,
+    )
     assert row["start"] <= 5000 < row["end"]
     assert "queues/1/0.idx" in result.lines()[0] and result.lines()[-1] == "problems: 1 damaged"
 

@@ -11,10 +11,10 @@ from tests.support.brokers.amqp_peer import Message
 from tests.support.brokers.fixtures import Amqp
 from tests.support.brokers.memory_broker import EngineLink
 from tests.support.skips import does_not_apply, has_no_meaning
-from warren.broker.channel.client_side import OUTPUT_BYTES_MAX
-from warren.broker.flow.throttle import WINDOW_BYTES
-from warren.build import build_name
-from warren.wire.methods import (
+from warrenmq.broker.channel.client_side import OUTPUT_BYTES_MAX
+from warrenmq.broker.flow.throttle import WINDOW_BYTES
+from warrenmq.build import build_name
+from warrenmq.wire.methods import (
     BasicConsume,
     BasicGet,
     BasicPublish,
@@ -24,7 +24,7 @@ from warren.wire.methods import (
     TxCommitOk,
     TxSelect,
 )
-from warren.wire.properties import NO_PROPERTIES
+from warrenmq.wire.properties import NO_PROPERTIES
 
 BODY = b"x" * 10_000
 
@@ -114,7 +114,9 @@ def test_replies_that_are_not_read(amqp: Amqp) -> None:
 
 
 @pytest.mark.parametrize("persistent", [False, True])
-def test_a_suspended_channel_stops_the_reading_when_much_has_gathered(amqp: Amqp, persistent: bool) -> None:
+def test_a_suspended_channel_stops_the_reading_when_much_has_gathered(
+    amqp: Amqp, persistent: bool
+) -> None:
     engine = amqp.engine()
     channel = amqp.channel()
     queue = channel.declare(amqp.name(), durable=True).queue
@@ -172,7 +174,9 @@ def test_declarations_and_publishes_in_one_packet_keep_their_order(amqp: Amqp) -
     frames: list[bytes] = []
     for name in names:
         frames.append(method_frame(1, QueueDeclare(name, False, True)))
-        frames.append(method_frame(1, BasicPublish(b"", name)) + header_frame(1, len(name), NO_PROPERTIES))
+        frames.append(
+            method_frame(1, BasicPublish(b"", name)) + header_frame(1, len(name), NO_PROPERTIES)
+        )
         frames.append(frame(BODY_FRAME, 1, name))
     channel.peer.send(*frames)
     for name in names:

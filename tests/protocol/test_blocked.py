@@ -16,12 +16,12 @@ from tests.support.brokers.fixtures import FOREIGN_URI
 from tests.support.brokers.memory_broker import EngineLink, MemoryBroker
 from tests.support.brokers.node_thread import NodeThread
 from tests.support.skips import does_not_apply, has_no_meaning
-from warren.broker.broker import Broker
-from warren.broker.connection.connection import Connection
-from warren.broker.flow.alarm_state import KEPT_BYTES_MAX
-from warren.broker.flow.alarms import RELEASE_BYTES
-from warren.broker.flow.throttle import WINDOW_BYTES
-from warren.wire.methods import (
+from warrenmq.broker.broker import Broker
+from warrenmq.broker.connection.connection import Connection
+from warrenmq.broker.flow.alarm_state import KEPT_BYTES_MAX
+from warrenmq.broker.flow.alarms import RELEASE_BYTES
+from warrenmq.broker.flow.throttle import WINDOW_BYTES
+from warrenmq.wire.methods import (
     BasicAck,
     BasicDeliver,
     BasicPublish,
@@ -463,7 +463,9 @@ def test_blocked_connections_together_keep_a_bounded_amount(alarmed: Alarmed) ->
     alarmed.low(memory=True)
     # Frames by reference: one body for all of them.
     packet = (
-        method_frame(1, BasicPublish(b"", b"q")) + header_frame(1, 1 << 20) + frame(BODY, 1, bytes(130_000))
+        method_frame(1, BasicPublish(b"", b"q"))
+        + header_frame(1, 1 << 20)
+        + frame(BODY, 1, bytes(130_000))
     )
     last = alarmed.connection(peers[-1])
     last_state = last.throttle.shown_state(engine.now_ms)

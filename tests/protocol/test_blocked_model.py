@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.support.brokers.amqp_frames import BODY, frame, header_frame, method_frame
 from tests.support.brokers.amqp_peer import Message, Peer
 from tests.support.brokers.memory_broker import MemoryBroker
-from warren.wire.method import Method
-from warren.wire.methods import (
+from warrenmq.wire.method import Method
+from warrenmq.wire.methods import (
     BasicAck,
     BasicNack,
     BasicPublish,

@@ -4,8 +4,8 @@ import pytest
 
 from tests.support.brokers.amqp_frames import BODY, frame, header_frame, method_frame
 from tests.support.brokers.fixtures import Amqp
-from warren.wire.method import Method
-from warren.wire.methods import (
+from warrenmq.wire.method import Method
+from warrenmq.wire.methods import (
     AccessRequest,
     AccessRequestOk,
     BasicAck,
@@ -82,7 +82,9 @@ def test_what_a_client_may_not_send(amqp: Amqp, method: Method) -> None:
 
 
 @pytest.mark.parametrize(
-    "method", [BasicDeliver(), BasicGetOk(), BasicReturn()], ids=lambda method: type(method).__name__
+    "method",
+    [BasicDeliver(), BasicGetOk(), BasicReturn()],
+    ids=lambda method: type(method).__name__,
 )
 def test_contents_only_a_server_may_send(amqp: Amqp, method: Method) -> None:
     channel = amqp.channel()
@@ -153,7 +155,9 @@ def test_frames_after_close_ok_are_for_an_unknown_channel(amqp: Amqp) -> None:
 def test_both_sides_close_a_channel_at_once(amqp: Amqp) -> None:
     peer = amqp.connect()
     channel = peer.channel()
-    peer.send(method_frame(1, BasicGet(amqp.name())), method_frame(1, ChannelClose(200, b"bye", 0, 0)))
+    peer.send(
+        method_frame(1, BasicGet(amqp.name())), method_frame(1, ChannelClose(200, b"bye", 0, 0))
+    )
     assert channel.await_close().reply_code == 404
     channel.expect(ChannelCloseOk)
     channel.send(ChannelCloseOk())

@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.brokers.amqp_peer import ChannelClosedError, Peer
 from tests.support.brokers.fixtures import Amqp
-from warren.wire.methods import ChannelCloseOk, ExchangeDeclare, ExchangeDeclareOk, QueueDeclare
+from warrenmq.wire.methods import ChannelCloseOk, ExchangeDeclare, ExchangeDeclareOk, QueueDeclare
 
 
 def queue_exists(peer: Peer, queue: bytes) -> bool:
@@ -26,7 +26,9 @@ def exchange_exists(peer: Peer, exchange: bytes) -> bool:
     try:
         channel.expect(ExchangeDeclareOk)
     except ChannelClosedError:
-        channel.closed_with(404, f"no exchange '{exchange.decode()}' in vhost '/'", ExchangeDeclare())
+        channel.closed_with(
+            404, f"no exchange '{exchange.decode()}' in vhost '/'", ExchangeDeclare()
+        )
         return False
     channel.close()
     return True
@@ -196,7 +198,9 @@ def test_consumers_are_gone_after_channel_close_ok(amqp: Amqp) -> None:
 
 
 @pytest.mark.parametrize("how", ["close connection", "drop"])
-def test_what_one_channel_gives_back_goes_to_no_other_of_its_connection(amqp: Amqp, how: str) -> None:
+def test_what_one_channel_gives_back_goes_to_no_other_of_its_connection(
+    amqp: Amqp, how: str
+) -> None:
     """The other one would take it without acks, and never read it."""
     other = amqp.connect().channel()
     queue = other.declare(amqp.name()).queue

@@ -7,7 +7,7 @@ import pytest
 from tests.support.brokers.amqp_frames import HEARTBEAT, METHOD, SocketLink, frame, method_frame
 from tests.support.brokers.fixtures import Amqp
 from tests.support.skips import does_not_apply
-from warren.wire.methods import (
+from warrenmq.wire.methods import (
     BasicPublish,
     ChannelClose,
     ConnectionClose,
@@ -50,7 +50,8 @@ def test_durable_declaration_then_close_in_one_packet(amqp: Amqp) -> None:
     channel = peer.channel()
     name = amqp.name()
     peer.send(
-        method_frame(1, QueueDeclare(name, False, True)), method_frame(0, ConnectionClose(200, b"", 0, 0))
+        method_frame(1, QueueDeclare(name, False, True)),
+        method_frame(0, ConnectionClose(200, b"", 0, 0)),
     )
     if not amqp.is_foreign:
         channel.expect(QueueDeclareOk)

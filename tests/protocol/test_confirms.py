@@ -5,7 +5,7 @@ import pytest
 from tests.support.brokers.amqp_frames import PERSISTENT
 from tests.support.brokers.amqp_peer import ChannelPeer
 from tests.support.brokers.fixtures import Amqp
-from warren.wire.methods import (
+from warrenmq.wire.methods import (
     BasicAck,
     BasicNack,
     BasicPublish,
@@ -81,7 +81,9 @@ def test_a_mixture_is_confirmed_once_each(amqp: Amqp) -> None:
     )
     for number in range(300):
         queue = (durable, transient, b"nowhere-" + durable)[number % 3]
-        channel.publish(queue, b"x", PERSISTENT if number % 2 else b"\0\0", mandatory=number % 7 == 0)
+        channel.publish(
+            queue, b"x", PERSISTENT if number % 2 else b"\0\0", mandatory=number % 7 == 0
+        )
     returned = sum(1 for number in range(300) if number % 3 == 2 and number % 7 == 0)
     open_numbers = set(range(1, 301))
     while open_numbers or returned:
@@ -89,7 +91,9 @@ def test_a_mixture_is_confirmed_once_each(amqp: Amqp) -> None:
         if isinstance(item, BasicAck):
             tag = item.delivery_tag
             assert tag in open_numbers
-            open_numbers -= {number for number in open_numbers if number <= tag} if item.multiple else {tag}
+            open_numbers -= (
+                {number for number in open_numbers if number <= tag} if item.multiple else {tag}
+            )
         else:
             returned -= 1
     channel.delete(durable)
@@ -107,7 +111,10 @@ def test_a_confirm_covers_several_queues_once(amqp: Amqp) -> None:
     channel.confirm_select()
     exchange = amqp.name("x")
     channel.exchange(exchange, b"fanout")
-    queues = [channel.declare(amqp.name(), durable=True).queue, channel.declare(exclusive=True).queue]
+    queues = [
+        channel.declare(amqp.name(), durable=True).queue,
+        channel.declare(exclusive=True).queue,
+    ]
     for queue in queues:
         channel.bind(queue, exchange)
     channel.publish(b"", b"x", PERSISTENT, exchange=exchange)

@@ -7,8 +7,8 @@ import pytest
 from tests.support.brokers.amqp_frames import table
 from tests.support.brokers.amqp_peer import ChannelPeer
 from tests.support.brokers.fixtures import Amqp
-from warren.wire.field_table import Field, encode_table
-from warren.wire.methods import (
+from warrenmq.wire.field_table import Field, encode_table
+from warrenmq.wire.methods import (
     BasicAck,
     BasicCancel,
     BasicCancelOk,
@@ -40,7 +40,11 @@ def test_deliveries(amqp: Amqp) -> None:
     for number in (1, 2):
         message = channel.message()
         deliver = message.deliver
-        assert (deliver.consumer_tag, deliver.delivery_tag, deliver.redelivered) == (b"mine", number, False)
+        assert (deliver.consumer_tag, deliver.delivery_tag, deliver.redelivered) == (
+            b"mine",
+            number,
+            False,
+        )
         assert (deliver.exchange, deliver.routing_key) == (b"", queue)
         assert message.body == str(number).encode()
 
@@ -81,7 +85,9 @@ def test_a_tag_is_free_again_after_cancel(amqp: Amqp) -> None:
 
 def test_missing_queue(amqp: Amqp) -> None:
     missing = amqp.name()
-    amqp.channel().refused(BasicConsume(missing), 404, f"no queue '{missing.decode()}' in vhost '/'")
+    amqp.channel().refused(
+        BasicConsume(missing), 404, f"no queue '{missing.decode()}' in vhost '/'"
+    )
 
 
 def test_no_wait(amqp: Amqp) -> None:
@@ -268,7 +274,9 @@ def test_consumers_are_told_of_the_end_of_their_queue(amqp: Amqp) -> None:
 
 @pytest.mark.parametrize("durable", [False, True])
 @pytest.mark.parametrize("nowait", [False, True])
-def test_the_channel_that_deletes_is_told_behind_the_reply(amqp: Amqp, durable: bool, nowait: bool) -> None:
+def test_the_channel_that_deletes_is_told_behind_the_reply(
+    amqp: Amqp, durable: bool, nowait: bool
+) -> None:
     channel = amqp.channel()
     queue = channel.declare(amqp.name(), durable=durable).queue
     for tag in (b"a", b"b"):
@@ -325,7 +333,11 @@ def test_get(amqp: Amqp) -> None:
     for number, left in ((1, 2), (2, 1), (3, 0)):
         message = channel.get(queue)
         got = message.got
-        assert (message.body, got.delivery_tag, got.redelivered) == (str(number).encode(), number, False)
+        assert (message.body, got.delivery_tag, got.redelivered) == (
+            str(number).encode(),
+            number,
+            False,
+        )
         assert (got.exchange, got.routing_key, got.message_count) == (b"", queue, left)
     assert isinstance(channel.call(BasicGet(queue)), BasicGetEmpty)
     missing = amqp.name()
@@ -361,4 +373,8 @@ def test_deliveries_of_a_message_are_equal(amqp: Amqp) -> None:
     channel.publish(b"key", b"body", exchange=exchange)
     for queue in queues:
         message = channel.get(queue)
-        assert (message.got.exchange, message.got.routing_key, message.body) == (exchange, b"key", b"body")
+        assert (message.got.exchange, message.got.routing_key, message.body) == (
+            exchange,
+            b"key",
+            b"body",
+        )

@@ -10,9 +10,9 @@ import pytest
 from tests.support.brokers.amqp_frames import BODY, PERSISTENT, frame, header_frame, method_frame
 from tests.support.brokers.amqp_peer import ChannelPeer
 from tests.support.brokers.fixtures import Amqp
-from warren.wire.field_table import Field, encode_table
-from warren.wire.methods import BasicPublish
-from warren.wire.properties import Properties
+from warrenmq.wire.field_table import Field, encode_table
+from warrenmq.wire.methods import BasicPublish
+from warrenmq.wire.properties import Properties
 
 ALL_FIELDS = {
     "t": Field(ord("t"), True),
@@ -68,7 +68,13 @@ def test_bodies_around_every_boundary(amqp: Amqp, size: int, durable: bool) -> N
 def test_deliveries_keep_to_frame_max(amqp: Amqp, frame_max: int) -> None:
     channel = amqp.connect(frame_max=frame_max).channel()
     queue = channel.declare(exclusive=True).queue
-    for size in (frame_max - 9, frame_max - 8, frame_max - 7, 3 * (frame_max - 8), 3 * (frame_max - 8) + 1):
+    for size in (
+        frame_max - 9,
+        frame_max - 8,
+        frame_max - 7,
+        3 * (frame_max - 8),
+        3 * (frame_max - 8) + 1,
+    ):
         channel.publish(queue, b"x" * size)
         message = channel.get(queue, no_ack=True)
         full, rest = divmod(size, frame_max - 8)
@@ -107,14 +113,18 @@ def test_pieces_of_any_size(amqp: Amqp, seed: int) -> None:
     channel = amqp.channel()
     queue = channel.declare(exclusive=True).queue
     for _ in range(20):
-        pieces = [chance.randbytes(chance.choice([0, 1, 2, 1023, 1024, 1025, 3000])) for _ in range(40)]
+        pieces = [
+            chance.randbytes(chance.choice([0, 1, 2, 1023, 1024, 1025, 3000])) for _ in range(40)
+        ]
         body = b"".join(pieces)
         frames = [frame(BODY, 1, piece) for piece in pieces]
         while pieces and not pieces[-1]:
             # What comes behind the last octet would be a frame too many.
             pieces.pop()
             frames.pop()
-        channel.peer.send(method_frame(1, BasicPublish(b"", queue)), header_frame(1, len(body)), *frames)
+        channel.peer.send(
+            method_frame(1, BasicPublish(b"", queue)), header_frame(1, len(body)), *frames
+        )
         assert channel.get(queue, no_ack=True).body == body
 
 
@@ -138,7 +148,15 @@ def test_all_properties_and_all_field_types(amqp: Amqp) -> None:
 def test_properties_from_any_publish_to_any_other(amqp: Amqp) -> None:
     channel = amqp.channel()
     queue = channel.declare(amqp.name(), durable=True).queue
-    blocks = [EVERYTHING, b"\0\0", PERSISTENT, EVERYTHING, Properties(priority=3).encode(), b"\0\0", b"\0\0"]
+    blocks = [
+        EVERYTHING,
+        b"\0\0",
+        PERSISTENT,
+        EVERYTHING,
+        Properties(priority=3).encode(),
+        b"\0\0",
+        b"\0\0",
+    ]
     for block in blocks:
         channel.publish(queue, b"x", block)
     assert [channel.get(queue, no_ack=True).raw for _ in blocks] == blocks
@@ -165,7 +183,9 @@ def test_each_property_alone(amqp: Amqp, flag: int) -> None:
 def test_headers_with_duplicate_names_keep_their_order(amqp: Amqp) -> None:
     headers = b"\1zt\1" + b"\1aI\0\0\0\1" + b"\1zt\0" + b"\0S\0\0\0\0"
     channel = amqp.channel()
-    through(channel, channel.declare(exclusive=True).queue, b"x", Properties(headers=headers).encode())
+    through(
+        channel, channel.declare(exclusive=True).queue, b"x", Properties(headers=headers).encode()
+    )
 
 
 def test_headers_of_almost_a_frame(amqp: Amqp) -> None:
@@ -179,7 +199,9 @@ def test_headers_of_almost_a_frame(amqp: Amqp) -> None:
 def test_continuation_bits_of_the_flags_are_ignored(amqp: Amqp) -> None:
     channel = amqp.channel()
     queue = channel.declare(exclusive=True).queue
-    channel.peer.send(method_frame(1, BasicPublish(b"", queue)), header_frame(1, 0, b"\x10\x03\x02"))
+    channel.peer.send(
+        method_frame(1, BasicPublish(b"", queue)), header_frame(1, 0, b"\x10\x03\x02")
+    )
     assert channel.get(queue).properties.delivery_mode == 2
 
 

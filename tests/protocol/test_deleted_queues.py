@@ -4,8 +4,8 @@ import gc
 
 from tests.support.brokers.amqp_frames import PERSISTENT
 from tests.support.brokers.fixtures import Amqp
-from warren.queues.queue import Queue
-from warren.wire.field_table import encode_table, fields_from_python
+from warrenmq.queues.queue import Queue
+from warrenmq.wire.field_table import encode_table, fields_from_python
 
 
 def queue_count() -> int:

@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.brokers.amqp_peer import ChannelPeer, Message
 from tests.support.brokers.fixtures import Amqp
-from warren.wire.methods import (
+from warrenmq.wire.methods import (
     BasicAck,
     BasicConsume,
     BasicPublish,
@@ -12,7 +12,7 @@ from warren.wire.methods import (
     QueueDeclare,
     QueueDeclareOk,
 )
-from warren.wire.properties import Properties
+from warrenmq.wire.properties import Properties
 
 PSEUDO = b"amq.rabbitmq.reply-to"
 ASKING = Properties(reply_to=PSEUDO, correlation_id=b"c1").encode()

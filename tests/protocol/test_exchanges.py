@@ -5,8 +5,8 @@ import pytest
 from tests.support.brokers.amqp_frames import frame, payload_of, table
 from tests.support.brokers.amqp_peer import ChannelClosedError, ChannelPeer
 from tests.support.brokers.fixtures import Amqp
-from warren.routing.topic_automaton import STATES_MAX
-from warren.wire.methods import (
+from warrenmq.routing.topic_automaton import STATES_MAX
+from warrenmq.wire.methods import (
     ExchangeBind,
     ExchangeBindOk,
     ExchangeDeclare,
@@ -66,7 +66,9 @@ def test_passive_declare_asks_for_the_name_only(amqp: Amqp) -> None:
     channel.expect(ExchangeDeclareOk)
     missing = amqp.name("x")
     channel.refused(
-        ExchangeDeclare(missing, b"direct", True), 404, f"no exchange '{missing.decode()}' in vhost '/'"
+        ExchangeDeclare(missing, b"direct", True),
+        404,
+        f"no exchange '{missing.decode()}' in vhost '/'",
     )
 
 
@@ -137,7 +139,9 @@ def test_inequivalent_argument_that_was_not_there(amqp: Amqp) -> None:
 
 def test_alternate_exchange_must_be_text(amqp: Amqp) -> None:
     name = amqp.name("x")
-    method = ExchangeDeclare(name, b"direct", False, False, False, False, False, table(alternate__exchange=1))
+    method = ExchangeDeclare(
+        name, b"direct", False, False, False, False, False, table(alternate__exchange=1)
+    )
     text = f"invalid type 'signedint' for arg 'alternate-exchange' in exchange '{name.decode()}' in vhost '/'"
     amqp.channel().refused(method, 406, text)
 
@@ -180,7 +184,9 @@ def test_delete_if_unused_looks_at_bindings_from_it(amqp: Amqp) -> None:
     channel.expect(ExchangeDeleteOk)
     queue = channel.declare(amqp.name(), exclusive=True).queue
     channel.bind(queue, source, b"k")
-    channel.refused(ExchangeDelete(source, True), 406, f"exchange '{source.decode()}' in vhost '/' in use")
+    channel.refused(
+        ExchangeDelete(source, True), 406, f"exchange '{source.decode()}' in vhost '/' in use"
+    )
 
 
 def test_unbind_ok_is_method_51(amqp: Amqp) -> None:
@@ -205,7 +211,9 @@ def test_bind_exchange_to_what_is_missing(amqp: Amqp) -> None:
     channel = channel.peer.channel()
     # The source is named first.
     other = amqp.name("x")
-    channel.refused(ExchangeBind(missing, other), 404, f"no exchange '{other.decode()}' in vhost '/'")
+    channel.refused(
+        ExchangeBind(missing, other), 404, f"no exchange '{other.decode()}' in vhost '/'"
+    )
 
 
 @pytest.mark.parametrize("ends", [(b"", b"amq.direct"), (b"amq.direct", b"")])

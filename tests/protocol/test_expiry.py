@@ -9,7 +9,7 @@ import pytest
 from tests.support.brokers.amqp_frames import PERSISTENT, method_frame, table
 from tests.support.brokers.amqp_peer import ChannelClosedError, ChannelPeer, Message
 from tests.support.brokers.fixtures import Amqp
-from warren.wire.methods import (
+from warrenmq.wire.methods import (
     BasicCancel,
     BasicCancelOk,
     BasicConsume,
@@ -20,7 +20,7 @@ from warren.wire.methods import (
     QueueDeclare,
     QueueDeclareOk,
 )
-from warren.wire.properties import Properties
+from warrenmq.wire.properties import Properties
 
 
 def expiring(ms: int) -> bytes:
@@ -29,11 +29,18 @@ def expiring(ms: int) -> bytes:
 
 def queue_with_ttl(amqp: Amqp, ms: int, durable: bool = False) -> tuple[ChannelPeer, bytes]:
     channel = amqp.channel()
-    return channel, channel.declare(amqp.name(), durable=durable, arguments=table(x__message__ttl=ms)).queue
+    return channel, channel.declare(
+        amqp.name(), durable=durable, arguments=table(x__message__ttl=ms)
+    ).queue
 
 
 def got_in_time(
-    amqp: Amqp, channel: ChannelPeer, queue: bytes, ttl_ms: int, bodies: list[bytes], pause_ms: int = 0
+    amqp: Amqp,
+    channel: ChannelPeer,
+    queue: bytes,
+    ttl_ms: int,
+    bodies: list[bytes],
+    pause_ms: int = 0,
 ) -> tuple[list[int], float]:
     """Tags of messages got before they expired, and when they were published; again if the machine was too slow."""
     while True:

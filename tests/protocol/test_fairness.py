@@ -12,10 +12,10 @@ from tests.support.brokers.amqp_peer import ChannelPeer, Message
 from tests.support.brokers.fixtures import Amqp
 from tests.support.brokers.memory_broker import EngineLink
 from tests.support.skips import has_no_meaning
-from warren.broker.channel.client_side import OUTPUT_BYTES_MAX
-from warren.broker.connection.connection import TURN_MESSAGES
-from warren.build import build_name
-from warren.wire.methods import (
+from warrenmq.broker.channel.client_side import OUTPUT_BYTES_MAX
+from warrenmq.broker.connection.connection import TURN_MESSAGES
+from warrenmq.build import build_name
+from warrenmq.wire.methods import (
     BasicConsume,
     BasicGet,
     BasicRecover,
@@ -201,7 +201,9 @@ def test_channels_share_their_connections_output(amqp: Amqp) -> None:
     while len(arrived) < 750:
         peer.read()
         for channel in (one, two):
-            arrived.extend(item.deliver.consumer_tag for item in channel.events if isinstance(item, Message))
+            arrived.extend(
+                item.deliver.consumer_tag for item in channel.events if isinstance(item, Message)
+            )
             channel.events.clear()
     assert_even(amqp, Counter(arrived[:750]), 3)
     # Short turns: nobody waits until another one's burst has filled the socket.
@@ -270,7 +272,7 @@ def test_an_ack_costs_the_same_whatever_the_number_of_consumers(amqp: Amqp, shar
 
     def count(frame: FrameType, event: str, _argument: object) -> None:
         nonlocal calls
-        calls += event == "call" and "/warren/" in frame.f_code.co_filename
+        calls += event == "call" and "/warrenmq/" in frame.f_code.co_filename
 
     for _ in range(10):
         message = channel.message().deliver

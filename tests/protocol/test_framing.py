@@ -18,7 +18,7 @@ from tests.support.brokers.amqp_frames import (
 )
 from tests.support.brokers.amqp_peer import Peer
 from tests.support.brokers.fixtures import Amqp
-from warren.wire.methods import (
+from warrenmq.wire.methods import (
     BasicDeliver,
     BasicPublish,
     BasicQos,
@@ -33,18 +33,26 @@ from warren.wire.methods import (
 QUEUE_DECLARE = struct.pack(">HH", 50, 10)
 
 
-def faulty(peer: Peer, data: bytes, code: int, text: str, class_id: int = 0, method_id: int = 0) -> None:
+def faulty(
+    peer: Peer, data: bytes, code: int, text: str, class_id: int = 0, method_id: int = 0
+) -> None:
     """The bytes close the connection with this reply."""
     peer.send(data)
     close = peer.await_close()
     found = close.reply_text.decode()
     if peer.is_foreign:
         # Erlang shows printable octets as text and breaks long lines; we always show numbers.
-        found, text = (re.sub(r"<<.*>>", "<<>>", re.sub(r"\s", "", shown)) for shown in (found, text))
+        found, text = (
+            re.sub(r"<<.*>>", "<<>>", re.sub(r"\s", "", shown)) for shown in (found, text)
+        )
         assert found == re.sub(r"\s", "", full_text(code, text))
     else:
         assert found == full_text(code, text)
-    assert (close.reply_code, close.failing_class_id, close.failing_method_id) == (code, class_id, method_id)
+    assert (close.reply_code, close.failing_class_id, close.failing_method_id) == (
+        code,
+        class_id,
+        method_id,
+    )
 
 
 def test_frame_over_frame_max_is_refused_on_its_header(amqp: Amqp) -> None:
@@ -69,7 +77,9 @@ def test_payload_of_frame_max_is_taken(amqp: Amqp) -> None:
     body = bytes(range(256)) * 16
     number = channel.number
     channel.peer.send(
-        method_frame(number, BasicPublish(b"", queue)), header_frame(number, 4096), frame(BODY, number, body)
+        method_frame(number, BasicPublish(b"", queue)),
+        header_frame(number, 4096),
+        frame(BODY, number, body),
     )
     message = channel.get(queue)
     assert message.body == body
@@ -91,7 +101,12 @@ def test_wrong_end_octet(amqp: Amqp, payload: bytes, octets: str) -> None:
 
 @pytest.mark.parametrize("kind", [0, 4, 7, 9, 255])
 def test_unknown_frame_type(amqp: Amqp, kind: int) -> None:
-    faulty(amqp.connect(), frame(kind, 0, b"x"), 501, f"type {kind}, all octets = <<120>>: unknown_frame")
+    faulty(
+        amqp.connect(),
+        frame(kind, 0, b"x"),
+        501,
+        f"type {kind}, all octets = <<120>>: unknown_frame",
+    )
 
 
 @pytest.mark.parametrize("kind", [0, 9])
@@ -112,7 +127,9 @@ def test_header_frame_too_short(amqp: Amqp) -> None:
     peer.channel()
     peer.method(1, BasicPublish(b"", b"q"))
     octets = ",".join(["0"] * 11)
-    faulty(peer, frame(HEADER, 1, bytes(11)), 501, f"type 2, all octets = <<{octets}>>: unknown_frame")
+    faulty(
+        peer, frame(HEADER, 1, bytes(11)), 501, f"type 2, all octets = <<{octets}>>: unknown_frame"
+    )
 
 
 @pytest.mark.parametrize("size", [12, 13])
@@ -125,7 +142,12 @@ def test_header_frame_without_property_flags(amqp: Amqp, size: int) -> None:
 
 
 def test_heartbeat_with_payload_is_an_unknown_frame(amqp: Amqp) -> None:
-    faulty(amqp.connect(), frame(HEARTBEAT, 0, b"x"), 501, "type 8, all octets = <<120>>: unknown_frame")
+    faulty(
+        amqp.connect(),
+        frame(HEARTBEAT, 0, b"x"),
+        501,
+        "type 8, all octets = <<120>>: unknown_frame",
+    )
 
 
 @pytest.mark.parametrize("channel", [1, 7])
@@ -141,7 +163,9 @@ def test_heartbeat_on_another_channel(amqp: Amqp, channel: int) -> None:
 )  # fmt: skip
 def test_content_on_channel_0(amqp: Amqp, kind: int, size: int, octets: str) -> None:
     shown = ",".join(["1"] * min(size, 16))
-    faulty(amqp.connect(), frame(kind, 0, b"\1" * size), 505, f"type {kind}, {octets.format(shown)}")
+    faulty(
+        amqp.connect(), frame(kind, 0, b"\1" * size), 505, f"type {kind}, {octets.format(shown)}"
+    )
 
 
 def test_channel_before_open(amqp: Amqp) -> None:
@@ -157,7 +181,9 @@ def test_content_when_a_method_is_due(amqp: Amqp, kind: int) -> None:
     peer = amqp.connect()
     peer.channel()
     payload = struct.pack(">HHQH", 60, 0, 1, 0) if kind == HEADER else b"x"
-    faulty(peer, frame(kind, 1, payload), 505, "expected method frame, got non method frame instead")
+    faulty(
+        peer, frame(kind, 1, payload), 505, "expected method frame, got non method frame instead"
+    )
 
 
 @pytest.mark.parametrize("second", [BasicPublish(b"", b"q"), BasicQos(0, 1)])
@@ -268,7 +294,11 @@ def test_unknown_method(amqp: Amqp, id: int) -> None:
     peer.channel()
     peer.send(frame(METHOD, 1, struct.pack(">I", id)))
     close = peer.await_close()
-    assert (close.reply_code, close.failing_class_id, close.failing_method_id) == (503, id >> 16, id & 0xFFFF)
+    assert (close.reply_code, close.failing_class_id, close.failing_method_id) == (
+        503,
+        id >> 16,
+        id & 0xFFFF,
+    )
 
 
 @pytest.mark.parametrize("tag", [b"U", b"Z", b"\0"])
@@ -279,7 +309,9 @@ def test_unknown_tag_in_a_table(amqp: Amqp, tag: bytes) -> None:
     arguments = b"\1a" + tag + b"\0\0"
     peer.method(1, QueueDeclare(amqp.name()))
     peer.expect_channel(1)
-    payload = payload_of(QueueDeclare(amqp.name()))[:-4] + struct.pack(">I", len(arguments)) + arguments
+    payload = (
+        payload_of(QueueDeclare(amqp.name()))[:-4] + struct.pack(">I", len(arguments)) + arguments
+    )
     peer.send(frame(METHOD, 1, payload))
     close = peer.await_close()
     assert (close.reply_code, close.failing_class_id, close.failing_method_id) == (501, 50, 10)

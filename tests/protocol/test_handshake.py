@@ -4,12 +4,19 @@ import struct
 
 import pytest
 
-from tests.support.brokers.amqp_frames import METHOD, PROTOCOL_HEADER, frame, method_frame, payload_of, table
+from tests.support.brokers.amqp_frames import (
+    METHOD,
+    PROTOCOL_HEADER,
+    frame,
+    method_frame,
+    payload_of,
+    table,
+)
 from tests.support.brokers.amqp_peer import Peer
 from tests.support.brokers.fixtures import Amqp
 from tests.support.skips import does_not_apply
-from warren.wire.field_table import decode_table, to_python
-from warren.wire.methods import (
+from warrenmq.wire.field_table import decode_table, to_python
+from warrenmq.wire.methods import (
     BasicQos,
     ChannelOpen,
     ConnectionClose,
@@ -26,7 +33,9 @@ from warren.wire.methods import (
 )
 
 LOGIN = b"\0guest\0guest"
-LOGIN_REFUSED = "Login was refused using authentication mechanism {}. For details see the broker logfile."
+LOGIN_REFUSED = (
+    "Login was refused using authentication mechanism {}. For details see the broker logfile."
+)
 CLOSES_ON_REFUSAL = table(capabilities={"authentication_failure_close": True})
 
 
@@ -154,7 +163,9 @@ def test_login_refused(amqp: Amqp, mechanism: bytes, response: bytes) -> None:
     peer.method(0, start_ok(mechanism, response, CLOSES_ON_REFUSAL))
     close = peer.await_close()
     assert (close.reply_code, close.failing_class_id, close.failing_method_id) == (403, 0, 0)
-    assert close.reply_text.decode() == "ACCESS_REFUSED - " + LOGIN_REFUSED.format(mechanism.decode())
+    assert close.reply_text.decode() == "ACCESS_REFUSED - " + LOGIN_REFUSED.format(
+        mechanism.decode()
+    )
     peer.finish_close()
 
 
@@ -210,14 +221,23 @@ def test_start_ok_just_under_4096_bytes_is_taken(amqp: Amqp) -> None:
 @pytest.mark.parametrize(
     ("tuned", "text"),
     [
-        ((2048, 131072), "negotiated channel_max = 2048 is higher than the maximum allowed value (2047)"),
+        (
+            (2048, 131072),
+            "negotiated channel_max = 2048 is higher than the maximum allowed value (2047)",
+        ),
         (
             (0, 131072),
             "negotiated channel_max = 0 (no limit) is higher than the maximum allowed value (2047)",
         ),
-        ((2047, 131073), "negotiated frame_max = 131073 is higher than the maximum allowed value (131072)"),
+        (
+            (2047, 131073),
+            "negotiated frame_max = 131073 is higher than the maximum allowed value (131072)",
+        ),
         ((2047, 0), "negotiated frame_max = 0 is higher than the maximum allowed value (131072)"),
-        ((2047, 4095), "negotiated frame_max = 4095 is lower than the minimum allowed value (4096)"),
+        (
+            (2047, 4095),
+            "negotiated frame_max = 4095 is lower than the minimum allowed value (4096)",
+        ),
     ],
 )
 def test_tune_ok_out_of_bounds(amqp: Amqp, tuned: tuple[int, int], text: str) -> None:
@@ -228,7 +248,9 @@ def test_tune_ok_out_of_bounds(amqp: Amqp, tuned: tuple[int, int], text: str) ->
     peer.closed_with(530, f"failed to negotiate connection parameters: {text}", 10, 30)
 
 
-@pytest.mark.parametrize("tuned", [(2048, 131072), (0, 131072), (2047, 131073), (2047, 0), (2047, 4095)])
+@pytest.mark.parametrize(
+    "tuned", [(2048, 131072), (0, 131072), (2047, 131073), (2047, 0), (2047, 4095)]
+)
 def test_tune_ok_out_of_bounds_ends_the_connection(amqp: Amqp, tuned: tuple[int, int]) -> None:
     amqp.slow_in_real_time()
     peer = amqp.raw()
@@ -285,7 +307,9 @@ def test_channel_open_on_channel_0(amqp: Amqp) -> None:
     peer.closed_with(504, "unexpected method in connection state running", 20, 10)
 
 
-@pytest.mark.parametrize("first", [ConnectionOpen(b"/"), ConnectionTuneOk(1, 4096, 0), ChannelOpen()])
+@pytest.mark.parametrize(
+    "first", [ConnectionOpen(b"/"), ConnectionTuneOk(1, 4096, 0), ChannelOpen()]
+)
 def test_out_of_turn_before_login_is_silent(
     amqp: Amqp, first: ConnectionOpen | ConnectionTuneOk | ChannelOpen
 ) -> None:

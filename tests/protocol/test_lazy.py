@@ -4,8 +4,8 @@ import pytest
 
 from tests.support.brokers.amqp_frames import table
 from tests.support.brokers.fixtures import Amqp
-from warren.wire.methods import QueueDeclare, QueuePurge, QueuePurgeOk
-from warren.wire.properties import Properties
+from warrenmq.wire.methods import QueueDeclare, QueuePurge, QueuePurgeOk
+from warrenmq.wire.properties import Properties
 
 LAZY = table(x__queue__mode="lazy")
 COUNT = 3000

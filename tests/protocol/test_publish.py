@@ -5,9 +5,9 @@ import pytest
 from tests.support.brokers.amqp_frames import frame, header_frame, method_frame, table
 from tests.support.brokers.amqp_peer import Message
 from tests.support.brokers.fixtures import Amqp
-from warren.broker.definitions.settings import Settings
-from warren.wire.field_table import Field, decode_table, encode_table
-from warren.wire.methods import (
+from warrenmq.broker.definitions.settings import Settings
+from warrenmq.wire.field_table import Field, decode_table, encode_table
+from warrenmq.wire.methods import (
     BasicAck,
     BasicPublish,
     ExchangeDelete,
@@ -16,7 +16,7 @@ from warren.wire.methods import (
     QueueUnbind,
     QueueUnbindOk,
 )
-from warren.wire.properties import Properties
+from warrenmq.wire.properties import Properties
 
 PUBLISH = BasicPublish()
 
@@ -72,7 +72,9 @@ def test_internal_exchange(amqp: Amqp) -> None:
     name = amqp.name("x")
     channel.exchange(name, internal=True)
     channel.publish(b"k", exchange=name)
-    channel.closed_with(403, f"cannot publish to internal exchange '{name.decode()}' in vhost '/'", PUBLISH)
+    channel.closed_with(
+        403, f"cannot publish to internal exchange '{name.decode()}' in vhost '/'", PUBLISH
+    )
 
 
 def test_the_same_publish_is_refused_again(amqp: Amqp) -> None:
@@ -133,7 +135,9 @@ def test_unknown_delivery_mode(amqp: Amqp, mode: int) -> None:
 def test_copies_must_be_an_array(amqp: Amqp, name: str) -> None:
     channel = amqp.channel()
     channel.publish(b"k", properties=with_headers(**{name: longstr("q")}))
-    channel.closed_with(406, f'invalid message: {{unacceptable_type_in_header,"{name}",longstr}}', PUBLISH)
+    channel.closed_with(
+        406, f'invalid message: {{unacceptable_type_in_header,"{name}",longstr}}', PUBLISH
+    )
 
 
 def test_somebody_elses_user_id(amqp: Amqp) -> None:
@@ -143,7 +147,9 @@ def test_somebody_elses_user_id(amqp: Amqp) -> None:
     channel.publish(queue, properties=properties)
     assert channel.get(queue).raw == properties
     channel.publish(b"k", properties=Properties(user_id=b"other").encode())
-    channel.closed_with(406, "user_id property set to 'other' but authenticated user was 'guest'", PUBLISH)
+    channel.closed_with(
+        406, "user_id property set to 'other' but authenticated user was 'guest'", PUBLISH
+    )
 
 
 def test_an_impersonator_may_use_any_user_id(amqp: Amqp) -> None:
@@ -183,7 +189,9 @@ def test_message_over_the_default_size_limit_is_refused_at_its_header(amqp: Amqp
     amqp.departure("RabbitMQ takes the whole body first")
     channel = amqp.channel()
     channel.peer.send(method_frame(1, BasicPublish(b"", b"q")), header_frame(1, 134217729))
-    channel.closed_with(406, "message size 134217729 is larger than configured max size 134217728", PUBLISH)
+    channel.closed_with(
+        406, "message size 134217729 is larger than configured max size 134217728", PUBLISH
+    )
 
 
 def test_message_of_more_than_63_bits(amqp: Amqp) -> None:
@@ -191,7 +199,9 @@ def test_message_of_more_than_63_bits(amqp: Amqp) -> None:
     channel = amqp.channel()
     channel.peer.send(method_frame(1, BasicPublish(b"", b"q")), header_frame(1, 2**64 - 1))
     channel.closed_with(
-        406, "message size 18446744073709551615 is larger than configured max size 134217728", PUBLISH
+        406,
+        "message size 18446744073709551615 is larger than configured max size 134217728",
+        PUBLISH,
     )
 
 
@@ -206,7 +216,9 @@ def test_unroutable_is_dropped(amqp: Amqp) -> None:
 
 def test_mandatory_is_returned_as_it_was(amqp: Amqp) -> None:
     channel = amqp.channel()
-    properties = Properties(b"text/plain", headers=table(a=1), delivery_mode=2, message_id=b"m").encode()
+    properties = Properties(
+        b"text/plain", headers=table(a=1), delivery_mode=2, message_id=b"m"
+    ).encode()
     body = b"x" * 300_000
     channel.publish(b"some.key", body, properties, exchange=b"amq.topic", mandatory=True)
     found = channel.message()
@@ -349,7 +361,9 @@ def test_exchange_to_exchange_keeps_key_and_name(amqp: Amqp) -> None:
         (b"*.#", [b"a", b"a.b", b"."], [b""]),
     ],
 )
-def test_topic_patterns(amqp: Amqp, pattern: bytes, matching: list[bytes], others: list[bytes]) -> None:
+def test_topic_patterns(
+    amqp: Amqp, pattern: bytes, matching: list[bytes], others: list[bytes]
+) -> None:
     channel = amqp.channel()
     exchange = amqp.name("x")
     channel.exchange(exchange, b"topic")
@@ -397,7 +411,10 @@ def test_equal_publishes_with_different_headers(amqp: Amqp) -> None:
     channel.bind(queue, exchange, b"", table(a=1))
     for number in (1, 2, 1, 1, 2):
         channel.publish(
-            b"", str(number).encode(), Properties(headers=table(a=number)).encode(), exchange=exchange
+            b"",
+            str(number).encode(),
+            Properties(headers=table(a=number)).encode(),
+            exchange=exchange,
         )
     channel.publish(b"", b"none", exchange=exchange)
     assert channel.drain(queue) == [b"1", b"1", b"1"]

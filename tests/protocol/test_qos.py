@@ -2,7 +2,7 @@
 
 from tests.support.brokers.amqp_peer import ChannelPeer
 from tests.support.brokers.fixtures import Amqp
-from warren.wire.methods import BasicQos, BasicRecover, BasicRecoverOk
+from warrenmq.wire.methods import BasicQos, BasicRecover, BasicRecoverOk
 
 
 def waiting(amqp: Amqp, count: int) -> tuple[ChannelPeer, bytes]:

@@ -6,9 +6,9 @@ import pytest
 
 from tests.support.brokers.amqp_frames import LOCKED, frame, table
 from tests.support.brokers.fixtures import Amqp
-from warren.wire.field_table import Field, encode_table
-from warren.wire.method import Method
-from warren.wire.methods import (
+from warrenmq.wire.field_table import Field, encode_table
+from warrenmq.wire.method import Method
+from warrenmq.wire.methods import (
     BasicConsume,
     BasicGet,
     ExchangeDelete,
@@ -291,7 +291,9 @@ def test_no_wait_on_durable_queues(amqp: Amqp) -> None:
 def test_unbind_has_no_no_wait_bit(amqp: Amqp) -> None:
     channel = amqp.channel()
     queue = channel.declare(amqp.name(), exclusive=True).queue
-    payload = b"\0\x32\0\x32\0\0" + bytes([len(queue)]) + queue + b"\x0aamq.direct" + b"\1k" + b"\0\0\0\0"
+    payload = (
+        b"\0\x32\0\x32\0\0" + bytes([len(queue)]) + queue + b"\x0aamq.direct" + b"\1k" + b"\0\0\0\0"
+    )
     channel.peer.send(frame(1, 1, payload))
     assert type(channel.reply()).__name__ == "QueueUnbindOk"
 
@@ -377,7 +379,9 @@ def test_argument_that_is_not_supported_yet_is_refused_not_ignored(
         (table(x__expires=60000), table(x__expires=2**33), f"'{2**33}'", "'60000'"),
     ],
 )
-def test_inequivalent_arguments(amqp: Amqp, before: bytes, after: bytes, received: str, current: str) -> None:
+def test_inequivalent_arguments(
+    amqp: Amqp, before: bytes, after: bytes, received: str, current: str
+) -> None:
     channel = amqp.channel()
     name = amqp.name()
     key = "x-expires" if b"x-expires" in before else "x-message-ttl"
@@ -406,7 +410,5 @@ def test_arguments_of_an_existing_queue_are_compared_not_validated(amqp: Amqp) -
 
 def test_dead_letter_exchange_must_be_text(amqp: Amqp) -> None:
     name = amqp.name()
-    text = (
-        f"invalid type 'signedint' for arg 'x-dead-letter-exchange' in queue '{name.decode()}' in vhost '/'"
-    )
+    text = f"invalid type 'signedint' for arg 'x-dead-letter-exchange' in queue '{name.decode()}' in vhost '/'"
     amqp.channel().refused(declaration(name, table(x__dead__letter__exchange=1)), 406, text)

@@ -7,7 +7,7 @@ import pytest
 from tests.support.brokers.amqp_frames import PERSISTENT
 from tests.support.brokers.amqp_peer import ChannelPeer, Message
 from tests.support.brokers.fixtures import Amqp
-from warren.wire.methods import (
+from warrenmq.wire.methods import (
     BasicAck,
     BasicNack,
     BasicRecover,

@@ -5,8 +5,8 @@ import pytest
 from tests.support.brokers.amqp_frames import PERSISTENT, table
 from tests.support.brokers.amqp_peer import ChannelPeer, Message
 from tests.support.brokers.fixtures import Amqp
-from warren.wire.method import Method
-from warren.wire.methods import (
+from warrenmq.wire.method import Method
+from warrenmq.wire.methods import (
     BasicAck,
     BasicGet,
     BasicPublish,
@@ -19,7 +19,7 @@ from warren.wire.methods import (
     TxSelect,
     TxSelectOk,
 )
-from warren.wire.properties import Properties
+from warrenmq.wire.properties import Properties
 
 
 def selected(amqp: Amqp, durable: bool = False) -> tuple[ChannelPeer, bytes]:

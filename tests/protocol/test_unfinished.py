@@ -8,12 +8,12 @@ import pytest
 from tests.support.brokers.amqp_frames import BODY, frame, header_frame, method_frame
 from tests.support.brokers.amqp_peer import ChannelPeer, Peer
 from tests.support.brokers.memory_broker import EngineLink, MemoryBroker
-from warren.broker.connection.connection import Connection
-from warren.broker.definitions.settings import Settings
-from warren.broker.flow.alarm_state import PASS_BYTES, UNFINISHED_MIN_BYTES
-from warren.broker.flow.alarms import SHED_AFTER_MS
-from warren.broker.flow.throttle import WINDOW_BYTES
-from warren.wire.methods import (
+from warrenmq.broker.connection.connection import Connection
+from warrenmq.broker.definitions.settings import Settings
+from warrenmq.broker.flow.alarm_state import PASS_BYTES, UNFINISHED_MIN_BYTES
+from warrenmq.broker.flow.alarms import SHED_AFTER_MS
+from warrenmq.broker.flow.throttle import WINDOW_BYTES
+from warrenmq.wire.methods import (
     BasicPublish,
     ChannelClose,
     ChannelCloseOk,
@@ -182,7 +182,10 @@ def test_a_transaction_over_the_bound_is_refused() -> None:
     channel.publish(b"q", PIECE)
     close = channel.await_close()
     assert close.reply_code == 406
-    assert b"bytes of unfinished messages on this connection, at most 1048576 are allowed" in close.reply_text
+    assert (
+        b"bytes of unfinished messages on this connection, at most 1048576 are allowed"
+        in close.reply_text
+    )
     assert limited.unfinished() == 0
     assert limited.messages() == []
 

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
-from warren.queues.queue import Queue
-from warren.store.message import Message
+from warrenmq.queues.queue import Queue
+from warrenmq.store.message import Message
 
 COUNT = 5_000
 NEVER = -1

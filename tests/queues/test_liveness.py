@@ -8,11 +8,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.support.brokers.model_sockets import ModelSocket, SocketConsumer, check_woken
 from tests.support.stores.model_store import ModelHost
 from tests.support.stores.paging_queues import ADDRESS
-from warren.queues.memory_account import AHEAD_SHARE
-from warren.queues.queue import Queue
-from warren.queues.transit import LARGE_BYTES
-from warren.queues.variable_queue import EMPTY, INFINITE
-from warren.store.message import Message
+from warrenmq.queues.memory_account import AHEAD_SHARE
+from warrenmq.queues.queue import Queue
+from warrenmq.queues.transit import LARGE_BYTES
+from warrenmq.queues.variable_queue import EMPTY, UNLIMITED
+from warrenmq.store.message import Message
 
 ROOM = 150_000
 TRANSIT = 200_000
@@ -96,7 +96,9 @@ class LivenessMachine(RuleBasedStateMachine):
         self.queues: list[Queue] = []
         self.sockets = [ModelSocket(self.host) for _ in range(3)]
 
-    @initialize(lazy=st.lists(st.booleans(), min_size=3, max_size=3), prefetch=st.sampled_from([0, 0, 1, 3]))
+    @initialize(
+        lazy=st.lists(st.booleans(), min_size=3, max_size=3), prefetch=st.sampled_from([0, 0, 1, 3])
+    )
     def declare(self, lazy: list[bool], prefetch: int) -> None:
         self.queues = [self.host.declare(is_lazy=is_lazy) for is_lazy in lazy]
         for socket in self.sockets:
@@ -126,7 +128,9 @@ class LivenessMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(consumer.taken for consumer in self.consumers()))
     @rule(data=st.data(), is_ack=st.booleans())
     def settle(self, data: st.DataObject, is_ack: bool) -> None:
-        consumer = data.draw(st.sampled_from([consumer for consumer in self.consumers() if consumer.taken]))
+        consumer = data.draw(
+            st.sampled_from([consumer for consumer in self.consumers() if consumer.taken])
+        )
         if is_ack:
             consumer.ack()
         else:
@@ -145,7 +149,7 @@ class LivenessMachine(RuleBasedStateMachine):
         queue = self.queues[number]
 
         def look(now_ms: int) -> None:
-            if queue.get(True, now_ms) is None and queue.look_at_head(now_ms) != EMPTY:
+            if queue.get(True, now_ms) is None and queue.head_state(now_ms) != EMPTY:
                 queue.when_head(look)
 
         look(self.host.now_ms)
@@ -154,7 +158,7 @@ class LivenessMachine(RuleBasedStateMachine):
     def purge(self, number: int) -> None:
         self.queues[number].purge(self.host.now_ms)
 
-    @rule(number=QUEUES, count=st.sampled_from([0, 1, INFINITE]))
+    @rule(number=QUEUES, count=st.sampled_from([0, 1, UNLIMITED]))
     def squeeze(self, number: int, count: int) -> None:
         self.queues[number].backing.memory.set_target(count)
 

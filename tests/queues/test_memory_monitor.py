@@ -7,8 +7,8 @@ import math
 
 import pytest
 
-from warren.queues.memory_account import INFINITE, NO_LIMIT_BYTES, MemoryAccount, MemoryUser
-from warren.queues.memory_monitor import ASK_SLICE, BEGIN, GOAL, MemoryMonitor, desired_duration
+from warrenmq.queues.memory_account import FOREVER_S, NO_LIMIT_BYTES, MemoryAccount, MemoryUser
+from warrenmq.queues.memory_monitor import ASK_SLICE, BEGIN, GOAL, MemoryMonitor, desired_duration
 
 LIMIT = 1_000_000
 ENDLESS = 1 << 40
@@ -20,9 +20,9 @@ ENDLESS = 1 << 40
         # The worked example: (61 / 3) / 0.6.
         ([10.0, 20.0, 30.0], 600_000, False, 33.888_888),
         # Below the paging ratio, without a finite duration, with the disk alarm.
-        ([10.0], 499_999, False, INFINITE),
-        ([], 900_000, False, INFINITE),
-        ([10.0], 990_000, True, INFINITE),
+        ([10.0], 499_999, False, FOREVER_S),
+        ([], 900_000, False, FOREVER_S),
+        ([10.0], 990_000, True, FOREVER_S),
         ([10.0], 500_000, False, 22.0),
         # All squeezed to nothing: the second lets them grow.
         ([0.0, 0.0], 600_000, False, 0.833_333),
@@ -33,7 +33,9 @@ ENDLESS = 1 << 40
         ([10.0], 2_000_000, False, 5.0),
     ],
 )
-def test_the_desired_duration(durations: list[float], used: int, is_disk_low: bool, expected: float) -> None:
+def test_the_desired_duration(
+    durations: list[float], used: int, is_disk_low: bool, expected: float
+) -> None:
     total = sum(durations)
     found = desired_duration(total, len(durations), used, LIMIT, 0.5, is_disk_low)
     assert found == pytest.approx(expected, rel=1e-6)
@@ -42,19 +44,21 @@ def test_the_desired_duration(durations: list[float], used: int, is_disk_low: bo
 def test_a_limit_of_zero_leaves_nothing() -> None:
     assert desired_duration(10.0, 1, 5, 0, 0.5, False) == 0.0
     # The disk is the stronger argument: paging needs it.
-    assert desired_duration(10.0, 1, 5, 0, 0.5, True) == INFINITE
+    assert desired_duration(10.0, 1, 5, 0, 0.5, True) == FOREVER_S
 
 
 def test_nothing_used_is_not_too_much_even_of_nothing() -> None:
     """A paging ratio of 0 pages everything, and there is a moment when everything is paged."""
-    assert desired_duration(10.0, 1, 0, LIMIT, 0.0, False) == INFINITE
-    assert desired_duration(10.0, 1, 1, LIMIT, 0.0, False) < INFINITE
+    assert desired_duration(10.0, 1, 0, LIMIT, 0.0, False) == FOREVER_S
+    assert desired_duration(10.0, 1, 1, LIMIT, 0.0, False) < FOREVER_S
 
 
 class Model(MemoryUser):
     """A queue with given rates that obeys at once, if `obeys`."""
 
-    def __init__(self, account: MemoryAccount, duration: float = INFINITE, rates: float = 0.0) -> None:
+    def __init__(
+        self, account: MemoryAccount, duration: float = FOREVER_S, rates: float = 0.0
+    ) -> None:
         super().__init__(account)
         self.duration = duration
         self.rates = rates
@@ -72,7 +76,7 @@ class Model(MemoryUser):
 
     def set_duration(self, seconds: float) -> None:
         self.told.append(seconds)
-        self.target = ENDLESS if seconds == INFINITE else math.trunc(seconds * self.rates)
+        self.target = ENDLESS if seconds == FOREVER_S else math.trunc(seconds * self.rates)
         if self.obeys and self.ram_bytes > self.target * self.message_bytes:
             self.update(self.target * self.message_bytes)
 
@@ -90,7 +94,7 @@ class Bench:
     def wake(self) -> None:
         self.wakes += 1
 
-    def model(self, ram_bytes: int, duration: float = INFINITE, rates: float = 0.0) -> Model:
+    def model(self, ram_bytes: int, duration: float = FOREVER_S, rates: float = 0.0) -> Model:
         model = Model(self.account, duration, rates)
         model.update(ram_bytes)
         return model
@@ -117,10 +121,14 @@ def bench() -> Bench:
 
 
 def test_the_worked_example_to_the_target_of_a_queue(bench: Bench) -> None:
-    models = [bench.model(60_000, 10.0), bench.model(60_000, 20.0), bench.model(60_000, 30.0, 2000.0)]
+    models = [
+        bench.model(60_000, 10.0),
+        bench.model(60_000, 20.0),
+        bench.model(60_000, 30.0, 2000.0),
+    ]
     bench.resident(0.35)
     bench.tick(*models)
-    assert [model.told for model in models] == [[INFINITE]] * 3
+    assert [model.told for model in models] == [[FOREVER_S]] * 3
     # r = 0.6: the account 0.3, and as much beside it.
     for model in models:
         model.update(100_000)
@@ -144,13 +152,13 @@ def test_what_got_smaller_is_told_at_once_to_those_it_concerns(bench: Bench) -> 
     bench.account.is_over = False
     bench.tick(short, long)
     # D = (103 / 2) / 0.6 = 85.8
-    assert short.told == [INFINITE]
-    assert long.told == [INFINITE, pytest.approx(85.833_333)]
+    assert short.told == [FOREVER_S]
+    assert long.told == [FOREVER_S, pytest.approx(85.833_333)]
     # What got larger waits for the report.
     bench.monitor.set_limit(10 * LIMIT)
     bench.tick(short, long)
-    assert short.told[1:] == [INFINITE]
-    assert long.told[2:] == [INFINITE]
+    assert short.told[1:] == [FOREVER_S]
+    assert long.told[2:] == [FOREVER_S]
 
 
 def test_reports_come_every_five_seconds(bench: Bench) -> None:
@@ -180,7 +188,7 @@ def test_idle_queues_are_not_touched(bench: Bench, busy_bytes: int) -> None:
     assert [model.samples for model in idle] == samples
     assert sum(len(model.told) for model in idle) == tellings
     assert len(bench.account.active) == 1
-    assert (active.told[-1] < INFINITE) == (busy_bytes > LIMIT / 2)
+    assert (active.told[-1] < FOREVER_S) == (busy_bytes > LIMIT / 2)
 
 
 def test_an_account_that_is_over_does_not_wait_for_the_interval(bench: Bench) -> None:
@@ -269,7 +277,7 @@ def test_a_queue_that_is_active_in_name_only_gives_too(bench: Bench) -> None:
     model.duration = 3.0
     bench.tick(model)
     bench.tick(model)
-    assert model.told == [0.0, INFINITE]
+    assert model.told == [0.0, FOREVER_S]
 
 
 def test_many_idle_queues_are_asked_in_slices(bench: Bench) -> None:
@@ -316,17 +324,17 @@ def test_the_disk_alarm_stops_paging_at_once_and_its_end_starts_it(bench: Bench)
     giving = bench.model(100_000)
     bench.tick()
     bench.turns(12)
-    assert model.told[-1] < INFINITE
+    assert model.told[-1] < FOREVER_S
     assert giving.told[-1] == 0.0
     bench.monitor.set_disk_low(True, bench.now_ms)
-    assert model.told[-1] == giving.told[-1] == INFINITE
+    assert model.told[-1] == giving.told[-1] == FOREVER_S
     count = len(model.told)
     model.update(900_000)
     for _ in range(4):
         bench.tick(model, giving)
         bench.turns(20)
     # Only the replies to its reports, which do not limit it.
-    assert set(model.told[count:]) == {INFINITE}
+    assert set(model.told[count:]) == {FOREVER_S}
     bench.monitor.set_disk_low(False, bench.now_ms)
     bench.turns(12)
     assert model.told[-1] == pytest.approx(2 * 50.0 * 350_000 / 900_000)
@@ -338,7 +346,7 @@ def test_memory_that_messages_do_not_hold_does_not_make_them_page_for_ever(bench
     for _ in range(4):
         bench.tick(model)
         bench.turns(20)
-    assert set(model.told) == {INFINITE}
+    assert set(model.told) == {FOREVER_S}
     assert bench.monitor.used_bytes() == 200_000
     # Messages that hold half of the threshold must not grow beyond it while the rest is in use.
     assert bench.account.page_above == 250_000
@@ -390,7 +398,7 @@ class Flooded(Model):
         messages = int(self.ram_bytes) // 100
         total = messages + self.ram_before
         self.ram_before = messages
-        return INFINITE if self.rates < 0.01 else total / (4 * self.rates)
+        return FOREVER_S if self.rates < 0.01 else total / (4 * self.rates)
 
 
 def test_a_flood_stays_at_the_threshold(bench: Bench) -> None:
@@ -409,7 +417,7 @@ def test_a_flood_stays_at_the_threshold(bench: Bench) -> None:
     queue.update(0)
     for _ in range(10):
         bench.tick(queue)
-    assert queue.told[-1] == INFINITE
+    assert queue.told[-1] == FOREVER_S
 
 
 def test_paging_begins_before_the_ratio_is_reached(bench: Bench) -> None:

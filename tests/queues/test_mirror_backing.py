@@ -10,20 +10,20 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from tests.queues.test_queue_machine import QUEUES, QueueMachine
 from tests.support.stores.model_store import ModelHost
-from warren.queues.entry import Entry
-from warren.queues.mirror_backing import MirrorBacking
-from warren.queues.operation_sink import OperationSink
-from warren.queues.queue import Queue
-from warren.queues.variable_queue import INFINITE
-from warren.store.message import Message
-from warren.store.runs import Runs
-from warren.testing.models.mirror import MirrorModel
+from warrenmq.queues.entry import Entry
+from warrenmq.queues.mirror_backing import MirrorBacking
+from warrenmq.queues.operation_feed import OperationFeed
+from warrenmq.queues.queue import Queue
+from warrenmq.queues.variable_queue import UNLIMITED
+from warrenmq.store.message import Message
+from warrenmq.store.runs import Runs
+from warrenmq.testing.models.mirror import MirrorModel
 
 ADDRESS = b"\x00\x01q"
 NOW_MS = 1_000
 
 
-class Link(OperationSink):
+class Link(OperationFeed):
     """Applies what a queue tells to its mirror, twice, and to the model that the queue is compared with."""
 
     def __init__(self, model: MirrorModel, mirror: MirrorBacking) -> None:
@@ -35,7 +35,11 @@ class Link(OperationSink):
         message = entry.message
         for _ in range(2):
             copy = Message(
-                message.address, message.properties, message.body, entry.persistent, message.timestamp_ms
+                message.address,
+                message.properties,
+                message.body,
+                entry.persistent,
+                message.timestamp_ms,
             )
             self.mirror.publish_at(entry.seq, copy, entry.expiry_ms, entry.redelivered, NOW_MS)
 
@@ -72,7 +76,9 @@ class MirroredQueueMachine(QueueMachine):
         self.backings: list[MirrorBacking] = []
 
     @initialize(
-        is_lazy=st.booleans(), ttl_ms=st.sampled_from([-1, -1, -1, 500]), mirror_is_lazy=st.booleans()
+        is_lazy=st.booleans(),
+        ttl_ms=st.sampled_from([-1, -1, -1, 500]),
+        mirror_is_lazy=st.booleans(),
     )
     def declare(self, is_lazy: bool, ttl_ms: int, mirror_is_lazy: bool = False) -> None:
         super().declare(is_lazy, ttl_ms)
@@ -82,7 +88,7 @@ class MirroredQueueMachine(QueueMachine):
             self.copies.append(copy)
             self.backings.append(backing)
             model = self.mirrors[int(queue.id)] = MirrorModel(queue)
-            queue.backing.sink = Link(model, backing)
+            queue.backing.feed = Link(model, backing)
 
     # -- what happens on the other node ------------------------------------------------------------------------------
 
@@ -96,7 +102,9 @@ class MirroredQueueMachine(QueueMachine):
     def mirror_turn(self) -> None:
         self.other.turn()
 
-    @rule(number=QUEUES, most=st.sampled_from([0, 0, 5, 20, int(INFINITE)]), turns=st.integers(0, 6))
+    @rule(
+        number=QUEUES, most=st.sampled_from([0, 0, 5, 20, int(UNLIMITED)]), turns=st.integers(0, 6)
+    )
     def mirror_is_pressed(self, number: int, most: int, turns: int) -> None:
         self.copies[number].backing.memory.set_target(most)
         for _ in range(turns):
@@ -122,7 +130,7 @@ class MirroredQueueMachine(QueueMachine):
         for number, queue in enumerate(self.queues):
             backing = self.backings[number]
             backing.check()
-            assert backing.backing.log.next_seq == queue.next_seq
+            assert backing.backing.ledger.next_seq == queue.next_seq
             live = self.mirrors[int(queue.id)].messages
             ready = backing.backing.ready
             entries = [ready.at(place) for place in range(ready.entry_count)]
@@ -143,7 +151,7 @@ class MirroredQueueMachine(QueueMachine):
         for number, queue in enumerate(self.queues):
             copy = self.copies[number]
             live = dict(sorted(self.mirrors[int(queue.id)].messages.items()))
-            delivered_upto = copy.log.delivered_upto
+            delivered_upto = copy.ledger.delivered_upto
             for seq, copied in live.items():
                 entry = self.other.take(copy, True)
                 assert entry is not None
@@ -155,7 +163,7 @@ class MirroredQueueMachine(QueueMachine):
                 )
             assert self.other.take(copy, True) is None
             self.other.settle_down()
-            queue.backing.sink = self.mirrors[int(queue.id)]
+            queue.backing.feed = self.mirrors[int(queue.id)]
         assert self.other.references == {}, "contents leak"
         for store in self.other.stores:
             assert store.live == {}
@@ -168,16 +176,23 @@ TestMirroredQueueMachine.settings = settings(
 )
 
 
-def test_a_message_that_was_delivered_while_it_was_on_disk_is_a_redelivery_after_a_promotion() -> None:
+def test_a_message_that_was_delivered_while_it_was_on_disk_is_a_redelivery_after_a_promotion() -> (
+    None
+):
     host = ModelHost()
     queue = host.declare(is_lazy=True)
     mirror = MirrorBacking(queue.backing, queue)
     for seq in (1, 2, 3):
-        mirror.publish_at(seq, Message(ADDRESS, b"\x00\x00", b"%d" % seq, True, 0), 0, False, host.now_ms)
+        mirror.publish_at(
+            seq, Message(ADDRESS, b"\x00\x00", b"%d" % seq, True, 0), 0, False, host.now_ms
+        )
     host.settle_down()
     assert queue.backing.ready.delta.count == 3
     mirror.mark_delivered([(1, 2)])
     mirror.settle([(1, 1)], host.now_ms)
     assert queue.backing.ready.delta.count == 2
     taken = [host.take(queue), host.take(queue)]
-    assert [(one.seq, one.redelivered) for one in taken if one is not None] == [(2, True), (3, False)]
+    assert [(one.seq, one.redelivered) for one in taken if one is not None] == [
+        (2, True),
+        (3, False),
+    ]

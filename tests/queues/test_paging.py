@@ -3,12 +3,13 @@
 import pytest
 
 from tests.support.stores.model_store import ModelHost
-from warren.queues.entry import ALPHA
-from warren.queues.memory_account import AHEAD_BYTES_MAX
-from warren.queues.queue import Queue
-from warren.queues.variable_queue import INFINITE, permitted_beta_count
-from warren.store.message import Message
-from warren.store.queue_index import SEGMENT_ENTRIES
+from warrenmq.queues.entry import ALPHA
+from warrenmq.queues.memory_account import AHEAD_BYTES_MAX
+from warrenmq.queues.paging import permitted_beta_count
+from warrenmq.queues.queue import Queue
+from warrenmq.queues.variable_queue import UNLIMITED
+from warrenmq.store.message import Message
+from warrenmq.store.queue_index import SEGMENT_ENTRIES
 
 BATCH = 2048
 
@@ -37,9 +38,9 @@ def drained(host: ModelHost, queue: Queue) -> list[int]:
 @pytest.mark.parametrize(
     ("length", "q1", "q3", "q4", "target", "permitted"),
     [
-        (0, 0, 0, 0, 0, INFINITE),
-        (0, 0, 0, 0, 500, INFINITE),
-        (10, 0, 0, 10, INFINITE, INFINITE),
+        (0, 0, 0, 0, 0, UNLIMITED),
+        (0, 0, 0, 0, 500, UNLIMITED),
+        (10, 0, 0, 10, UNLIMITED, UNLIMITED),
         (100, 0, 30, 0, 0, 30),
         (50_000, 0, 50_000, 0, 0, SEGMENT_ENTRIES),
         (1_000, 0, 1_000, 0, 10, SEGMENT_ENTRIES),
@@ -48,7 +49,9 @@ def drained(host: ModelHost, queue: Queue) -> list[int]:
         (100_000, 0, 100_000, 0, 1 << 40, 100_000),
     ],
 )
-def test_permitted_betas(length: int, q1: int, q3: int, q4: int, target: int, permitted: int) -> None:
+def test_permitted_betas(
+    length: int, q1: int, q3: int, q4: int, target: int, permitted: int
+) -> None:
     """T52."""
     assert permitted_beta_count(length, q1, q3, q4, target, SEGMENT_ENTRIES) == permitted
 
@@ -71,7 +74,12 @@ def test_one_segment_and_a_half_without_memory(host: ModelHost) -> None:
     queue.backing.memory.set_target(0)
     host.settle_down()
     ready = queue.backing.ready
-    assert (ready.q4.count, ready.q3.count, ready.q2.count, ready.q1.count) == (0, SEGMENT_ENTRIES, 0, 0)
+    assert (ready.q4.count, ready.q3.count, ready.q2.count, ready.q1.count) == (
+        0,
+        SEGMENT_ENTRIES,
+        0,
+        0,
+    )
     assert (ready.delta.count, ready.delta.end) == (count - SEGMENT_ENTRIES, count + 1)
     assert queue.backing.memory.ram_count == 0
     publish(host, queue, 1, 10)
@@ -105,6 +113,6 @@ def test_unacked_messages_are_paged(host: ModelHost, size: int, persistent: bool
     assert queue.backing.out.paged_count == 50
     assert queue.backing.out.content_bytes == 0
     host.requeue(*[entry for entry in held if entry is not None])
-    queue.backing.memory.set_target(INFINITE)
+    queue.backing.memory.set_target(UNLIMITED)
     host.settle_down()
     assert drained(host, queue) == list(range(1, 101))

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.support.stores.model_store import ModelHost
-from warren.queues.entry import ALPHA, Consumer, Entry
-from warren.queues.loading import EntryContents, RangeLoad
-from warren.queues.queue import Queue
-from warren.queues.variable_queue import EMPTY, INFINITE
-from warren.store.message import ABSENT, Message
-from warren.testing.models.mirror import MirrorModel, follow
+from warrenmq.queues.entry import ALPHA, Consumer, Entry
+from warrenmq.queues.loading import EntryContents, RangeLoad
+from warrenmq.queues.queue import Queue
+from warrenmq.queues.variable_queue import EMPTY, UNLIMITED
+from warrenmq.store.message import ABSENT, Message
+from warrenmq.testing.models.mirror import MirrorModel, follow
 
 ADDRESS = b"\x00\x01q"
 QUEUES = st.integers(0, 1)
@@ -76,7 +76,7 @@ class QueueMachine(RuleBasedStateMachine):
     def on_taken(self, entry: Entry, no_ack: bool) -> None:
         """Somebody was given an entry: it is the oldest one that has not expired."""
         assert entry.message is not ABSENT and entry.has_content
-        number = [queue.log.queue_id for queue in self.queues].index(entry.log.queue_id)
+        number = [queue.ledger.queue_id for queue in self.queues].index(entry.ledger.queue_id)
         model = self.models[number]
         if not self.is_publishing:
             self.expire(number)
@@ -106,7 +106,9 @@ class QueueMachine(RuleBasedStateMachine):
         persistent=st.booleans(),
         expiration_ms=st.sampled_from([-1, -1, -1, 0, 300]),
     )
-    def publish(self, number: int, count: int, size: int, persistent: bool, expiration_ms: int) -> None:
+    def publish(
+        self, number: int, count: int, size: int, persistent: bool, expiration_ms: int
+    ) -> None:
         queue = self.queues[number]
         model = self.models[number]
         for _ in range(count):
@@ -117,7 +119,9 @@ class QueueMachine(RuleBasedStateMachine):
             self.expire(number)
             model.ready.append((queue.next_seq, body, expiry_ms))
             self.is_publishing = True
-            queue.publish(Message(ADDRESS, b"\x00\x00", body, persistent, 0), expiration_ms, self.host.now_ms)
+            queue.publish(
+                Message(ADDRESS, b"\x00\x00", body, persistent, 0), expiration_ms, self.host.now_ms
+            )
             self.is_publishing = False
             self.expire(number)
 
@@ -127,7 +131,7 @@ class QueueMachine(RuleBasedStateMachine):
         entry = queue.get(no_ack, self.host.now_ms)
         if entry is not None:
             self.on_taken(entry, no_ack)
-        elif queue.look_at_head(self.host.now_ms) == EMPTY:
+        elif queue.head_state(self.host.now_ms) == EMPTY:
             self.expire(number)
             assert self.models[number].ready == []
         else:
@@ -183,7 +187,7 @@ class QueueMachine(RuleBasedStateMachine):
         model = self.models[number]
         first = data.draw(st.integers(0, queue.next_seq))
         if not queue.backing.ready.is_on_disk(first):
-            self.on_held(number, queue.backing.hold(first, max_messages, 1 << 40), first)
+            self.on_held(number, queue.backing.reserve(first, max_messages, 1 << 40), first)
             return
 
         def arrived(entries: list[Entry]) -> None:
@@ -212,7 +216,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert entry.form != ALPHA or entry.message.body == one[1]
         self.host.out.extend(entries)
 
-    @rule(number=QUEUES, most=st.sampled_from([0, 1, 3, 10, 40, int(INFINITE)]))
+    @rule(number=QUEUES, most=st.sampled_from([0, 1, 3, 10, 40, int(UNLIMITED)]))
     def set_target(self, number: int, most: int) -> None:
         self.queues[number].backing.memory.set_target(most)
 
@@ -235,13 +239,18 @@ class QueueMachine(RuleBasedStateMachine):
         queue = self.queues[number]
         upto = data.draw(st.integers(0, queue.next_seq))
         if queue.backing.index_upto(upto, limit):
-            assert queue.log.indexed_upto >= upto
+            assert queue.ledger.indexed_upto >= upto
 
     @rule()
     def turn(self) -> None:
         self.host.turn()
 
-    @rule(number=QUEUES, most=st.sampled_from([0, 0, 5, 20]), turns=st.integers(1, 6), is_lazy=st.booleans())
+    @rule(
+        number=QUEUES,
+        most=st.sampled_from([0, 0, 5, 20]),
+        turns=st.integers(1, 6),
+        is_lazy=st.booleans(),
+    )
     def press(self, number: int, most: int, turns: int, is_lazy: bool) -> None:
         """What a memory monitor does to a queue in need."""
         self.queues[number].backing.memory.set_mode(is_lazy and most == 0)
@@ -293,7 +302,9 @@ class QueueMachine(RuleBasedStateMachine):
 
         if absent:
             queue = self.queues[number]
-            queue.backing.loader.submit(EntryContents(queue.backing, absent, absent.__contains__, arrived))
+            queue.backing.loader.submit(
+                EntryContents(queue.backing, absent, absent.__contains__, arrived)
+            )
 
     @rule(is_behind=st.booleans())
     def disk(self, is_behind: bool) -> None:

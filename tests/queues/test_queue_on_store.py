@@ -5,13 +5,13 @@ import errno
 import pytest
 
 from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
-from warren.queues.entry import Entry
-from warren.queues.leave_reason import ACKED
-from warren.queues.queue import Queue
-from warren.queues.variable_queue import EMPTY
-from warren.store.jobs import ReadRanges, StoreJob
-from warren.store.message import Message, QueueLog
-from warren.testing.simulated.file_system import Fault
+from warrenmq.queues.entry import Entry
+from warrenmq.queues.leave_reason import ACKED
+from warrenmq.queues.queue import Queue
+from warrenmq.queues.variable_queue import EMPTY
+from warrenmq.store.jobs import ReadRanges, StoreJob
+from warrenmq.store.message import Message, QueueLedger
+from warrenmq.testing.simulated.file_system import Fault
 
 LARGE = 5000
 
@@ -21,7 +21,9 @@ def node() -> MemoryNode:
     return MemoryNode(MemoryDisk())
 
 
-def fill(node: MemoryNode, count: int, size: int = 10, persistent: bool = True, first: int = 0) -> Queue:
+def fill(
+    node: MemoryNode, count: int, size: int = 10, persistent: bool = True, first: int = 0
+) -> Queue:
     for number in range(first, first + count):
         node.publish(b"q", b"%0*d" % (size, number), persistent)
     node.commit()
@@ -35,7 +37,7 @@ def take(node: MemoryNode, queue: Queue, no_ack: bool = False, limit: int = 1000
 
     def look(now_ms: int) -> None:
         entry = queue.get(no_ack, now_ms)
-        if entry is not None or queue.look_at_head(now_ms) == EMPTY:
+        if entry is not None or queue.head_state(now_ms) == EMPTY:
             found.append(entry)
         else:
             queue.when_head(look)
@@ -63,8 +65,10 @@ def forget_gets(node: MemoryNode) -> None:
 
 def held_out(node: MemoryNode, entries: list[Entry]) -> None:
     """The test has these unacked."""
-    node.vhost.host.held_entries.append(
-        lambda log, first, end: [one for one in entries if one.log is log and first <= one.seq < end]
+    node.vhost.host.unacked_finders.append(
+        lambda ledger, first, end: [
+            one for one in entries if one.ledger is ledger and first <= one.seq < end
+        ]
     )
 
 
@@ -110,7 +114,9 @@ def test_what_was_acked_does_not_come_back_with_a_load(
     assert bodies(node, queue) == [2, 3]
 
 
-def test_persistent_messages_in_a_queue_that_is_not_durable_are_settled_once(node: MemoryNode) -> None:
+def test_persistent_messages_in_a_queue_that_is_not_durable_are_settled_once(
+    node: MemoryNode,
+) -> None:
     """To such a queue they are transient: nothing of it outlives the node, and what was acked does not come back."""
     node.declare(b"q", durable=False)
     queue = fill(node, 5)
@@ -192,12 +198,12 @@ def test_a_segment_that_is_deleted_has_all_that_is_in_memory_again(node: MemoryN
     fill(node, 5, 4200, first=5)
     out = [entry for _ in range(2) if (entry := take(node, queue)) is not None]
     held_out(node, out)
-    assert queue.backing.index_upto(queue.log.next_seq, 1000)
+    assert queue.backing.index_upto(queue.ledger.next_seq, 1000)
     node.work()
     (path,) = [path for path, _ in node.disk.files.files() if path.endswith(".idx")]
     node.disk.files.unlink(path)
     fill(node, 5, first=10)
-    assert queue.backing.index_upto(queue.log.next_seq, 1000)
+    assert queue.backing.index_upto(queue.ledger.next_seq, 1000)
     for _ in range(50):
         node.clock.time_ms += 100
         node.work()
@@ -219,7 +225,9 @@ def test_a_load_leaves_to_a_client_what_it_has(node: MemoryNode, is_requeued: bo
     that shares it keeps its own."""
     queues = [node.declare(b"q"), node.declare(b"r")]
     for number in range(4):
-        message = Message(b"\x00\x01q", b"\x00\x00", (b"%d" % number).ljust(LARGE), True, node.clock.now_ms())
+        message = Message(
+            b"\x00\x01q", b"\x00\x00", (b"%d" % number).ljust(LARGE), True, node.clock.now_ms()
+        )
         for queue in queues:
             queue.publish(message, -1, node.clock.now_ms())
     node.commit()
@@ -238,12 +246,16 @@ def test_a_load_leaves_to_a_client_what_it_has(node: MemoryNode, is_requeued: bo
     queue.requeue([out.pop(0)], node.clock.now_ms())
     forget_gets(node)
     node.work()
-    assert (queue.backing.ready.delta.start, queue.backing.ready.delta.count, queue.unacked_count) == (
+    assert (
+        queue.backing.ready.delta.start,
+        queue.backing.ready.delta.count,
+        queue.unacked_count,
+    ) == (
         1,
         3,
         1,
     )
-    content = out[0].content
+    content = out[0].content_ref
     assert content is not None
     path = f"msg_store_persistent/{content.file}.rdq"
     node.disk.files.flip(path, content.offset + 100, 0)
@@ -265,7 +277,9 @@ def test_what_expires_while_its_content_is_loaded_is_not_lost(node: MemoryNode) 
     queue = node.declare(b"q")
     now_ms = node.clock.now_ms()
     for number in range(4):
-        queue.publish(Message(b"\x00\x01q", b"\x00\x00", b"%d" % number, True, now_ms), 1000, now_ms)
+        queue.publish(
+            Message(b"\x00\x01q", b"\x00\x00", b"%d" % number, True, now_ms), 1000, now_ms
+        )
     node.commit()
     queue.backing.memory.set_mode(True)
     node.work()
@@ -283,8 +297,8 @@ def test_what_expires_while_its_content_is_loaded_is_not_lost(node: MemoryNode) 
     (job,) = node.driver.store.take_jobs(now_ms)
     node.clock.time_ms += 1000
     queue.drop_expired_head(node.clock.now_ms())
-    queue.log.next_seq = 1 << 20
-    queue.backing.store.index_range_done(queue.log.next_seq)
+    queue.ledger.next_seq = 1 << 20
+    queue.backing.store.index_range_done(queue.ledger.next_seq)
     node.commit()
     node.driver.runner.run(job)
     job.finished()
@@ -305,11 +319,11 @@ def test_after_a_restart_loads_do_not_look_through_what_is_unacked(node: MemoryN
     assert entry is not None and entry.redelivered
     looks: list[int] = []
 
-    def held(log: QueueLog, first: int, end: int) -> list[Entry]:
+    def held(ledger: QueueLedger, first: int, end: int) -> list[Entry]:
         looks.append(first)
         return [entry] if first <= entry.seq < end else []
 
-    node.vhost.host.held_entries.append(held)
+    node.vhost.host.unacked_finders.append(held)
     assert bodies(node, queue) == list(range(1, 1500))
     assert looks == []
     queue.requeue([entry], node.clock.now_ms())
@@ -325,5 +339,7 @@ def test_what_a_start_brings_back_counts_as_memory() -> None:
     node.commit()
     node = node.crash()
     assert (
-        node.broker.memory_account.ram_bytes == node.vhost.queues[b"q"].backing.memory.held_bytes() > 100_000
+        node.broker.memory_account.ram_bytes
+        == node.vhost.queues[b"q"].backing.memory.current_bytes()
+        > 100_000
     )

@@ -6,12 +6,22 @@ The store is the model; its loads come back when the test says so.
 import pytest
 
 from tests.support.stores.model_store import NOW_MS, ModelHost
-from tests.support.stores.paging_queues import ADDRESS, LARGE, SMALL, Taker, drain, fill, forms, lazy, shape
-from warren.queues.entry import ALPHA, BETA, GAMMA
-from warren.queues.paging import Progress, page_slice
-from warren.queues.turn import MORE, STEPS_A_MESSAGE, TURN_STEPS, TURN_STEPS_MAX, WRITE_STEPS
-from warren.queues.variable_queue import EMPTY, INFINITE, LOADING, READY
-from warren.store.message import INDEXED, Message
+from tests.support.stores.paging_queues import (
+    ADDRESS,
+    LARGE,
+    SMALL,
+    Taker,
+    drain,
+    fill,
+    forms,
+    lazy,
+    shape,
+)
+from warrenmq.queues.entry import ALPHA, BETA, GAMMA
+from warrenmq.queues.paging import Progress, page_slice
+from warrenmq.queues.turn import MORE, STEPS_A_MESSAGE, TURN_STEPS, TURN_STEPS_MAX, WRITE_STEPS
+from warrenmq.queues.variable_queue import EMPTY, LOADING, READY, UNLIMITED
+from warrenmq.store.message import INDEXED, Message
 
 
 @pytest.fixture
@@ -24,7 +34,7 @@ def host() -> ModelHost:
 
 def test_t50_targets_that_jump_keep_order_and_counts(host: ModelHost) -> None:
     queue = host.declare()
-    for target in (int(INFINITE), 10, 0, 3, int(INFINITE), 0, 40):
+    for target in (int(UNLIMITED), 10, 0, 3, int(UNLIMITED), 0, 40):
         queue.backing.memory.set_target(target)
         fill(queue, 25)
         fill(queue, 5, LARGE, False)
@@ -43,7 +53,7 @@ def test_t51_one_and_a_half_segments() -> None:
     host.settle_down()
     host.check()
     assert shape(queue) == (0, 16384, 8192, 0, 0)
-    queue.backing.memory.set_target(int(INFINITE))
+    queue.backing.memory.set_target(int(UNLIMITED))
     fill(queue, 1, 1, False)
     assert shape(queue) == (0, 16384, 8192, 0, 1)
     assert drain(host, queue) == list(range(1, 24578))
@@ -157,13 +167,15 @@ def test_what_paging_frees_the_account_knows_in_the_same_turn(host: ModelHost) -
     assert (
         queue.backing.memory.ram_bytes
         == host.memory.ram_bytes
-        == queue.backing.memory.held_bytes()
+        == queue.backing.memory.current_bytes()
         < before // 2
     )
 
 
 @pytest.mark.parametrize("target", [0, 25])
-def test_publishing_without_a_pause_does_not_keep_a_queue_from_paging(host: ModelHost, target: int) -> None:
+def test_publishing_without_a_pause_does_not_keep_a_queue_from_paging(
+    host: ModelHost, target: int
+) -> None:
     """The youngest are never on disk then: what is older goes all the same."""
     queue = host.declare()
     queue.backing.memory.set_target(target)
@@ -233,7 +245,7 @@ def test_w19_paging_goes_in_slices_and_other_queues_have_their_turn() -> None:
     first.backing.memory.set_mode(True)
     second.backing.memory.set_mode(True)
     host.turn()
-    assert 0 < first.log.indexed_upto <= most + 1 and host.wake_count > 0
+    assert 0 < first.ledger.indexed_upto <= most + 1 and host.wake_count > 0
     host.turn()
     host.turn()
     assert second.backing.ready.delta.count == 10
@@ -250,10 +262,10 @@ def test_a_turn_pages_a_bounded_number_of_messages_and_more_than_came_in() -> No
     queue.backing.memory.set_target(0)
     turns = 0
     while queue.backing.ready.delta.count < 20000 - 16384:
-        before = (queue.log.indexed_upto, queue.backing.ready.delta.count)
+        before = (queue.ledger.indexed_upto, queue.backing.ready.delta.count)
         host.turn()
         turns += 1
-        assert queue.log.indexed_upto - before[0] <= TURN_STEPS // WRITE_STEPS
+        assert queue.ledger.indexed_upto - before[0] <= TURN_STEPS // WRITE_STEPS
         assert queue.backing.ready.delta.count - before[1] <= TURN_STEPS
         assert turns < 1000
     fill(queue, 10 * TURN_STEPS, SMALL, False)
@@ -305,7 +317,9 @@ def test_delivery_stops_at_a_head_on_disk_and_goes_on_when_it_comes(host: ModelH
     taker = Taker(host, queue, 20)
     queue.add_consumer(taker)
     queue.deliver_ready(NOW_MS)
-    assert taker.taken == [] and queue.backing.ready.head_state() == LOADING and len(host.loads) == 1
+    assert (
+        taker.taken == [] and queue.backing.ready.head_state() == LOADING and len(host.loads) == 1
+    )
     host.complete()
     assert taker.taken == []
     host.turn()
@@ -353,14 +367,14 @@ def test_nobody_reads_without_a_consumer(host: ModelHost) -> None:
 
 def test_get_waits_for_the_head(host: ModelHost) -> None:
     queue = lazy(host, 3)
-    assert queue.get(True, NOW_MS) is None and queue.look_at_head(NOW_MS) == LOADING
+    assert queue.get(True, NOW_MS) is None and queue.head_state(NOW_MS) == LOADING
     times: list[int] = []
     queue.when_head(times.append)
     host.turn()
     assert times == []
     host.complete()
     host.turn()
-    assert times == [NOW_MS] and queue.look_at_head(NOW_MS) == READY
+    assert times == [NOW_MS] and queue.head_state(NOW_MS) == READY
 
 
 def test_a_get_that_waits_is_answered_when_the_queue_empties(host: ModelHost) -> None:
@@ -369,7 +383,7 @@ def test_a_get_that_waits_is_answered_when_the_queue_empties(host: ModelHost) ->
     queue.when_head(times.append)
     queue.purge(NOW_MS)
     host.turn()
-    assert times == [NOW_MS] and queue.look_at_head(NOW_MS) == EMPTY
+    assert times == [NOW_MS] and queue.head_state(NOW_MS) == EMPTY
     host.complete(3)
     host.settle_down()
     host.check()
@@ -412,7 +426,7 @@ def test_t57_modes_change_with_messages_in_all_states(host: ModelHost) -> None:
         assert entry.seq == expected.pop(0)
         host.is_behind = round_number in (2, 3)
         queue.backing.memory.set_mode(round_number % 2 == 0)
-        queue.backing.memory.set_target((int(INFINITE), 5, 0)[round_number % 3])
+        queue.backing.memory.set_target((int(UNLIMITED), 5, 0)[round_number % 3])
         for _ in range(4):
             host.turn()
             host.complete()
@@ -466,7 +480,7 @@ def test_t63_direct_delivery(host: ModelHost, no_ack: bool, persistent: bool) ->
     queue.add_consumer(taker)
     fill(queue, 3, SMALL, persistent)
     assert [entry.seq for entry in taker.taken] == [1, 2, 3] and queue.backing.ready.count == 0
-    assert queue.log.unindexed_out == (0 if no_ack else 3)
+    assert queue.ledger.unindexed_out == (0 if no_ack else 3)
     assert all(entry.redelivered is False for entry in taker.taken)
     queue.remove_consumer(taker, NOW_MS)
     if no_ack:
@@ -495,7 +509,7 @@ def test_t56_expired_messages_are_dropped_in_slices() -> None:
     host.now_ms += 100
     assert not queue.drop_expired_head(host.now_ms)
     assert queue.backing.ready.count == 10_003 - 2048
-    assert queue.look_at_head(host.now_ms) == LOADING
+    assert queue.head_state(host.now_ms) == LOADING
     assert drain(host, queue) == [10_001, 10_002, 10_003]
     assert queue.backing.counters.expired == 10_000
 

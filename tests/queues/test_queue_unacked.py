@@ -6,14 +6,23 @@ The store is the model; its loads come back when the test says so.
 import pytest
 
 from tests.support.stores.model_store import NOW_MS, ModelHost
-from tests.support.stores.paging_queues import ADDRESS, LARGE, SMALL, Taker, drain, fill, forms, lazy
-from warren.queues.entry import ALPHA, GAMMA, Entry
-from warren.queues.loading import EntryContents, RangeLoad, peek_anywhere
-from warren.queues.memory_account import INFINITE as ENDLESS
-from warren.queues.queue import Queue
-from warren.queues.turn import TURN_STEPS, WRITE_STEPS
-from warren.queues.variable_queue import INFINITE
-from warren.store.message import Message, QueueLog
+from tests.support.stores.paging_queues import (
+    ADDRESS,
+    LARGE,
+    SMALL,
+    Taker,
+    drain,
+    fill,
+    forms,
+    lazy,
+)
+from warrenmq.queues.entry import ALPHA, GAMMA, Entry
+from warrenmq.queues.loading import EntryContents, RangeLoad, peek_anywhere
+from warrenmq.queues.memory_account import FOREVER_S
+from warrenmq.queues.queue import Queue
+from warrenmq.queues.turn import TURN_STEPS, WRITE_STEPS
+from warrenmq.queues.variable_queue import UNLIMITED
+from warrenmq.store.message import Message, QueueLedger
 
 
 @pytest.fixture
@@ -40,7 +49,9 @@ def test_t53_a_block_that_comes_back_in_reverse_keeps_its_order(host: ModelHost)
 
 
 @pytest.mark.parametrize("is_lazy", [False, True])
-def test_t53_with_holes_and_with_what_is_out_in_the_midst_of_delta(host: ModelHost, is_lazy: bool) -> None:
+def test_t53_with_holes_and_with_what_is_out_in_the_midst_of_delta(
+    host: ModelHost, is_lazy: bool
+) -> None:
     queue = host.declare()
     fill(queue, 60)
     out = [host.take(queue) for _ in range(30)]
@@ -119,7 +130,7 @@ def group_takes_what_is_read(host: ModelHost, damaged: set[int]) -> tuple[Queue,
     host.stores[0].damaged = damaged
     queue.when_head(lambda now_ms: None)
     assert len(host.loads) == 1
-    (held,) = queue.backing.hold(1, 1, 1 << 40)
+    (held,) = queue.backing.reserve(1, 1, 1 << 40)
     host.out.append(held)
     return queue, held
 
@@ -140,7 +151,9 @@ def test_the_content_of_what_a_client_has_by_now_is_not_asked_for(
     assert entry.form != ALPHA
     host.stores[0].damaged = {1}
     seen: list[list[Entry]] = []
-    queue.backing.loader.submit(EntryContents(queue.backing, [entry], queue.backing.ready.holds, seen.append))
+    queue.backing.loader.submit(
+        EntryContents(queue.backing, [entry], queue.backing.ready.contains, seen.append)
+    )
     host.complete()
     assert seen == [[]] and host.lost == []
     assert queue.unacked_count == 1
@@ -155,7 +168,9 @@ def test_the_content_of_what_a_client_has_by_now_is_not_asked_for(
     assert queue.unacked_count == 0
 
 
-def test_a_purge_does_not_keep_a_content_from_a_message_that_was_taken_before(host: ModelHost) -> None:
+def test_a_purge_does_not_keep_a_content_from_a_message_that_was_taken_before(
+    host: ModelHost,
+) -> None:
     queue, held = group_takes_what_is_read(host, set())
     queue.purge(NOW_MS)
     host.complete()
@@ -167,7 +182,9 @@ def test_a_purge_does_not_keep_a_content_from_a_message_that_was_taken_before(ho
 
 
 @pytest.mark.parametrize("is_purged", [False, True])
-def test_who_holds_a_message_learns_that_its_content_is_lost(host: ModelHost, is_purged: bool) -> None:
+def test_who_holds_a_message_learns_that_its_content_is_lost(
+    host: ModelHost, is_purged: bool
+) -> None:
     """Whoever asked for it: the waiting basic.get did, and a purge does not change that."""
     queue, _held = group_takes_what_is_read(host, {1})
     if is_purged:
@@ -185,9 +202,11 @@ def test_what_is_in_memory_stays_there_until_the_rest_has_come(host: ModelHost) 
     fill(queue, 4, LARGE)
     queue.backing.memory.set_target(0)
     host.settle_down()
-    held = queue.backing.hold(1, 2, 1 << 40)
+    held = queue.backing.reserve(1, 2, 1 << 40)
     host.out.extend(held)
-    queue.backing.loader.submit(EntryContents(queue.backing, held[:1], held.__contains__, lambda lost: None))
+    queue.backing.loader.submit(
+        EntryContents(queue.backing, held[:1], held.__contains__, lambda lost: None)
+    )
     host.complete()
     assert [entry.form == ALPHA for entry in held] == [True, False]
     seen: list[list[Entry]] = []
@@ -197,12 +216,17 @@ def test_what_is_in_memory_stays_there_until_the_rest_has_come(host: ModelHost) 
     host.turn()
     assert held[0].form != ALPHA
     host.complete()
-    assert seen == [[]] and [int(entry.message.body) for entry in held if entry.form == ALPHA] == [1, 2]
+    assert seen == [[]] and [int(entry.message.body) for entry in held if entry.form == ALPHA] == [
+        1,
+        2,
+    ]
     host.check()
 
 
 @pytest.mark.parametrize("first", [1, 5, 8])
-def test_a_range_that_ends_or_begins_with_damage_is_counted_without_it(host: ModelHost, first: int) -> None:
+def test_a_range_that_ends_or_begins_with_damage_is_counted_without_it(
+    host: ModelHost, first: int
+) -> None:
     """Three are taken out of ten on disk; what is left is read to its end, whatever was damaged."""
     queue = lazy(host, 10)
     host.stores[0].damaged = {first, 10}
@@ -438,8 +462,8 @@ def test_s69_the_target_is_duration_times_rates(host: ModelHost) -> None:
     assert queue.backing.memory.rates.total() == pytest.approx(2000, rel=0.02)
     queue.backing.memory.set_duration((61 / 3) / 0.6)
     assert queue.backing.memory.target_ram_count == pytest.approx(67_800, rel=0.02)
-    queue.backing.memory.set_duration(ENDLESS)
-    assert queue.backing.memory.target_ram_count == INFINITE
+    queue.backing.memory.set_duration(FOREVER_S)
+    assert queue.backing.memory.target_ram_count == UNLIMITED
 
 
 def test_rates_halve_in_five_seconds_and_an_idle_queue_has_no_duration(host: ModelHost) -> None:
@@ -456,7 +480,7 @@ def test_rates_halve_in_five_seconds_and_an_idle_queue_has_no_duration(host: Mod
     assert queue.backing.memory.duration_s() == pytest.approx(2 * 1000 / (4 * ingress / 2))
     host.now_ms += 600_000
     queue.backing.memory.sample_rates(host.now_ms)
-    assert queue.backing.memory.duration_s() == ENDLESS
+    assert queue.backing.memory.duration_s() == FOREVER_S
 
 
 def test_the_account_follows_what_is_in_memory(host: ModelHost) -> None:
@@ -487,9 +511,9 @@ class CountingHost(ModelHost):
 
     walk_count = 0
 
-    def find_out(self, log: QueueLog, first: int, end: int) -> list[Entry]:
+    def find_out(self, ledger: QueueLedger, first: int, end: int) -> list[Entry]:
         self.walk_count += 1
-        return super().find_out(log, first, end)
+        return super().find_out(ledger, first, end)
 
 
 @pytest.mark.parametrize("gap", [0, 3000])
@@ -512,7 +536,8 @@ def test_very_many_unacked_messages_go_a_slice_at_a_time(gap: int) -> None:
         host.turn()
         assert host.walk_count <= 2 + TURN_STEPS // WRITE_STEPS // 100
         assert (
-            queue.backing.worked_count <= TURN_STEPS and queue.backing.out.paged_count - before <= TURN_STEPS
+            queue.backing.worked_count <= TURN_STEPS
+            and queue.backing.out.paged_count - before <= TURN_STEPS
         )
         turns += 1
         assert turns < 200

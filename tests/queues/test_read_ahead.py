@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from tests.support.stores.model_store import ModelHost
 from tests.support.stores.paging_queues import ADDRESS, Taker
-from warren.queues.memory_account import AHEAD_BYTES_MAX, AHEAD_SHARE
-from warren.queues.queue import Queue
-from warren.queues.variable_queue import INFINITE
-from warren.store.message import Message
+from warrenmq.queues.memory_account import AHEAD_BYTES_MAX, AHEAD_SHARE
+from warrenmq.queues.queue import Queue
+from warrenmq.queues.variable_queue import UNLIMITED
+from warrenmq.store.message import Message
 
 ROOM = 10_000
 
@@ -39,7 +39,7 @@ def paged(host: ModelHost, is_lazy: bool, sizes: list[int]) -> Queue:
     if not is_lazy:
         queue.backing.memory.set_target(0)
         host.settle_down()
-        queue.backing.memory.set_target(INFINITE)
+        queue.backing.memory.set_target(UNLIMITED)
         host.settle_down()
     assert queue.backing.memory.ram_count == 0
     return queue
@@ -54,7 +54,9 @@ def consume(host: ModelHost, queue: Queue, prefetch: int) -> Taker:
 
 
 @pytest.mark.parametrize("is_lazy", [False, True])
-def test_a_consumer_that_holds_its_message_has_few_bytes_read_ahead(host: ModelHost, is_lazy: bool) -> None:
+def test_a_consumer_that_holds_its_message_has_few_bytes_read_ahead(
+    host: ModelHost, is_lazy: bool
+) -> None:
     queue = paged(host, is_lazy, [1000] * 60)
     taker = consume(host, queue, 1)
     assert len(taker.taken) == 1
@@ -107,7 +109,9 @@ def test_a_reader_ahead_of_its_disk_is_not_slowed_by_plenty_of_memory() -> None:
     assert queue.backing.ready.ram_count >= 32 - 1
 
 
-SIZES = st.lists(st.sampled_from([200, 500, 3000, ROOM // 2, ROOM, 3 * ROOM]), min_size=1, max_size=40)
+SIZES = st.lists(
+    st.sampled_from([200, 500, 3000, ROOM // 2, ROOM, 3 * ROOM]), min_size=1, max_size=40
+)
 
 
 @given(SIZES, st.booleans(), st.lists(st.tuples(st.booleans(), st.integers(0, 8)), max_size=8))

@@ -3,20 +3,20 @@
 import pytest
 
 from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
-from warren.queues.queue import Queue
-from warren.queues.reader_group import (
+from warrenmq.queues.queue import Queue
+from warrenmq.queues.reader_group import (
     DATA_LOSS,
     EVERYTHING,
     FENCED,
+    GROUP_SLICE_MESSAGES,
     MORE,
     NOT_FOUND,
     PRECONDITION,
-    SLICE_MESSAGES,
     GroupError,
     GroupMember,
 )
-from warren.queues.reader_groups import ReaderGroup
-from warren.queues.reservation import Reservation
+from warrenmq.queues.reader_groups import ReaderGroup
+from warrenmq.queues.reservation import Reservation
 
 NOW_MS = 1_700_000_000_000
 
@@ -115,7 +115,7 @@ def test_reserve_stops_at_each_limit(node: MemoryNode) -> None:
 
 def test_reserve_more_than_one_slice_takes_everything(node: MemoryNode) -> None:
     """A reserve works in slices and still ends where the queue ends."""
-    count = 2 * SLICE_MESSAGES + 100
+    count = 2 * GROUP_SLICE_MESSAGES + 100
     fill(node, count)
     group = open_group(node)
     reservation = Reservation(0, EVERYTHING, EVERYTHING, EVERYTHING)
@@ -128,7 +128,9 @@ def test_reserve_more_than_one_slice_takes_everything(node: MemoryNode) -> None:
     assert node.vhost.queues[b"q"].unacked_count == 0
 
 
-def test_reserve_repeated_from_the_same_start_gives_the_same_messages_first(node: MemoryNode) -> None:
+def test_reserve_repeated_from_the_same_start_gives_the_same_messages_first(
+    node: MemoryNode,
+) -> None:
     """An answer that was lost is given again, and smaller limits cut within what is held."""
     fill(node, 10)
     group = open_group(node)

@@ -6,22 +6,27 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.support.stores.model_store import ModelHost
-from warren.broker.channel.unacked import UnackedWindow
-from warren.queues.entry import Consumer, Entry
-from warren.queues.entry_ring import EntryRing
-from warren.queues.variable_queue import VariableQueue
-from warren.queues.waiting_consumers import ConsumerCircle
-from warren.store.message import Message, QueueLog
+from warrenmq.broker.channel.unacked import UnackedWindow
+from warrenmq.queues.entry import Consumer, Entry
+from warrenmq.queues.entry_ring import EntryRing
+from warrenmq.queues.variable_queue import VariableQueue
+from warrenmq.queues.waiting_consumers import ConsumerCircle
+from warrenmq.store.message import Message, QueueLedger
 
 QUEUE = ModelHost().declare(durable=False)
 MACHINE = settings(
-    max_examples=60, stateful_step_count=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=60,
+    stateful_step_count=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 
 
 def entry(seq: int, size: int = 0) -> Entry:
     """An entry with a body of `size` bytes."""
-    return Entry(Message(b"\x00\x00", b"\x00\x00", bytes(size), False, 0), QueueLog(1), seq, 0, QUEUE)
+    return Entry(
+        Message(b"\x00\x00", b"\x00\x00", bytes(size), False, 0), QueueLedger(1), seq, 0, QUEUE
+    )
 
 
 def seqs(entries: list[Entry]) -> list[int]:
@@ -116,7 +121,7 @@ class VariableQueueMachine(RuleBasedStateMachine):
         for size in sizes:
             one = entry(self.next_seq, size)
             self.next_seq += 1
-            self.queue.publish(one)
+            self.queue.append(one)
             self.model.append(one)
 
     @precondition(lambda self: self.model)
@@ -169,7 +174,9 @@ class WindowMachine(RuleBasedStateMachine):
 
     def tags(self, data: st.DataObject) -> int:
         """A tag: outstanding, settled, not given yet or never."""
-        return data.draw(st.one_of(st.integers(1, self.next_tag + 3), st.sampled_from([0, -1, 1 << 62])))
+        return data.draw(
+            st.one_of(st.integers(1, self.next_tag + 3), st.sampled_from([0, -1, 1 << 62]))
+        )
 
     @rule(count=st.integers(1, 150))
     def append(self, count: int) -> None:
@@ -209,7 +216,11 @@ class WindowMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def take_and_restore(self, data: st.DataObject) -> None:
-        tags = data.draw(st.sets(st.sampled_from(sorted(self.model)), max_size=20)) if self.model else set()
+        tags = (
+            data.draw(st.sets(st.sampled_from(sorted(self.model)), max_size=20))
+            if self.model
+            else set()
+        )
         taken = [self.window.take(tag) for tag in tags]
         self.window.restore([one for one in taken if one is not None])
 

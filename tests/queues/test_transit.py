@@ -5,11 +5,11 @@ from hypothesis import strategies as st
 
 from tests.support.stores.model_store import ModelHost
 from tests.support.stores.paging_queues import ADDRESS, Taker
-from warren.broker.output import STUCK_MS, Output
-from warren.queues.entry import Entry
-from warren.queues.queue import Queue
-from warren.queues.transit import LARGE_BYTES, Transit
-from warren.store.message import Message
+from warrenmq.broker.output import STUCK_MS, Output
+from warrenmq.queues.entry import Entry
+from warrenmq.queues.queue import Queue
+from warrenmq.queues.transit import LARGE_BYTES, Transit
+from warrenmq.store.message import Message
 
 MIB = 1 << 20
 
@@ -34,7 +34,9 @@ class Socket(Taker):
 def queue_with(host: ModelHost, is_lazy: bool, sizes: list[int]) -> Queue:
     queue = host.declare(is_lazy=is_lazy)
     for size in sizes:
-        queue.publish(Message(ADDRESS, b"\x00\x00", b"%0*d" % (size, queue.next_seq), True, 0), -1, 0)
+        queue.publish(
+            Message(ADDRESS, b"\x00\x00", b"%0*d" % (size, queue.next_seq), True, 0), -1, 0
+        )
     host.settle_down()
     return queue
 
@@ -120,31 +122,31 @@ def test_a_socket_that_takes_less_than_64_kib_a_second_stands_still() -> None:
     out.take()
     out.set_unsent(size)
     # The first look may come at any time after the first byte.
-    out.look(5000)
-    out.look(5000 + STUCK_MS - 1)
+    out.note_progress(5000)
+    out.note_progress(5000 + STUCK_MS - 1)
     assert transit.stuck_bytes == 0
-    out.look(5000 + STUCK_MS)
+    out.note_progress(5000 + STUCK_MS)
     assert transit.stuck_bytes == transit.used_bytes == size
     out.set_unsent(size - LARGE_BYTES + 1)
-    out.look(7000)
+    out.note_progress(7000)
     assert transit.stuck_bytes == transit.used_bytes == size - LARGE_BYTES + 1
     assert out.stuck_ms(7000) == 2000
     out.set_unsent(size - LARGE_BYTES)
-    out.look(7500)
+    out.note_progress(7500)
     assert (transit.stuck_bytes, out.stuck_ms(7500)) == (0, 0)
     # More that is gathered is no progress.
     out.content(1, b"\x00\x00", bytes(MIB))
     more = int(out.size_bytes)
     out.take()
     out.set_unsent(size - LARGE_BYTES + more)
-    out.look(7500 + STUCK_MS)
+    out.note_progress(7500 + STUCK_MS)
     assert transit.stuck_bytes == transit.used_bytes == size - LARGE_BYTES + more
     out.drop()
     assert (transit.stuck_bytes, transit.used_bytes) == (0, 0)
     # After an idle time nobody stands still at once.
-    out.look(100_000)
+    out.note_progress(100_000)
     out.content(1, b"\x00\x00", bytes(MIB))
-    out.look(100_500)
+    out.note_progress(100_500)
     assert transit.stuck_bytes == 0
 
 

@@ -3,18 +3,18 @@
 import pytest
 
 from tests.support.stores.model_store import ModelHost
-from warren.queues.entry import BETA, GAMMA, Entry
-from warren.queues.memory_account import ENTRY_BYTES, MESSAGE_BYTES
-from warren.queues.queue import Queue
-from warren.queues.variable_queue import (
+from warrenmq.queues.entry import BETA, GAMMA, Entry
+from warrenmq.queues.memory_account import ENTRY_BYTES, MESSAGE_BYTES
+from warrenmq.queues.paging import permitted_beta_count
+from warrenmq.queues.queue import Queue
+from warrenmq.queues.variable_queue import (
     EMPTY,
-    INFINITE,
     LOADING,
     READY,
+    UNLIMITED,
     VariableQueue,
-    permitted_beta_count,
 )
-from warren.store.message import INDEXED, ContentRef, Message
+from warrenmq.store.message import INDEXED, ContentRef, Message
 
 SEGMENT = 16384
 
@@ -29,19 +29,23 @@ def ready() -> VariableQueue:
     return VariableQueue()
 
 
-def entry(owner: Queue, seq: int, indexed: bool = False, paged: bool = False, size: int = 10) -> Entry:
-    one = Entry(Message(b"\x00\x00", b"\x00\x00", bytes(size), False, 0), owner.log, seq, 0, owner)
+def entry(
+    owner: Queue, seq: int, indexed: bool = False, paged: bool = False, size: int = 10
+) -> Entry:
+    one = Entry(
+        Message(b"\x00\x00", b"\x00\x00", bytes(size), False, 0), owner.ledger, seq, 0, owner
+    )
     if indexed:
         one.journal_state = INDEXED
     if paged:
-        one.content = ContentRef(1, 0, 0, size, 1, True)
+        one.content_ref = ContentRef(1, 0, 0, size, 1, True)
         one.drop_content()
     return one
 
 
 def publish(ready: VariableQueue, owner: Queue, *seqs: int, indexed: bool = True) -> None:
     for seq in seqs:
-        ready.publish(entry(owner, seq, indexed))
+        ready.append(entry(owner, seq, indexed))
 
 
 def parts(ready: VariableQueue) -> list[list[int]]:
@@ -56,13 +60,13 @@ def in_all_parts(ready: VariableQueue, owner: Queue) -> None:
     """q4: 10, 20; q3: 30, 40; delta: 50 to 69 with 2 messages; q2: 70, 80; q1: 90, 100."""
     publish(ready, owner, 10, 20, 30, 40, 50, 60)
     for _ in range(4):
-        ready.sink_q4()
+        ready.push_q4()
     ready.push_old()
     ready.push_old()
     ready.delta.end = 70
     publish(ready, owner, 70, 80)
-    ready.sink_q1()
-    ready.sink_q1()
+    ready.push_q1()
+    ready.push_q1()
     publish(ready, owner, 90, 100)
     ready.check()
     assert parts(ready) == [[10, 20], [30, 40], [70, 80], [90, 100]]
@@ -72,11 +76,13 @@ def in_all_parts(ready: VariableQueue, owner: Queue) -> None:
 # -- S61, S70-S73 ----------------------------------------------------------------------------------------------------
 
 
-def test_a_message_enters_at_q4_until_something_is_behind_it(ready: VariableQueue, owner: Queue) -> None:
+def test_a_message_enters_at_q4_until_something_is_behind_it(
+    ready: VariableQueue, owner: Queue
+) -> None:
     """S61: to q4 while q3 is empty, else to q1."""
     publish(ready, owner, 1, 2)
     assert parts(ready) == [[1, 2], [], [], []]
-    ready.sink_q4()
+    ready.push_q4()
     publish(ready, owner, 3)
     assert parts(ready) == [[1], [2], [], [3]]
 
@@ -84,7 +90,7 @@ def test_a_message_enters_at_q4_until_something_is_behind_it(ready: VariableQueu
 def test_taking_the_last_of_q3_makes_q1_the_head(ready: VariableQueue, owner: Queue) -> None:
     """S70, S71: q4 first, then q3; with q3 and delta empty q1 becomes q4."""
     publish(ready, owner, 1, 2)
-    ready.sink_q4()
+    ready.push_q4()
     publish(ready, owner, 3, 4)
     assert [ready.fetch().seq, ready.fetch().seq] == [1, 2]
     assert parts(ready) == [[3, 4], [], [], []]
@@ -130,8 +136,8 @@ def test_the_head_is_ready_or_on_its_way(ready: VariableQueue, owner: Queue) -> 
 @pytest.mark.parametrize(
     ("length", "q1", "q3", "q4", "target", "permitted"),
     [
-        (0, 0, 0, 0, 0, INFINITE),
-        (0, 0, 0, 0, 5000, INFINITE),
+        (0, 0, 0, 0, 0, UNLIMITED),
+        (0, 0, 0, 0, 5000, UNLIMITED),
         (100, 0, 100, 0, 0, 100),
         (100, 0, 60, 40, 0, 60),
         (50_000, 0, 50_000, 0, 0, SEGMENT),
@@ -141,7 +147,7 @@ def test_the_head_is_ready_or_on_its_way(ready: VariableQueue, owner: Queue) -> 
         (100_000, 0, 100_000, 0, 100_000, 50_000),
         (100_000, 10_000, 80_000, 10_000, 80_000, 40_000),
         (100_000, 0, 100_000, 0, 10_000_000, 99_010),
-        (100_000, 0, 100_000, 0, INFINITE, INFINITE),
+        (100_000, 0, 100_000, 0, UNLIMITED, UNLIMITED),
         (10_000_000, 0, 10_000_000, 0, 67_800, 67_344),
     ],
 )
@@ -154,8 +160,10 @@ def test_t52_permitted_beta_count(
 
 def test_t52_a_larger_target_permits_more() -> None:
     """C9."""
-    targets = [0, 1, 10, 1000, 20_000, 1_000_000, 10**12, int(INFINITE)]
-    found = [int(permitted_beta_count(200_000, 0, 200_000, 0, target, SEGMENT)) for target in targets]
+    targets = [0, 1, 10, 1000, 20_000, 1_000_000, 10**12, int(UNLIMITED)]
+    found = [
+        int(permitted_beta_count(200_000, 0, 200_000, 0, target, SEGMENT)) for target in targets
+    ]
     assert found == sorted(found)
 
 
@@ -188,7 +196,9 @@ def test_t53_what_comes_back_goes_to_its_place(
 def test_t53_between_two_parts_content_decides(ready: VariableQueue, owner: Queue) -> None:
     """Without content it goes to the middle, and what follows it in one requeue cannot overtake it."""
     in_all_parts(ready, owner)
-    ready.requeue([entry(owner, 25, True, True), entry(owner, 26, True), entry(owner, 85, True, True)])
+    ready.requeue(
+        [entry(owner, 25, True, True), entry(owner, 26, True), entry(owner, 85, True, True)]
+    )
     assert parts(ready) == [[10, 20], [25, 26, 30, 40], [70, 80, 85], [90, 100]]
     ready.check()
 
@@ -211,7 +221,7 @@ def test_every_state_is_counted_with_its_bytes(ready: VariableQueue, owner: Queu
     size = 14
     assert (ready.ram_count, ready.alpha_bytes) == (4, 4 * size)
     ready.q4.at(3).journal_state = 0
-    ready.q4.at(3).content = ContentRef(1, 0, 0, size, 1, True)
+    ready.q4.at(3).content_ref = ContentRef(1, 0, 0, size, 1, True)
     ready.drop_content(ready.q4.at(3))
     assert ready.q4.at(3).form == BETA and (ready.beta_count, ready.beta_bytes) == (1, size)
     ready.drop_content(ready.q4.at(1))
@@ -247,7 +257,7 @@ def test_a_range_ends_where_delta_begins(ready: VariableQueue, owner: Queue) -> 
 def test_the_middle_may_be_taken_from_under_q1(ready: VariableQueue, owner: Queue) -> None:
     """A range that empties q3 while q4 and q1 are there joins those two."""
     publish(ready, owner, 1, 2, 3)
-    ready.sink_q4()
+    ready.push_q4()
     publish(ready, owner, 4, 5, 6, 7)
     assert [int(one.seq) for one in ready.take_range(2, 1)] == [3]
     assert parts(ready) == [[1, 2, 4, 5, 6, 7], [], [], []]

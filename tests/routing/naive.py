@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from warren.wire.field_table import Field, decode_table
-from warren.wire.field_types import TAG_LONGSTR, TAG_VOID, type_name
+from warrenmq.wire.field_table import Field, decode_table
+from warrenmq.wire.field_types import TAG_LONGSTR, TAG_VOID, type_name
 
 # (source, destination is a queue, destination, key, arguments as a comparable value)
 Bound = tuple[bytes, bool, bytes, bytes, object]
@@ -43,7 +43,9 @@ def plain(field: Field) -> object:
     if isinstance(value, list):
         return "array", [(type_name(inner.tag), plain(inner)) for inner in value]
     if isinstance(value, dict):
-        return "table", {name: (type_name(inner.tag), plain(inner)) for name, inner in value.items()}
+        return "table", {
+            name: (type_name(inner.tag), plain(inner)) for name, inner in value.items()
+        }
     return type_name(field.tag), value
 
 
@@ -80,8 +82,12 @@ class NaiveRouter:
         self.queues: set[bytes] = set()
         self.bindings: dict[Bound, bytes] = {}
 
-    def bound(self, source: bytes, is_queue: bool, destination: bytes, key: bytes, arguments: bytes) -> Bound:
-        values = {(name, type_name(f.tag), repr(plain(f))) for name, f in decode_table(arguments).items()}
+    def bound(
+        self, source: bytes, is_queue: bool, destination: bytes, key: bytes, arguments: bytes
+    ) -> Bound:
+        values = {
+            (name, type_name(f.tag), repr(plain(f))) for name, f in decode_table(arguments).items()
+        }
         return source, is_queue, destination, key, frozenset(values)
 
     def remove(self, bindings: Iterable[Bound]) -> tuple[set[Bound], set[bytes]]:

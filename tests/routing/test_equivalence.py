@@ -5,17 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wire.strategies import field_tables, fields
-from warren.routing.equivalence import (
+from warrenmq.routing.equivalence import (
     assert_equivalent_arguments,
     assert_equivalent_exchange,
     assert_equivalent_flag,
     check_name_argument,
     resource_text,
 )
-from warren.routing.exchange_types import make_exchange
-from warren.routing.field_values import erlang_value, values_equivalent, values_match
-from warren.wire.errors import ChannelException
-from warren.wire.field_table import Field, encode_table
+from warrenmq.routing.exchange_types import make_exchange
+from warrenmq.routing.field_values import erlang_value, values_equivalent, values_match
+from warrenmq.wire.errors import ChannelException
+from warrenmq.wire.field_table import Field, encode_table
 
 QUEUE = "queue 'q' in vhost '/'"
 AE = "alternate-exchange"
@@ -149,7 +149,9 @@ def test_exchange_declared_differently(changed: dict[str, object], text: str) ->
 
 def test_exchange_arguments_that_do_not_count() -> None:
     """Only the alternate exchange does; its bytes may be of either type of bytes."""
-    exchange = make_exchange(b"x", b"direct", True, False, False, encode_table({AE: field("S", b"ae")}))
+    exchange = make_exchange(
+        b"x", b"direct", True, False, False, encode_table({AE: field("S", b"ae")})
+    )
     raw = encode_table({"n": field("I", 1), AE: field("x", b"ae")})
     assert_equivalent_exchange(exchange, b"/", b"direct", True, False, False, raw)
 
@@ -158,7 +160,9 @@ def test_flag_and_resource_texts() -> None:
     """For queues the same words."""
     resource = resource_text("queue", b"q\xff", b"/")
     assert_equivalent_flag("durable", resource, True, True)
-    with pytest.raises(ChannelException, match="inequivalent arg 'durable' for queue 'q\ufffd' in vhost '/'"):
+    with pytest.raises(
+        ChannelException, match="inequivalent arg 'durable' for queue 'q\ufffd' in vhost '/'"
+    ):
         assert_equivalent_flag("durable", resource, True, False)
 
 
@@ -172,7 +176,9 @@ def test_name_argument_of_another_type_is_refused() -> None:
         "PRECONDITION_FAILED - invalid type 'signedint' for arg 'alternate-exchange' in exchange 'x' in vhost '/'"
     )
     assert (
-        make_exchange(b"x", b"direct", True, False, False, encode_table({AE: field("I", 1)})).alternate
+        make_exchange(
+            b"x", b"direct", True, False, False, encode_table({AE: field("I", 1)})
+        ).alternate
         is None
     )
 

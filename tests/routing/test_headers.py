@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from tests.routing.naive import headers_fit
 from tests.wire.strategies import field_tables
-from warren.routing.exchange import Destination
-from warren.routing.router import Router
-from warren.wire.errors import ChannelException, ConnectionException
-from warren.wire.field_table import Field, encode_table, fields_from_python
+from warrenmq.routing.exchange import Destination
+from warrenmq.routing.router import Router
+from warrenmq.wire.errors import ChannelException, ConnectionException
+from warrenmq.wire.field_table import Field, encode_table, fields_from_python
 
 # Few names and values that are nearly the same, so that matches and near misses are frequent.
 TEXT = Field(ord("S"), b"1")
@@ -97,7 +97,9 @@ def test_headers_match_arbitrary_tables(
         ({"x-match": "any", "a": 1, "b": 2}, {"b": 2}, True),
     ],
 )
-def test_headers_cases(arguments: dict[str, object], headers: dict[str, object], fits: bool) -> None:
+def test_headers_cases(
+    arguments: dict[str, object], headers: dict[str, object], fits: bool
+) -> None:
     """The cases of protocol.md 6, written out."""
     assert routes(fields_from_python(arguments), fields_from_python(headers)) is fits
 
@@ -115,8 +117,14 @@ def test_headers_cases(arguments: dict[str, object], headers: dict[str, object],
         ),
         (Field(ord("I"), 1), "Invalid x-match field type signedint (value 1); expected longstr"),
         (Field(ord("t"), True), "Invalid x-match field type bool (value true); expected longstr"),
-        (Field(ord("V"), None), "Invalid x-match field type void (value undefined); expected longstr"),
-        (Field(ord("x"), b"all"), 'Invalid x-match field type binary (value <<"all">>); expected longstr'),
+        (
+            Field(ord("V"), None),
+            "Invalid x-match field type void (value undefined); expected longstr",
+        ),
+        (
+            Field(ord("x"), b"all"),
+            'Invalid x-match field type binary (value <<"all">>); expected longstr',
+        ),
     ],
 )
 def test_headers_binding_with_bad_x_match_is_refused(field: Field, text: str) -> None:
@@ -126,7 +134,10 @@ def test_headers_binding_with_bad_x_match_is_refused(field: Field, text: str) ->
     router.add_queue(queue)
     exchange = router.exchanges[b"amq.match"]
     raw = encode_table({"x-match": field})
-    for attempt in (lambda: exchange.check_binding(raw), lambda: router.bind(exchange, queue, b"", raw)):
+    for attempt in (
+        lambda: exchange.check_binding(raw),
+        lambda: router.bind(exchange, queue, b"", raw),
+    ):
         with pytest.raises(ChannelException) as caught:
             attempt()
         assert (caught.value.code, caught.value.text) == (406, "PRECONDITION_FAILED - " + text)

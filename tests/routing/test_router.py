@@ -2,11 +2,11 @@
 
 import pytest
 
-from warren.routing.exchange import Destination, Exchange
-from warren.routing.exchange_types import EXCHANGE_TYPES, check_exchange_type
-from warren.routing.router import Router
-from warren.wire.errors import ConnectionException
-from warren.wire.field_table import encode_table, fields_from_python
+from warrenmq.routing.exchange import Destination, Exchange
+from warrenmq.routing.exchange_types import EXCHANGE_TYPES, check_exchange_type
+from warrenmq.routing.router import Router
+from warrenmq.wire.errors import ConnectionException
+from warrenmq.wire.field_table import encode_table, fields_from_python
 
 
 def queue(router: Router, name: bytes) -> Destination:
@@ -15,7 +15,9 @@ def queue(router: Router, name: bytes) -> Destination:
     return destination
 
 
-def exchange(router: Router, name: bytes, type: bytes = b"fanout", alternate: str | None = None) -> Exchange:
+def exchange(
+    router: Router, name: bytes, type: bytes = b"fanout", alternate: str | None = None
+) -> Exchange:
     arguments = {} if alternate is None else {"alternate-exchange": alternate}
     return router.declare_exchange(
         name, type, False, False, False, encode_table(fields_from_python(dict(arguments)))
@@ -46,7 +48,10 @@ def test_default_exchange_routes_by_queue_name_with_every_key() -> None:
     """CC keys count there too; each queue once."""
     router = Router()
     one, two = queue(router, b"one"), queue(router, b"two")
-    assert router.route(router.default_exchange, [b"two", b"one", b"two", b"none"], b"") == [two, one]
+    assert router.route(router.default_exchange, [b"two", b"one", b"two", b"none"], b"") == [
+        two,
+        one,
+    ]
 
 
 def test_queue_bound_in_many_ways_is_found_once() -> None:
@@ -191,7 +196,9 @@ def test_properties_key(key: bytes, arguments: bytes, expected: str) -> None:
     found = binding.properties_key()
     if arguments:
         assert found[:-6] == expected
-        other = router.bind(router.exchanges[b"amq.topic"], binding.destination, key, b"\x01bt\x01\x01at\x01")
+        other = router.bind(
+            router.exchanges[b"amq.topic"], binding.destination, key, b"\x01bt\x01\x01at\x01"
+        )
         assert other is not None and other.properties_key() == found
     else:
         assert found == expected

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.routing.naive import Bound, NaiveExchange, NaiveRouter
-from warren.routing.exchange import Binding, Destination, Exchange
-from warren.routing.router import RemovedBindings, Router
-from warren.wire.field_table import Field, encode_table, fields_from_python
+from warrenmq.routing.exchange import Binding, Destination, Exchange
+from warrenmq.routing.router import RemovedBindings, Router
+from warrenmq.wire.field_table import Field, encode_table, fields_from_python
 
 exchange_names = st.sampled_from([b"x1", b"x2", b"x3", b"x4"])
 queue_names = st.sampled_from([b"q1", b"a", b"x1"])
@@ -18,7 +18,9 @@ alternates = st.sampled_from([None, None, b"x1", b"x2", b"x3", b"nowhere", b""])
 argument_tables = st.sampled_from(
     [{}, {}, {"x-match": "any", "h": 1}, {"h": 1, "x-match": "any"}, {"h": 1}, {"h": True}]
 )
-header_tables: st.SearchStrategy[dict[str, object]] = st.sampled_from([{}, {"h": 1}, {"h": True, "g": "x"}])
+header_tables: st.SearchStrategy[dict[str, object]] = st.sampled_from(
+    [{}, {"h": 1}, {"h": True, "g": "x"}]
+)
 
 
 def described(binding: Binding, model: NaiveRouter) -> Bound:
@@ -55,7 +57,9 @@ class RoutingMachine(RuleBasedStateMachine):
         if name not in self.model.exchanges:
             self.declare_new(name, type, auto_delete, alternate)
 
-    def declare_new(self, name: bytes, type: bytes, auto_delete: bool, alternate: bytes | None) -> None:
+    def declare_new(
+        self, name: bytes, type: bytes, auto_delete: bool, alternate: bytes | None
+    ) -> None:
         arguments = {} if alternate is None else {"alternate-exchange": Field(ord("S"), alternate)}
         self.router.declare_exchange(name, type, False, auto_delete, False, encode_table(arguments))
         self.model.exchanges[name] = NaiveExchange(type, auto_delete, alternate)
@@ -83,7 +87,9 @@ class RoutingMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.model.exchanges)
     @rule(data=st.data(), key=binding_keys, arguments=argument_tables, to_queue=st.booleans())
-    def bind(self, data: st.DataObject, key: bytes, arguments: dict[str, object], to_queue: bool) -> None:
+    def bind(
+        self, data: st.DataObject, key: bytes, arguments: dict[str, object], to_queue: bool
+    ) -> None:
         source = data.draw(st.sampled_from(sorted(self.model.exchanges)))
         names = sorted(self.model.queues if to_queue else self.model.exchanges)
         if not names:
@@ -136,7 +142,9 @@ class RoutingMachine(RuleBasedStateMachine):
         self.router.check()
         assert set(self.router.exchanges) - self.predeclared == set(self.model.exchanges)
         assert set(self.router.queues) == self.model.queues
-        explicit = [b for b in self.router.all_bindings() if b.source is not self.router.default_exchange]
+        explicit = [
+            b for b in self.router.all_bindings() if b.source is not self.router.default_exchange
+        ]
         assert {described(binding, self.model) for binding in explicit} == set(self.model.bindings)
 
     @invariant()
@@ -146,7 +154,9 @@ class RoutingMachine(RuleBasedStateMachine):
         for name in self.model.exchanges:
             for keys in ([b"a"], [b"a.b"], [b"q1", b"c"]):
                 queues = self.router.route(self.router.exchanges[name], keys, raw)
-                assert sorted(q.name for q in queues) == sorted(self.model.route(name, keys, headers))
+                assert sorted(q.name for q in queues) == sorted(
+                    self.model.route(name, keys, headers)
+                )
 
 
 TestRoutingMachine = RoutingMachine.TestCase

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.routing.naive import topic_fits
-from warren.routing.exchange import Destination
-from warren.routing.router import Router
-from warren.routing.topic import TopicExchange
-from warren.routing.topic_automaton import STATES_MAX
-from warren.routing.topic_shapes import SHAPES_MAX
-from warren.wire.errors import ChannelException
+from warrenmq.routing.exchange import Destination
+from warrenmq.routing.router import Router
+from warrenmq.routing.topic import TopicExchange
+from warrenmq.routing.topic_automaton import STATES_MAX
+from warrenmq.routing.topic_shapes import SHAPES_MAX
+from warrenmq.wire.errors import ChannelException
 
 words = st.sampled_from([b"a", b"b", b"", b"c", b"*", b"#"])
 pattern_words = st.sampled_from([b"a", b"b", b"", b"*", b"#", b"#", b"#."])
@@ -63,7 +63,9 @@ class Bound:
 
     def expected(self, *routing_keys: bytes) -> set[bytes]:
         return {
-            n for n, pattern in self.patterns.items() if any(topic_fits(pattern, k) for k in routing_keys)
+            n
+            for n, pattern in self.patterns.items()
+            if any(topic_fits(pattern, k) for k in routing_keys)
         }
 
     def cost(self, *routing_keys: bytes) -> int:
@@ -126,7 +128,9 @@ def test_topic_exchange_matches_as_the_naive_matcher(
     """Whatever is bound and unbound, each pattern matches exactly the keys it should, one by one and as CC."""
     topic = Bound(bound)
     assert topic.matched(*routing_keys) == topic.expected(*routing_keys)
-    for name in data.draw(st.lists(st.sampled_from(sorted(topic.patterns)), unique=True)) if bound else []:
+    for name in (
+        data.draw(st.lists(st.sampled_from(sorted(topic.patterns)), unique=True)) if bound else []
+    ):
         topic.unbind(name)
     for pattern in data.draw(st.lists(patterns, max_size=2)):
         topic.bind(pattern)
@@ -143,15 +147,24 @@ def choices(count: int, seed: int, alphabet: list[bytes], length: int) -> Iterat
 
 def families() -> Iterator[tuple[str, list[bytes]]]:
     """Pattern sets that would keep many trie nodes active for each word of a key."""
-    yield "a and *", [b".".join(c) + b".z%d" % i for i, c in enumerate(choices(400, 1, [b"#.a", b"#.*"], 62))]
+    yield (
+        "a and *",
+        [b".".join(c) + b".z%d" % i for i, c in enumerate(choices(400, 1, [b"#.a", b"#.*"], 62))],
+    )
     yield "many #", [b"#.a." * n + b"#.b" for n in range(1, 60)]
     yield "stars and letters", [b".".join(c) + b".z" for c in choices(400, 2, [b"a", b"*"], 120)]
-    yield "one # and a long end", [b"#." + b".".join(c) + b".z" for c in choices(400, 3, [b"a", b"*"], 60)]
+    yield (
+        "one # and a long end",
+        [b"#." + b".".join(c) + b".z" for c in choices(400, 3, [b"a", b"*"], 60)],
+    )
     yield (
         "words within",
         [b"#.%s.#.%s.z" % (c[0], c[1]) for c in choices(400, 4, [b"%d" % i for i in range(30)], 2)],
     )
-    yield "all lengths", [b".".join([b"a"] * n + [b"*"] * m + [b"z"]) for n in range(20) for m in range(20)]
+    yield (
+        "all lengths",
+        [b".".join([b"a"] * n + [b"*"] * m + [b"z"]) for n in range(20) for m in range(20)],
+    )
     yield "short ends", [b"#." + b".".join(c) for c in choices(400, 5, [b"a", b"b", b"*"], 9)]
 
 
@@ -202,14 +215,25 @@ def test_a_restart_keeps_what_was_bound() -> None:
     for number in range(STATES_MAX // 42 + 5):
         queue = Destination(b"%d" % number, True)
         router.add_queue(queue)
-        assert router.restore_binding(exchange, queue, b"#.a." * 40 + b"#.%d" % number, b"") is not None
+        assert (
+            router.restore_binding(exchange, queue, b"#.a." * 40 + b"#.%d" % number, b"")
+            is not None
+        )
     last = b"a." * 40 + queue.name
     assert router.route(exchange, [last], b"") == [queue]
 
 
 def test_common_patterns_cost_what_their_shapes_do() -> None:
     """Ten thousand bindings in a handful of shapes: a few visits a word, and nothing for the automaton."""
-    shapes = [b"dev.%d.temp", b"dev.%d.*", b"*.%d.alarm", b"dev.%d.#", b"#.%d", b"#.%d.#", b"*.*.%d"]
+    shapes = [
+        b"dev.%d.temp",
+        b"dev.%d.*",
+        b"*.%d.alarm",
+        b"dev.%d.#",
+        b"#.%d",
+        b"#.%d.#",
+        b"*.*.%d",
+    ]
     topic = Bound([shapes[number % len(shapes)] % number for number in range(10_000)])
     for number in range(0, 10_000, 999):
         assert topic.cost(b"dev.%d.temp" % number) <= 3 * len(shapes) * 2

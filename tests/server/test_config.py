@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from warren.server import config
-from warren.server.config import Config, ConfigError, load
+from warrenmq.server import config
+from warrenmq.server.config import Config, ConfigError, load
 
 
 def write(tmp_path: Path, text: str, name: str = "warren.conf") -> Path:
@@ -30,7 +30,11 @@ def test_defaults_are_those_of_rabbitmq() -> None:
     assert (loaded.listen_host, loaded.listen_port) == ("", 5672)
     assert (loaded.channel_max, loaded.frame_max, loaded.heartbeat) == (2047, 131072, 60)
     assert loaded.max_message_size == 134217728
-    assert (loaded.default_user, loaded.default_pass, loaded.default_vhost) == ("guest", "guest", "/")
+    assert (loaded.default_user, loaded.default_pass, loaded.default_vhost) == (
+        "guest",
+        "guest",
+        "/",
+    )
     assert loaded.loopback_users == {"guest"}
     assert loaded.node_name.startswith("warren@")
 
@@ -85,9 +89,14 @@ def test_of_an_absolute_and_a_relative_limit_the_later_counts() -> None:
     loaded = load(None, {}, ["disk_free_limit.absolute=1GB", "disk_free_limit.relative=1.5"])
     assert (loaded.disk_free_limit_absolute, loaded.disk_free_limit_relative) == (-1, 1.5)
     loaded = load(None, {}, ["vm_memory_high_watermark.relative=0.6"])
-    assert (loaded.vm_memory_high_watermark_absolute, loaded.vm_memory_high_watermark_relative) == (-1, 0.6)
+    assert (loaded.vm_memory_high_watermark_absolute, loaded.vm_memory_high_watermark_relative) == (
+        -1,
+        0.6,
+    )
     loaded = load(
-        None, {}, ["vm_memory_high_watermark.relative=0.6", "vm_memory_high_watermark.absolute=1000"]
+        None,
+        {},
+        ["vm_memory_high_watermark.relative=0.6", "vm_memory_high_watermark.absolute=1000"],
     )
     assert loaded.vm_memory_high_watermark_absolute == 1000
 
@@ -108,10 +117,15 @@ def test_a_quoted_value_keeps_its_comment_sign(tmp_path: Path) -> None:
     ],
 )
 def test_sizes_have_the_units_of_rabbitmq(tmp_path: Path, text: str, size: int) -> None:
-    assert load(write(tmp_path, f"journal_file_size_limit = {text}"), {}).journal_file_size_limit == size
+    assert (
+        load(write(tmp_path, f"journal_file_size_limit = {text}"), {}).journal_file_size_limit
+        == size
+    )
 
 
-def test_the_last_of_two_settings_counts_and_a_directory_is_read_in_order_of_names(tmp_path: Path) -> None:
+def test_the_last_of_two_settings_counts_and_a_directory_is_read_in_order_of_names(
+    tmp_path: Path,
+) -> None:
     write(tmp_path, "heartbeat = 20\nheartbeat = 30", "20-later.conf")
     write(tmp_path, "heartbeat = 10\nchannel_max = 7", "10-first.conf")
     write(tmp_path, "nonsense", "30-not-read.txt")
@@ -120,14 +134,18 @@ def test_the_last_of_two_settings_counts_and_a_directory_is_read_in_order_of_nam
 
 
 def test_flags_win_over_set_over_environment_over_file(tmp_path: Path) -> None:
-    path = write(tmp_path, "listeners.tcp.1 = 1111\nheartbeat = 1\nchannel_max = 1\nframe_max = 5001")
+    path = write(
+        tmp_path, "listeners.tcp.1 = 1111\nheartbeat = 1\nchannel_max = 1\nframe_max = 5001"
+    )
     environment = {
         "WARREN_CONFIG_FILE": str(path),
         "WARREN_NODE_PORT": "2222",
         "WARREN_CONF__heartbeat": "2",
         "WARREN_CONF__channel_max": "2",
     }
-    loaded = load(None, environment, ["listeners.tcp.default=3333", "heartbeat=3"], listen="[::1]:4444")
+    loaded = load(
+        None, environment, ["listeners.tcp.default=3333", "heartbeat=3"], listen="[::1]:4444"
+    )
     assert (loaded.listen_host, loaded.listen_port) == ("::1", 4444)
     assert (loaded.heartbeat, loaded.channel_max, loaded.frame_max) == (3, 2, 5001)
     assert load(None, environment, ["listeners.tcp.default=3333"]).listen_port == 3333
@@ -188,7 +206,10 @@ def test_all_users_may_be_let_in_from_everywhere() -> None:
             "vm_memory_calculation_strategy = erlang",
             "vm_memory_calculation_strategy: only rss is available (what the system counts before it kills), got 'erlang'",
         ),
-        ("memory_monitor_interval = 1", "memory_monitor_interval: 1 is not between 100 and 3600000"),
+        (
+            "memory_monitor_interval = 1",
+            "memory_monitor_interval: 1 is not between 100 and 3600000",
+        ),
         (
             "disk_free_limit.absolute = much",
             "disk_free_limit.absolute: expected a size such as 1048576, 16MiB or 100MB, got 'much'",
@@ -206,7 +227,10 @@ def test_all_users_may_be_let_in_from_everywhere() -> None:
             "credit_flow_default_credit: not available: flow control counts the bytes that wait for the disk, not credits",
         ),
         ("msg_store_index_module = x", "msg_store_index_module is not supported yet"),
-        ("queue_index_max_journal_entries = 1", "queue_index_max_journal_entries is not supported yet"),
+        (
+            "queue_index_max_journal_entries = 1",
+            "queue_index_max_journal_entries is not supported yet",
+        ),
         ("listeners.ssl.default = 5671", "listeners.ssl.default is not supported yet"),
         ("heartbeat", "expected KEY = VALUE, got 'heartbeat'"),
         ("= 5", "expected KEY = VALUE, got '= 5'"),
@@ -224,7 +248,10 @@ def test_all_users_may_be_let_in_from_everywhere() -> None:
         ("loopback_users.guest = yes", "loopback_users.guest: expected true or false, got 'yes'"),
         ("loopback_users = guest", "loopback_users: expected none, or loopback_users.NAME = true"),
         ("listeners.tcp.2 = 5673", "listeners.tcp.2: more than one listener is not supported yet"),
-        ("listeners.tcp.default = 70000", "listeners.tcp.default: expected PORT or HOST:PORT, got '70000'"),
+        (
+            "listeners.tcp.default = 70000",
+            "listeners.tcp.default: expected PORT or HOST:PORT, got '70000'",
+        ),
         (
             "listeners.tcp.default = ::1:5672",
             "listeners.tcp.default: '::1:5672' is ambiguous; write an IPv6 address as [::1]:5672",
@@ -252,10 +279,14 @@ def test_errors_name_the_other_sources_too(tmp_path: Path) -> None:
         load(None, {}, listen="localhost")
     with pytest.raises(ConfigError, match=r"^--node: 'a b' is not a node name"):
         load(None, {}, node_name="a b")
-    with pytest.raises(ConfigError, match=r"^--management: the management interface is not available yet"):
+    with pytest.raises(
+        ConfigError, match=r"^--management: the management interface is not available yet"
+    ):
         load(None, {}, management="127.0.0.1:15672")
     missing = tmp_path / "missing.conf"
-    with pytest.raises(ConfigError, match=r"missing\.conf: cannot be read: No such file or directory$"):
+    with pytest.raises(
+        ConfigError, match=r"missing\.conf: cannot be read: No such file or directory$"
+    ):
         load(missing, {})
     binary = tmp_path / "binary.conf"
     binary.write_bytes(b"\xff\xfe")
@@ -283,7 +314,13 @@ def test_every_setter_sets_fields_that_exist() -> None:
             # Known, to be refused with a reason.
             continue
         rest, value = samples.get(
-            key, ("", "2000000" if key.endswith(("_size", "size_limit")) and "batch" not in key else "5000")
+            key,
+            (
+                "",
+                "2000000"
+                if key.endswith(("_size", "size_limit")) and "batch" not in key
+                else "5000",
+            ),
         )
         assert setter(rest, value, Config()).keys() <= names
 
@@ -292,7 +329,9 @@ def test_lost_definitions_are_accepted_by_key_or_by_flag() -> None:
     assert not load(None, {}).accept_lost_definitions
     assert load(None, {}, ["accept_lost_definitions=true"]).accept_lost_definitions
     assert load(None, {}, accept_lost_definitions=True).accept_lost_definitions
-    with pytest.raises(ConfigError, match="accept_lost_definitions: expected true or false, got 'yes'"):
+    with pytest.raises(
+        ConfigError, match="accept_lost_definitions: expected true or false, got 'yes'"
+    ):
         load(None, {}, ["accept_lost_definitions=yes"])
 
 

@@ -12,8 +12,8 @@ from tests.support.awaiting import eventually
 from tests.support.brokers.amqp_frames import SocketLink
 from tests.support.brokers.amqp_peer import Peer
 from tests.support.brokers.node_thread import NodeThread
-from warren.broker.flow.throttle import WINDOW_BYTES
-from warren.wire.methods import ConnectionBlocked
+from warrenmq.broker.flow.throttle import WINDOW_BYTES
+from warrenmq.wire.methods import ConnectionBlocked
 
 BODY = bytes(100_000)
 CAPABILITIES: dict[str, object] = {"connection.blocked": True}
@@ -29,7 +29,9 @@ def node(tmp_path: Path) -> Iterator[NodeThread]:
 
 def set_memory_low(node: NodeThread, is_low: bool) -> None:
     now_ms = node.node.clock.now_ms()
-    node.call(lambda: node.node.broker.set_vm_memory_high_watermark(0 if is_low else 1 << 59, 0, now_ms))
+    node.call(
+        lambda: node.node.broker.set_vm_memory_high_watermark(0 if is_low else 1 << 59, 0, now_ms)
+    )
 
 
 def blocked(node: NodeThread, heartbeat: int) -> tuple[Peer, socket.socket]:
@@ -40,7 +42,9 @@ def blocked(node: NodeThread, heartbeat: int) -> tuple[Peer, socket.socket]:
     for _ in range(WINDOW_BYTES // len(BODY) + 1):
         channel.publish(b"nowhere", BODY)
     peer.expect(ConnectionBlocked)
-    eventually(lambda: node.call(lambda: not node.node.broker.connections[0].is_reading), "not read")
+    eventually(
+        lambda: node.call(lambda: not node.node.broker.connections[0].is_reading), "not read"
+    )
     assert isinstance(peer.link, SocketLink)
     return peer, peer.link.socket
 
@@ -84,7 +88,9 @@ def test_a_client_that_is_there_stays(node: NodeThread) -> None:
     # Its system acks our heartbeats; it need not read them, nor can its own be read.
     connection = node.node.broker.connections[0]
     started_ms = node.node.clock.now_ms()
-    eventually(lambda: node.node.clock.now_ms() - started_ms > connection.silence_max_ms() + 500, "a while")
+    eventually(
+        lambda: node.node.clock.now_ms() - started_ms > connection.silence_max_ms() + 500, "a while"
+    )
     assert node.call(lambda: len(node.node.broker.connections)) == 1
     set_memory_low(node, False)
     channel = peer.channels[1]

@@ -14,7 +14,7 @@ from tests.support.awaiting import eventually
 from tests.support.brokers.amqp_frames import PERSISTENT
 from tests.support.brokers.amqp_peer import ChannelPeer, Peer
 from tests.support.brokers.node_thread import NodeThread
-from warren.store.journal import FLUSH_INTERVAL_MS, Journal
+from warrenmq.store.journal import FLUSH_INTERVAL_MS, Journal
 
 
 class StandingClock:
@@ -35,7 +35,9 @@ class HeldTimers:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loop, name)
 
-    def call_later(self, delay_s: float, callback: Callable[..., object], *arguments: object) -> object:
+    def call_later(
+        self, delay_s: float, callback: Callable[..., object], *arguments: object
+    ) -> object:
         self.timers.append((delay_s, callback))
         return object()
 

@@ -7,11 +7,18 @@ from pathlib import Path
 import pytest
 
 from tests.support.awaiting import PATIENCE_S, eventually
-from tests.support.brokers.amqp_frames import BODY, PERSISTENT, SocketLink, frame, header_frame, method_frame
+from tests.support.brokers.amqp_frames import (
+    BODY,
+    PERSISTENT,
+    SocketLink,
+    frame,
+    header_frame,
+    method_frame,
+)
 from tests.support.brokers.amqp_peer import ChannelPeer, Peer
 from tests.support.brokers.process import BrokerProcess
 from tests.support.brokers.watched_broker import MIB, WatchedBroker
-from warren.wire.methods import BasicPublish, ConnectionBlocked, ConnectionUnblocked
+from warrenmq.wire.methods import BasicPublish, ConnectionBlocked, ConnectionUnblocked
 
 CAPABILITIES: dict[str, object] = {"connection.blocked": True}
 

@@ -10,11 +10,11 @@ import pytest
 
 from tests.support.awaiting import eventually_in_loop
 from tests.support.brokers.memory_broker import MemoryBroker
-from warren.broker.broker import Broker
-from warren.broker.flow.alarm_state import OFF
-from warren.server import memory_watch
-from warren.server.heap_release import HeapRelease
-from warren.server.memory_watch import (
+from warrenmq.broker.broker import Broker
+from warrenmq.broker.flow.alarm_state import OFF
+from warrenmq.server import memory_watch
+from warrenmq.server.heap_release import HeapRelease
+from warrenmq.server.memory_watch import (
     QUIET_TRIM_BYTES,
     TRIM_INTERVAL_MS,
     UNKNOWN_TOTAL_BYTES,
@@ -74,7 +74,7 @@ def test_nothing_known(tmp_path: Path) -> None:
 
 # In a process of its own: what other tests left, threads among it, comes and goes.
 RESIDENT = """
-from warren.server.memory_watch import ResidentMemory
+from warrenmq.server.memory_watch import ResidentMemory
 
 memory, mib = ResidentMemory(), 1 << 20
 before = memory.used_bytes()
@@ -86,7 +86,9 @@ memory.close()
 
 
 def test_used_memory_is_the_resident_set() -> None:
-    done = subprocess.run([sys.executable, "-c", RESIDENT], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", RESIDENT], capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -129,8 +131,8 @@ def watch(
     """A node's watch with a limit of 1000 bytes; `script` runs when it has looked once, and then it looks on."""
     broker = MemoryBroker().broker
     broker.set_vm_memory_high_watermark(1000, 0, 0)
-    monkeypatch.setattr(memory_watch, "LOOK_S", look_s)
-    monkeypatch.setattr(memory_watch, "LOOK_CLOSELY_S", look_closely_s)
+    monkeypatch.setattr(memory_watch, "INTERVAL_S", look_s)
+    monkeypatch.setattr(memory_watch, "CLOSE_INTERVAL_S", look_closely_s)
 
     async def look() -> None:
         watch = MemoryWatch(
@@ -151,7 +153,7 @@ def test_a_small_process_gives_back_what_it_can_once_each_time_clients_fall_sile
     process = Process(900, 500)
     broker = MemoryBroker().broker
     broker.set_vm_memory_high_watermark(1 << 40, 0, 0)
-    monkeypatch.setattr(memory_watch, "LOOK_S", 0.01)
+    monkeypatch.setattr(memory_watch, "INTERVAL_S", 0.01)
 
     async def look() -> None:
         watch = MemoryWatch(
@@ -204,7 +206,7 @@ def test_far_from_the_limit_it_looks_at_leisure(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_is_received_brings_the_next_look_forward(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_watch, "LOOK_S", 100)
+    monkeypatch.setattr(memory_watch, "INTERVAL_S", 100)
     process = Process(100 * MIB, 0)
     broker = MemoryBroker().broker
     broker.set_vm_memory_high_watermark(420 * MIB, 0, 0)
@@ -220,7 +222,9 @@ def test_what_is_received_brings_the_next_look_forward(monkeypatch: pytest.Monke
             watch.received(size * MIB)
             looks.append(broker.alarms.memory_used_bytes // MIB)
         # Over the limit: after the allocator has given back what it can, on another thread.
-        await eventually_in_loop(lambda: broker.alarms.memory_used_bytes == 421 * MIB, "the last look")
+        await eventually_in_loop(
+            lambda: broker.alarms.memory_used_bytes == 421 * MIB, "the last look"
+        )
         watch.stop()
 
     asyncio.run(receive())
@@ -267,19 +271,26 @@ class Leisure:
         if self.watch is None:
             loop, process = asyncio.get_running_loop(), self.process
             self.watch = MemoryWatch(
-                loop, self.broker, lambda: self.now_ms, process.used_bytes, process.trim, self.release
+                loop,
+                self.broker,
+                lambda: self.now_ms,
+                process.used_bytes,
+                process.trim,
+                self.release,
             )
             self.watch.start()
         for _ in range(3):
             looks = self.process.looks
-            while self.process.looks < looks + 3 or (self.release.begins > 0 and self.process.freed > 0):
+            while self.process.looks < looks + 3 or (
+                self.release.begins > 0 and self.process.freed > 0
+            ):
                 await asyncio.sleep(0.001)
         return self.release.begins
 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_watch, "LOOK_S", 0.001)
+    monkeypatch.setattr(memory_watch, "INTERVAL_S", 0.001)
     monkeypatch.setattr(memory_watch, "RELEASE_PAUSE_S", 0)
 
 
@@ -369,8 +380,8 @@ def test_a_watch_that_stops_leaves_nothing_half_done() -> None:
 
 # In a process of its own: what other tests left in the heap counts as well.
 HOLES = """
-from warren.server.heap_release import find_heap_release
-from warren.server.memory_watch import ResidentMemory
+from warrenmq.server.heap_release import find_heap_release
+from warrenmq.server.memory_watch import ResidentMemory
 
 release, memory, mib = find_heap_release(), ResidentMemory(), 1 << 20
 if release is None:

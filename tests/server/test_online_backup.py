@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from warren.server.online_backup import Backup, BackupRunner, LocalBackupPlace, _BackupJob
+from warrenmq.server.online_backup import Backup, BackupRunner, LocalBackupPlace, _BackupJob
 
 
 class Begun(Backup):
@@ -13,7 +13,9 @@ class Begun(Backup):
         self.is_running = True
 
 
-def test_what_is_there_of_a_failed_backup_is_removed_on_the_thread_that_copies(tmp_path: Path) -> None:
+def test_what_is_there_of_a_failed_backup_is_removed_on_the_thread_that_copies(
+    tmp_path: Path,
+) -> None:
     """It may be many large files: by the time the loop hears of it they are gone."""
     place = LocalBackupPlace(tmp_path / "data", tmp_path / "backup")
     backup = Begun(place)

@@ -13,8 +13,8 @@ from pathlib import Path
 NOT_NEEDED = {
     "click", "fastapi", "jinja2", "numpy", "pandas", "psutil", "py4j", "pyarrow", "pydantic", "pyspark", "re2", "rich",
     "typer",
-    "warren.cli.app", "warren.offline.check", "warren.perf", "warren.pipeline", "warren.spark", "warren.tables",
-    "warren.testing",
+    "warrenmq.cli.app", "warrenmq.offline.check", "warrenmq.perf", "warrenmq.pipeline", "warrenmq.spark", "warrenmq.tables",
+    "warrenmq.testing",
     "difflib", "encodings.idna", "http.client", "multiprocessing", "unittest", "xml",
 }  # fmt: skip
 
@@ -32,19 +32,28 @@ class ReadyLine:
         pass
 
 sys.stdout = ReadyLine()
-from warren.cli import main
+from warrenmq.cli import main
 main()
 """
 
 
 def test_a_started_server_has_loaded_only_what_it_needs(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, "server", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0"],
+        [
+            sys.executable,
+            "-c",
+            PROGRAM,
+            "server",
+            "--data-dir",
+            str(tmp_path),
+            "--listen",
+            "127.0.0.1:0",
+        ],
         capture_output=True,
         text=True,
         timeout=60,
         check=True,
     )
     loaded = set(json.loads(done.stdout))
-    assert "warren.server.node" in loaded
+    assert "warrenmq.server.node" in loaded
     assert loaded & NOT_NEEDED == set()

@@ -1,24 +1,24 @@
-"""Bugs of our own, planted where the simulated node lets them in (`warren/testing/simulated/seams.py`)."""
+"""Bugs of our own, planted where the simulated node lets them in (`warrenmq/testing/simulated/node_parts.py`)."""
 
 from collections.abc import Callable
 from typing import Any
 
 from crc32c import crc32c
 
-from warren.broker.broker import Broker
-from warren.broker.definitions.metadata import PutBinding, PutGroupMember, PutReaderGroup, PutSink
-from warren.broker.vhost.vhost import Vhost
-from warren.routing.exchange import Binding
-from warren.store.checkpoint import CHECKPOINT_QUEUE
-from warren.store.disk.flusher import BatchFlusher, FlushJob
-from warren.store.disk.job_runner import JobRunner
-from warren.store.disk.space_reserve import SpaceReserve
-from warren.store.file_system import FileSystem
-from warren.store.jobs import ReadRanges, StoreJob
-from warren.store.record import FILE_HEADER_BYTES, MOVE, MOVE_REF, RECORD_HEADER_BYTES, RELEASE
-from warren.testing.models.damage import STORE_ID
-from warren.testing.simulated.file_system import SimulatedFileHandle, SimulatedFileSystem
-from warren.testing.simulated.seams import Seams
+from warrenmq.broker.broker import Broker
+from warrenmq.broker.definitions.metadata import PutBinding, PutGroupMember, PutReaderGroup, PutSink
+from warrenmq.broker.vhost.vhost import Vhost
+from warrenmq.routing.exchange import Binding
+from warrenmq.store.checkpoint import CHECKPOINT_QUEUE
+from warrenmq.store.disk.flusher import BatchFlusher, FlushJob
+from warrenmq.store.disk.job_runner import JobRunner
+from warrenmq.store.disk.space_reserve import SpaceReserve
+from warrenmq.store.file_system import FileSystem
+from warrenmq.store.jobs import ReadRanges, StoreJob
+from warrenmq.store.record import FILE_HEADER_BYTES, MOVE, MOVE_REF, RECORD_HEADER_BYTES, RELEASE
+from warrenmq.testing.models.damage import STORE_ID
+from warrenmq.testing.simulated.file_system import SimulatedFileHandle, SimulatedFileSystem
+from warrenmq.testing.simulated.node_parts import NodeParts
 
 SEGMENT_BYTES = 21
 
@@ -32,7 +32,9 @@ def rewritten(data: bytes, start: int, seed: int, change: Callable[[int, bytes],
         body = change(data[at + 2], data[at + RECORD_HEADER_BYTES : end])
         head = data[at : at + 4] + len(body).to_bytes(4, "big")
         head_crc = crc32c(head, seed)
-        changed += head + head_crc.to_bytes(4, "big") + crc32c(body, head_crc).to_bytes(4, "big") + body
+        changed += (
+            head + head_crc.to_bytes(4, "big") + crc32c(body, head_crc).to_bytes(4, "big") + body
+        )
         at = end
     return changed
 
@@ -66,7 +68,7 @@ class _LazyFileSystem(SimulatedFileSystem):
         return _LazyHandle(self, path, handle.file)
 
 
-class SkippedSync(Seams):
+class SkippedSync(NodeParts):
     """A batch is written and not synced."""
 
     def files(self, files: FileSystem) -> FileSystem:
@@ -77,7 +79,7 @@ class SkippedSync(Seams):
 # -- an early confirm ----------------------------------------------------------------------------------------------
 
 
-class EarlyConfirm(Seams):
+class EarlyConfirm(NodeParts):
     """Publishers are told before the disk has it."""
 
     confirms_early = True
@@ -86,7 +88,7 @@ class EarlyConfirm(Seams):
 # -- a forgotten checkpoint entry ----------------------------------------------------------------------------------
 
 
-class ForgottenEntry(Seams):
+class ForgottenEntry(NodeParts):
     """A checkpoint leaves out the last segment of a queue."""
 
     def runner(self, files: FileSystem, store_id: bytes, reserve: SpaceReserve) -> JobRunner:
@@ -96,7 +98,9 @@ class ForgottenEntry(Seams):
 class _ForgetfulRunner(JobRunner):
     def _put_checkpoint(self, content: bytes) -> None:
         number = int.from_bytes(content[28:36], "big")
-        super()._put_checkpoint(rewritten(content, FILE_HEADER_BYTES, seed_of(number), _without_a_segment))
+        super()._put_checkpoint(
+            rewritten(content, FILE_HEADER_BYTES, seed_of(number), _without_a_segment)
+        )
 
 
 def _without_a_segment(kind: int, body: bytes) -> bytes:
@@ -112,7 +116,7 @@ def _without_a_segment(kind: int, body: bytes) -> bytes:
 # -- a dropped reference count -------------------------------------------------------------------------------------
 
 
-class ForgottenRelease(Seams):
+class ForgottenRelease(NodeParts):
     """References that are given up never reach the disk."""
 
     def flusher(self, files: FileSystem, reserve: SpaceReserve) -> BatchFlusher:
@@ -124,7 +128,9 @@ class _KeepingFlusher(BatchFlusher):
         batch = job.batch
         start = FILE_HEADER_BYTES if batch.starts_file else 0
         if batch.parts:
-            batch.parts = [rewritten(b"".join(batch.parts), start, seed_of(batch.file_number), _of_nobody)]
+            batch.parts = [
+                rewritten(b"".join(batch.parts), start, seed_of(batch.file_number), _of_nobody)
+            ]
         super().flush(job)
 
 
@@ -134,7 +140,8 @@ def _of_nobody(kind: int, body: bytes) -> bytes:
     # Serial and count, then 14 bytes each: an id that no content has.
     entries = body[12:]
     changed = b"".join(
-        (1 << 40).to_bytes(8, "big") + entries[at + 8 : at + 14] for at in range(0, len(entries), 14)
+        (1 << 40).to_bytes(8, "big") + entries[at + 8 : at + 14]
+        for at in range(0, len(entries), 14)
     )
     return body[:12] + changed
 
@@ -142,7 +149,7 @@ def _of_nobody(kind: int, body: bytes) -> bytes:
 # -- off by one at the end of a segment ----------------------------------------------------------------------------
 
 
-class ShortRead(Seams):
+class ShortRead(NodeParts):
     """A read that should reach the end of a segment ends one byte before it does."""
 
     def runner(self, files: FileSystem, store_id: bytes, reserve: SpaceReserve) -> JobRunner:
@@ -165,33 +172,39 @@ class _ShortSightedRunner(JobRunner):
 class _ChangeFlusher(BatchFlusher):
     """Leaves out what `is_lost` says of the metadata that ride along with a batch."""
 
-    def __init__(self, files: FileSystem, reserve: SpaceReserve, is_lost: Callable[[object], bool]) -> None:
+    def __init__(
+        self, files: FileSystem, reserve: SpaceReserve, is_lost: Callable[[object], bool]
+    ) -> None:
         super().__init__(files, reserve)
         self._is_lost = is_lost
 
     def flush(self, job: FlushJob) -> None:
         for change_set in job.batch.change_sets:
-            change_set.changes = [change for change in change_set.changes if not self._is_lost(change)]
+            change_set.changes = [
+                change for change in change_set.changes if not self._is_lost(change)
+            ]
         super().flush(job)
 
 
-class UnrecordedCommit(Seams):
+class UnrecordedCommit(NodeParts):
     """The commit of a sink is answered and never recorded."""
 
     def flusher(self, files: FileSystem, reserve: SpaceReserve) -> BatchFlusher:
         return _ChangeFlusher(files, reserve, lambda change: isinstance(change, PutSink))
 
 
-class ForgottenMember(Seams):
+class ForgottenMember(NodeParts):
     """Of a reader group's queues the first one is stored, and what it does in any other is not."""
 
     def flusher(self, files: FileSystem, reserve: SpaceReserve) -> BatchFlusher:
         return _ChangeFlusher(
-            files, reserve, lambda change: isinstance(change, PutGroupMember) and change.queue_id > 1
+            files,
+            reserve,
+            lambda change: isinstance(change, PutGroupMember) and change.queue_id > 1,
         )
 
 
-class ForgottenEpoch(Seams):
+class ForgottenEpoch(NodeParts):
     """Only the first opening of a reader group is stored."""
 
     def flusher(self, files: FileSystem, reserve: SpaceReserve) -> BatchFlusher:
@@ -203,7 +216,7 @@ class ForgottenEpoch(Seams):
 # -- a move of something else ----------------------------------------------------------------------------------------
 
 
-class MisplacedMove(Seams):
+class MisplacedMove(NodeParts):
     """What is written of a staged message that was published names a place where no message was staged."""
 
     def flusher(self, files: FileSystem, reserve: SpaceReserve) -> BatchFlusher:
@@ -215,7 +228,9 @@ class _MisplacingFlusher(BatchFlusher):
         batch = job.batch
         start = FILE_HEADER_BYTES if batch.starts_file else 0
         if batch.parts:
-            batch.parts = [rewritten(b"".join(batch.parts), start, seed_of(batch.file_number), _from_nowhere)]
+            batch.parts = [
+                rewritten(b"".join(batch.parts), start, seed_of(batch.file_number), _from_nowhere)
+            ]
         super().flush(job)
 
 
@@ -234,7 +249,7 @@ class _FirstOnly(dict[tuple[bool, bytes, bytes, bytes], Binding]):
         return list(super().values())[:1]
 
 
-class ShortFanout(Seams):
+class ShortFanout(NodeParts):
     """A fan-out reaches only its first queue."""
 
     def change_vhost(self, vhost: Vhost) -> None:
@@ -242,7 +257,7 @@ class ShortFanout(Seams):
         exchange.outgoing = _FirstOnly(exchange.outgoing)
 
 
-class UnwrittenBinding(Seams):
+class UnwrittenBinding(NodeParts):
     """Bindings are never stored."""
 
     def flusher(self, files: FileSystem, reserve: SpaceReserve) -> BatchFlusher:
@@ -252,7 +267,7 @@ class UnwrittenBinding(Seams):
 # -- a nack for nothing ------------------------------------------------------------------------------------------------
 
 
-class NeedlessNack(Seams):
+class NeedlessNack(NodeParts):
     """Every batch with a durable message is on disk, and said to have failed."""
 
     def flusher(self, files: FileSystem, reserve: SpaceReserve) -> BatchFlusher:
@@ -269,7 +284,7 @@ class _DoubtfulFlusher(BatchFlusher):
 # -- a backup that nothing is held for ------------------------------------------------------------------------------------
 
 
-class ForgottenHold(Seams):
+class ForgottenHold(NodeParts):
     """Files are deleted, and contents moved, while a backup is to take them."""
 
     def __init__(self) -> None:
@@ -296,7 +311,7 @@ class _ReleasingRunner(JobRunner):
 # -- alarms ------------------------------------------------------------------------------------------------------------
 
 
-class ForgottenPublish(Seams):
+class ForgottenPublish(NodeParts):
     """Publishes that an alarm has held back are forgotten when it is over."""
 
     def end_turn(self, broker: Broker) -> None:
@@ -305,7 +320,7 @@ class ForgottenPublish(Seams):
                 connection.throttle.end()
 
 
-class IgnoredAlarm(Seams):
+class IgnoredAlarm(NodeParts):
     """Publishers go on while an alarm lasts."""
 
     def end_turn(self, broker: Broker) -> None:
@@ -313,7 +328,7 @@ class IgnoredAlarm(Seams):
             connection.throttle.end_alarm(connection)
 
 
-PLANTED: dict[str, type[Seams]] = {
+PLANTED: dict[str, type[NodeParts]] = {
     "a skipped sync": SkippedSync,
     "an early confirm": EarlyConfirm,
     "a forgotten checkpoint entry": ForgottenEntry,

@@ -1,9 +1,9 @@
 """What the simulation makes of a flipped bit."""
 
-from warren.store.message import Message, Position, QueueLog
-from warren.store.record import FILE_MAGIC, INDEX_MAGIC, RecordWriter
-from warren.testing.models.damage import STORE_ID, damage_of
-from warren.testing.models.messages import body_of
+from warrenmq.store.message import Message, Position, QueueLedger
+from warrenmq.store.record import FILE_MAGIC, INDEX_MAGIC, RecordWriter
+from warrenmq.testing.models.damage import STORE_ID, damage_of
+from warrenmq.testing.models.messages import body_of
 
 
 def test_a_header_that_was_hit_before_does_not_hide_what_a_record_says() -> None:
@@ -14,7 +14,7 @@ def test_a_header_that_was_hit_before_does_not_hide_what_a_record_says() -> None
         writer = RecordWriter(STORE_ID)
         writer.start_file(magic, number)
         message = Message(b"\x01e\x01k", b"\x00\x00", body_of(5, 20), True, 1)
-        writer.publish(message, [Position(message, QueueLog(7), 9, 0)], 0, 1)
+        writer.add_publish(message, [Position(message, QueueLedger(7), 9, 0)], 0, 1)
         data = bytearray(b"".join(writer.take()))
         data[20] ^= 1
         damage = damage_of(path, bytes(data), 60)

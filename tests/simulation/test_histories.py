@@ -2,7 +2,7 @@
 
 A fixed set judges each change by the histories that judged the change before it. Beside it each commit has a set of its
 own (`tests/support/explored.py`), so that every landing tries histories that no landing tried before. A seed that fails is
-printed with its shrunken history; `python -m warren.testing.simulate --seed N` replays it.
+printed with its shrunken history; `python -m warrenmq.testing.simulate --seed N` replays it.
 """
 
 import logging
@@ -14,10 +14,10 @@ import sys
 import pytest
 
 from tests.support.explored import explored_seeds
-from warren.build import build_name
-from warren.testing.operations import make_history
-from warren.testing.shrink import tell
-from warren.testing.simulate import run_seeds, shrunken_story
+from warrenmq.build import build_name
+from warrenmq.testing.operations import make_history
+from warrenmq.testing.shrink import tell
+from warrenmq.testing.simulate import run_seeds, shrunken_story
 
 # As many as two cores do in less than a minute.
 FIXED_SEEDS = 3000 if build_name() == "compiled" else 1500
@@ -39,7 +39,9 @@ def hold(seeds: range) -> None:
     """Run all of `seeds`; fail with the story of the first that does not hold."""
     failures = failures_of(seeds)
     if failures:
-        pytest.fail("\n".join([*(text for *_, text in failures[:10]), *shrunken_story(failures[0][0])]))
+        pytest.fail(
+            "\n".join([*(text for *_, text in failures[:10]), *shrunken_story(failures[0][0])])
+        )
 
 
 @pytest.mark.slow
@@ -69,7 +71,7 @@ def test_a_seed_tells_the_same_story_in_every_process() -> None:
     stories = set()
     for hash_seed in ("0", "1", "77"):
         done = subprocess.run(
-            [sys.executable, "-m", "warren.testing.simulate", "--seed", "12"],
+            [sys.executable, "-m", "warrenmq.testing.simulate", "--seed", "12"],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
             text=True,

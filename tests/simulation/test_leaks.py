@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from warren.broker.broker import Broker
-from warren.testing.operations import make_history
-from warren.testing.sessions.draining import REST_ROUNDS, drain_queues
-from warren.testing.sessions.held_messages import take_back
-from warren.testing.sessions.sinks import clear_sinks
-from warren.testing.simulation import Simulation
+from warrenmq.broker.broker import Broker
+from warrenmq.testing.operations import make_history
+from warrenmq.testing.sessions.draining import REST_ROUNDS, drain_queues
+from warrenmq.testing.sessions.held_messages import take_back
+from warrenmq.testing.sessions.sinks import clear_sinks
+from warrenmq.testing.simulation import Simulation
 
 HISTORIES = 60
 # The first pass may find only the error that kept a failed batch, whose entries kept the rest.

@@ -2,23 +2,23 @@
 
 import pytest
 
-from warren.broker.broker import Broker
-from warren.broker.connection.connection import Connection
-from warren.broker.vhost.vhost import Vhost
-from warren.queues.loading import RangeLoad
-from warren.store.disk.flusher import BatchFlusher, FlushJob
-from warren.store.disk.space_reserve import SpaceReserve
-from warren.store.file_system import FileSystem
-from warren.testing.operations import SCALED_LIMITS, make_history
-from warren.testing.simulated.node import Limits
-from warren.testing.simulated.seams import Seams
-from warren.testing.simulation import Simulation
+from warrenmq.broker.broker import Broker
+from warrenmq.broker.connection.connection import Connection
+from warrenmq.broker.vhost.vhost import Vhost
+from warrenmq.queues.loading import RangeLoad
+from warrenmq.store.disk.flusher import BatchFlusher, FlushJob
+from warrenmq.store.disk.space_reserve import SpaceReserve
+from warrenmq.store.file_system import FileSystem
+from warrenmq.testing.operations import SCALED_LIMITS, make_history
+from warrenmq.testing.simulated.node import Limits
+from warrenmq.testing.simulated.node_parts import NodeParts
+from warrenmq.testing.simulation import Simulation
 
 # Histories within which each limit must be reached; those that scale none of the missing ones down are skipped.
 SEEDS = 300
 
 
-class LimitWatch(Seams):
+class LimitWatch(NodeParts):
     """Adds the name of a limit to `reached` in a turn in which it makes a difference."""
 
     def __init__(self, limits: Limits, reached: set[str]) -> None:
@@ -65,16 +65,22 @@ class LimitWatch(Seams):
                 and delta.content_bytes > limits.load_bytes
             )
             is_ahead = (
-                len(queue.consumers) > 0 and delta.count > 1 and queue.backing.loader.current is not None
+                len(queue.consumers) > 0
+                and delta.count > 1
+                and queue.backing.loader.current is not None
             )
             found["ahead_bytes"] = found.get("ahead_bytes", False) or (
                 is_ahead and delta.content_bytes > limits.ahead_bytes
             )
             found["ahead_bytes_max"] = found.get("ahead_bytes_max", False) or (
-                is_ahead and room == limits.ahead_bytes_max and queue.backing.ready.alpha_bytes * 2 >= room
+                is_ahead
+                and room == limits.ahead_bytes_max
+                and queue.backing.ready.alpha_bytes * 2 >= room
             )
         blocked = (
-            set() if broker.alarms.is_on else {it for it in broker.connections if it.throttle.is_blocked}
+            set()
+            if broker.alarms.is_on
+            else {it for it in broker.connections if it.throttle.is_blocked}
         )
         found["release_bytes"] = bool(blocked & self._unreleased)
         self._unreleased = blocked
@@ -97,7 +103,7 @@ def test_every_limit_is_reached() -> None:
         if all(getattr(limits, name) == getattr(Limits(), name) for name in missing):
             continue
         reached: set[str] = set()
-        assert Simulation(history, seams=LimitWatch(limits, reached)).run() is None
+        assert Simulation(history, node_parts=LimitWatch(limits, reached)).run() is None
         missing -= reached
         if not missing:
             return

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from warren.testing import simulation
-from warren.testing.models import mirror
-from warren.testing.operations import make_history
+from warrenmq.testing import simulation
+from warrenmq.testing.models import mirror
+from warrenmq.testing.operations import make_history
 
 SEEDS_MAX = 200
 

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.simulation.planted_bugs import PLANTED
-from warren.testing.operations import make_history
-from warren.testing.simulation import Simulation
+from warrenmq.testing.operations import make_history
+from warrenmq.testing.simulation import Simulation
 
 # Histories within which each bug must be found; most are found within a tenth of them.
 SEEDS = 300
@@ -24,7 +24,7 @@ def test_a_planted_bug_is_found(name: str) -> None:
     seeds = SOON.get(name, SEEDS)
     for seed in range(1, seeds + 1):
         history = make_history(seed)
-        violation = Simulation(history, seams=PLANTED[name]()).run()
+        violation = Simulation(history, node_parts=PLANTED[name]()).run()
         if violation is not None and Simulation(history).run() is None:
             print(f"{name}: seed {seed}, {violation}")
             return

@@ -5,8 +5,15 @@ from random import Random
 
 import pytest
 
-from warren.store.disk.space_reserve import SpaceReserve
-from warren.testing.simulated.file_system import KILL, ORDERED, POWER, Crash, Fault, SimulatedFileSystem
+from warrenmq.store.disk.space_reserve import SpaceReserve
+from warrenmq.testing.simulated.file_system import (
+    KILL,
+    ORDERED,
+    POWER,
+    Crash,
+    Fault,
+    SimulatedFileSystem,
+)
 
 RUNS = 200
 

@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from warren.broker.definitions.metadata import MetadataError, PutQueue
-from warren.testing.simulated.file_system import KILL, POWER, Crash, Fault, SimulatedFileSystem
-from warren.testing.simulated.metadata import SimulatedMetadata
+from warrenmq.broker.definitions.metadata import MetadataError, PutQueue
+from warrenmq.testing.simulated.file_system import KILL, POWER, Crash, Fault, SimulatedFileSystem
+from warrenmq.testing.simulated.metadata import SimulatedMetadata
 
 
 def put(queue_id: int) -> PutQueue:

@@ -6,9 +6,9 @@ while it runs ("-" is the empty text). A change of the operations' values makes 
 
 import pytest
 
-from warren.testing.operations import History, Operation
-from warren.testing.shrink import tell
-from warren.testing.simulated.node import Limits
+from warrenmq.testing.operations import History, Operation
+from warrenmq.testing.shrink import tell
+from warrenmq.testing.simulated.node import Limits
 
 STORIES = {
     "whoever waits for the head while another load ends": """536 600 3000 64 8 1

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tests.support.brokers.memory_node import MemoryNode
     from tests.support.brokers.other_brokers import OtherBroker
     from tests.support.brokers.process import BrokerProcess
-    from warren.spark.stream_reader import WarrenStreamReader as StreamReader
+    from warrenmq.spark.stream_reader import WarrenStreamReader as StreamReader
 
 
 @pytest.fixture
@@ -36,8 +36,8 @@ def link(node: "MemoryNode", monkeypatch: pytest.MonkeyPatch) -> "MemoryLink":
 def make(link: "MemoryLink") -> "Make":
     """A reader, as in a new driver process."""
     from tests.spark.links import URI
-    from warren.spark.source import WarrenDataSource
-    from warren.spark.stream_reader import WarrenStreamReader
+    from warrenmq.spark.source import WarrenDataSource
+    from warrenmq.spark.stream_reader import WarrenStreamReader
 
     def make_reader(**options: str) -> "StreamReader":
         given = {"uri": URI, "queues": "q", "group": "g", "longPollMs": "0", "retryTimeoutMs": "0"}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.spark.settings import FAST_SETTINGS
-from warren.pipeline import archive
+from warrenmq.pipeline import archive
 
 TIMEOUT_S = 300
 
@@ -52,7 +52,12 @@ def main() -> None:
         )
         is_done = query.awaitTermination(TIMEOUT_S)
         left = spark.read.format("warren").options(**source).load().count()
-        rows = spark.read.parquet(str(Path(directory, "out"))).select("seq", "body").orderBy("seq").collect()
+        rows = (
+            spark.read.parquet(str(Path(directory, "out")))
+            .select("seq", "body")
+            .orderBy("seq")
+            .collect()
+        )
         result = archive(Path(directory, "archive"), uri=uri, queues=[f"{queue}-archived"])
         archived = spark.read.parquet(str(Path(directory, "archive"))).orderBy("seq").collect()
         seen = {

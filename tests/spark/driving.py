@@ -8,8 +8,8 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from tests.spark.micro_batches import through_json
 from tests.support.brokers.memory_node import MemoryNode
-from warren.spark.offsets import OffsetJson
-from warren.spark.stream_reader import GroupPartition, WarrenStreamReader
+from warrenmq.spark.offsets import OffsetJson
+from warrenmq.spark.stream_reader import GroupPartition, WarrenStreamReader
 
 Make = Callable[..., WarrenStreamReader]
 

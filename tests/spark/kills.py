@@ -36,7 +36,7 @@ MESSAGES_MIN = 100
 SIZES = (ID_BYTES, 200, 3000, 60_000)
 KINDS = (DRIVER, WORKER, SOURCE, BROKER) = ("driver", "worker", "source", "broker")
 # What the processes of a Spark application are called.
-WORKER_COMMAND = "warren.spark.worker_daemon\0pyspark.worker"
+WORKER_COMMAND = "warrenmq.spark.worker_daemon\0pyspark.worker"
 SOURCE_COMMAND = "python_streaming_source_runner"
 
 
@@ -76,7 +76,9 @@ class Publisher(threading.Thread):
                         number += 1
                         name = f"{number:0{ID_BYTES}}"
                         self.published.add(name)
-                        body = name.encode().ljust(self.chance.choices(SIZES, (60, 30, 9, 1))[0], b".")
+                        body = name.encode().ljust(
+                            self.chance.choices(SIZES, (60, 30, 9, 1))[0], b"."
+                        )
                         properties = pika.BasicProperties(delivery_mode=2, message_id=name)
                         channel.basic_publish("", self.chance.choice(QUEUES), body, properties)
                         self.confirmed.add(name)
@@ -220,7 +222,9 @@ class Run:
         except subprocess.TimeoutExpired:
             raise KillsError("the availableNow run does not end") from None
         if status != 0:
-            raise KillsError(f"the availableNow run failed: {self.app.log_path.read_text()[-4000:]}")
+            raise KillsError(
+                f"the availableNow run failed: {self.app.log_path.read_text()[-4000:]}"
+            )
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE_S
@@ -270,7 +274,9 @@ def run_many(description: str | None, run: Callable[[int, Path], RunResult]) -> 
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--runs", type=int, default=2)
-    parser.add_argument("--seed", type=int, help="of the first run; the others count up (default: by chance)")
+    parser.add_argument(
+        "--seed", type=int, help="of the first run; the others count up (default: by chance)"
+    )
     parser.add_argument("--directory", type=Path, default=Path(tempfile.gettempdir()))
     arguments = parser.parse_args()
     first = random.SystemRandom().randrange(1_000_000) if arguments.seed is None else arguments.seed

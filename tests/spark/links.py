@@ -3,9 +3,9 @@
 import pytest
 
 from tests.support.brokers.memory_node import MemoryClient, MemoryNode
-from warren.admin.client import AdminRefusedError, ReplyType
-from warren.admin.protocol import ErrorReply, Fetched, Request
-from warren.spark.retry import SourceError
+from warrenmq.admin.client import AdminRefusedError, ReplyType
+from warrenmq.admin.protocol import ErrorReply, Fetched, Request
+from warrenmq.spark.retry import SourceError
 
 URI = "amqp://guest:guest@memory/"
 
@@ -24,7 +24,9 @@ class MemoryLink:
         self.node = node
         self.client = MemoryClient(node)
 
-    def request(self, request: Request, expected: type[ReplyType], wait_s: float = 0.0) -> ReplyType:
+    def request(
+        self, request: Request, expected: type[ReplyType], wait_s: float = 0.0
+    ) -> ReplyType:
         self.requests.append(request)
         reply = self.client.ask(request)
         if isinstance(reply, ErrorReply):
@@ -42,5 +44,5 @@ def install(monkeypatch: pytest.MonkeyPatch, node: MemoryNode) -> MemoryLink:
     """Every reader made from here on talks to `node`."""
     link = MemoryLink(node)
     for module in ("group_session", "batch_reader"):
-        monkeypatch.setattr(f"warren.spark.{module}.link_to", lambda *arguments: link)
+        monkeypatch.setattr(f"warrenmq.spark.{module}.link_to", lambda *arguments: link)
     return link

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from warren.spark.offsets import OffsetJson
-from warren.spark.stream_reader import WarrenStreamReader
+from warrenmq.spark.offsets import OffsetJson
+from warrenmq.spark.stream_reader import WarrenStreamReader
 
 Row = tuple[str, int, bytes]
 
@@ -49,7 +49,9 @@ class Checkpoint:
 class Query:
     """One process of a query."""
 
-    def __init__(self, reader: WarrenStreamReader, checkpoint: Checkpoint, max_rows: int = 5) -> None:
+    def __init__(
+        self, reader: WarrenStreamReader, checkpoint: Checkpoint, max_rows: int = 5
+    ) -> None:
         self.reader = reader
         self.checkpoint = checkpoint
         self.max_rows = max_rows

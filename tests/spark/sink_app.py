@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import warren.spark
+import warrenmq.spark
 from tests.spark.stream_app import RESTART_PAUSE_S, RESTARTS_MAX, end_with
 from tests.support.spark.settings import FAST_SETTINGS
 
@@ -28,7 +28,7 @@ def main() -> None:
     threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
     uri, queues, directory = sys.argv[1:4]
     is_once = sys.argv[4:] == ["once"]
-    spark = warren.spark.session("sink_app", settings=FAST_SETTINGS)
+    spark = warrenmq.spark.session("sink_app", settings=FAST_SETTINGS)
     for _ in range(RESTARTS_MAX):
         try:
             run_query(spark, uri, queues.split(","), Path(directory), is_once)
@@ -39,7 +39,9 @@ def main() -> None:
     sys.exit("the query failed too often")
 
 
-def run_query(spark: "SparkSession", uri: str, queues: list[str], directory: Path, is_once: bool) -> None:
+def run_query(
+    spark: "SparkSession", uri: str, queues: list[str], directory: Path, is_once: bool
+) -> None:
     """Until it is done, or for ever."""
     rows = (
         spark.readStream.format("rate-micro-batch")
@@ -52,7 +54,9 @@ def run_query(spark: "SparkSession", uri: str, queues: list[str], directory: Pat
             f"cast(value % {len(queues)} AS int) + 1) AS routing_key",
             "value",
         )
-        .selectExpr(f"rpad(name, if(value % 50 = 0, {LARGE_BYTES}, 100), '.') AS body", "routing_key")
+        .selectExpr(
+            f"rpad(name, if(value % 50 = 0, {LARGE_BYTES}, 100), '.') AS body", "routing_key"
+        )
     )
     writer = (
         rows.writeStream.format("warren")
@@ -62,7 +66,9 @@ def run_query(spark: "SparkSession", uri: str, queues: list[str], directory: Pat
         .option("checkpointLocation", str(directory / "checkpoint"))
     )
     trigger = (
-        writer.trigger(availableNow=True) if is_once else writer.trigger(processingTime="200 milliseconds")
+        writer.trigger(availableNow=True)
+        if is_once
+        else writer.trigger(processingTime="200 milliseconds")
     )
     trigger.start().awaitTermination()
 

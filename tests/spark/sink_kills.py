@@ -12,10 +12,20 @@ from pathlib import Path
 
 import pika
 
-from tests.spark.kills import BROKER, DRIVER, PATIENCE_S, QUEUES, WORKER, KillsError, Run, RunResult, run_many
+from tests.spark.kills import (
+    BROKER,
+    DRIVER,
+    PATIENCE_S,
+    QUEUES,
+    WORKER,
+    KillsError,
+    Run,
+    RunResult,
+    run_many,
+)
 from tests.spark.sink_app import ROWS
-from warren.admin.client import AdminClient, NodeAddress
-from warren.admin.sink_protocol import ListSinks, SinkList
+from warrenmq.admin.client import AdminClient, NodeAddress
+from warrenmq.admin.sink_protocol import ListSinks, SinkList
 
 
 class SinkRun(Run):

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import warren.spark
+import warrenmq.spark
 from tests.support.spark.settings import FAST_SETTINGS
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def main() -> None:
     threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
     uri, queues, directory = sys.argv[1:4]
     is_once = sys.argv[4:] == ["once"]
-    spark = warren.spark.session("stream_app", settings=FAST_SETTINGS)
+    spark = warrenmq.spark.session("stream_app", settings=FAST_SETTINGS)
     for _ in range(RESTARTS_MAX):
         try:
             run_query(spark, uri, queues, Path(directory), is_once)

@@ -10,10 +10,10 @@ from pyspark.sql.datasource import InputPartition
 
 from tests.spark.links import URI, install
 from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
-from warren.spark.batch_reader import WarrenBatchReader
-from warren.spark.options import OptionError
-from warren.spark.retry import SourceError
-from warren.spark.source import WarrenDataSource
+from warrenmq.spark.batch_reader import WarrenBatchReader
+from warrenmq.spark.options import OptionError
+from warrenmq.spark.retry import SourceError
+from warrenmq.spark.source import WarrenDataSource
 
 
 @pytest.fixture
@@ -65,8 +65,8 @@ def test_large_queues_are_read_in_several_partitions(
     node: MemoryNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each message in one of them."""
-    monkeypatch.setattr("warren.spark.batch_reader.MESSAGES_PER_PARTITION", 10)
-    monkeypatch.setattr("warren.spark.batch_reader.FETCH_MESSAGES", 7)
+    monkeypatch.setattr("warrenmq.spark.batch_reader.MESSAGES_PER_PARTITION", 10)
+    monkeypatch.setattr("warrenmq.spark.batch_reader.FETCH_MESSAGES", 7)
     for number in range(95):
         node.publish(b"q", b"m%d" % number)
     reader = make()

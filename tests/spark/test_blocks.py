@@ -16,15 +16,15 @@ from pyspark.sql.types import StructType
 
 from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
 from tests.support.spark.blocks import read_block
-from warren.queues.entry import Entry
-from warren.queues.record_block import encode_block
-from warren.spark.columns import COLUMNS, check_schema, default_schema
-from warren.spark.options import OptionError
-from warren.store.message import Message, QueueLog
-from warren.tables.blocks import BlockBatches
-from warren.tables.blocks import read_block as scan_block
-from warren.wire.field_table import Field, encode_table, fields_from_python
-from warren.wire.properties import Properties
+from warrenmq.queues.entry import Entry
+from warrenmq.queues.record_block import encode_block
+from warrenmq.spark.columns import COLUMNS, check_schema, default_schema
+from warrenmq.spark.options import OptionError
+from warrenmq.store.message import Message, QueueLedger
+from warrenmq.tables.blocks import BlockBatches
+from warrenmq.tables.blocks import read_block as scan_block
+from warrenmq.wire.field_table import Field, encode_table, fields_from_python
+from warrenmq.wire.properties import Properties
 
 QUEUE = MemoryNode(MemoryDisk()).declare(b"q")
 STORE_ID = bytes(range(16))
@@ -42,7 +42,13 @@ def entry(
     persistent: bool = False,
 ) -> Entry:
     address = bytes([len(exchange)]) + exchange + bytes([len(routing_key)]) + routing_key
-    made = Entry(Message(address, properties, body, persistent, NOW_MS), QueueLog(1), seq, expiry_ms, QUEUE)
+    made = Entry(
+        Message(address, properties, body, persistent, NOW_MS),
+        QueueLedger(1),
+        seq,
+        expiry_ms,
+        QUEUE,
+    )
     made.redelivered = redelivered
     return made
 
@@ -61,7 +67,9 @@ entries_of_any_kind = st.lists(
         properties=st.one_of(
             st.binary(max_size=20),
             st.builds(
-                lambda message_id, priority: Properties(message_id=message_id, priority=priority).encode(),
+                lambda message_id, priority: Properties(
+                    message_id=message_id, priority=priority
+                ).encode(),
                 st.binary(max_size=10),
                 st.integers(0, 255),
             ),
@@ -86,9 +94,16 @@ def test_block_round_trip(entries: list[Entry], with_bodies: bool) -> None:
     assert len(piece.records) == len(piece.positions) == len(entries) == len(messages)
     for index, (made, message) in enumerate(zip(entries, messages, strict=True)):
         content = made.message
-        assert (message.seq, message.enqueued_ms, message.expires_ms) == (made.seq, NOW_MS, made.expiry_ms)
+        assert (message.seq, message.enqueued_ms, message.expires_ms) == (
+            made.seq,
+            NOW_MS,
+            made.expiry_ms,
+        )
         assert (message.redelivered, message.persistent) == (made.redelivered, content.persistent)
-        assert (message.exchange, message.routing_key) == (content.exchange(), content.routing_key())
+        assert (message.exchange, message.routing_key) == (
+            content.exchange(),
+            content.routing_key(),
+        )
         assert (message.properties, message.size) == (content.properties, len(content.body))
         assert message.body == (content.body if with_bodies else None)
         assert piece.positions["seq"][index] == made.seq

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.brokers.process import BrokerProcess
-from warren.admin.client import AdminClient, AdminRefusedError, NodeAddress, ReplyType
-from warren.admin.protocol import (
+from warrenmq.admin.client import AdminClient, AdminRefusedError, NodeAddress, ReplyType
+from warrenmq.admin.protocol import (
     STORAGE_FAILED,
     DescribeQueue,
     GroupList,
@@ -19,8 +19,8 @@ from warren.admin.protocol import (
     QueueDescription,
     Request,
 )
-from warren.spark.broker_link import BrokerLink, link_to
-from warren.spark.retry import SourceError
+from warrenmq.spark.broker_link import BrokerLink, link_to
+from warrenmq.spark.retry import SourceError
 
 
 @pytest.fixture
@@ -72,7 +72,9 @@ def test_a_broker_that_cannot_store_is_asked_again(monkeypatch: pytest.MonkeyPat
         def __init__(self, address: NodeAddress, purpose: str = "") -> None:
             made.append(self)
 
-        def request(self, request: Request, expected: type[ReplyType], wait_s: float = 0.0) -> ReplyType:
+        def request(
+            self, request: Request, expected: type[ReplyType], wait_s: float = 0.0
+        ) -> ReplyType:
             nonlocal refusals
             refusals -= 1
             if refusals >= 0:
@@ -81,7 +83,7 @@ def test_a_broker_that_cannot_store_is_asked_again(monkeypatch: pytest.MonkeyPat
             assert isinstance(reply, expected)
             return reply
 
-    monkeypatch.setattr("warren.spark.broker_link.AdminClient", Client)
+    monkeypatch.setattr("warrenmq.spark.broker_link.AdminClient", Client)
     link = BrokerLink(NodeAddress("amqp://h"), "a test", 60_000)
     assert link.request(ListGroups(), GroupList).groups == []
     assert len(made) == 1
@@ -109,7 +111,9 @@ def test_a_broker_of_another_kind_is_not_waited_for() -> None:
 
     server = threading.Thread(target=serve)
     server.start()
-    link = BrokerLink(NodeAddress(f"amqp://127.0.0.1:{listener.getsockname()[1]}"), "a test", 120_000)
+    link = BrokerLink(
+        NodeAddress(f"amqp://127.0.0.1:{listener.getsockname()[1]}"), "a test", 120_000
+    )
     with pytest.raises(SourceError, match=r"broker of another kind or version; .* broker=amqp"):
         link.request(ListGroups(), GroupList)
     server.join()

@@ -9,13 +9,13 @@ import pytest
 pytest.importorskip("pyspark")
 
 from tests.support.brokers.process import BrokerProcess
-from warren.spark.amqp.options import AMQP_COMMON_OPTIONS, AMQP_SINK_OPTIONS, AMQP_STREAM_OPTIONS
-from warren.spark.columns import COLUMNS
-from warren.spark.options import BATCH_OPTIONS, COMMON_OPTIONS, STREAM_OPTIONS
-from warren.spark.sink_columns import SINK_COLUMNS
-from warren.spark.sink_options import SINK_OPTIONS
-from warren.spark.store_options import TABLE_OPTIONS
-from warren.tables.schemas import COLUMNS as STORE_COLUMNS
+from warrenmq.spark.amqp.options import AMQP_COMMON_OPTIONS, AMQP_SINK_OPTIONS, AMQP_STREAM_OPTIONS
+from warrenmq.spark.columns import COLUMNS
+from warrenmq.spark.options import BATCH_OPTIONS, COMMON_OPTIONS, STREAM_OPTIONS
+from warrenmq.spark.sink_columns import SINK_COLUMNS
+from warrenmq.spark.sink_options import SINK_OPTIONS
+from warrenmq.spark.store_options import TABLE_OPTIONS
+from warrenmq.tables.schemas import COLUMNS as STORE_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,7 +48,7 @@ def test_every_option_of_writing_is_documented() -> None:
 
 def test_every_error_that_is_explained_is_one_that_can_come() -> None:
     """Word by word in the code, but for numbers and names; and each text of data loss is explained."""
-    source = PAGE.parent.parent / "src" / "warren"
+    source = PAGE.parent.parent / "src" / "warrenmq"
     files = [
         *(source / "spark").rglob("*.py"),
         *(source / "queues").glob("reader_group*.py"),
@@ -91,7 +91,9 @@ def test_every_column_that_is_written_is_documented() -> None:
 
 def test_every_option_of_a_store_is_documented_with_its_tables() -> None:
     """No more and no fewer than the source takes."""
-    documented = {name.strip("`"): row[1] for row in rows("Store options") for name in row[0].split(", ")}
+    documented = {
+        name.strip("`"): row[1] for row in rows("Store options") for name in row[0].split(", ")
+    }
     expected = {"path": "all", "table": "all"}
     for name in dict.fromkeys(name for names in TABLE_OPTIONS.values() for name in names):
         tables = [table for table, names in TABLE_OPTIONS.items() if name in names]
@@ -101,7 +103,9 @@ def test_every_option_of_a_store_is_documented_with_its_tables() -> None:
 
 def test_every_table_is_documented_with_its_columns() -> None:
     """Of messages, those that a store adds to the ones of the format "warren"."""
-    documented = {row[0].strip("`"): re.findall("`([a-z_]+)`", row[2]) for row in rows("Store tables")}
+    documented = {
+        row[0].strip("`"): re.findall("`([a-z_]+)`", row[2]) for row in rows("Store tables")
+    }
     expected = {table: list(columns) for table, columns in STORE_COLUMNS.items()}
     expected["messages"] = [name for name in expected["messages"] if name not in COLUMNS]
     assert documented == expected
@@ -110,7 +114,9 @@ def test_every_table_is_documented_with_its_columns() -> None:
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_every_block_runs(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_block_runs(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One after the other, as in a notebook, against a broker of their own."""
     broker = BrokerProcess(tmp_path / "broker")
     broker.start()

@@ -12,12 +12,12 @@ pytest.importorskip("pyspark")
 from tests.spark.driving import latest
 from tests.support.brokers.amqp_frames import PERSISTENT, table
 from tests.support.brokers.node_thread import NodeThread
-from warren.admin.client import AdminClient
-from warren.admin.protocol import Fetch, Reply, Request
-from warren.spark import file_access
-from warren.spark.offsets import OffsetJson
-from warren.spark.source import WarrenDataSource
-from warren.spark.stream_reader import GroupPartition, WarrenStreamReader
+from warrenmq.admin.client import AdminClient
+from warrenmq.admin.protocol import Fetch, Reply, Request
+from warrenmq.spark import file_access
+from warrenmq.spark.offsets import OffsetJson
+from warrenmq.spark.source import WarrenDataSource
+from warrenmq.spark.stream_reader import GroupPartition, WarrenStreamReader
 
 COUNT = 500
 Row = dict[str, object]
@@ -101,7 +101,7 @@ def test_files_that_do_not_serve_are_no_error(
     }
     assert paths
     with monkeypatch.context() as patch:
-        patch.setattr("warren.spark.stream_reader.store_id_of", lambda block: b"another store..!")
+        patch.setattr("warrenmq.spark.stream_reader.store_id_of", lambda block: b"another store..!")
         fetches.clear()
         assert rows(reader, initial, end) == expected
         assert sum(fetch.end - fetch.start for fetch in fetches) > COUNT

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from warren.spark import SparkUnavailableError
-from warren.spark.java import require_java, require_spark
+from warrenmq.spark import SparkUnavailableError
+from warrenmq.spark.java import require_java, require_spark
 
 
 def fake_java(home: Path, text: str, status: int = 0) -> None:
@@ -19,9 +19,15 @@ def fake_java(home: Path, text: str, status: int = 0) -> None:
 
 @pytest.mark.parametrize(
     "version",
-    ['openjdk version "17.0.15" 2025-04-15', 'openjdk version "21" 2023-09-19', 'java version "25-ea"'],
+    [
+        'openjdk version "17.0.15" 2025-04-15',
+        'openjdk version "21" 2023-09-19',
+        'java version "25-ea"',
+    ],
 )
-def test_java_17_and_newer_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+def test_java_17_and_newer_is_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
     """In the ways vendors print versions."""
     fake_java(tmp_path, version)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
@@ -65,20 +71,26 @@ def test_java_that_is_missing_or_broken(tmp_path: Path, monkeypatch: pytest.Monk
 def test_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without pyspark the extra is named."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(SparkUnavailableError, match=r"pip install 'warren\[spark\]'"):
+    with pytest.raises(SparkUnavailableError, match=r"pip install 'warrenmq\[spark\]'"):
         require_spark()
 
 
 def test_importing_the_package_loads_no_spark() -> None:
     """The command line may import it on a machine without Spark."""
-    code = "import sys, warren.spark; print([m for m in ('pyspark', 'pyarrow', 'numpy') if m in sys.modules])"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    code = "import sys, warrenmq.spark; print([m for m in ('pyspark', 'pyarrow', 'numpy') if m in sys.modules])"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert result.stdout.strip() == "[]"
 
 
 def test_the_registered_package_imports_neither_arrow_nor_numpy() -> None:
     """Spark imports it at the first look-up of any data source."""
     pytest.importorskip("pyspark")
-    code = "import sys, pyspark_warren; print([m for m in ('pyarrow', 'numpy') if m in sys.modules])"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    code = (
+        "import sys, pyspark_warren; print([m for m in ('pyarrow', 'numpy') if m in sys.modules])"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert result.stdout.strip() == "[]"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from warren.spark.offsets import OffsetError, OffsetFormat, QueueKey, queue_key
+from warrenmq.spark.offsets import OffsetError, OffsetFormat, QueueKey, queue_key
 
 FORMAT = OffsetFormat("g", "/")
 ORDERS = QueueKey("or/de#rs é", 17)
@@ -14,9 +14,13 @@ KEY = "%2F/or%2Fde%23rs%20%C3%A9#17"
 def test_offsets_are_written_canonically() -> None:
     """Keys in sorted order at every level, as this very text: stored checkpoints hold it."""
     text = json.dumps(FORMAT.encode({QueueKey("z", 3): 5, ORDERS: 1234, QueueKey("a", 20): 0}))
-    assert text == f'{{"group": "g", "pos": {{"%2F/a#20": 0, "{KEY}": 1234, "%2F/z#3": 5}}, "v": 1}}'
+    assert (
+        text == f'{{"group": "g", "pos": {{"%2F/a#20": 0, "{KEY}": 1234, "%2F/z#3": 5}}, "v": 1}}'
+    )
     assert text == json.dumps(json.loads(text), sort_keys=True)
-    assert text == json.dumps(FORMAT.encode({QueueKey("a", 20): 0, QueueKey("z", 3): 5, ORDERS: 1234}))
+    assert text == json.dumps(
+        FORMAT.encode({QueueKey("a", 20): 0, QueueKey("z", 3): 5, ORDERS: 1234})
+    )
 
 
 def test_offsets_come_back_from_any_order_of_keys() -> None:

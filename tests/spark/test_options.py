@@ -4,8 +4,8 @@ import pickle
 
 import pytest
 
-from warren.admin.client import URI_VARIABLE
-from warren.spark.options import EVERYTHING, Bound, OptionError, parse_options
+from warrenmq.admin.client import URI_VARIABLE
+from warrenmq.spark.options import EVERYTHING, Bound, OptionError, parse_options
 
 GIVEN = {"uri": "amqp://u:geheim@h:1", "queues": "q"}
 
@@ -14,26 +14,41 @@ def test_defaults_and_names_in_any_case() -> None:
     """Spark hands names over in lower case; users write them as documented."""
     options = parse_options(
         GIVEN
-        | {"GROUP": "g", "maxmessagespertrigger": "5", "includebody": "FALSE", "startingOffsets": "Latest"}
+        | {
+            "GROUP": "g",
+            "maxmessagespertrigger": "5",
+            "includebody": "FALSE",
+            "startingOffsets": "Latest",
+        }
     )
     assert (options.group, options.max_messages, options.include_body) == ("g", 5, False)
     assert (options.queues, options.pattern) == (("q",), "")
     assert options.start == Bound(name="latest")
     assert options.end == Bound()
     assert (options.seq_from, options.seq_to, options.min_partitions) == (0, EVERYTHING, 1)
-    assert (options.max_bytes, options.long_poll_ms, options.retry_timeout_ms) == (134217728, 2000, 120000)
+    assert (options.max_bytes, options.long_poll_ms, options.retry_timeout_ms) == (
+        134217728,
+        2000,
+        120000,
+    )
     assert (options.min_messages, options.max_delay_ms) == (1, 900_000)
     assert (options.ack_on, options.access) == ("latestOffset", "auto")
     assert options.fail_on_data_loss and options.include_headers and options.is_verified
     assert not parse_options(GIVEN | {"verify": "NONE"}).is_verified
     assert options.vhost == "/"
-    assert (options.stream_options, options.batch_options) == (("group", "maxMessagesPerTrigger"), ())
+    assert (options.stream_options, options.batch_options) == (
+        ("group", "maxMessagesPerTrigger"),
+        (),
+    )
 
 
 @pytest.mark.parametrize(
     ("extra", "text"),
     [
-        ({"maxMessagePerTrigger": "5"}, "unknown option 'maxmessagepertrigger'.*maxMessagesPerTrigger"),
+        (
+            {"maxMessagePerTrigger": "5"},
+            "unknown option 'maxmessagepertrigger'.*maxMessagesPerTrigger",
+        ),
         ({"path": "/x"}, "unknown option 'path'"),
         ({"queue": "q"}, "unknown option 'queue'.*queues"),
         ({"queues": ""}, "'queues': names"),
@@ -65,7 +80,10 @@ def test_defaults_and_names_in_any_case() -> None:
         ({"startingTimestamp": "1966-01-01"}, "since 1970"),
         ({"maxMessagesPerTrigger": "0"}, "whole number from 1"),
         ({"maxBytesPerTrigger": "128m"}, "whole number"),
-        ({"minMessagesPerTrigger": "11", "maxMessagesPerTrigger": "10"}, "whole number from 1 to 10"),
+        (
+            {"minMessagesPerTrigger": "11", "maxMessagesPerTrigger": "10"},
+            "whole number from 1 to 10",
+        ),
         ({"maxTriggerDelay": "5s"}, "nothing without 'minMessagesPerTrigger'"),
         ({"minMessagesPerTrigger": "5", "maxTriggerDelay": "5"}, "a duration such as"),
         ({"minMessagesPerTrigger": "5", "maxTriggerDelay": "25h"}, "at most 24h"),
@@ -96,7 +114,9 @@ def test_queues_are_named_by_a_list_or_by_a_pattern() -> None:
     assert (by_pattern.queues, by_pattern.pattern) == ((), r"orders\..*")
     # Syntax that RE2 has and Python has not, and the other way round.
     letters = {"queuesPattern": r"\pL+"}
-    assert parse_options(uri | letters | {"startingOffsets": '{"é": 1}'}).start == Bound(seqs={"é": 1})
+    assert parse_options(uri | letters | {"startingOffsets": '{"é": 1}'}).start == Bound(
+        seqs={"é": 1}
+    )
     for wrong in ('{"1": 1}', '{"\\udcff": 1}'):
         with pytest.raises(OptionError, match="none of the queues"):
             parse_options(uri | letters | {"startingOffsets": wrong})

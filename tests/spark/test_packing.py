@@ -7,11 +7,13 @@ pytest.importorskip("pyspark")
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from warren.spark.fetching import pack, share_out
+from warrenmq.spark.fetching import pack, share_out
 
 
 @given(st.lists(st.integers(1, 50), max_size=60), st.integers(1, 20))
-def test_all_pieces_are_there_in_order_and_no_group_is_much_too_heavy(weights: list[int], count: int) -> None:
+def test_all_pieces_are_there_in_order_and_no_group_is_much_too_heavy(
+    weights: list[int], count: int
+) -> None:
     """One piece each when there are few."""
     pieces = list(range(len(weights)))
     groups = pack(pieces, weights, count, 1)
@@ -20,11 +22,15 @@ def test_all_pieces_are_there_in_order_and_no_group_is_much_too_heavy(weights: l
     if len(pieces) <= count:
         assert len(groups) == len(pieces)
     share = -(-sum(weights) // count)
-    assert all(len(group) == 1 or sum(weights[piece] for piece in group) <= share for group in groups)
+    assert all(
+        len(group) == 1 or sum(weights[piece] for piece in group) <= share for group in groups
+    )
 
 
 @given(st.lists(st.integers(1, 50), max_size=60), st.integers(1, 20), st.integers(1, 20))
-def test_there_are_as_many_groups_as_must_be(weights: list[int], count: int, count_min: int) -> None:
+def test_there_are_as_many_groups_as_must_be(
+    weights: list[int], count: int, count_min: int
+) -> None:
     """However uneven the pieces are."""
     pieces = list(range(len(weights)))
     groups = pack(pieces, weights, max(count, count_min), count_min)

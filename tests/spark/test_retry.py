@@ -5,11 +5,11 @@ import threading
 
 import pytest
 
-from warren.admin.client import AdminRefusedError, NodeUnreachableError, OtherBrokerError
-from warren.admin.protocol import ACCESS_REFUSED, STORAGE_FAILED, UNROUTABLE
-from warren.spark import retry
-from warren.spark.amqp.connection import AmqpLostError, AmqpRefusedError
-from warren.spark.retry import BrokerAwayError, Retry, SourceError, is_transient
+from warrenmq.admin.client import AdminRefusedError, NodeUnreachableError, OtherBrokerError
+from warrenmq.admin.protocol import ACCESS_REFUSED, STORAGE_FAILED, UNROUTABLE
+from warrenmq.spark import retry
+from warrenmq.spark.amqp.connection import AmqpLostError, AmqpRefusedError
+from warrenmq.spark.retry import BrokerAwayError, Retry, SourceError, is_transient
 
 AWAY = NodeUnreachableError("no connection to mars:5672: refused")
 
@@ -54,7 +54,9 @@ def test_pauses_grow_until_something_succeeds() -> None:
 
 def test_no_time_to_wait_is_one_attempt() -> None:
     waiting = Retry("mars:5672", 0, "--retry-timeout")
-    with pytest.raises(SourceError, match=r"given up after 0 s \(--retry-timeout\): no connection to mars"):
+    with pytest.raises(
+        SourceError, match=r"given up after 0 s \(--retry-timeout\): no connection to mars"
+    ):
         waiting.failed(AWAY)
 
 
@@ -87,19 +89,25 @@ def test_a_connection_that_hangs_is_announced(said: _Said, monkeypatch: pytest.M
     assert said.lines == ["waiting for the broker at mars:5672"]
 
 
-def test_trouble_is_announced_once_with_its_reason(said: _Said, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trouble_is_announced_once_with_its_reason(
+    said: _Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(retry, "ANNOUNCE_S", 0.0)
     with Retry("mars:5672", 100, "retryTimeoutMs", lambda seconds: None) as waiting:
         for _ in range(3):
             waiting.failed(AWAY)
-        assert said.lines == ["waiting for the broker at mars:5672 (no connection to mars:5672: refused)"]
+        assert said.lines == [
+            "waiting for the broker at mars:5672 (no connection to mars:5672: refused)"
+        ]
         # The next outage is another one.
         waiting.succeeded()
         waiting.failed(AWAY)
         assert len(said.lines) == 2
 
 
-def test_nothing_is_announced_of_a_broker_that_answers(said: _Said, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_announced_of_a_broker_that_answers(
+    said: _Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A question that is held back in the broker for long is no outage."""
     started: list[threading.Timer] = []
     monkeypatch.setattr(threading.Timer, "start", lambda timer: started.append(timer))

@@ -1,4 +1,4 @@
-"""warren.spark.session(): settings by kind of master; nobody's own session is touched."""
+"""warrenmq.spark.session(): settings by kind of master; nobody's own session is touched."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql import SparkSession
 
-from warren.spark import SparkUnavailableError, local_session, session
+from warrenmq.spark import SparkUnavailableError, local_session, session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,7 +89,11 @@ def test_a_cluster_gets_none_of_the_settings_for_one_machine(builder: RecordingB
     """Its workers must reach the driver."""
     make("spark://head:7077", {"spark.sql.session.timeZone": "Europe/Berlin"})
     assert builder.address == "spark://head:7077"
-    assert not [key for key in builder.settings if key.startswith("spark.driver.") and "extraJava" not in key]
+    assert not [
+        key
+        for key in builder.settings
+        if key.startswith("spark.driver.") and "extraJava" not in key
+    ]
     assert builder.settings["spark.sql.session.timeZone"] == "Europe/Berlin"
 
 

@@ -15,11 +15,11 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from tests.support.brokers.process import BrokerProcess
-from warren.admin.client import AdminClient, AdminRefusedError, NodeAddress, NodeUnreachableError
-from warren.admin.protocol import (
+from warrenmq.admin.client import AdminClient, AdminRefusedError, NodeAddress, NodeUnreachableError
+from warrenmq.admin.protocol import (
     STAGE_BYTES,
 )
-from warren.admin.sink_protocol import (
+from warrenmq.admin.sink_protocol import (
     DeleteSink,
     DescribeSink,
     ListSinks,
@@ -27,16 +27,22 @@ from warren.admin.sink_protocol import (
     SinkList,
     SinkStatus,
 )
-from warren.spark import sink
-from warren.spark.options import OptionError
-from warren.spark.retry import BrokerAwayError, SourceError
-from warren.spark.sink import StagedRows, WarrenBatchWriter, WarrenStreamWriter, commit, stage_rows
-from warren.spark.sink_blocks import BlockMaker
-from warren.spark.sink_options import SinkOptions, parse_sink_options
-from warren.spark.source import WarrenDataSource
-from warren.spark.task_failure import TaskFailed
-from warren.store.publish_body import decode_message
-from warren.wire.properties import decode_properties
+from warrenmq.spark import sink
+from warrenmq.spark.options import OptionError
+from warrenmq.spark.retry import BrokerAwayError, SourceError
+from warrenmq.spark.sink import (
+    StagedRows,
+    WarrenBatchWriter,
+    WarrenStreamWriter,
+    commit,
+    stage_rows,
+)
+from warrenmq.spark.sink_blocks import BlockMaker
+from warrenmq.spark.sink_options import SinkOptions, parse_sink_options
+from warrenmq.spark.source import WarrenDataSource
+from warrenmq.spark.task_failure import TaskFailed
+from warrenmq.store.publish_body import decode_message
+from warrenmq.wire.properties import decode_properties
 
 SCHEMA = StructType([StructField("body", BinaryType()), StructField("routing_key", StringType())])
 
@@ -162,7 +168,9 @@ def options_of(broker: BrokerProcess, **given: str) -> SinkOptions:
     return parse_sink_options({"uri": broker.uri, "exchange": "", **given})
 
 
-def staged(options: SinkOptions, name: str, number: int, partition: int, names: list[str]) -> StagedRows:
+def staged(
+    options: SinkOptions, name: str, number: int, partition: int, names: list[str]
+) -> StagedRows:
     rows = iter([batch(body=names[:1]), batch(body=names[1:])])
     return stage_rows(options, name, number, partition, rows)
 
@@ -187,13 +195,16 @@ def test_refusals_are_told(broker: BrokerProcess) -> None:
     options = options_of(broker, routingKey="nobody")
     part = staged(options, "t", 0, 0, ["a", "b"])
     with pytest.raises(
-        SourceError, match="2 messages would get to no queue, the first one with routing key 'nobody'"
+        SourceError,
+        match="2 messages would get to no queue, the first one with routing key 'nobody'",
     ):
         commit(options, "t", 0, [part], True)
     with pytest.raises(SourceError, match="no exchange 'missing'"):
         staged(options_of(broker, exchange="missing"), "t", 0, 0, ["a"])
     away = {"uri": "amqp://localhost:1", "exchange": "", "confirmTimeoutMs": "1"}
-    with pytest.raises(SourceError, match=r"given up after 0.001 s \(confirmTimeoutMs\): no connection"):
+    with pytest.raises(
+        SourceError, match=r"given up after 0.001 s \(confirmTimeoutMs\): no connection"
+    ):
         staged(parse_sink_options(away), "t", 0, 0, ["a"])
 
 
@@ -213,8 +224,12 @@ def test_a_message_that_is_too_large_is_told(tmp_path: Path) -> None:
 
 
 def test_an_error_names_the_option_that_the_user_can_set() -> None:
-    options = parse_sink_options({"uri": "amqp://localhost:1", "exchange": "", "confirmTimeoutMs": "10"})
-    with pytest.raises(SourceError, match=r"given up after 0.01 s \(confirmTimeoutMs\): no connection"):
+    options = parse_sink_options(
+        {"uri": "amqp://localhost:1", "exchange": "", "confirmTimeoutMs": "10"}
+    )
+    with pytest.raises(
+        SourceError, match=r"given up after 0.01 s \(confirmTimeoutMs\): no connection"
+    ):
         commit(options, "s", 0, [], True)
 
 

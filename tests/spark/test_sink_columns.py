@@ -18,13 +18,13 @@ from pyspark.sql.types import (
     TimestampNTZType,
 )
 
-from warren.offline.part_writer import address_of
-from warren.spark.columns import COLUMNS
-from warren.spark.options import OptionError
-from warren.spark.retry import SourceError
-from warren.spark.sink_columns import MessageMaker, check_sink_columns
-from warren.wire.field_table import decode_table, to_python
-from warren.wire.properties import Properties, decode_properties
+from warrenmq.offline.part_writer import address_of
+from warrenmq.spark.columns import COLUMNS
+from warrenmq.spark.options import OptionError
+from warrenmq.spark.retry import SourceError
+from warrenmq.spark.sink_columns import MessageMaker, check_sink_columns
+from warrenmq.wire.field_table import decode_table, to_python
+from warrenmq.wire.properties import Properties, decode_properties
 
 BODY = pa.array([b"b"], pa.binary())
 
@@ -33,7 +33,9 @@ def schema(**columns: Any) -> StructType:
     return StructType([StructField(name, kind) for name, kind in columns.items()])
 
 
-def made(maker: MessageMaker | None = None, id_prefix: str | None = None, **columns: Any) -> Properties:
+def made(
+    maker: MessageMaker | None = None, id_prefix: str | None = None, **columns: Any
+) -> Properties:
     """The properties of the one message of a batch."""
     batch = pa.RecordBatch.from_pydict({"body": BODY} | columns)
     found = (maker or MessageMaker("", None)).messages(batch, id_prefix, 7)
@@ -41,7 +43,9 @@ def made(maker: MessageMaker | None = None, id_prefix: str | None = None, **colu
 
 
 def test_everything_that_is_read_can_be_written() -> None:
-    check_sink_columns(StructType([StructField(name, kind) for name, kind in COLUMNS.items()]), False)
+    check_sink_columns(
+        StructType([StructField(name, kind) for name, kind in COLUMNS.items()]), False
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,14 +72,19 @@ def test_an_exchange_must_be_named() -> None:
 
 def test_a_column_is_there_once() -> None:
     """A join gives two of them easily."""
-    twice = StructType([StructField(name, StringType()) for name in ("body", "seq", "type", "seq", "type")])
+    twice = StructType(
+        [StructField(name, StringType()) for name in ("body", "seq", "type", "seq", "type")]
+    )
     with pytest.raises(OptionError, match="column 'type' is there twice"):
         check_sink_columns(twice, True)
 
 
 def test_maps_may_say_that_no_value_is_null() -> None:
     check_sink_columns(
-        schema(body=StringType(), headers=MapType(StringType(), StringType(), valueContainsNull=False)), True
+        schema(
+            body=StringType(), headers=MapType(StringType(), StringType(), valueContainsNull=False)
+        ),
+        True,
     )
 
 
@@ -102,7 +111,9 @@ def test_names_that_are_not_utf_8_go_before_the_others() -> None:
 
 
 def test_without_a_routing_key_it_is_empty() -> None:
-    batch = pa.RecordBatch.from_pydict({"body": ["text", "more"], "routing_key": pa.array([None, "k"])})
+    batch = pa.RecordBatch.from_pydict(
+        {"body": ["text", "more"], "routing_key": pa.array([None, "k"])}
+    )
     found = MessageMaker("x", None).messages(batch)
     assert found.addresses == [address_of(b"x", b""), address_of(b"x", b"k")]
     assert found.bodies == [b"text", b"more"]
@@ -138,15 +149,24 @@ def test_headers_are_json_text_as_they_are_read() -> None:
 def test_exact_headers_go_before_those_as_text() -> None:
     headers = pa.array([[("a", "1")]] * 2, pa.map_(pa.string(), pa.string()))
     raw = pa.array([b"\x01nI\x00\x00\x00\x07", None], pa.binary())
-    batch = pa.RecordBatch.from_pydict({"body": [b"1", b"2"], "headers": headers, "headers_raw": raw})
-    found = [decode_properties(block).headers for block in MessageMaker("", "").messages(batch).properties]
+    batch = pa.RecordBatch.from_pydict(
+        {"body": [b"1", b"2"], "headers": headers, "headers_raw": raw}
+    )
+    found = [
+        decode_properties(block).headers
+        for block in MessageMaker("", "").messages(batch).properties
+    ]
     assert found == [b"\x01nI\x00\x00\x00\x07", b"\x01aI\x00\x00\x00\x01"]
 
 
 def test_a_raw_block_is_taken_as_it_is_and_says_how_long_it_lives() -> None:
     blocks = [Properties(delivery_mode=2).encode(), Properties(app_id=b"a").encode()]
     batch = pa.RecordBatch.from_pydict(
-        {"body": [b"1", b"2"], "properties_raw": pa.array(blocks, pa.binary()), "persistent": [False, True]}
+        {
+            "body": [b"1", b"2"],
+            "properties_raw": pa.array(blocks, pa.binary()),
+            "persistent": [False, True],
+        }
     )
     found = MessageMaker("", "").messages(batch)
     assert found.properties == blocks
@@ -154,9 +174,14 @@ def test_a_raw_block_is_taken_as_it_is_and_says_how_long_it_lives() -> None:
 
 
 def test_derived_ids_fill_the_gaps() -> None:
-    batch = pa.RecordBatch.from_pydict({"body": [b"1", b"2"], "message_id": pa.array(["own", None])})
+    batch = pa.RecordBatch.from_pydict(
+        {"body": [b"1", b"2"], "message_id": pa.array(["own", None])}
+    )
     found = MessageMaker("", "").messages(batch, "sink/3/0", 7)
-    assert [decode_properties(block).message_id for block in found.properties] == [b"own", b"sink/3/0/8"]
+    assert [decode_properties(block).message_id for block in found.properties] == [
+        b"own",
+        b"sink/3/0/8",
+    ]
     assert made(id_prefix="sink/3/0").message_id == b"sink/3/0/7"
     raw = pa.array([Properties(app_id=b"a").encode()], pa.binary())
     assert made(id_prefix="s", properties_raw=raw).message_id == b"s/7"
@@ -167,10 +192,19 @@ def test_derived_ids_fill_the_gaps() -> None:
 @pytest.mark.parametrize(
     "columns, text",
     [
-        ({"routing_key": pa.array(["k" * 256])}, "column 'routing_key' .* 256 bytes, and 255 are the most"),
-        ({"exchange": pa.array(["é" * 128])}, "column 'exchange' .* 256 bytes, and 255 are the most"),
+        (
+            {"routing_key": pa.array(["k" * 256])},
+            "column 'routing_key' .* 256 bytes, and 255 are the most",
+        ),
+        (
+            {"exchange": pa.array(["é" * 128])},
+            "column 'exchange' .* 256 bytes, and 255 are the most",
+        ),
         ({"routing_key_raw": pa.array([b"k" * 256])}, "column 'routing_key_raw' .* 256 bytes"),
-        ({"message_id": pa.array(["m" * 300], pa.large_string())}, "column 'message_id' .* 300 bytes"),
+        (
+            {"message_id": pa.array(["m" * 300], pa.large_string())},
+            "column 'message_id' .* 300 bytes",
+        ),
         ({"priority": pa.array([256])}, "column 'priority' .* 256, and it is 0 to 255"),
         ({"priority": pa.array([-1], pa.int8())}, "column 'priority' .* -1, and it is 0 to 255"),
         (
@@ -181,9 +215,16 @@ def test_derived_ids_fill_the_gaps() -> None:
         ({"body": pa.array([None], pa.binary())}, "'body' is missing or has nulls"),
         ({"headers_raw": pa.array([b"\x05"], pa.binary())}, "column 'headers_raw'"),
         ({"properties_raw": pa.array([b"\xff\xff"], pa.binary())}, "column 'properties_raw'"),
-        ({"headers": pa.array([[("n", str(1 << 70))]], pa.map_(pa.string(), pa.string()))}, "a row cannot"),
         (
-            {"headers": pa.array([[("n", "[" * 9999 + "]" * 9999)]], pa.map_(pa.string(), pa.string()))},
+            {"headers": pa.array([[("n", str(1 << 70))]], pa.map_(pa.string(), pa.string()))},
+            "a row cannot",
+        ),
+        (
+            {
+                "headers": pa.array(
+                    [[("n", "[" * 9999 + "]" * 9999)]], pa.map_(pa.string(), pa.string())
+                )
+            },
             "column 'headers': JSON that is nested too deep",
         ),
     ],

@@ -7,8 +7,8 @@ import pytest
 pytest.importorskip("pyspark")
 
 from tests.spark.sink_kills import execute_run
-from warren.spark import SparkUnavailableError
-from warren.spark.java import require_spark
+from warrenmq.spark import SparkUnavailableError
+from warrenmq.spark.java import require_spark
 
 
 @pytest.mark.spark

@@ -14,12 +14,12 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from tests.support.brokers.amqp_frames import PERSISTENT
 from tests.support.brokers.process import BrokerProcess
 from tests.support.kills.ledger import Confirms, connect
-from warren.spark import columns, node_snapshot
-from warren.spark.options import OptionError
-from warren.spark.retry import SourceError
-from warren.spark.store_options import TABLE_OPTIONS, parse_store_options
-from warren.spark.store_source import StorePartition, WarrenStoreDataSource
-from warren.tables.schemas import COLUMNS, schema_of
+from warrenmq.spark import columns, node_snapshot
+from warrenmq.spark.options import OptionError
+from warrenmq.spark.retry import SourceError
+from warrenmq.spark.store_options import TABLE_OPTIONS, parse_store_options
+from warrenmq.spark.store_source import StorePartition, WarrenStoreDataSource
+from warrenmq.tables.schemas import COLUMNS, schema_of
 
 
 def test_tables_are_the_same_on_both_sides() -> None:
@@ -49,7 +49,11 @@ def test_options() -> None:
     assert (read.enqueued_from_ms, read.enqueued_to_ms) == (noon, noon + 3_600_000)
     assert (read.seq_from, read.seq_to) == (5, None)
     assert parse_store_options({"path": "d", "queues": '["a,b"]'}).queues == ("a,b",)
-    for path, meant in (("file:/a%20b/ü", "/a b/ü"), ("/a%20b", "/a%20b"), ("file:" + "///a", "/a")):
+    for path, meant in (
+        ("file:/a%20b/ü", "/a b/ü"),
+        ("/a%20b", "/a%20b"),
+        ("file:" + "///a", "/a"),
+    ):
         assert parse_store_options({"path": path}).path == meant
 
 
@@ -59,7 +63,10 @@ def test_options() -> None:
         ({}, "'path' is missing"),
         ({"path": "d", "tabel": "files"}, "unknown option 'tabel'"),
         ({"path": "d", "table": "moons"}, "'table' is one of"),
-        ({"path": "d", "table": "files", "seqFrom": "1"}, "unknown option 'seqfrom'.*table 'files'"),
+        (
+            {"path": "d", "table": "files", "seqFrom": "1"},
+            "unknown option 'seqfrom'.*table 'files'",
+        ),
         ({"path": "d", "verify": "perhaps"}, "'verify' is one of crc, none"),
         ({"path": "d", "queues": ""}, "'queues'"),
         ({"path": "d", "queues": "[1]"}, "'queues'"),
@@ -106,10 +113,14 @@ def test_a_running_node_is_read_through_a_snapshot(tmp_path: Path) -> None:
         channel.declare(b"q", durable=True)
         confirms = Confirms(channel)
         for number in range(100):
-            confirms.publish(b"q", b"%d " % number + bytes(number * 100), PERSISTENT, b"", lambda: None)
+            confirms.publish(
+                b"q", b"%d " % number + bytes(number * 100), PERSISTENT, b"", lambda: None
+            )
         confirms.drain()
         with node_snapshot(node.uri, scratch) as path:
-            schema = StructType([StructField("seq", LongType()), StructField("queue", StringType())])
+            schema = StructType(
+                [StructField("seq", LongType()), StructField("queue", StringType())]
+            )
             source = WarrenStoreDataSource({"path": str(path)})
             reader = pickle.loads(pickle.dumps(source.reader(schema)))  # our own
             rows = [

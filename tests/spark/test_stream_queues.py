@@ -7,8 +7,8 @@ pytest.importorskip("pyspark")
 from tests.spark.driving import Make, bounds, fill, latest, numbered, rows
 from tests.spark.links import MemoryLink
 from tests.support.brokers.memory_node import MemoryNode
-from warren.spark.offsets import OffsetJson
-from warren.spark.retry import SourceError
+from warrenmq.spark.offsets import OffsetJson
+from warrenmq.spark.retry import SourceError
 
 
 def position(offset: OffsetJson, queue: str) -> int | None:
@@ -58,7 +58,9 @@ def test_a_queue_that_matches_later_joins_with_its_first_message(
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
-def test_a_drained_queue_of_a_pattern_may_go(node: MemoryNode, make: Make, is_restarted: bool) -> None:
+def test_a_drained_queue_of_a_pattern_may_go(
+    node: MemoryNode, make: Make, is_restarted: bool
+) -> None:
     """Nothing in it was left to read: no loss, whether the process saw it or not."""
     node.declare(b"q2")
     fill(node, 2)
@@ -76,7 +78,9 @@ def test_a_drained_queue_of_a_pattern_may_go(node: MemoryNode, make: Make, is_re
     assert latest(make(queuesPattern="q.*"), without) == without
 
 
-def test_a_queue_of_a_pattern_deleted_with_messages_is_data_loss(node: MemoryNode, make: Make) -> None:
+def test_a_queue_of_a_pattern_deleted_with_messages_is_data_loss(
+    node: MemoryNode, make: Make
+) -> None:
     """The error names it; accepted, the others go on."""
     node.declare(b"q2")
     fill(node, 2)
@@ -139,7 +143,9 @@ def test_a_stream_may_begin_at_a_position_or_a_time(node: MemoryNode, make: Make
     fill(node, 4, 4)
     reader = make(queues="q,r", startingOffsets='{"q": 6}')
     initial = reader.initialOffset()
-    assert sorted(rows(reader, initial, latest(reader, initial))) == sorted(numbered(5, 8) + numbered(10, 12))
+    assert sorted(rows(reader, initial, latest(reader, initial))) == sorted(
+        numbered(5, 8) + numbered(10, 12)
+    )
     node.declare(b"late")
     fill(node, 3, 0, b"late")
     node.clock.advance(60_000)
@@ -193,8 +199,8 @@ def test_min_partitions_cuts_finer_and_always_alike(
     node: MemoryNode, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By halves of the usual width."""
-    monkeypatch.setattr("warren.spark.stream_reader.SLICE_MESSAGES", 16)
-    monkeypatch.setattr("warren.spark.stream_reader.SLICE_MESSAGES_MIN", 2)
+    monkeypatch.setattr("warrenmq.spark.stream_reader.READ_SLICE_MESSAGES", 16)
+    monkeypatch.setattr("warrenmq.spark.stream_reader.READ_SLICE_MESSAGES_MIN", 2)
     fill(node, 10)
     reader = make(minPartitions="3")
     initial = reader.initialOffset()

@@ -15,11 +15,11 @@ from tests.spark.driving import Make, bounds, fill, latest, numbered, rows
 from tests.spark.links import URI, MemoryLink
 from tests.spark.micro_batches import through_json
 from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
-from warren.spark.lag import lag_of
-from warren.spark.options import OptionError
-from warren.spark.retry import SourceError
-from warren.spark.source import WarrenDataSource
-from warren.spark.unusable_reader import UnusableStreamReader
+from warrenmq.spark.lag import lag_of
+from warrenmq.spark.options import OptionError
+from warrenmq.spark.retry import SourceError
+from warrenmq.spark.source import WarrenDataSource
+from warrenmq.spark.unusable_reader import UnusableStreamReader
 
 
 def test_a_stream_from_first_batch_to_an_empty_queue(node: MemoryNode, make: Make) -> None:
@@ -134,7 +134,7 @@ def test_partitions_are_the_same_slices_whenever_asked(
     node: MemoryNode, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sinks may remember (batch id, partition id)."""
-    monkeypatch.setattr("warren.spark.stream_reader.SLICE_MESSAGES", 4)
+    monkeypatch.setattr("warrenmq.spark.stream_reader.READ_SLICE_MESSAGES", 4)
     fill(node, 10)
     reader = make()
     initial = reader.initialOffset()
@@ -369,7 +369,7 @@ def test_large_message_is_refused_by_name_unless_bodies_are_left_out(
     node: MemoryNode, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Better than a JVM that runs out of memory in the middle of a write."""
-    monkeypatch.setattr("warren.spark.fetching.BODY_BYTES_MAX", 1000)
+    monkeypatch.setattr("warrenmq.spark.fetching.BODY_BYTES_MAX", 1000)
     node.publish(b"q", bytes(2000))
     reader = make()
     initial = reader.initialOffset()
@@ -400,7 +400,7 @@ def test_record_batches_are_bounded_in_bytes(
     node: MemoryNode, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One huge batch can hang a JVM."""
-    monkeypatch.setattr("warren.spark.stream_reader.FETCH_BYTES", 10_000)
+    monkeypatch.setattr("warrenmq.spark.stream_reader.FETCH_BYTES", 10_000)
     for _ in range(40):
         node.publish(b"q", bytes(1000))
     reader = make()

@@ -14,10 +14,10 @@ from pika.adapters.blocking_connection import BlockingChannel
 from tests.spark.kills import MESSAGES_MIN, execute_run
 from tests.support.brokers.process import BrokerProcess
 from tests.support.stores.stopped_node import FAN, LARGE, MESSAGES, SMALL, make_data_directory
-from warren.admin.client import AdminClient, NodeAddress
-from warren.admin.protocol import GroupList, GroupStatus, ListGroups
-from warren.spark import SparkUnavailableError
-from warren.spark.java import require_spark
+from warrenmq.admin.client import AdminClient, NodeAddress
+from warrenmq.admin.protocol import GroupList, GroupStatus, ListGroups
+from warrenmq.spark import SparkUnavailableError
+from warrenmq.spark.java import require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,7 +51,9 @@ def fill(channel: BlockingChannel, queue: str, count: int, first: int = 0) -> No
     channel.queue_declare(queue, durable=True)
     for number in range(first, first + count):
         mode = 2 if number % 2 else 1
-        properties = pika.BasicProperties(delivery_mode=mode, message_id=str(number), headers={"n": number})
+        properties = pika.BasicProperties(
+            delivery_mode=mode, message_id=str(number), headers={"n": number}
+        )
         channel.basic_publish("", queue, b"m%d" % number, properties)
 
 
@@ -67,7 +69,9 @@ def table(spark: "SparkSession", broker: BrokerProcess, queue: str) -> "DataFram
 
 def stream(spark: "SparkSession", broker: BrokerProcess, queue: str) -> "DataStreamReader":
     reader = spark.readStream.format("warren").option("uri", broker.uri)
-    return reader.option("queues", queue).option("group", f"group-{queue}").option("longPollMs", 300)
+    return (
+        reader.option("queues", queue).option("group", f"group-{queue}").option("longPollMs", 300)
+    )
 
 
 def test_batch_read_is_a_table_without_registration(
@@ -78,10 +82,14 @@ def test_batch_read_is_a_table_without_registration(
     df = table(spark, broker, "batch")
     assert df.where("seq > 490").count() == 10
     assert df.count() == 500
-    row = df.selectExpr("sum(CAST(headers['n'] AS int)) n", "sum(size) s", "count_if(persistent) p").first()
+    row = df.selectExpr(
+        "sum(CAST(headers['n'] AS int)) n", "sum(size) s", "count_if(persistent) p"
+    ).first()
     assert row is not None
     assert (row["n"], row["p"]) == (sum(range(500)), 250)
-    projected = spark.read.format("warren").schema("body binary, seq bigint").option("uri", broker.uri)
+    projected = (
+        spark.read.format("warren").schema("body binary, seq bigint").option("uri", broker.uri)
+    )
     rows = projected.option("queues", "batch").load().orderBy("seq").collect()
     assert [bytes(row["body"]) for row in rows] == [b"m%d" % number for number in range(500)]
     assert channel.queue_declare("batch", passive=True).method.message_count == 500
@@ -97,7 +105,9 @@ def test_sql_finds_the_format_by_its_name(
         "CREATE OR REPLACE TEMPORARY VIEW waiting USING warren "
         f"OPTIONS (uri '{broker.uri}', queuesPattern 'sql[.].*', minPartitions '4')"
     )
-    found = spark.sql("SELECT queue, count(*) AS n FROM waiting GROUP BY queue ORDER BY queue").collect()
+    found = spark.sql(
+        "SELECT queue, count(*) AS n FROM waiting GROUP BY queue ORDER BY queue"
+    ).collect()
     assert [(row["queue"], row["n"]) for row in found] == [("sql.one", 30), ("sql.two", 20)]
 
 
@@ -178,7 +188,9 @@ def test_plans_do_not_show_the_password(
 ) -> None:
     """Plans end up in logs and in the history server."""
     uri = broker.uri.replace("guest:guest", "guest:geheim")
-    spark.read.format("warren").option("uri", uri).option("queues", "batch").load().explain(extended=True)
+    spark.read.format("warren").option("uri", uri).option("queues", "batch").load().explain(
+        extended=True
+    )
     plan = capsys.readouterr().out
     assert "warren" in plan
     assert "geheim" not in plan
@@ -250,7 +262,9 @@ def test_a_store_as_tables(spark: "SparkSession", tmp_path: Path) -> None:
     assert by_queue == {"small": len(SMALL), "large": len(LARGE), "fan": len(FAN)}
     positions = store.option("table", "positions").load()
     assert positions.where("state = 'alive'").join(messages, ["queue", "seq"]).count() == MESSAGES
-    spark.sql(f"CREATE TEMPORARY VIEW files USING warren_store OPTIONS (path '{data}', table 'files')")
+    spark.sql(
+        f"CREATE TEMPORARY VIEW files USING warren_store OPTIONS (path '{data}', table 'files')"
+    )
     total = spark.sql("SELECT sum(live_bytes) AS total FROM files").collect()[0]["total"]
     assert total > 120 * 6000
 
@@ -267,8 +281,16 @@ def test_what_can_never_succeed_is_tried_once(
             file.write("x")
         yield from batches
 
-    rows = spark.range(0, 3, 1, 1).selectExpr("CAST(id AS STRING) AS body").mapInArrow(noted, "body string")
-    writer = rows.write.format("warren").mode("append").options(uri=broker.uri, exchange="missing", **options)
+    rows = (
+        spark.range(0, 3, 1, 1)
+        .selectExpr("CAST(id AS STRING) AS body")
+        .mapInArrow(noted, "body string")
+    )
+    writer = (
+        rows.write.format("warren")
+        .mode("append")
+        .options(uri=broker.uri, exchange="missing", **options)
+    )
     with pytest.raises(Exception, match="no exchange 'missing'"):
         writer.save()
     assert tries.read_text() == "x"

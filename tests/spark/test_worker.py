@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from warren.spark import worker_daemon
-from warren.spark.worker import settle
+from warrenmq.spark import worker_daemon
+from warrenmq.spark.worker import settle
 
 # What comes later is collected as ever, even if the next task settles again.
 IN_A_TASK = """
@@ -19,7 +19,7 @@ import weakref
 
 from pyspark import TaskContext
 
-from warren.spark.worker import settle
+from warrenmq.spark.worker import settle
 
 TaskContext._getOrCreate()
 settle()

@@ -14,7 +14,7 @@ from tests.support.stores.stopped_node import (
     fingerprint,
     store_of,
 )
-from warren.offline.check import (
+from warrenmq.offline.check import (
     DAMAGED,
     DEFINITIONS,
     JOURNAL_GAP,
@@ -28,9 +28,9 @@ from warren.offline.check import (
     CheckResult,
     check_directory,
 )
-from warren.offline.data_directory import ToolError, locked
-from warren.store.checkpoint import CHECKPOINT_CONTENT, CHECKPOINT_QUEUE
-from warren.store.record import FILE_HEADER_BYTES, crc_seed, record_length
+from warrenmq.offline.data_directory import ToolError, locked
+from warrenmq.store.checkpoint import CHECKPOINT_CONTENT, CHECKPOINT_QUEUE
+from warrenmq.store.record import FILE_HEADER_BYTES, crc_seed, record_length
 
 pytestmark = pytest.mark.kill
 
@@ -124,7 +124,13 @@ def test_a_torn_last_record(data: Path, store: Path, cut: int) -> None:
 @pytest.mark.parametrize("content", [b"", bytes(4096)])
 @pytest.mark.parametrize(
     "name",
-    ["journal/999.wal", "msg_store_persistent/999.rdq", "queues/1/x.idx", "queues/readme", "journal/note"],
+    [
+        "journal/999.wal",
+        "msg_store_persistent/999.rdq",
+        "queues/1/x.idx",
+        "queues/readme",
+        "journal/note",
+    ],
 )
 def test_what_is_not_ours(data: Path, store: Path, name: str, content: bytes) -> None:
     (store / name).write_bytes(content)
@@ -164,7 +170,9 @@ def flip(path: Path, at: int) -> None:
     change(path, lambda data: data.__setitem__(at, data[at] ^ 4))
 
 
-@pytest.mark.parametrize("part", ["magic", "type", "version", "length", "header crc", "body crc", "body"])
+@pytest.mark.parametrize(
+    "part", ["magic", "type", "version", "length", "header crc", "body crc", "body"]
+)
 @pytest.mark.parametrize("kind", ["journal", "segment", "contents"])
 def test_a_flipped_bit_in_a_record(data: Path, store: Path, kind: str, part: str) -> None:
     offset = {
@@ -215,14 +223,20 @@ def test_a_truncated_checkpoint(data: Path, store: Path, size: int) -> None:
 
 def test_a_flipped_bit_in_the_store_id(data: Path, store: Path) -> None:
     change(
-        store / "store_id", lambda data: data.__setitem__(0, ord("0") if data[0] != ord("0") else ord("1"))
+        store / "store_id",
+        lambda data: data.__setitem__(0, ord("0") if data[0] != ord("0") else ord("1")),
     )
     assert kinds(data) == {MISSING_FILE: 1}
 
 
 def test_flipped_bits_anywhere_are_seen(data: Path, store: Path) -> None:
     choose = random.Random(5)
-    paths = [segments(store)[0], *contents(store), *needed_journals(store)[:-1], store / "checkpoint"]
+    paths = [
+        segments(store)[0],
+        *contents(store),
+        *needed_journals(store)[:-1],
+        store / "checkpoint",
+    ]
     for path in choose.sample(paths, 8):
         before = path.read_bytes()
         flip(path, choose.randrange(len(before)))
@@ -238,7 +252,9 @@ def test_flipped_bits_anywhere_are_seen(data: Path, store: Path) -> None:
 @pytest.mark.parametrize("filler", [b"\0", b"\xff", b"\x57\x52\x01\x01"])
 def test_an_overwritten_stretch(data: Path, store: Path, filler: bytes) -> None:
     for path in (segments(store)[0], contents(store)[0], needed_journals(store)[0]):
-        change(path, lambda data: data.__setitem__(slice(20000, 24096), filler * (4096 // len(filler))))
+        change(
+            path, lambda data: data.__setitem__(slice(20000, 24096), filler * (4096 // len(filler)))
+        )
     found = kinds(data)
     assert found[DAMAGED] == 3
     assert found[MISSING_CONTENT] == 2
@@ -373,7 +389,10 @@ def test_a_copy_that_compaction_did_not_finish(data: Path, store: Path) -> None:
 
 
 def test_what_is_no_data_directory(tmp_path: Path) -> None:
-    for path, text in ((tmp_path / "none", "is not a directory"), (tmp_path, "is not a data directory")):
+    for path, text in (
+        (tmp_path / "none", "is not a directory"),
+        (tmp_path, "is not a data directory"),
+    ):
         with pytest.raises(ToolError, match=text):
             check_directory(path)
 

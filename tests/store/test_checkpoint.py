@@ -1,9 +1,14 @@
 """A checkpoint is encoded in slices; whatever these are it says the same."""
 
 from tests.support.stores.made_files import STORE_ID
-from warren.store.checkpoint import CheckpointEncoder, CheckpointHead, decode_checkpoint, encode_queue
-from warren.store.content_file import ContentFile
-from warren.store.message import QueueLog
+from warrenmq.store.checkpoint import (
+    CheckpointEncoder,
+    CheckpointHead,
+    decode_checkpoint,
+    encode_queue,
+)
+from warrenmq.store.content_file import ContentFile
+from warrenmq.store.message import QueueLedger
 
 QUEUES = 10
 FILES = 3
@@ -13,7 +18,7 @@ def encoded(rows: int) -> tuple[bytes, int]:
     """A checkpoint, and in how many slices it was encoded."""
     head = CheckpointHead(7, 1, 2, 3, 4, 5, 6)
     head.damage.append((1, 40, 80))
-    queue_rows = [encode_queue(QueueLog(number), False) for number in range(1, QUEUES + 1)]
+    queue_rows = [encode_queue(QueueLedger(number), False) for number in range(1, QUEUES + 1)]
     content_rows = [ContentFile(number, f"{number}.rdq", 1).row() for number in range(FILES)]
     encoder = CheckpointEncoder(STORE_ID, head, queue_rows, content_rows)
     slices = 1
@@ -29,5 +34,9 @@ def test_slices_of_any_size() -> None:
     found = decode_checkpoint(whole, STORE_ID)
     assert found is not None
     assert [row.queue_id for row in found.queues] == list(range(1, QUEUES + 1))
-    assert (len(found.content_rows), found.head.generation, found.head.damage) == (FILES, 7, [(1, 40, 80)])
+    assert (len(found.content_rows), found.head.generation, found.head.damage) == (
+        FILES,
+        7,
+        [(1, 40, 80)],
+    )
     assert decode_checkpoint(whole[:-1], STORE_ID) is None

@@ -10,15 +10,15 @@ import pytest
 from tests.support.stores.failing_files import DONE, HOWS, NOT_DONE
 from tests.support.stores.made_files import SEGMENT, STORE_ID, put, segment_records
 from tests.support.stores.store_driver import RunnerDriver
-from warren.store.disk.files import read_whole
-from warren.store.disk.job_runner import SYNC_EACH_MAX, JobRunner
-from warren.store.file_system import FileSystem
-from warren.store.jobs import (
+from warrenmq.store.disk.files import read_whole
+from warrenmq.store.disk.job_runner import SYNC_EACH_MAX, JobRunner
+from warrenmq.store.file_system import FileSystem
+from warrenmq.store.jobs import (
     AppendFile,
     RewriteSegment,
     WriteCheckpoint,
 )
-from warren.testing.simulated.file_system import KILL, ORDERED, POWER, Crash, SimulatedFileSystem
+from warrenmq.testing.simulated.file_system import KILL, ORDERED, POWER, Crash, SimulatedFileSystem
 
 
 @pytest.fixture
@@ -33,7 +33,9 @@ def test_the_order_of_a_checkpoint(store: RunnerDriver) -> None:
     put(store.local, "journal/1.wal", b"dead")
     store.must(AppendFile(SEGMENT, 0, [b"x"], True))
     store.faults.calls.clear()
-    job = store.checkpoint(b"new", SEGMENT, "queues/9/0.idx", delete=["journal/1.wal", "journal/0.wal"])
+    job = store.checkpoint(
+        b"new", SEGMENT, "queues/9/0.idx", delete=["journal/1.wal", "journal/0.wal"]
+    )
     store.must(job)
     assert store.faults.calls == [
         "sync",
@@ -50,7 +52,10 @@ def test_the_order_of_a_checkpoint(store: RunnerDriver) -> None:
     assert store.local.list_names("journal") == []
     assert job.undeleted == []
     store.must(store.checkpoint(b"newer"))
-    assert [store.read(name) for name in ("checkpoint", "checkpoint.previous")] == [b"newer", b"new"]
+    assert [store.read(name) for name in ("checkpoint", "checkpoint.previous")] == [
+        b"newer",
+        b"new",
+    ]
 
 
 def test_many_files_are_synced_in_one_call(store: RunnerDriver) -> None:
@@ -79,7 +84,10 @@ def test_deletions_in_many_directories_are_synced_in_one_call(store: RunnerDrive
     store.faults.calls.clear()
     store.must(WriteCheckpoint(b"2", [], [], paths))
     # One directory is that of the checkpoint.
-    assert (store.faults.calls.count("sync_all"), store.faults.calls.count("sync_directory")) == (1, 1)
+    assert (store.faults.calls.count("sync_all"), store.faults.calls.count("sync_directory")) == (
+        1,
+        1,
+    )
     assert store.local.list_names("queues") == []
 
 
@@ -96,7 +104,9 @@ def test_a_sync_of_deletions_that_failed_may_have_been_about_anything(store: Run
     assert job.unsynced == [SEGMENT]
 
 
-def test_many_files_where_there_is_no_such_call(store: RunnerDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_files_where_there_is_no_such_call(
+    store: RunnerDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(store.local, "sync_all", lambda: False)
     paths = [f"queues/{number}/0.idx" for number in range(SYNC_EACH_MAX + 1)]
     for path in paths:
@@ -219,7 +229,9 @@ def test_any_call_of_a_checkpoint_fails(store: RunnerDriver, number: int, how: s
         error = store.run(job)
         was_left = store.faults.heal()
         assert (
-            checkpoint_of(store.local) == new if error is None else checkpoint_of(store.local) in (old, new)
+            checkpoint_of(store.local) == new
+            if error is None
+            else checkpoint_of(store.local) in (old, new)
         )
         if error is None:
             assert store.local.exists(dead) <= (dead in job.undeleted)
@@ -276,7 +288,9 @@ def test_power_fails_in_any_call_of_a_checkpoint(rule: str) -> None:
         assert crashes > 8
 
 
-def test_many_new_queues_take_one_sync(store: RunnerDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_new_queues_take_one_sync(
+    store: RunnerDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Neither their directories nor their files are synced one by one."""
     paths = [f"queues/{number}/0.idx" for number in range(1, 2 * SYNC_EACH_MAX)]
     put(store.local, "queues/1000/0.idx", b"x")

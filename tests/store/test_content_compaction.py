@@ -59,7 +59,9 @@ def test_what_is_not_written_yet_is_not_copied(driver: ContentDriver) -> None:
 def test_the_neighbours_with_most_garbage_become_one_file(driver: ContentDriver) -> None:
     """S35, S36: the new file takes their place, what is alive in it is found, and their files are garbage."""
     ids = filled(driver, 6)
-    by_file = [[i for i in ids if (driver.store.locate(i) or ("", -1))[1] == number] for number in range(6)]
+    by_file = [
+        [i for i in ids if (driver.store.locate(i) or ("", -1))[1] == number] for number in range(6)
+    ]
     for number, left in enumerate([5, 5, 2, 1, 4, 4]):
         for content_id in by_file[number][left:]:
             driver.settle(content_id)

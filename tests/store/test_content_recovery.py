@@ -14,11 +14,11 @@ from tests.support.stores.dict_disk.content_driver import (
     thinned,
 )
 from tests.support.stores.made_files import STORE_ID
-from warren.store.content_recovery import ContentRecovery
-from warren.store.content_scan import compact_contents, find_contents, scan_contents
-from warren.store.content_store import ContentStore
-from warren.store.message import ContentRef
-from warren.store.record import FILE_HEADER_BYTES
+from warrenmq.store.content_recovery import ContentRecovery
+from warrenmq.store.content_scan import compact_contents, find_contents, scan_contents
+from warrenmq.store.content_store import ContentStore
+from warrenmq.store.message import ContentRef
+from warrenmq.store.record import FILE_HEADER_BYTES
 
 LIMIT = 4000
 
@@ -55,7 +55,9 @@ def test_references_after_recovery(driver: ContentDriver) -> None:
         driver.settle(next(iter(driver.live)))
     driver.commit()
     assert (
-        driver.store.file_count == 0 and driver.store.total_bytes == 0 and driver.store.unknown_releases == 0
+        driver.store.file_count == 0
+        and driver.store.total_bytes == 0
+        and driver.store.unknown_releases == 0
     )
     driver.take_checkpoint()
     assert driver.disk == {}
@@ -111,7 +113,9 @@ def test_the_same_id_twice_in_one_file(driver: ContentDriver) -> None:
         driver.bodies[content_id] for content_id in ids
     ]
     written: list[bytes] = []
-    copied, damaged = compact_contents([source_of(path, driver.disk[path])], ids, STORE_ID, 9, written.extend)
+    copied, damaged = compact_contents(
+        [source_of(path, driver.disk[path])], ids, STORE_ID, 9, written.extend
+    )
     assert sorted(int(entry[0]) for entry in copied) == ids and damaged == []
 
 
@@ -230,7 +234,9 @@ def test_rows_that_do_not_add_up(driver: ContentDriver) -> None:
     )
 
     def is_accepted(rows: list[bytes], next_id: int, next_number: int) -> bool:
-        return ContentRecovery(ContentStore(STORE_ID, DIRECTORY, False)).restore(rows, next_id, next_number)
+        return ContentRecovery(ContentStore(STORE_ID, DIRECTORY, False)).restore(
+            rows, next_id, next_number
+        )
 
     assert is_accepted(rows, int(next_id), int(next_number))
     assert not is_accepted(rows, int(next_id) - 1, int(next_number))

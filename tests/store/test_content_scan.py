@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.support.stores.dict_disk.content_driver import positions_of
 from tests.support.stores.made_files import STORE_ID, message_of
-from warren.store.content_records import (
+from warrenmq.store.content_records import (
     CONTENT_RECORD_MIN_BYTES,
     Release,
     content_bytes_of,
@@ -19,9 +19,15 @@ from warren.store.content_records import (
     write_publish_ref,
     write_release,
 )
-from warren.store.content_scan import CHUNK_BYTES, Source, compact_contents, find_contents, scan_contents
-from warren.store.message import ABSENT, WRITTEN, ContentRef, Message, Position, QueueLog
-from warren.store.record import (
+from warrenmq.store.content_scan import (
+    CHUNK_BYTES,
+    Source,
+    compact_contents,
+    find_contents,
+    scan_contents,
+)
+from warrenmq.store.message import ABSENT, WRITTEN, ContentRef, Message, Position, QueueLedger
+from warrenmq.store.record import (
     CONTENT,
     CONTENT_MAGIC,
     FILE_HEADER_BYTES,
@@ -48,7 +54,11 @@ def content_file(
 
 
 def source(data: bytes, number: int = NUMBER) -> Source:
-    return (lambda offset, size: data[offset : offset + size]), len(data), crc_seed(STORE_ID, number)
+    return (
+        (lambda offset, size: data[offset : offset + size]),
+        len(data),
+        crc_seed(STORE_ID, number),
+    )
 
 
 def ids_in(data: bytes, number: int = NUMBER) -> list[int]:
@@ -59,7 +69,9 @@ def test_a_content_record() -> None:
     writer = RecordWriter(STORE_ID)
     for references in [1, 3, 0x8000, 0xFFFF]:
         message = Message(b"\x02ex\x01k", b"\x10\x00\x02", b"body" * 2000, references == 3, 1 << 41)
-        size = write_content(writer, 1 << 40, message, positions_of(message, 1) * references, 0, references)
+        size = write_content(
+            writer, 1 << 40, message, positions_of(message, 1) * references, 0, references
+        )
         data = b"".join(writer.take())
         assert len(data) == size and data[2] == CONTENT
         found = decode_content(data, RECORD_HEADER_BYTES, len(data))
@@ -74,13 +86,16 @@ def test_a_content_record() -> None:
         ref = ContentRef(1 << 40, 0, 0, size, references, False)
         assert content_bytes_of(ref) == message.content_bytes
     smallest = Message(b"\x00\x00", b"", b"", False, 0)
-    assert write_content(writer, 1, smallest, positions_of(smallest, 1), 0, 1) == CONTENT_RECORD_MIN_BYTES
+    assert (
+        write_content(writer, 1, smallest, positions_of(smallest, 1), 0, 1)
+        == CONTENT_RECORD_MIN_BYTES
+    )
 
 
 def test_a_reference_record() -> None:
     writer = RecordWriter(STORE_ID)
     message = message_of(b"x" * 5000)
-    positions = [Position(message, QueueLog(queue), queue * 10, queue) for queue in range(5)]
+    positions = [Position(message, QueueLedger(queue), queue * 10, queue) for queue in range(5)]
     positions[3].redelivered = True
     for transient in [False, True]:
         content = ContentRef(1 << 40, 0xFFFFFFFE, 0xFFFFFFF0, 0xFFFFFF00, 0xFFFF, transient)
@@ -92,8 +107,16 @@ def test_a_reference_record() -> None:
         assert found is not None
         copy = found.content
         assert (copy.id, copy.file, copy.offset) == (content.id, content.file, content.offset)
-        assert (copy.stored_bytes, copy.references, copy.transient) == (0xFFFFFF00, 0xFFFF, transient)
-        assert (found.body_bytes, found.persistent, found.timestamp_ms) == (5000, True, message.timestamp_ms)
+        assert (copy.stored_bytes, copy.references, copy.transient) == (
+            0xFFFFFF00,
+            0xFFFF,
+            transient,
+        )
+        assert (found.body_bytes, found.persistent, found.timestamp_ms) == (
+            5000,
+            True,
+            message.timestamp_ms,
+        )
         assert found.position_count == 2 and found.positions_start + 2 * 21 == size
         assert data[-1] == 1 and data[-22] == 0
     # The content is elsewhere: what the record says comes from the position.
@@ -107,7 +130,8 @@ def test_a_reference_record() -> None:
 def test_a_release_record() -> None:
     writer = RecordWriter(STORE_ID)
     contents = [
-        ContentRef(content_id << 33, 1, 1, 0xFFFFFF00 + content_id, 0xFFFE, False) for content_id in range(3)
+        ContentRef(content_id << 33, 1, 1, 0xFFFFFF00 + content_id, 0xFFFE, False)
+        for content_id in range(3)
     ]
     runs = [(1, 1), (3, 1 << 40)]
     release = Release(77, 0xFFFFFFFE, runs, contents)
@@ -176,7 +200,9 @@ def test_records_of_others_do_not_count() -> None:
 @pytest.mark.parametrize("shift", [-60, -53, -46, -39, -27, -26, -17, -16, -15, -1, 0, 1, 16, 60])
 def test_where_chunks_meet(shift: int) -> None:
     """Headers and bodies across the end of a chunk, whole and damaged; a pass never reads more than a chunk at once."""
-    data = content_file([CHUNK_BYTES - 40 + shift, 100, CHUNK_BYTES + shift, 3 * CHUNK_BYTES, 100, 100])
+    data = content_file(
+        [CHUNK_BYTES - 40 + shift, 100, CHUNK_BYTES + shift, 3 * CHUNK_BYTES, 100, 100]
+    )
     largest = 0
 
     def read(offset: int, size: int) -> bytes:
@@ -191,7 +217,9 @@ def test_where_chunks_meet(shift: int) -> None:
         for place in [2, 9, 14, length // 2, length - 1]:
             broken = bytearray(data)
             broken[offset + place] ^= 1
-            assert ids_in(bytes(broken)) == [int(entry[0]) for entry in entries if entry[0] != content_id]
+            assert ids_in(bytes(broken)) == [
+                int(entry[0]) for entry in entries if entry[0] != content_id
+            ]
     found = find_contents(read, len(data), seed, [2, 4, 99])
     assert found == {int(i): (o, data[o : o + n]) for i, o, n, _ in entries if i in (2, 4)}
 

@@ -12,10 +12,10 @@ from tests.support.stores.dict_disk.content_driver import (
     source_of,
 )
 from tests.support.stores.made_files import STORE_ID, message_of
-from warren.store.content_records import REFERENCES_MAX
-from warren.store.content_scan import CHUNK_BYTES, compact_contents, scan_contents
-from warren.store.content_store import ContentStore
-from warren.store.record import FILE_HEADER_BYTES
+from warrenmq.store.content_records import REFERENCES_MAX
+from warrenmq.store.content_scan import CHUNK_BYTES, compact_contents, scan_contents
+from warrenmq.store.content_store import ContentStore
+from warrenmq.store.record import FILE_HEADER_BYTES
 
 LIMIT = 4000
 
@@ -59,7 +59,9 @@ def test_sizes_around_the_limits(size: int) -> None:
         calls.append(sum(map(len, parts)))
         written.extend(parts)
 
-    copied, damaged = compact_contents([source_of(path, driver.disk[path])], [kept], STORE_ID, 50, write)
+    copied, damaged = compact_contents(
+        [source_of(path, driver.disk[path])], [kept], STORE_ID, 50, write
+    )
     assert number == number_of(path) and damaged == []
     assert max(calls) <= CHUNK_BYTES
     driver.disk[driver.store.path_of(50)] = data = b"".join(written)
@@ -205,7 +207,9 @@ def test_releases_nobody_can_explain_are_counted(driver: ContentDriver) -> None:
 def test_a_file_goes_with_its_last_content_and_the_current_one_stays(driver: ContentDriver) -> None:
     """T64."""
     ids = filled(driver, 2)
-    first_file = [content_id for content_id in ids if (driver.store.locate(content_id) or ("", -1))[1] == 0]
+    first_file = [
+        content_id for content_id in ids if (driver.store.locate(content_id) or ("", -1))[1] == 0
+    ]
     for content_id in first_file[1:]:
         driver.settle(content_id)
     driver.commit()
@@ -268,7 +272,9 @@ def test_a_hundred_files(driver: ContentDriver) -> None:
     ids = filled(driver, 120)
     for _ in range(3):
         driver.check()
-        for content_id in sorted(driver.live, reverse=True)[:: 3 if len(driver.live) > len(ids) // 3 else 1]:
+        for content_id in sorted(driver.live, reverse=True)[
+            :: 3 if len(driver.live) > len(ids) // 3 else 1
+        ]:
             driver.settle(content_id)
         driver.commit()
         while driver.start_compaction():

@@ -24,8 +24,12 @@ def driver(tmp_path: Path) -> CheckedStore:
 
 
 @pytest.mark.parametrize("at", [0, 8, 12, 30, 36])
-@pytest.mark.parametrize("pattern", ["journal/*.wal", "msg_store_persistent/*.rdq", "queues/*/*.idx"])
-def test_a_flipped_bit_in_a_header_costs_nothing(driver: CheckedStore, pattern: str, at: int) -> None:
+@pytest.mark.parametrize(
+    "pattern", ["journal/*.wal", "msg_store_persistent/*.rdq", "queues/*/*.idx"]
+)
+def test_a_flipped_bit_in_a_header_costs_nothing(
+    driver: CheckedStore, pattern: str, at: int
+) -> None:
     paths = sorted(driver.path.glob(pattern))
     assert paths
     for path in paths:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.stores.store_driver import QUEUES, CheckedStore
-from warren.store.figures import StoreFigures, look_at_debt
-from warren.store.message import Position
-from warren.store.queue_index import REWRITE_MIN_BYTES
+from warrenmq.store.figures import StoreFigures, update_debt
+from warrenmq.store.message import Position
+from warrenmq.store.queue_index import REWRITE_MIN_BYTES
 
 KIB = 1024
 ALLOWANCE = 256 * KIB
@@ -21,7 +21,7 @@ def pay_debts(driver: CheckedStore, seconds: int) -> None:
     """What a node does by itself in that time."""
     store = driver.store
     for _ in range(seconds):
-        look_at_debt(store)
+        update_debt(store)
         store.files.needs.is_wanted = store.debt.payable_bytes > 0
         for _ in range(33):
             driver.commit()
@@ -38,7 +38,9 @@ def disk_bytes(driver: CheckedStore) -> int:
 def fill(driver: CheckedStore, choose: random.Random, count: int) -> None:
     for _ in range(count):
         size = choose.choice([300, 600, 900])
-        driver.publish(size, *choose.sample(QUEUES, choose.randint(1, 2)), persistent=choose.random() < 0.8)
+        driver.publish(
+            size, *choose.sample(QUEUES, choose.randint(1, 2)), persistent=choose.random() < 0.8
+        )
     driver.commit()
     for queue_id in QUEUES:
         driver.index(queue_id)
@@ -97,9 +99,13 @@ def test_g8_while_messages_come_and_go(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("persistent", [True, False])
-def test_g8_where_the_newest_messages_are_in_the_journal_only(tmp_path: Path, persistent: bool) -> None:
+def test_g8_where_the_newest_messages_are_in_the_journal_only(
+    tmp_path: Path, persistent: bool
+) -> None:
     """Little is alive in the segment that is appended to, and what would come next is not to be moved for long."""
-    driver = CheckedStore(tmp_path, (4 * KIB, 64 * KIB, KIB, 2048, REWRITE_MIN_BYTES, 4 * KIB, ALLOWANCE))
+    driver = CheckedStore(
+        tmp_path, (4 * KIB, 64 * KIB, KIB, 2048, REWRITE_MIN_BYTES, 4 * KIB, ALLOWANCE)
+    )
     choose = random.Random(9)
     fill(driver, choose, 1500)
     live = thin(driver, choose, 0.1)

@@ -17,15 +17,15 @@ from crc32c import crc32c
 
 from tests.support.stores.made_files import STORE_ID, message_of
 from tests.support.stores.store_driver import StoreDriver
-from warren.server.config import Config, load
-from warren.store.checkpoint import decode_checkpoint
-from warren.store.message import Message, MovedMessage, Position
-from warren.store.store_settings import StoreSettings
-from warren.tables.reading import KIND_NAMES
+from warrenmq.server.config import Config, load
+from warrenmq.store.checkpoint import decode_checkpoint
+from warrenmq.store.message import Message, MovedMessage, Position
+from warrenmq.store.store_settings import StoreSettings
+from warrenmq.tables.reading import KIND_NAMES
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "storage.md"
-SOURCES = ROOT / "src" / "warren"
+SOURCES = ROOT / "src" / "warrenmq"
 
 INTEGERS = {"u8": 1, "u16": 2, "u32": 4, "u64": 8}
 UNITS = {"": 1, "ms": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3, "s": 1}
@@ -69,7 +69,9 @@ def structures() -> dict[str, Structure]:
             found[name] = current
         elif line.startswith("#"):
             current = None
-        elif current is not None and line.startswith("|") and not line.startswith(("| at |", "|---")):
+        elif (
+            current is not None and line.startswith("|") and not line.startswith(("| at |", "|---"))
+        ):
             at, kind, name = cells_of(line)[:3]
             current.rows.append((at, kind, name.strip("`")))
     return found
@@ -94,7 +96,9 @@ def decode(name: str, data: bytes, start: int) -> tuple[Fields, int]:
     at = start
     for offset, kind, field_name in structures()[name].rows:
         if offset:
-            assert int(offset) == at - start, f"{name}.{field_name} is not at {offset} but at {at - start}"
+            assert int(offset) == at - start, (
+                f"{name}.{field_name} is not at {offset} but at {at - start}"
+            )
         fields[field_name], at = decode_field(kind, fields, data, at)
     assert at <= len(data), f"{name} reaches beyond its record"
     return fields, at
@@ -175,7 +179,7 @@ def write_story(path: Path) -> None:
     store.queues[1].index([small[0], large[0], transient, spilled])
     store.settle_one(small[0])
     store.settle_one(large[1])
-    store.queues[1].log.delivered_upto = 2
+    store.queues[1].ledger.delivered_upto = 2
     store.commit()
     store.store.checkpoints.want()
     store.commit()
@@ -277,7 +281,9 @@ def test_every_record_that_the_page_describes_is_written_and_where_it_says(
 
 
 def test_type_numbers_are_those_of_the_code() -> None:
-    modules = [importlib.import_module(f"warren.store.{name}") for name in ("record", "checkpoint")]
+    modules = [
+        importlib.import_module(f"warrenmq.store.{name}") for name in ("record", "checkpoint")
+    ]
     for name, structure in structures().items():
         if structure.number is not None:
             assert structure.number in [getattr(module, name, None) for module in modules], name
@@ -307,7 +313,9 @@ def test_messages_in_the_journal(records: list[Record]) -> None:
     }
     assert more["positions"] == [position(2, 3)]
     (reference,) = of_kind(records, "PUBLISH_REF", ".wal")
-    (content,) = [record for record in records if record.kind == "CONTENT" and "persistent" in record.path]
+    (content,) = [
+        record for record in records if record.kind == "CONTENT" and "persistent" in record.path
+    ]
     assert reference == {
         "content_id": 1,
         "file": 0,
@@ -331,7 +339,11 @@ def test_moves_from_a_staging_log(moves: list[Record]) -> None:
         (7, 3),
     ]
     publishes = [move["publish"] for move in (small, large, nothing)]
-    places: list[list[Fields]] = [[position(1, 1), position(2, 1)], [position(1, 2), position(2, 2)], []]
+    places: list[list[Fields]] = [
+        [position(1, 1), position(2, 1)],
+        [position(1, 2), position(2, 2)],
+        [],
+    ]
     assert [isinstance(publish, dict) and publish["positions"] for publish in publishes] == places
 
 
@@ -388,7 +400,9 @@ def end_of(records: list[Record], path: str) -> int:
 
 
 def test_the_first_record_names_the_file_before(records: list[Record]) -> None:
-    (first,) = [record for record in records if record.path == "journal/2.wal" and record.offset == 40]
+    (first,) = [
+        record for record in records if record.path == "journal/2.wal" and record.offset == 40
+    ]
     assert first.kind == "PREDECESSOR"
     assert first.fields == {"file": 1, "size": end_of(records, "journal/1.wal")}
 
@@ -396,7 +410,12 @@ def test_the_first_record_names_the_file_before(records: list[Record]) -> None:
 def test_a_checkpoint(records: list[Record]) -> None:
     rows = [record for record in records if record.path == "checkpoint"]
     kinds = [record.kind for record in rows]
-    assert kinds == ["CHECKPOINT_HEAD", *["CHECKPOINT_QUEUE"] * 2, "CHECKPOINT_CONTENT", "CHECKPOINT_END"]
+    assert kinds == [
+        "CHECKPOINT_HEAD",
+        *["CHECKPOINT_QUEUE"] * 2,
+        "CHECKPOINT_CONTENT",
+        "CHECKPOINT_END",
+    ]
     head, first, second, content, end = [record.fields for record in rows]
     assert head == {
         "generation": 1,
@@ -411,7 +430,9 @@ def test_a_checkpoint(records: list[Record]) -> None:
         "damage_count": 0,
         "damage": [],
     }
-    segment_bytes = sum([record.length for record in records if record.path == "queues/1/0.idx"]) + 40
+    segment_bytes = (
+        sum([record.length for record in records if record.path == "queues/1/0.idx"]) + 40
+    )
     segment = {"number": 0, "size": segment_bytes, "entries": 4, "live_persistent": 1, "flags": 1}
     assert first == {
         "queue_id": 1,
@@ -473,7 +494,9 @@ def test_a_compacted_file_in_a_checkpoint(tmp_path: Path) -> None:
     store.close()
     records = decode_directory(tmp_path)
     copy, third, last = of_kind(records, "CHECKPOINT_CONTENT", "checkpoint")
-    sizes = [record.length for record in records if record.kind == "CONTENT" and "/4.rdq" in record.path]
+    sizes = [
+        record.length for record in records if record.kind == "CONTENT" and "/4.rdq" in record.path
+    ]
     assert (copy["number"], copy["first_id"], copy["content_count"]) == (4, 2, 2)
     assert (copy["ids"], copy["released"]) == ([2, 5], [0, 1])
     assert (copy["size"], copy["valid"]) == (40 + sum(sizes), sum(sizes))
@@ -515,7 +538,7 @@ def test_limits_are_those_of_the_code() -> None:
     assert len(rows) > 10
     for what, value, code in rows:
         path, name = code.strip("`").split(":")
-        module = importlib.import_module("warren." + path.removesuffix(".py").replace("/", "."))
+        module = importlib.import_module("warrenmq." + path.removesuffix(".py").replace("/", "."))
         assert getattr(module, name) == value_of(value), what
 
 
@@ -538,7 +561,9 @@ def check_setting(name: str, value: str) -> None:
 
 def names_in_page() -> list[str]:
     text = PAGE.read_text(encoding="utf-8")
-    return sorted(set(re.findall(r"`((?:store|queues|broker|server)/[a-z_/]+\.py:[A-Za-z_.]+)`", text)))
+    return sorted(
+        set(re.findall(r"`((?:store|queues|broker|server)/[a-z_/]+\.py:[A-Za-z_.]+)`", text))
+    )
 
 
 @pytest.mark.parametrize("name", names_in_page())
@@ -574,12 +599,17 @@ def test_the_map_of_the_store_is_complete() -> None:
     page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     rows = page.partition("| file in `store/` | what |")[2].partition("\n\n")[0]
     named = re.findall(r"`([a-z_/]+\.py)`", rows)
-    modules = {path.relative_to(SOURCES / "store").as_posix() for path in (SOURCES / "store").rglob("*.py")}
+    modules = {
+        path.relative_to(SOURCES / "store").as_posix() for path in (SOURCES / "store").rglob("*.py")
+    }
     assert sorted(named) == sorted(name for name in modules if not name.endswith("__init__.py"))
 
 
 def test_the_tables_have_a_name_for_each_kind_of_record() -> None:
     """A move is shown as the publish it is."""
     files = ("0.wal", "0.idx", "0.rdq")
-    names = {name for path in files for name in file_row(path)[3].split(", ")} - {"MOVE", "MOVE_REF"}
+    names = {name for path in files for name in file_row(path)[3].split(", ")} - {
+        "MOVE",
+        "MOVE_REF",
+    }
     assert {structures()[name].number: name.lower() for name in names} == KIND_NAMES

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from warren.store.disk import local_file_system
-from warren.store.disk.files import put_whole, read_whole
-from warren.store.disk.local_file_system import LocalFileSystem
-from warren.store.file_system import FileSystem
-from warren.testing.simulated.file_system import SimulatedFileSystem
+from warrenmq.store.disk import local_file_system
+from warrenmq.store.disk.files import put_whole, read_whole
+from warrenmq.store.disk.local_file_system import LocalFileSystem
+from warrenmq.store.file_system import FileSystem
+from warrenmq.testing.simulated.file_system import SimulatedFileSystem
 
 
 @pytest.fixture
@@ -178,7 +178,9 @@ def test_no_descriptor_is_inherited(local: LocalFileSystem) -> None:
         handle.close()
 
 
-def test_thousands_of_parts_and_short_writes(local: LocalFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thousands_of_parts_and_short_writes(
+    local: LocalFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sizes: list[int] = []
 
     def write_little(descriptor: int, parts: Sequence[bytes], offset: int) -> int:

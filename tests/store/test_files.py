@@ -11,18 +11,18 @@ from crc32c import crc32c
 from tests.store.test_recovery import bodies_of, record_file
 from tests.support.stores.dict_disk.journal_driver import SEGMENT_ENTRIES, content_of
 from tests.support.stores.made_files import STORE_ID
-from warren.store.disk.files import (
+from warrenmq.store.disk.files import (
     keep_orphans,
     load_store_id,
     make_directories,
     read_whole,
 )
-from warren.store.disk.local_file_system import LocalFileSystem
-from warren.store.disk.store_reader import read_store
-from warren.store.record import FILE_MAGIC, RecordWriter
-from warren.store.recovery import JournalReplay
-from warren.store.store_settings import StoreSettings
-from warren.testing.simulated.file_system import POWER, SimulatedFileSystem
+from warrenmq.store.disk.local_file_system import LocalFileSystem
+from warrenmq.store.disk.store_reader import read_store
+from warrenmq.store.record import FILE_MAGIC, RecordWriter
+from warrenmq.store.recovery import JournalReplay
+from warrenmq.store.store_settings import StoreSettings
+from warrenmq.testing.simulated.file_system import POWER, SimulatedFileSystem
 
 
 class Directory:
@@ -48,7 +48,11 @@ class Directory:
 
     def kept(self) -> list[bytes]:
         """Contents of everything in lost+found."""
-        return [path.read_bytes() for path in sorted(self.lost.iterdir())] if self.lost.exists() else []
+        return (
+            [path.read_bytes() for path in sorted(self.lost.iterdir())]
+            if self.lost.exists()
+            else []
+        )
 
 
 @pytest.fixture
@@ -80,7 +84,9 @@ STRANGE = {
     "zeros": bytes(4096),
     "header cut": record_file(b"x", number=5)[0][:39],
     "wrong magic": with_header(b"X" + record_file(b"x", number=5)[0][1:]),
-    "future version": with_header(b"WARRENWL\x00\x00\x00\x02" + record_file(b"x", number=5)[0][12:]),
+    "future version": with_header(
+        b"WARRENWL\x00\x00\x00\x02" + record_file(b"x", number=5)[0][12:]
+    ),
     "other store": record_file(b"x", number=5, store_id=bytes(16))[0],
     "copy of another file": record_file(b"x", number=4)[0],
     "noise": random.Random(2).randbytes(10_000),
@@ -123,10 +129,14 @@ def test_directories_and_links_are_put_aside(directory: Directory) -> None:
     replay, quarantined = directory.read()
     assert bodies_of(replay) == [b"mine"]
     assert len(quarantined) == 2
-    assert (directory.lost / next(name for name in quarantined if "2.wal" in name) / "inside").exists()
+    assert (
+        directory.lost / next(name for name in quarantined if "2.wal" in name) / "inside"
+    ).exists()
 
 
-def test_files_of_the_same_name_do_not_overwrite_each_other_in_lost_and_found(directory: Directory) -> None:
+def test_files_of_the_same_name_do_not_overwrite_each_other_in_lost_and_found(
+    directory: Directory,
+) -> None:
     for content in (b"first", b"second", b"third"):
         (directory.journal / "1.wal").write_bytes(content)
         directory.read()
@@ -206,7 +216,9 @@ def test_a_store_id_is_made_once(directory: Directory) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", b"zz", b"ab" * 15, b"\xff\xfe", b"ab" * 17])
-def test_a_lost_store_id_is_found_in_the_journal(directory: Directory, content: bytes | None) -> None:
+def test_a_lost_store_id_is_found_in_the_journal(
+    directory: Directory, content: bytes | None
+) -> None:
     directory.put(7, b"mine")
     if content is not None:
         (directory.path / "store_id").write_bytes(content)

@@ -10,13 +10,13 @@ import pytest
 from tests.support.stores.dict_disk.disk import DictDisk
 from tests.support.stores.dict_disk.journal_driver import JournalDriver
 from tests.support.stores.failing_files import DONE, IN_PART, FailingFiles
-from warren.store.change_sets import RETRY_MS, ChangeSet, DefinitionsError
-from warren.store.content_file import ContentFile
-from warren.store.content_store import ContentWrite
-from warren.store.disk.files import JOURNAL_DIRECTORY
-from warren.store.disk.flusher import BatchFlusher, Flusher, FlushJob
-from warren.store.disk.local_file_system import LocalFileSystem
-from warren.store.disk.space_reserve import SpaceReserve, is_want_of_space
+from warrenmq.store.change_sets import RETRY_MS, ChangeSet, DefinitionsError
+from warrenmq.store.content_file import ContentFile
+from warrenmq.store.content_store import ContentWrite
+from warrenmq.store.disk.files import JOURNAL_DIRECTORY
+from warrenmq.store.disk.flusher import BatchFlusher, Flusher, FlushJob
+from warrenmq.store.disk.local_file_system import LocalFileSystem
+from warrenmq.store.disk.space_reserve import SpaceReserve, is_want_of_space
 
 
 class Disk:
@@ -96,7 +96,9 @@ def test_what_is_written_is_what_was_sealed(disk: Disk) -> None:
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG])
 @pytest.mark.parametrize("call", ["create", "write", "sync"])
-def test_a_failing_call_fails_the_batch_and_the_next_one_succeeds(disk: Disk, call: str, number: int) -> None:
+def test_a_failing_call_fails_the_batch_and_the_next_one_succeeds(
+    disk: Disk, call: str, number: int
+) -> None:
     for _ in range(3):
         disk.driver.publish(300, [1, 2])
     if call != "create":
@@ -188,7 +190,11 @@ class Definitions:
         self.stored += changes
 
     def add(
-        self, name: object, is_kept: bool = False, is_patient: bool = False, needs: Iterable[ChangeSet] = ()
+        self,
+        name: object,
+        is_kept: bool = False,
+        is_patient: bool = False,
+        needs: Iterable[ChangeSet] = (),
     ) -> ChangeSet:
         """A change set of one change, whose author listens."""
         line = self._disk.driver.journal.definitions
@@ -238,10 +244,17 @@ def test_one_that_needs_a_refused_one_is_refused_too(
     definitions.add("other", needs=[queue])
     assert disk.commit() is None
     assert definitions.stored == ["queue", "other"]
-    assert definitions.told == [("exchange", False), ("queue", True), ("binding", False), ("other", True)]
+    assert definitions.told == [
+        ("exchange", False),
+        ("queue", True),
+        ("binding", False),
+        ("other", True),
+    ]
 
 
-def test_what_has_happened_is_kept_and_tried_again_in_order(disk: Disk, definitions: Definitions) -> None:
+def test_what_has_happened_is_kept_and_tried_again_in_order(
+    disk: Disk, definitions: Definitions
+) -> None:
     line = disk.driver.journal.definitions
     definitions.refused = {"gone"}
     definitions.add("before")
@@ -312,7 +325,9 @@ def test_definitions_without_room_open_the_reserve(
     assert definitions.told == [("a", is_kept)]
 
 
-def test_definitions_are_stored_before_anything_is_written(disk: Disk, definitions: Definitions) -> None:
+def test_definitions_are_stored_before_anything_is_written(
+    disk: Disk, definitions: Definitions
+) -> None:
     definitions.add("a")
     disk.driver.publish(10, [1])
     disk.faults.fail("sync", errno.EIO)
@@ -334,13 +349,29 @@ def test_contents_are_durable_before_the_journal_is_written(disk: Disk) -> None:
     calls.clear()
     # The file stays open; several writes to it are synced together.
     disk.driver.publish(10, [1])
-    assert disk.commit(content_write(0, 9, [b"second"], False), content_write(0, 15, [b"!"], False)) is None
+    assert (
+        disk.commit(content_write(0, 9, [b"second"], False), content_write(0, 15, [b"!"], False))
+        is None
+    )
     assert calls == ["write", "write", "sync", "write", "sync"]
     calls.clear()
     # The next file: the one before it is synced and closed.
     disk.driver.publish(10, [1])
-    assert disk.commit(content_write(0, 16, [b"third"], False), content_write(1, 0, [b"new"], True)) is None
-    assert calls == ["write", "sync", "close", "create", "write", "sync", "sync_directory", "write", "sync"]
+    assert (
+        disk.commit(content_write(0, 16, [b"third"], False), content_write(1, 0, [b"new"], True))
+        is None
+    )
+    assert calls == [
+        "write",
+        "sync",
+        "close",
+        "create",
+        "write",
+        "sync",
+        "sync_directory",
+        "write",
+        "sync",
+    ]
     assert disk.content_files() == {"0.rdq": b"headfirstsecond!third", "1.rdq": b"new"}
 
 

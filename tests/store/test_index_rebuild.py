@@ -7,9 +7,9 @@ import pytest
 
 from tests.support.stores.made_files import STORE_ID
 from tests.support.stores.store_driver import QUEUES, CheckedStore
-from warren.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
-from warren.store.disk.index_rebuild import find_places, rebuild_index
-from warren.store.disk.local_file_system import LocalFileSystem
+from warrenmq.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
+from warrenmq.store.disk.index_rebuild import find_places, rebuild_index
+from warrenmq.store.disk.local_file_system import LocalFileSystem
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_what_is_in_the_index_comes_back(driver: CheckedStore) -> None:
     driver.index(1)
     fill(driver, 5, 1)
     restart_without_checkpoint(driver)
-    assert driver.queues[1].log.indexed_upto == 21 and driver.queues[1].log.next_seq == 26
+    assert driver.queues[1].ledger.indexed_upto == 21 and driver.queues[1].ledger.next_seq == 26
     driver.check()
 
 
@@ -57,7 +57,9 @@ def test_journal_files_count_up_from_1_when_there_is_none(driver: CheckedStore) 
     assert [path.name for path in (driver.path / "journal").iterdir()] == ["1.wal"]
 
 
-def test_contents_before_the_first_checkpoint_are_no_reason_to_complain(driver: CheckedStore) -> None:
+def test_contents_before_the_first_checkpoint_are_no_reason_to_complain(
+    driver: CheckedStore,
+) -> None:
     fill(driver, 20, 1, size=900)
     driver.close()
     lose_checkpoints(driver)
@@ -105,7 +107,7 @@ def test_transient_messages_of_an_earlier_life_do_not_count(driver: CheckedStore
     driver.commit()
     driver.index(1)
     restart_without_checkpoint(driver)
-    assert driver.queues[1].log.indexed_upto == 13
+    assert driver.queues[1].ledger.indexed_upto == 13
     driver.check()
     fill(driver, 3, 1)
     driver.index(1)
@@ -163,7 +165,7 @@ def test_where_the_journal_knows_of_a_message_that_the_index_lacks_the_index_end
     segments[1].unlink()
     lose_checkpoints(driver)
     report = driver.open()
-    assert driver.queues[1].log.indexed_upto == 8
+    assert driver.queues[1].ledger.indexed_upto == 8
     assert [line.partition(" ")[0] for line in report.quarantined] == ["2.idx", "3.idx"]
     driver.check()
     driver.index(1)
@@ -182,7 +184,7 @@ def test_a_hole_within_a_segment(driver: CheckedStore) -> None:
     path.write_bytes(data)
     lose_checkpoints(driver)
     driver.open()
-    assert driver.queues[1].log.indexed_upto == 4
+    assert driver.queues[1].ledger.indexed_upto == 4
     driver.check()
     driver.index(1)
     driver.check()
@@ -205,7 +207,7 @@ def test_a_segment_of_an_earlier_life_does_not_stand_for_messages_of_this_one(
     path = driver.path / "queues/1/0.idx"
     left = path.read_bytes()
     driver.reopen()
-    assert driver.queues[1].log.next_seq == 1
+    assert driver.queues[1].ledger.next_seq == 1
     path.unlink()
     fill(driver, 3, 1, size=size)
     driver.index(1)

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.support.stores.made_files import SEGMENT_NUMBER, STORE_ID, segment_records
-from warren.store.index_records import IndexScan, find_messages
-from warren.store.message import QueueLog
-from warren.store.record import FILE_HEADER_BYTES, crc_seed
+from warrenmq.store.index_records import IndexScan, find_messages
+from warrenmq.store.message import QueueLedger
+from warrenmq.store.record import FILE_HEADER_BYTES, crc_seed
 
 RECORDS = segment_records(range(49152, 49160))
 DATA = b"".join(RECORDS)
@@ -13,12 +13,16 @@ DATA = b"".join(RECORDS)
 
 def scan(data: bytes, piece: int) -> tuple[list[int], int]:
     """The seq ids found, and how many bytes were called damaged."""
-    found = IndexScan(QueueLog(7), crc_seed(STORE_ID, SEGMENT_NUMBER), FILE_HEADER_BYTES, 49152, 65536)
+    found = IndexScan(
+        QueueLedger(7), crc_seed(STORE_ID, SEGMENT_NUMBER), FILE_HEADER_BYTES, 49152, 65536
+    )
     while found.offset < len(data):
         size = max(piece, found.wanted_bytes)
         end = min(found.offset + size, len(data))
         found.feed(data[found.offset : end], end == len(data), 1 << 62, 1 << 62)
-    return [position.seq for position in found.found], sum(len(stretch) for _offset, stretch in found.damaged)
+    return [position.seq for position in found.found], sum(
+        len(stretch) for _offset, stretch in found.damaged
+    )
 
 
 def test_a_whole_segment() -> None:

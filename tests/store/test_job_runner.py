@@ -10,13 +10,13 @@ import pytest
 from tests.support.stores.failing_files import DONE, HOWS, FailingFiles
 from tests.support.stores.made_files import SEGMENT, STORE_ID, content_file, put, segment_records
 from tests.support.stores.store_driver import RunnerDriver
-from warren.store.content_scan import scan_contents
-from warren.store.disk.append_files import OPEN_MAX
-from warren.store.disk.files import read_whole
-from warren.store.disk.job_runner import COMPACT_BYTES_PER_S, URGENT_BYTES_PER_S, JobRunner
-from warren.store.disk.local_file_system import LocalFileSystem
-from warren.store.disk.space_reserve import SpaceReserve
-from warren.store.jobs import (
+from warrenmq.store.content_scan import scan_contents
+from warrenmq.store.disk.append_files import OPEN_MAX
+from warrenmq.store.disk.files import read_whole
+from warrenmq.store.disk.job_runner import COMPACT_BYTES_PER_S, URGENT_BYTES_PER_S, JobRunner
+from warrenmq.store.disk.local_file_system import LocalFileSystem
+from warrenmq.store.disk.space_reserve import SpaceReserve
+from warrenmq.store.jobs import (
     READ,
     AppendFile,
     CompactContents,
@@ -27,8 +27,8 @@ from warren.store.jobs import (
     StoreJob,
     WriteCheckpoint,
 )
-from warren.store.record import crc_seed
-from warren.testing.simulated.file_system import KILL, ORDERED, POWER, Crash, SimulatedFileSystem
+from warrenmq.store.record import crc_seed
+from warrenmq.testing.simulated.file_system import KILL, ORDERED, POWER, Crash, SimulatedFileSystem
 
 
 @pytest.fixture
@@ -72,7 +72,9 @@ def test_an_append_behind_the_end_is_refused(store: RunnerDriver) -> None:
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EMFILE])
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("is_new", [True, False])
-def test_an_append_that_failed_is_run_again(store: RunnerDriver, number: int, how: str, is_new: bool) -> None:
+def test_an_append_that_failed_is_run_again(
+    store: RunnerDriver, number: int, how: str, is_new: bool
+) -> None:
     index = 0
     while True:
         path = f"queues/{index}/0.idx"
@@ -100,7 +102,9 @@ def test_an_append_that_failed_is_run_again(store: RunnerDriver, number: int, ho
 def test_a_full_disk_takes_no_more_than_64_descriptors(store: RunnerDriver) -> None:
     for round_number in range(2):
         for number in range(OPEN_MAX + 20):
-            store.must(AppendFile(f"queues/{number}/0.idx", round_number, [b"x"], round_number == 0))
+            store.must(
+                AppendFile(f"queues/{number}/0.idx", round_number, [b"x"], round_number == 0)
+            )
     assert len(store.faults.open_handles) == OPEN_MAX
     # The one used last stays.
     store.faults.calls.clear()
@@ -222,7 +226,9 @@ def test_ranges(store: RunnerDriver) -> None:
     assert job.results == [b"234", b"89", None, b""]
 
 
-def test_a_range_that_cannot_be_read_is_lost_but_a_lack_of_descriptors_is_not(store: RunnerDriver) -> None:
+def test_a_range_that_cannot_be_read_is_lost_but_a_lack_of_descriptors_is_not(
+    store: RunnerDriver,
+) -> None:
     put(store.local, "a", b"0123456789")
     job = ReadRanges([("a", 0, 1), ("a", 1, 1)])
     store.faults.fail("read", errno.EIO)
@@ -243,7 +249,9 @@ def test_contents_are_found(store: RunnerDriver) -> None:
     assert sorted(job.found) == [12, 19]
     for offset, record in job.found.values():
         assert data[offset : offset + len(record)] == record
-    assert isinstance(store.run(FindContents("msg_store_persistent/6.rdq", [12])), FileNotFoundError)
+    assert isinstance(
+        store.run(FindContents("msg_store_persistent/6.rdq", [12])), FileNotFoundError
+    )
 
 
 # -- compaction ------------------------------------------------------------------------------------------------------

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.support.stores.dict_disk.journal_driver import JournalDriver, Key
-from warren.store.confirm_run import ConfirmRun, ConfirmWaiter
-from warren.store.journal import BUFFER_BYTES, FLUSH_INTERVAL_MS
+from warrenmq.store.confirm_run import ConfirmRun, ConfirmWaiter
+from warrenmq.store.journal import BUFFER_BYTES, FLUSH_INTERVAL_MS
 
 # What the journal adds to the content of a position when it measures the buffer.
 POSITION_BYTES = 64

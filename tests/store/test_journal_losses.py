@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.stores.made_files import STORE_ID
 from tests.support.stores.store_driver import CheckedStore
-from warren.store.record import FILE_HEADER_BYTES, PUBLISH, RELEASE, crc_seed, record_length
+from warrenmq.store.record import FILE_HEADER_BYTES, PUBLISH, RELEASE, crc_seed, record_length
 
 LARGE = 1000
 
@@ -103,7 +103,9 @@ def test_a_damaged_release_behind_the_checkpoint_does_not_count(driver: CheckedS
     assert driver.store.contents.persistent.valid_bytes == 0
 
 
-def test_damage_that_an_earlier_start_met_hides_nothing_from_later_ones(driver: CheckedStore) -> None:
+def test_damage_that_an_earlier_start_met_hides_nothing_from_later_ones(
+    driver: CheckedStore,
+) -> None:
     """Their checkpoint was taken without it: what it counts as given up is given up, and no content stays for ever."""
     driver.publish(LARGE, 1, 2)
     driver.publish(10, 3)
@@ -149,7 +151,9 @@ def test_a_missing_file_that_an_earlier_start_missed_hides_nothing_from_later_on
     assert driver.store.contents.persistent.valid_bytes == 0
 
 
-def test_later_damage_in_a_file_that_was_damaged_before_may_hide_a_release(driver: CheckedStore) -> None:
+def test_later_damage_in_a_file_that_was_damaged_before_may_hide_a_release(
+    driver: CheckedStore,
+) -> None:
     body = driver.publish(LARGE, 1, 2)
     driver.publish(10, 3)
     driver.commit()
@@ -205,7 +209,9 @@ def test_a_file_that_is_missing_in_the_middle_is_reported(driver: CheckedStore) 
     driver.close()
     files[1].unlink()
     report = driver.open()
-    assert report.missing_journal == [f"journal/{files[1].name} with {size} bytes of messages and acks"]
+    assert report.missing_journal == [
+        f"journal/{files[1].name} with {size} bytes of messages and acks"
+    ]
     assert list(driver.found(1)) == [1, 3]
 
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from warren.store.disk.line_limit import LineLimit
+from warrenmq.store.disk.line_limit import LineLimit
 
 
 def test_each_subject_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:

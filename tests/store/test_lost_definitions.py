@@ -11,11 +11,11 @@ import pytest
 from tests.store.test_salvage import everything, salvaged
 from tests.support.brokers.process import BrokerProcess
 from tests.support.stores.stopped_node import MESSAGES, fingerprint
-from warren.broker.broker import Broker
-from warren.broker.definitions.settings import Settings
-from warren.server.config import Config
-from warren.server.definitions_file import DefinitionsLostError
-from warren.server.startup import open_data_directory
+from warrenmq.broker.broker import Broker
+from warrenmq.broker.definitions.settings import Settings
+from warrenmq.server.config import Config
+from warrenmq.server.definitions_file import DefinitionsLostError
+from warrenmq.server.startup import open_data_directory
 
 pytestmark = pytest.mark.kill
 
@@ -74,7 +74,9 @@ def test_a_start_refuses_and_changes_nothing(data: Path, store: Path, cause: str
     (vhost,) = broker.vhosts.values()
     assert vhost.queues == {}
     if cause != "is missing":
-        assert [path.name.partition("-")[2] for path in (data / "lost+found").iterdir()] == ["node.sqlite"]
+        assert [path.name.partition("-")[2] for path in (data / "lost+found").iterdir()] == [
+            "node.sqlite"
+        ]
 
 
 def test_a_first_start_is_none_of_that(tmp_path: Path) -> None:

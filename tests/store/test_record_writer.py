@@ -5,32 +5,36 @@ import random
 import pytest
 
 from tests.support.stores.made_files import STORE_ID
-from warren.store.message import JournalFile, Message, Position, QueueLog
-from warren.store.record import RecordWriter, body_is_valid, crc_seed, record_length
+from warrenmq.store.message import JournalFile, Message, Position, QueueLedger
+from warrenmq.store.record import RecordWriter, body_is_valid, crc_seed, record_length
 
 INDEX_FILE = 7 << 32
 
 
-def written_by(writer: RecordWriter, file_number: int, message: Message, positions: list[Position]) -> bytes:
+def written_by(
+    writer: RecordWriter, file_number: int, message: Message, positions: list[Position]
+) -> bytes:
     writer.continue_file(file_number)
-    writer.publish(message, positions, 0, len(positions))
+    writer.add_publish(message, positions, 0, len(positions))
     return b"".join(writer.take())
 
 
 def position_of(message: Message, seq: int, expiry_ms: int = 0) -> Position:
-    position = Position(message, QueueLog(7), seq, expiry_ms)
+    position = Position(message, QueueLedger(7), seq, expiry_ms)
     position.persistent = True
     return position
 
 
 def message_of(size: int, properties: bytes = b"\x10\x00\x02") -> Message:
-    return Message(b"\x00\x05queue", properties, random.Random(size).randbytes(size), True, 1_700_000_000_000)
+    return Message(
+        b"\x00\x05queue", properties, random.Random(size).randbytes(size), True, 1_700_000_000_000
+    )
 
 
 def check_again(again: RecordWriter, position: Position, source: JournalFile | None) -> None:
     """The position's record in the index, in one writer with all that came before, and by a writer of its own."""
     again.continue_file(INDEX_FILE)
-    again.publish_again(position.message, position, source)
+    again.add_publish_copy(position.message, position, source)
     record = b"".join(again.take())
     seed = crc_seed(STORE_ID, INDEX_FILE)
     assert record_length(record, 0, seed) == len(record)

@@ -15,24 +15,26 @@ from tests.support.stores.dict_disk.journal_driver import (
     state_of,
 )
 from tests.support.stores.made_files import STORE_ID
-from warren.store.content_records import write_publish_ref
-from warren.store.message import ContentRef, Message, MovedMessage, Position, QueueLog
-from warren.store.record import FILE_HEADER_BYTES, FILE_MAGIC, RecordWriter
-from warren.store.recovery import JournalReplay
+from warrenmq.store.content_records import write_publish_ref
+from warrenmq.store.message import ContentRef, Message, MovedMessage, Position, QueueLedger
+from warrenmq.store.record import FILE_HEADER_BYTES, FILE_MAGIC, RecordWriter
+from warrenmq.store.recovery import JournalReplay
 
 NUMBER = 3
 
 
-def record_file(*bodies: bytes, number: int = NUMBER, store_id: bytes = STORE_ID) -> tuple[bytes, list[int]]:
+def record_file(
+    *bodies: bytes, number: int = NUMBER, store_id: bytes = STORE_ID
+) -> tuple[bytes, list[int]]:
     """A journal file with these messages in queue 1, seq 1 and on; and where each record ends."""
     writer = RecordWriter(store_id)
     writer.start_file(FILE_MAGIC, number)
-    log = QueueLog(1)
+    ledger = QueueLedger(1)
     parts = writer.take()
     ends = [sum(map(len, parts))]
     for seq, body in enumerate(bodies, 1):
         message = Message(b"\x00\x01q", b"\x00\x00", body, True, 1000 + seq)
-        writer.publish(message, [Position(message, log, seq, 0)], 0, 1)
+        writer.add_publish(message, [Position(message, ledger, seq, 0)], 0, 1)
         parts += writer.take()
         ends.append(sum(map(len, parts)))
     return b"".join(parts), ends
@@ -118,7 +120,9 @@ def test_every_flipped_bit_costs_one_message_at_most() -> None:
             replay = replay_of(bytes(flipped))
             assert bodies_of(replay) == BODIES[:hit] + BODIES[hit + 1 :], (place, bit)
             if hit < len(BODIES) - 1:
-                assert [(hole.start, hole.end) for hole in replay.damage] == [(ends[hit], ends[hit + 1])]
+                assert [(hole.start, hole.end) for hole in replay.damage] == [
+                    (ends[hit], ends[hit + 1])
+                ]
             else:
                 # Nobody can tell the last record from an unfinished write.
                 assert torn_bytes(replay) == ends[-1] - ends[-2]
@@ -133,7 +137,9 @@ def test_overwritten_stretches(filler: bytes) -> None:
             start, end = ends[first] + 5, ends[last] + 9
             replay = replay_of(data[:start] + filler * (end - start) + data[end:])
             kept = bodies_of(replay)
-            assert kept == [b"%d" % number * 50 for number in range(12) if not first <= number <= last]
+            assert kept == [
+                b"%d" % number * 50 for number in range(12) if not first <= number <= last
+            ]
             assert len(replay.damage) == 1
 
 
@@ -206,7 +212,7 @@ def test_repeated_records_and_acks_of_the_unknown() -> None:
     assert bodies_of(replay) == [b"one", b"three"]
     assert replay.damage == []
     # The numbering goes on behind everything that was ever seen.
-    assert replay.queues[1].log.next_seq == (1 << 60) + 1
+    assert replay.queues[1].ledger.next_seq == (1 << 60) + 1
     live = {(hole.number, hole.live_bytes) for hole in replay.files}
     assert live == {(NUMBER, ends[1] - ends[0] + ends[3] - ends[2])}
 
@@ -245,12 +251,12 @@ def test_valid_records_with_contents_of_nonsense() -> None:
     replay = JournalReplay(STORE_ID, None, SEGMENT_ENTRIES)
     writer = RecordWriter(STORE_ID)
     writer.start_file(FILE_MAGIC, NUMBER)
-    log = QueueLog(1)
+    ledger = QueueLedger(1)
     for address in (b"", b"\x05", b"\xff\xff", b"\x00"):
         message = Message(address, b"", b"", True, 0)
-        writer.publish(message, [Position(message, log, 1, 0)], 0, 1)
+        writer.add_publish(message, [Position(message, ledger, 1, 0)], 0, 1)
     message = Message(b"\x00\x01q", b"\x00\x00", b"fine", True, 0)
-    writer.publish(message, [Position(message, log, 2, 0)], 0, 1)
+    writer.add_publish(message, [Position(message, ledger, 2, 0)], 0, 1)
     replay.feed_file(NUMBER, b"".join(writer.take()))
     replay.finish()
     assert bodies_of(replay)[-1:] == [b"fine"]
@@ -259,10 +265,10 @@ def test_valid_records_with_contents_of_nonsense() -> None:
 def test_a_fan_out_beyond_sixteen_bits() -> None:
     count = 70_000
     message = Message(b"\x00\x01q", b"\x00\x00", b"to all", True, 0)
-    positions = [Position(message, QueueLog(queue_id), 1, 0) for queue_id in range(1, count + 1)]
+    positions = [Position(message, QueueLedger(queue_id), 1, 0) for queue_id in range(1, count + 1)]
     writer = RecordWriter(STORE_ID)
     writer.start_file(FILE_MAGIC, NUMBER)
-    writer.publish(message, positions, 0, count)
+    writer.add_publish(message, positions, 0, count)
     replay = replay_of(b"".join(writer.take()))
     assert len(replay.queues) == count
     assert all(len(queue.positions) == 1 for queue in replay.queues.values())
@@ -273,10 +279,10 @@ def test_large_sequence_ids() -> None:
     for seq in (2**31 - 1, 2**31, 2**32, 2**62):
         writer = RecordWriter(STORE_ID)
         writer.start_file(FILE_MAGIC, NUMBER)
-        writer.publish(message, [Position(message, QueueLog(2**31 - 1), seq, 2**62)], 0, 1)
+        writer.add_publish(message, [Position(message, QueueLedger(2**31 - 1), seq, 2**62)], 0, 1)
         queue = replay_of(b"".join(writer.take())).queues[2**31 - 1]
         assert [(place.seq, place.expiry_ms) for place in queue.in_order()] == [(seq, 2**62)]
-        assert queue.log.next_seq == seq + 1
+        assert queue.ledger.next_seq == seq + 1
 
 
 def test_clean_stop_keeps_numbering_and_deliveries() -> None:
@@ -290,8 +296,8 @@ def test_clean_stop_keeps_numbering_and_deliveries() -> None:
     driver.commit()
     replay = replayed(driver.files)
     assert replay.is_clean
-    assert (replay.queues[1].log.next_seq, replay.queues[1].log.delivered_upto) == (6, 5)
-    assert replay.queues[2].log.next_seq == 2
+    assert (replay.queues[1].ledger.next_seq, replay.queues[1].ledger.delivered_upto) == (6, 5)
+    assert replay.queues[2].ledger.next_seq == 2
 
 
 def test_a_clean_stop_that_is_not_whole_is_none() -> None:
@@ -305,7 +311,9 @@ def test_a_clean_stop_that_is_not_whole_is_none() -> None:
     driver.commit()
     data = driver.files[1]
     for start, end in ((written, written + 40), (written + 5, written + 6)):
-        replay = replayed({1: data[:start] + bytes(byte ^ 255 for byte in data[start:end]) + data[end:]})
+        replay = replayed(
+            {1: data[:start] + bytes(byte ^ 255 for byte in data[start:end]) + data[end:]}
+        )
         assert len(replay.damage) == 1
         assert not replay.is_clean
 
@@ -316,10 +324,10 @@ def move_ref_file(*more: bytes) -> bytes:
     writer.start_file(FILE_MAGIC, NUMBER)
     staged = Message(b"\x00\x01q", b"\x00\x00", bytes(9000), True, 1000)
     first = ContentRef(3, 0, 0, 9033, 1, False)
-    write_publish_ref(writer, first, staged, [Position(staged, QueueLog(9), 5, 0)], 0, 1)
+    write_publish_ref(writer, first, staged, [Position(staged, QueueLedger(9), 5, 0)], 0, 1)
     moved = MovedMessage(b"\x00\x01q", b"\x00\x00", bytes(9000), True, 1000, 9, 5)
     second = ContentRef(7, 0, 9033, 9033, 1, False)
-    write_publish_ref(writer, second, moved, [Position(moved, QueueLog(1), 4, 0)], 0, 1, moved)
+    write_publish_ref(writer, second, moved, [Position(moved, QueueLedger(1), 4, 0)], 0, 1, moved)
     return b"".join([*writer.take(), *more])
 
 
@@ -333,9 +341,9 @@ def test_a_move_whose_content_is_there_counts() -> None:
 def test_a_message_whose_moved_content_is_gone_is_where_it_was_staged() -> None:
     replay = replay_of(move_ref_file())
     (position,) = replay.return_moves(
-        lambda position: position.content is not None and position.content.id == 7
+        lambda position: position.content_ref is not None and position.content_ref.id == 7
     )
-    assert (position.log.queue_id, position.seq) == (1, 4)
+    assert (position.ledger.queue_id, position.seq) == (1, 4)
     assert replay.moved[9] == {}
     assert replay.queues[1].positions == {} and list(replay.queues[9].positions) == [5]
 
@@ -365,12 +373,12 @@ def test_the_mark_of_a_clean_stop_ends_with_the_next_start() -> None:
 
 def test_a_journal_that_keeps_up_writes_nothing() -> None:
     journal = new_journal(1 << 20)
-    log = QueueLog(1)
-    journal.logs[1] = log
+    ledger = QueueLedger(1)
+    journal.ledgers[1] = ledger
     for seq in range(1, 100):
         message = Message(b"\x00\x01q", b"\x00\x00", bytes(1000), True, 0)
-        position = Position(message, log, seq, 0)
-        journal.publish(position, 0)
+        position = Position(message, ledger, seq, 0)
+        journal.append(position, 0)
         journal.settle(position, 0)
     assert journal.pending_bytes == 0
     batch = journal.seal()

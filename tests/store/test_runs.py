@@ -5,7 +5,15 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warren.store.runs import add_run, contains, covers, merge_runs, overlapping, remove_seq, subtract
+from warrenmq.store.runs import (
+    add_run,
+    contains,
+    covers,
+    merge_runs,
+    overlapping,
+    remove_seq,
+    subtract,
+)
 
 seqs = st.integers(0, 40)
 

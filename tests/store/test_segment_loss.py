@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.stores.store_driver import CheckedStore, Loaded
-from warren.store.disk.local_file_system import LocalFileSystem
-from warren.store.message import ABSENT, Position
+from warrenmq.store.disk.local_file_system import LocalFileSystem
+from warrenmq.store.message import ABSENT, Position
 
 
 @pytest.fixture
@@ -37,12 +37,12 @@ def fail_reads(monkeypatch: pytest.MonkeyPatch, path: str, fails: Callable[[], b
 def loaded_in_time(driver: CheckedStore, queue_id: int, seconds: int = 8) -> list[Position]:
     """What the index of a queue delivers in so many seconds."""
     found: list[Position] = []
-    log = driver.queues[queue_id].log
+    ledger = driver.queues[queue_id].ledger
     next_seq = 0
     ends_ms = driver.now_ms + seconds * 1000
-    while next_seq < log.indexed_upto:
+    while next_seq < ledger.indexed_upto:
         loaded = Loaded()
-        driver.queues[queue_id].load(next_seq, log.indexed_upto, 1 << 40, 1 << 40, loaded)
+        driver.queues[queue_id].load(next_seq, ledger.indexed_upto, 1 << 40, 1 << 40, loaded)
         while loaded.next_seq < 0:
             assert driver.now_ms < ends_ms
             driver.commit()
@@ -92,7 +92,9 @@ def test_a_segment_that_stays_unreadable_is_put_aside(
     driver.owner.in_memory = list(held)
     path = driver.path / "queues" / "1" / f"{number}.idx"
     before, inode = path.read_bytes(), path.stat().st_ino
-    fail_reads(monkeypatch, f"queues/1/{number}.idx", lambda: path.exists() and path.stat().st_ino == inode)
+    fail_reads(
+        monkeypatch, f"queues/1/{number}.idx", lambda: path.exists() and path.stat().st_ino == inode
+    )
     in_file = range(8, 16) if number == 1 else range(16, 21)
     left = [seq for seq in range(1, 21) if seq not in in_file or seq in (9, 12, 18)]
     assert seqs(loaded_in_time(driver, 1)) == left
@@ -113,7 +115,9 @@ def test_a_segment_that_stays_unreadable_is_put_aside(
     assert lost_and_found(driver) == [kept]
 
 
-def test_appends_on_their_way_to_a_segment_that_is_put_aside_are_not_lost(driver: CheckedStore) -> None:
+def test_appends_on_their_way_to_a_segment_that_is_put_aside_are_not_lost(
+    driver: CheckedStore,
+) -> None:
     """Those that were handed out before it was given up, and those after it."""
     fill(driver, 18, 1)
     driver.index(1)
@@ -121,10 +125,10 @@ def test_appends_on_their_way_to_a_segment_that_is_put_aside_are_not_lost(driver
         driver.publish(20, 1)
     driver.commit()
     queue = driver.queues[1]
-    index = queue.log.index
+    index = queue.ledger.index
     assert index is not None
     queue.index([driver.positions[1].pop(seq) for seq in (19, 20)])
-    queue.loss.give_up(queue.log, index.segments[-1], None)
+    queue.loss.give_up(queue.ledger, index.segments[-1], None)
     queue.index([driver.positions[1].pop(seq) for seq in (21, 22)])
     driver.finish_jobs()
     assert seqs(loaded_in_time(driver, 1)) == [*range(1, 16), *range(19, 23)]
@@ -200,7 +204,9 @@ def test_a_crash_before_the_checkpoint_knows_of_the_new_file(driver: CheckedStor
 
 
 @pytest.mark.parametrize("is_loaded_first", [True, False])
-def test_a_segment_that_is_cut_off_keeps_what_is_left(driver: CheckedStore, is_loaded_first: bool) -> None:
+def test_a_segment_that_is_cut_off_keeps_what_is_left(
+    driver: CheckedStore, is_loaded_first: bool
+) -> None:
     """T26: its end is gone when a node starts; whether a load or an append meets it first."""
     fill(driver, 20, 1)
     places = [driver.positions[1][seq] for seq in (18, 19)]
@@ -242,13 +248,15 @@ def test_a_checkpoint_notices_a_segment_that_was_deleted(driver: CheckedStore) -
     assert seqs(loaded_in_time(driver, 1)) == [*range(1, 16), 18]
 
 
-def test_a_transient_content_file_that_is_deleted_costs_what_was_in_it(driver: CheckedStore) -> None:
+def test_a_transient_content_file_that_is_deleted_costs_what_was_in_it(
+    driver: CheckedStore,
+) -> None:
     """What comes later is written to a file of the same name, at its place."""
     queue = driver.queues[1]
     positions: list[Position] = []
     for _ in range(4):
         driver.publish(1000, 1, persistent=False)
-        positions.append(driver.positions[1][driver.queues[1].log.next_seq - 1])
+        positions.append(driver.positions[1][driver.queues[1].ledger.next_seq - 1])
     for position in positions[:2]:
         queue.content_to_transient(position)
     run_on(driver, 1)
@@ -268,7 +276,9 @@ def test_a_transient_content_file_that_is_deleted_costs_what_was_in_it(driver: C
     assert [position.has_content for position in positions] == [False, False, True, True]
 
 
-def test_a_journal_file_that_is_deleted_costs_nothing_that_is_in_memory(driver: CheckedStore) -> None:
+def test_a_journal_file_that_is_deleted_costs_nothing_that_is_in_memory(
+    driver: CheckedStore,
+) -> None:
     """The batch that notices is not confirmed; what was confirmed before is moved to the index, and outlives a crash then."""
     fill(driver, 6, 1)
     number = driver.store.journal.files[-1].number

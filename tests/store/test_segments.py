@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.stores.store_driver import QUEUES, CheckedStore, Loaded
-from warren.store.disk.local_file_system import LocalFileSystem
-from warren.store.jobs import ReadRanges, StoreJob
-from warren.store.journal import WINDOW_BYTES_PER_QUEUE, WINDOW_FILES
-from warren.store.message import ABSENT
-from warren.store.queue_index import REWRITE_MIN_BYTES
-from warren.store.record import FILE_HEADER_BYTES
+from warrenmq.store.disk.local_file_system import LocalFileSystem
+from warrenmq.store.jobs import ReadRanges, StoreJob
+from warrenmq.store.journal import WINDOW_BYTES_PER_QUEUE, WINDOW_FILES
+from warrenmq.store.message import ABSENT
+from warrenmq.store.queue_index import REWRITE_MIN_BYTES
+from warrenmq.store.record import FILE_HEADER_BYTES
 
 MIB = 1048576
 
@@ -36,11 +36,11 @@ def segments_of(driver: CheckedStore, queue_id: int) -> list[int]:
 def found_in_time(driver: CheckedStore, queue_id: int) -> dict[int, bytes]:
     """What the index of a queue delivers, by seq id, though some of it cannot be read at once."""
     found: dict[int, bytes] = {}
-    log = driver.queues[queue_id].log
+    ledger = driver.queues[queue_id].ledger
     next_seq = 0
-    while next_seq < log.indexed_upto:
+    while next_seq < ledger.indexed_upto:
         loaded = Loaded()
-        driver.queues[queue_id].load(next_seq, log.indexed_upto, 1 << 40, 1 << 40, loaded)
+        driver.queues[queue_id].load(next_seq, ledger.indexed_upto, 1 << 40, 1 << 40, loaded)
         for _ in range(50):
             driver.commit()
         assert loaded.next_seq > next_seq
@@ -300,7 +300,9 @@ def test_a_damaged_segment_costs_one_message_and_still_goes(driver: CheckedStore
     assert segments_of(driver, 1) == [2]
 
 
-def test_records_that_are_damaged_after_they_were_loaded_cost_nobody_else(driver: CheckedStore) -> None:
+def test_records_that_are_damaged_after_they_were_loaded_cost_nobody_else(
+    driver: CheckedStore,
+) -> None:
     """Their messages are settled, and were not counted as alive any more: nothing else of the segment may go for that."""
     fill(driver, 20, 1)
     driver.index(1)
@@ -323,7 +325,9 @@ def test_records_that_are_damaged_after_they_were_loaded_cost_nobody_else(driver
     assert list(driver.found(1)) == left
 
 
-def test_a_damaged_segment_is_counted_though_there_is_no_descriptor_at_first(driver: CheckedStore) -> None:
+def test_a_damaged_segment_is_counted_though_there_is_no_descriptor_at_first(
+    driver: CheckedStore,
+) -> None:
     """Else it would stay for good: one of its messages counts as alive, and is not there."""
     fill(driver, 20, 1)
     driver.index(1)
@@ -365,7 +369,7 @@ def test_transient_messages_are_paged_and_do_not_outlive_the_node(driver: Checke
     driver.checkpoint()
     driver.reopen()
     assert not list((driver.path / "msg_store_transient").glob("*.rdq"))
-    index = driver.queues[1].log.index
+    index = driver.queues[1].ledger.index
     assert index is not None
     assert index.live_count(0, 1 << 40) == 1
     assert len(driver.load(1)) == 1
@@ -396,7 +400,9 @@ def test_the_embed_threshold_may_change_between_starts(driver: CheckedStore) -> 
 
 def test_the_journal_stays_within_its_window(driver: CheckedStore) -> None:
     """G8, W24: whatever is never consumed moves on; nothing is written to the journal twice."""
-    window = WINDOW_FILES * driver.settings.journal_file_size_limit + WINDOW_BYTES_PER_QUEUE * len(QUEUES)
+    window = WINDOW_FILES * driver.settings.journal_file_size_limit + WINDOW_BYTES_PER_QUEUE * len(
+        QUEUES
+    )
     driver.publish(20, 3)
     largest = 0
     for _ in range(300):

@@ -6,9 +6,9 @@ import pytest
 
 from tests.support.stores.dict_disk.journal_driver import JournalDriver
 from tests.support.stores.failing_files import FailingFiles
-from warren.store.disk.flusher import BatchFlusher, FlushJob
-from warren.store.disk.space_reserve import SpaceReserve
-from warren.testing.simulated.file_system import SimulatedFileSystem
+from warrenmq.store.disk.flusher import BatchFlusher, FlushJob
+from warrenmq.store.disk.space_reserve import SpaceReserve
+from warrenmq.testing.simulated.file_system import SimulatedFileSystem
 
 # As much as the simulated disk allocates at a time.
 SIZE = 2_000

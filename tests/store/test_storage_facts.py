@@ -4,7 +4,7 @@ S: what a classic queue is and does. W: weaknesses known from other brokers, whi
 T: faults and situations that the tests must bring about. Comments and docstrings all over the code use these numbers.
 
 One line a fact: `ID | what it says | evidence`, more evidence in indented lines. Evidence is `module:name`, a piece of code
-in `src/warren` (or `bench.module:name`); `path::name`, a test below `tests`; or `argued: ` and why there is none. Each fact
+in `src/warrenmq` (or `bench.module:name`); `path::name`, a test below `tests`; or `argued: ` and why there is none. Each fact
 that is not argued names a test that fails when the fact is broken; `python -m tests.mutants` breaks many of them to see.
 The tests here look whether what is named exists. Facts without evidence are in OPEN, which should be empty.
 """
@@ -69,7 +69,7 @@ S20 | persistent messages reach the kernel | store.disk.flusher:BatchFlusher.flu
 S21 | transient ones are paged too, and gone after a start | queues.paging:PageStep store.disk.store_reader:read_store
     store/test_index_rebuild.py::test_transient_messages_of_an_earlier_life_do_not_count
 S22 | persistent ones stay in memory too, and go first | queues.entry:Entry.is_on_disk
-    queues.paging:PageStep._sink_alphas
+    queues.paging:PageStep._push_alphas
     queues/test_queue_paging.py::test_large_persistent_messages_become_gamma_and_transient_ones_beta
 S23 | a confirm says that it is safe | store.journal:Journal.on_done
     protocol/test_confirms.py::test_a_persistent_message_is_confirmed_by_the_commit_only
@@ -101,7 +101,7 @@ S36 | the steps of a merge | store.content_scan:compact_contents
     store/test_job_runner.py::test_any_call_of_a_compaction_fails
     store/test_content_compaction.py::test_the_neighbours_with_most_garbage_become_one_file
 S37 | one content for all queues, counted | store/test_content_store.py::test_a_fan_out_is_stored_once_and_removed_last
-S38 | a publish adds, an ack removes | store.journal:Journal.publish store.journal:Journal.settle
+S38 | a publish adds, an ack removes | store.journal:Journal.append store.journal:Journal.settle
     store/test_journal_machine.py::TestJournalMachine
 S39 | an index for each queue | store.queue_index:QueueIndex
     store/test_documented_format.py::test_a_segment
@@ -130,7 +130,7 @@ S50 | alpha | queues.entry:ALPHA queues/test_queue_machine.py::TestQueueMachine
 S51 | beta | queues.entry:BETA queues/test_queue_machine.py::TestQueueMachine
 S52 | gamma | queues.entry:GAMMA queues/test_queue_machine.py::TestQueueMachine
 S53 | delta | queues.delta:Delta queues/test_queue_machine.py::TestQueueMachine
-S54 | persistent ones are on disk whatever their form | queues.paging:PageStep._may_sink store.journal:Journal
+S54 | persistent ones are on disk whatever their form | queues.paging:PageStep._may_push store.journal:Journal
     queues/test_queue_machine.py::TestQueueMachine
 S55 | not every message is in every form | queues/test_queue_machine.py::TestQueueMachine
 S56 | q1, q2, delta, q3, q4 | queues.variable_queue:VariableQueue queues.variable_queue:VariableQueue.check
@@ -140,19 +140,19 @@ S58 | who keeps up stays alpha | queues.queue_memory:QueueMemory.expect_paging
     store/test_recovery.py::test_a_journal_that_keeps_up_writes_nothing
 S59 | target_ram_count from rates, none without pressure | queues.queue_memory:QueueMemory.set_duration
     queues/test_memory_monitor.py::test_the_worked_example_to_the_target_of_a_queue
-S60 | unacked ones count; looked at after everything | queues.queue_memory:QueueMemory.ram_count queues.paged_queue:PagedQueue.work
+S60 | unacked ones count; looked at after everything | queues.queue_memory:QueueMemory.ram_count queues.paged_queue:PagedQueue.run_slice
     queues/test_queue_unacked.py::test_t54_unacked_messages_leave_memory_and_come_back
-S61 | a publish goes to q4, or q1 | queues.variable_queue:VariableQueue.publish
+S61 | a publish goes to q4, or q1 | queues.variable_queue:VariableQueue.append
     queues/test_queue_machine.py::TestQueueMachine
-S62 | q4 sinks youngest first to the old end of q3 | queues.variable_queue:VariableQueue.sink_q4
-    queues.paging:PageStep._sink_alphas
+S62 | q4 sinks youngest first to the old end of q3 | queues.variable_queue:VariableQueue.push_q4
+    queues.paging:PageStep._push_alphas
     queues/test_queue_paging.py::test_large_persistent_messages_become_gamma_and_transient_ones_beta
     queues/test_queue_paging.py::test_alphas_sink_from_q1_oldest_first_then_from_q4_youngest_first
 S63 | q3 sinks youngest first, its oldest stays | queues.paging:PageStep._push_old
     queues/test_queue_paging.py::test_c7_the_oldest_of_q3_stays
-S64 | q1 sinks to q2, or q3, then q4 | queues.variable_queue:VariableQueue.sink_q1 queues.paging:PageStep._sink_alphas
+S64 | q1 sinks to q2, or q3, then q4 | queues.variable_queue:VariableQueue.push_q1 queues.paging:PageStep._push_alphas
     queues/test_queue_paging.py::test_alphas_sink_from_q1_oldest_first_then_from_q4_youngest_first
-S65 | permitted_beta_count | queues.variable_queue:permitted_beta_count queues/test_paging.py::test_permitted_betas
+S65 | permitted_beta_count | queues.paging:permitted_beta_count queues/test_paging.py::test_permitted_betas
 S66 | in batches to delta, first q3, then q2 | queues.paging:PageStep._push_middle
     queues/test_queue_paging.py::test_s66_only_lumps_go_to_delta
 S67 | a bound for what is written at once | queues.turn:TURN_STEPS store.segment_files:SegmentFiles.is_behind
@@ -178,7 +178,7 @@ S77 | paging must not block | queues.turn:TurnShares.work_off queues.paging:Page
     queues/test_queue_paging.py::test_w19_paging_goes_in_slices_and_other_queues_have_their_turn
 S78 | 10,000,000 messages in a lazy queue: 1.5 MB | bench.backlog:measure
     queues/test_queue_paging.py::test_s75_lazy_keeps_nothing_without_consumers_and_a_little_with_one
-S79 | a backlog slows a queue down | bench.backlog:measure queues.read_ahead:look_ahead
+S79 | a backlog slows a queue down | bench.backlog:measure queues.read_ahead:read_ahead_of_consumers
     queues/test_queue_paging.py::test_the_next_batch_is_read_before_the_last_one_is_used_up
 S80 | prefetch, multiple acks, flow control | protocol/test_qos.py::test_per_consumer_limit_is_exact
     protocol/test_settle.py::test_multiple broker/flow/test_disk_flow.py::test_who_publishes_to_a_disk_that_lags_is_stopped_until_half_is_written
@@ -225,7 +225,7 @@ W17 | a start loads lazy queues | queues.paged_queue:PagedQueue.restore_delta br
     kill/test_store_on_disk.py::test_a_start_reads_no_bodies_and_takes_no_memory_for_them
 W18 | one segment is never paged | queues.memory_account:MemoryAccount.ahead_room
     queues/test_paging.py::test_small_messages_of_one_segment_are_paged_too
-W19 | unlimited batches | queues.purging:Purge.work queues.queue:Queue.drop_expired_head queues.reader_group:SLICE_MESSAGES
+W19 | unlimited batches | queues.purging:Purge.settle_slice queues.queue:Queue.drop_expired_head queues.reader_group:GROUP_SLICE_MESSAGES
     queues/test_queue_paging.py::test_w19_paging_goes_in_slices_and_other_queues_have_their_turn
     queues/test_queue_unacked.py::test_w19_a_purge_takes_turns queues/test_queue_paging.py::test_t56_expired_messages_are_dropped_in_slices
 W20 | damage takes the vhost down | kill/test_restart.py::test_damage_costs_what_is_damaged
@@ -236,12 +236,12 @@ W21 | a full disk | store.disk.space_reserve:SpaceReserve kill/test_failing_disk
 W22 | a blocked connection's acks wait | protocol/test_blocked.py::test_what_a_blocked_connection_settles_is_settled
 W23 | unknown data are deleted | store/test_files.py::test_directories_and_links_are_put_aside
     store/test_index_rebuild.py::test_what_is_not_ours_is_kept kill/test_restart.py::test_lost_definitions_do_not_lose_messages
-W24 | one message pins a file | store.segment_rewrite:SegmentRewriter.look
+W24 | one message pins a file | store.segment_rewrite:SegmentRewriter.find_segments
     store/test_job_runner.py::test_a_rewritten_segment_has_what_was_not_settled
     store/test_segments.py::test_a_segment_with_little_alive_is_rewritten
     store/test_segments.py::test_all_segments_with_little_alive_are_rewritten
     store/test_content_compaction.py::test_where_no_pair_fits_one_file_is_copied_alone
-W25 | only a stopped node can be backed up | store.backup_hold:BackupHold
+W25 | only a stopped node can be backed up | store.backup_pins:BackupPins
     kill/test_backup.py::test_what_was_confirmed_before_a_backup_is_in_it
 W26 | allocated space taken for data | store/test_recovery.py::test_junk_behind_the_last_record
     simulation/test_simulated_file_system.py::test_space_that_was_allocated_reads_as_zeros
@@ -479,7 +479,7 @@ def is_there(pointer: str) -> bool:
         path = ROOT / "tests" / name
     else:
         module, _, symbol = pointer.partition(":")
-        root = ROOT if module.startswith("bench.") else ROOT / "src" / "warren"
+        root = ROOT if module.startswith("bench.") else ROOT / "src" / "warrenmq"
         path = root / (module.replace(".", "/") + ".py")
     return path.is_file() and has_name(body_of(path), symbol)
 
@@ -496,5 +496,7 @@ def test_what_is_named_exists(fact: str) -> None:
         assert len(evidence) > 20
         return
     pointers = evidence.split()
-    assert any("::" in pointer for pointer in pointers), "name a test that fails when the fact is broken"
+    assert any("::" in pointer for pointer in pointers), (
+        "name a test that fails when the fact is broken"
+    )
     assert [pointer for pointer in pointers if not is_there(pointer)] == []

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.support.brokers.process import BrokerProcess
 from tests.support.kills.ledger import connect
-from warren.broker.definitions.metadata import (
+from warrenmq.broker.definitions.metadata import (
     Definitions,
     PutBinding,
     PutExchange,
@@ -25,16 +25,16 @@ from warren.broker.definitions.metadata import (
     PutUser,
     PutVhost,
 )
-from warren.broker.definitions.passwords import SHA256, hash_password
-from warren.offline.backup_files import incomplete_path
-from warren.offline.check import CheckResult, check_directory, check_store
-from warren.offline.data_directory import ToolError, VhostDirectory, files_of, opened
-from warren.offline.part_writer import MessageRow, PartWriter, SharedContent, Sharer, address_of
-from warren.offline.store_plan import Part, PartManifest, QueueExtent, WriterSettings, plan_parts
-from warren.offline.store_writer import StoreWriter, WrittenStore
-from warren.store.disk.snapshot import VhostSnapshot
-from warren.wire.methods import BasicGetOk
-from warren.wire.properties import Properties
+from warrenmq.broker.definitions.passwords import SHA256, hash_password
+from warrenmq.offline.backup_files import incomplete_path
+from warrenmq.offline.check import CheckResult, check_directory, check_store
+from warrenmq.offline.data_directory import ToolError, VhostDirectory, files_of, opened
+from warrenmq.offline.part_writer import MessageRow, PartWriter, SharedContent, Sharer, address_of
+from warrenmq.offline.store_plan import Part, PartManifest, QueueExtent, WriterSettings, plan_parts
+from warrenmq.offline.store_writer import StoreWriter, WrittenStore
+from warrenmq.store.disk.snapshot import VhostSnapshot
+from warrenmq.wire.methods import BasicGetOk
+from warrenmq.wire.properties import Properties
 
 NOW_MS = 1_700_000_000_000
 FAR_MS = 4_000_000_000_000
@@ -86,7 +86,9 @@ def found_in(directory: Path, queue_id: int = 1, segment_entries: int = 16384) -
         for position in snapshot.positions(queue) if queue is not None else []:
             message = snapshot.message(position)
             assert message is not None and position.persistent
-            assert message.timestamp_ms == snapshot.timestamp_ms(queue, position) if queue else False
+            assert (
+                message.timestamp_ms == snapshot.timestamp_ms(queue, position) if queue else False
+            )
             found.append(
                 (
                     position.seq,
@@ -160,7 +162,11 @@ def test_a_node_delivers_every_message_as_it_was(tmp_path: Path) -> None:
         for one in rows:
             got = channel.get(b"one", no_ack=True)
             assert isinstance(got.method, BasicGetOk)
-            assert (got.body, got.raw, got.method.redelivered) == (one.body, one.properties, one.redelivered)
+            assert (got.body, got.raw, got.method.redelivered) == (
+                one.body,
+                one.properties,
+                one.redelivered,
+            )
             assert (got.method.exchange, got.method.routing_key) == (b"both", b"key")
         assert channel.drain(b"one") == shared
         assert channel.drain(b"two") == shared
@@ -185,7 +191,8 @@ def _share(
 
 def test_messages_that_have_expired_meanwhile_are_not_delivered(tmp_path: Path) -> None:
     one_queue(
-        tmp_path / "data", [row(b"old", expires_ms=NOW_MS), row(b"new", expires_ms=FAR_MS), row(b"ever")]
+        tmp_path / "data",
+        [row(b"old", expires_ms=NOW_MS), row(b"new", expires_ms=FAR_MS), row(b"ever")],
     )
     node = BrokerProcess(tmp_path)
     node.start()
@@ -212,7 +219,9 @@ def test_messages_that_were_out_before_are_redelivered(tmp_path: Path) -> None:
 
 BODIES = st.one_of(
     st.binary(max_size=40),
-    st.builds(lambda size, byte: bytes((byte,)) * size, st.integers(4070, 4110), st.integers(0, 255)),
+    st.builds(
+        lambda size, byte: bytes((byte,)) * size, st.integers(4070, 4110), st.integers(0, 255)
+    ),
     st.builds(lambda size: b"\x57\x52\x01\x01" * size, st.sampled_from([5_000, 262_144])),
 )
 ROWS = st.lists(
@@ -250,7 +259,9 @@ def test_any_messages_come_back(
             for step, body, text, expires_ms, redelivered in messages:
                 seq += step
                 block = Properties(message_id=text, delivery_mode=2).encode()
-                made = row(body, seq, properties=block, expires_ms=expires_ms, redelivered=redelivered)
+                made = row(
+                    body, seq, properties=block, expires_ms=expires_ms, redelivered=redelivered
+                )
                 rows[queue_id].append(made)
             for number, (_, count) in enumerate(shared):
                 if queue_id <= count:
@@ -286,7 +297,15 @@ def test_any_messages_come_back(
 
 def _as_found(one: MessageRow) -> Found:
     address = address_of(one.exchange, one.routing_key)
-    return (one.seq, address, one.properties, one.body, one.expires_ms, one.redelivered, one.enqueued_ms)
+    return (
+        one.seq,
+        address,
+        one.properties,
+        one.body,
+        one.expires_ms,
+        one.redelivered,
+        one.enqueued_ms,
+    )
 
 
 def _write_shared(
@@ -338,22 +357,29 @@ def test_transient_messages_stay_only_when_they_are_to(tmp_path: Path) -> None:
     assert one_queue(tmp_path / "without", rows).skipped_transient == 2
     assert [one[3] for one in found_in(tmp_path / "without")] == [b"kept"]
     writer = StoreWriter.create(
-        tmp_path / "with", definitions(b"q"), [extent(1, 9)], settings=WriterSettings(keep_transient=True)
+        tmp_path / "with",
+        definitions(b"q"),
+        [extent(1, 9)],
+        settings=WriterSettings(keep_transient=True),
     )
     assert writer.finish([write(writer, writer.plan.parts[0], rows)]).skipped_transient == 0
-    assert found_in(tmp_path / "with") == [_as_found(replace(one, seq=n)) for n, one in enumerate(rows, 1)]
+    assert found_in(tmp_path / "with") == [
+        _as_found(replace(one, seq=n)) for n, one in enumerate(rows, 1)
+    ]
     must_check_clean(tmp_path / "with", 3)
 
 
 def test_queues_without_messages(tmp_path: Path) -> None:
     writer = StoreWriter.create(
-        tmp_path / "data", definitions(b"a", b"b", b"c"), [extent(1, 100), extent(2, 1, next_seq=77)]
+        tmp_path / "data",
+        definitions(b"a", b"b", b"c"),
+        [extent(1, 100), extent(2, 1, next_seq=77)],
     )
     writer.finish([write(writer, part, []) for part in writer.plan.parts])
     must_check_clean(tmp_path / "data", 0)
     with files_of(VhostDirectory(1, tmp_path / "data/msg_stores/vhosts/1", None)) as files:
         queue = VhostSnapshot(files).queue(2)
-        assert queue is not None and queue.log.next_seq == 77
+        assert queue is not None and queue.ledger.next_seq == 77
 
 
 # -- parts -----------------------------------------------------------------------------------------------------------
@@ -394,7 +420,12 @@ def test_parts_have_whole_segments_and_ids_of_their_own() -> None:
 
 @pytest.mark.parametrize(
     "extents",
-    [[extent(1, 5), extent(1, 9)], [extent(1, 0)], [extent(1, 5, first_seq=0)], [extent(1, 1 << 63)]],
+    [
+        [extent(1, 5), extent(1, 9)],
+        [extent(1, 0)],
+        [extent(1, 5, first_seq=0)],
+        [extent(1, 1 << 63)],
+    ],
 )
 def test_plans_that_make_no_sense_are_refused(tmp_path: Path, extents: list[QueueExtent]) -> None:
     with pytest.raises(ToolError):
@@ -414,7 +445,9 @@ def test_definitions_that_contradict_each_other_are_refused(tmp_path: Path) -> N
 
 
 def test_messages_out_of_order_or_place_are_refused(tmp_path: Path) -> None:
-    writer = StoreWriter.create(tmp_path / "data", definitions(b"q"), [extent(1, 20, first_seq=10)], {1: 1})
+    writer = StoreWriter.create(
+        tmp_path / "data", definitions(b"q"), [extent(1, 20, first_seq=10)], {1: 1}
+    )
     shared_part, part = writer.plan.parts
     writing = PartWriter(writer.work, part)
     writing.add(row(b"a", 12))
@@ -484,7 +517,9 @@ def test_finishing_again_after_it_was_interrupted(
     """At whatever move, sync or removal it ended."""
     target = tmp_path / "data"
     writer = StoreWriter.create(target, definitions(b"a", b"b"), [extent(1, 9), extent(2, 9)])
-    manifests = [write(writer, part, [row(b"small"), row(b"l" * 9000)]) for part in writer.plan.parts]
+    manifests = [
+        write(writer, part, [row(b"small"), row(b"l" * 9000)]) for part in writer.plan.parts
+    ]
     calls = 0
 
     def counted(real: Callable[..., object]) -> Callable[..., object]:

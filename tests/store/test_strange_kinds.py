@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from warren.broker.broker import Broker
-from warren.broker.definitions.settings import Settings
-from warren.offline.check import NO_DIRECTORY, NOT_OURS, check_directory
-from warren.server.config import Config
-from warren.server.startup import open_data_directory
-from warren.store.disk.files import load_store_id, set_aside_strange
-from warren.store.disk.local_file_system import LocalFileSystem
-from warren.store.disk.store_reader import read_store
-from warren.store.store_settings import StoreSettings
+from warrenmq.broker.broker import Broker
+from warrenmq.broker.definitions.settings import Settings
+from warrenmq.offline.check import NO_DIRECTORY, NOT_OURS, check_directory
+from warrenmq.server.config import Config
+from warrenmq.server.startup import open_data_directory
+from warrenmq.store.disk.files import load_store_id, set_aside_strange
+from warrenmq.store.disk.local_file_system import LocalFileSystem
+from warrenmq.store.disk.store_reader import read_store
+from warrenmq.store.store_settings import StoreSettings
 
 
 def a_file(path: Path) -> None:
@@ -53,7 +53,13 @@ STORE = "msg_stores/vhosts/1"
 PLACES = [
     *[
         (f"{STORE}/{name}", make)
-        for name in ("journal", "queues", "msg_store_persistent", "msg_store_transient", "lost+found")
+        for name in (
+            "journal",
+            "queues",
+            "msg_store_persistent",
+            "msg_store_transient",
+            "lost+found",
+        )
         for make in (a_file, a_loop)
     ],
     (f"{STORE}/journal", a_broken_link),
@@ -71,8 +77,12 @@ PLACES = [
 ]
 
 
-@pytest.mark.parametrize(("place", "make"), PLACES, ids=lambda value: getattr(value, "__name__", value))
-def test_what_is_of_another_kind_is_put_aside(data: Path, place: str, make: Callable[[Path], None]) -> None:
+@pytest.mark.parametrize(
+    ("place", "make"), PLACES, ids=lambda value: getattr(value, "__name__", value)
+)
+def test_what_is_of_another_kind_is_put_aside(
+    data: Path, place: str, make: Callable[[Path], None]
+) -> None:
     path = data / place
     if path.is_dir():
         shutil.rmtree(path)

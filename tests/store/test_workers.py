@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.support.stores.made_files import STORE_ID
-from warren.store.disk.job_runner import JobRunner
-from warren.store.disk.workers import Stopped, Workers
-from warren.store.jobs import COMPACT, READ, WRITE, StoreJob
-from warren.testing.simulated.file_system import SimulatedFileSystem
+from warrenmq.store.disk.job_runner import JobRunner
+from warrenmq.store.disk.workers import Stopped, Workers
+from warrenmq.store.jobs import COMPACT, READ, WRITE, StoreJob
+from warrenmq.testing.simulated.file_system import SimulatedFileSystem
 
 PATIENCE_S = 30
 

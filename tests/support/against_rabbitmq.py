@@ -23,8 +23,15 @@ def main(arguments: list[str]) -> int:
         broker = RabbitmqBroker(Path(directory), set())
         broker.start()
         try:
-            command = [sys.executable, "-m", "pytest", *(arguments or ["tests/protocol", "tests/interop"])]
-            return subprocess.run(command, env=os.environ | {"WARREN_TEST_AMQP_URI": broker.uri}).returncode
+            command = [
+                sys.executable,
+                "-m",
+                "pytest",
+                *(arguments or ["tests/protocol", "tests/interop"]),
+            ]
+            return subprocess.run(
+                command, env=os.environ | {"WARREN_TEST_AMQP_URI": broker.uri}
+            ).returncode
         finally:
             broker.stop()
 

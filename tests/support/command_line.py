@@ -13,10 +13,12 @@ from typing import Any, Final
 IGNORING_INTERRUPTS: Final = ("sh", "-c", "trap '' INT; exec \"$@\"", "sh")
 
 
-def warren(*arguments: object, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def warren(
+    *arguments: object, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """`warren ARGUMENTS`, without colours and 120 characters wide."""
     return subprocess.run(
-        [sys.executable, "-m", "warren", *map(str, arguments)],
+        [sys.executable, "-m", "warrenmq", *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=100,

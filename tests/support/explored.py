@@ -17,7 +17,9 @@ FIRST_EXPLORED = 1 << 20
 @cache
 def commit_number() -> int:
     """A number of 32 bits that only this commit has, more or less."""
-    done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     return int(done.stdout[:8], 16) if done.returncode == 0 else 0
 
 

@@ -49,7 +49,9 @@ def arrange(items: list[pytest.Item]) -> None:
         fixtures = getattr(item, "fixturenames", ())
         for fixture, paths in SHARED.items():
             if fixture in fixtures and file_of(item.nodeid) not in paths:
-                raise pytest.UsageError(f"{file_of(item.nodeid)} uses {fixture}: name it in {__name__}")
+                raise pytest.UsageError(
+                    f"{file_of(item.nodeid)} uses {fixture}: name it in {__name__}"
+                )
         if any(item.get_closest_marker(name) for name in ("slow", "kill", "spark")):
             long_families.add(family_of(item.nodeid))
     ranks = {family: rank for rank, family in enumerate(SHARED)}

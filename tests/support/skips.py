@@ -55,7 +55,9 @@ class SkipPolicy:
             report.longrepr = f"under CI nothing may be missing, but: {reason}"
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_make_collect_report(self) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    def pytest_make_collect_report(
+        self,
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
         """A file that skips itself, for want of a package."""
         report = yield
         self.judge(report)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warren.offline.part_writer import address_of
-from warren.tables.columns import MESSAGE_COLUMNS
-from warren.tables.messages_to_write import columns_of
-from warren.wire.properties import CLUSTER_ID, EXPIRATION, Properties, decode_properties
+from warrenmq.offline.part_writer import address_of
+from warrenmq.tables.columns import MESSAGE_COLUMNS
+from warrenmq.tables.messages_to_write import columns_of
+from warrenmq.wire.properties import CLUSTER_ID, EXPIRATION, Properties, decode_properties
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678000, UTC)
 SHORT = st.none() | st.binary(max_size=12)
@@ -107,9 +107,14 @@ def test_single_columns_stand_in_where_there_is_no_raw_block() -> None:
         "body": pa.array([b"1", b""]),
     }
     made = batch(
-        **two, properties_raw=pa.array([None, b"\x10\x00\x01"], pa.binary()), type=pa.array(["t", "u"])
+        **two,
+        properties_raw=pa.array([None, b"\x10\x00\x01"], pa.binary()),
+        type=pa.array(["t", "u"]),
     )
-    assert columns_of(made).properties == [Properties(delivery_mode=2, type=b"t").encode(), b"\x10\x00\x01"]
+    assert columns_of(made).properties == [
+        Properties(delivery_mode=2, type=b"t").encode(),
+        b"\x10\x00\x01",
+    ]
 
 
 @pytest.mark.parametrize("properties", [Properties(expiration=b"1"), Properties(cluster_id=b"c")])

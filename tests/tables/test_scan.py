@@ -8,10 +8,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from warren.store.content_records import Release, write_publish_ref, write_release
-from warren.store.message import ContentRef, Message, Position, QueueLog
-from warren.store.publish_body import decode_message
-from warren.store.record import (
+from warrenmq.store.content_records import Release, write_publish_ref, write_release
+from warrenmq.store.message import ContentRef, Message, Position, QueueLedger
+from warrenmq.store.publish_body import decode_message
+from warrenmq.store.record import (
     FILE_HEADER_BYTES,
     FILE_MAGIC,
     POSITION_BYTES,
@@ -22,9 +22,9 @@ from warren.store.record import (
     crc_seed,
     record_length,
 )
-from warren.store.recovery import JournalReplay
-from warren.tables.file_scan import Piece, scan_file
-from warren.tables.scan import RecordScan
+from warrenmq.store.recovery import JournalReplay
+from warrenmq.tables.file_scan import Piece, scan_file
+from warrenmq.tables.scan import RecordScan
 
 STORE_ID = b"0123456789abcdef"
 SEED = crc_seed(STORE_ID, 1)
@@ -44,7 +44,9 @@ messages = st.builds(
     st.booleans(),
 )
 places = st.lists(
-    st.tuples(st.integers(1, 3), st.integers(1, 30), st.integers(0, 1 << 40)), min_size=1, max_size=3
+    st.tuples(st.integers(1, 3), st.integers(1, 30), st.integers(0, 1 << 40)),
+    min_size=1,
+    max_size=3,
 )
 runs = st.lists(st.tuples(st.integers(1, 30), st.integers(0, 5)), max_size=2)
 records = st.one_of(
@@ -65,9 +67,11 @@ def journal_of(contents: list[tuple[str, object, object]]) -> bytes:
     for number, (kind, what, more) in enumerate(contents, 1):
         if isinstance(what, Message):
             assert isinstance(more, list)
-            positions = [Position(what, QueueLog(queue), seq, expiry) for queue, seq, expiry in more]
+            positions = [
+                Position(what, QueueLedger(queue), seq, expiry) for queue, seq, expiry in more
+            ]
             if kind == "publish":
-                writer.publish(what, positions, 0, len(positions))
+                writer.add_publish(what, positions, 0, len(positions))
             else:
                 content = ContentRef(number, 3, 40, 5000, len(positions), False)
                 write_publish_ref(writer, content, what, positions, 0, len(positions))
@@ -78,7 +82,7 @@ def journal_of(contents: list[tuple[str, object, object]]) -> bytes:
             writer.predecessor(what, more)
         elif kind == "state":
             assert isinstance(what, int)
-            writer.queue_state(QueueLog(what))
+            writer.queue_state(QueueLedger(what))
         else:
             assert isinstance(what, int) and isinstance(more, list)
             settled = [(first, first + width) for first, width in more]
@@ -90,9 +94,13 @@ def journal_of(contents: list[tuple[str, object, object]]) -> bytes:
     return b"".join(writer.take())
 
 
-def scanned(data: bytes, piece_bytes: int = 1 << 20) -> tuple[list[Piece], list[tuple[int, int, str]]]:
+def scanned(
+    data: bytes, piece_bytes: int = 1 << 20
+) -> tuple[list[Piece], list[tuple[int, int, str]]]:
     scan = RecordScan(SEED, True)
-    pieces = list(scan_file(lambda offset, size: data[offset : offset + size], len(data), scan, piece_bytes))
+    pieces = list(
+        scan_file(lambda offset, size: data[offset : offset + size], len(data), scan, piece_bytes)
+    )
     return pieces, scan.damage
 
 

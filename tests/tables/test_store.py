@@ -19,21 +19,29 @@ import pyarrow as pa
 from tests.support.brokers.amqp_peer import Message
 from tests.support.brokers.process import BrokerProcess
 from tests.support.kills.ledger import connect
-from tests.support.stores.stopped_node import FAN, LARGE, MESSAGES, SMALL, change, fingerprint, store_of
-from warren.offline.backup import back_up
-from warren.offline.check import check_directory
-from warren.offline.data_directory import opened
-from warren.store.disk.local_file_system import LocalFileSystem
-from warren.store.disk.snapshot import VhostSnapshot
-from warren.store.record import crc_seed
-from warren.tables import message_batches, planning
-from warren.tables.contents import ContentReader
-from warren.tables.file_scan import OpenFile, scan_file
-from warren.tables.parts import FilePart, Partition, ReadOptions
-from warren.tables.planning import PlanError, plan
-from warren.tables.reading import ReadError, read
-from warren.tables.scan import RecordScan
-from warren.tables.schemas import COLUMNS, DAMAGE, FILES, JOURNAL, METADATA, POSITIONS, schema_of
+from tests.support.stores.stopped_node import (
+    FAN,
+    LARGE,
+    MESSAGES,
+    SMALL,
+    change,
+    fingerprint,
+    store_of,
+)
+from warrenmq.offline.backup import back_up
+from warrenmq.offline.check import check_directory
+from warrenmq.offline.data_directory import opened
+from warrenmq.store.disk.local_file_system import LocalFileSystem
+from warrenmq.store.disk.snapshot import VhostSnapshot
+from warrenmq.store.record import crc_seed
+from warrenmq.tables import message_batches, planning
+from warrenmq.tables.contents import ContentReader
+from warrenmq.tables.file_scan import OpenFile, scan_file
+from warrenmq.tables.parts import FilePart, Partition, ReadOptions
+from warrenmq.tables.planning import PlanError, plan
+from warrenmq.tables.reading import ReadError, read
+from warrenmq.tables.scan import RecordScan
+from warrenmq.tables.schemas import COLUMNS, DAMAGE, FILES, JOURNAL, METADATA, POSITIONS, schema_of
 
 pytestmark = pytest.mark.kill
 
@@ -56,7 +64,11 @@ def batches_of(
 def rows_of(
     directory: Path, table: str = "messages", options: ReadOptions = EVERYTHING, *columns: str
 ) -> list[dict[str, Any]]:
-    return [row for batch in batches_of(directory, table, options, *columns) for row in batch.to_pylist()]
+    return [
+        row
+        for batch in batches_of(directory, table, options, *columns)
+        for row in batch.to_pylist()
+    ]
 
 
 def bodies_of(directory: Path) -> dict[str, list[bytes]]:
@@ -87,7 +99,9 @@ def delivered_by(data: Path) -> dict[str, list[bytes]]:
             while channel.count(raw) > 0:
                 assert time.monotonic() < deadline, f"{name} is never empty"
                 time.sleep(0.01)
-            found[name] = [message.body for message in channel.events if isinstance(message, Message)]
+            found[name] = [
+                message.body for message in channel.events if isinstance(message, Message)
+            ]
             channel.events.clear()
         peer.drop()
         return found
@@ -108,10 +122,10 @@ def test_every_message_as_a_start_finds_it(original: Path) -> None:
         names = {queue.id: queue.name.decode() for queue in directory.definitions.queues}
     seen = 0
     for queue in snapshot.queues():
-        if queue.log.queue_id not in names:
+        if queue.ledger.queue_id not in names:
             continue
         for position in snapshot.positions(queue):
-            row = rows[names[queue.log.queue_id], position.seq]
+            row = rows[names[queue.ledger.queue_id], position.seq]
             message = snapshot.message(position)
             assert message is not None
             assert row["body"] == message.body
@@ -119,7 +133,9 @@ def test_every_message_as_a_start_finds_it(original: Path) -> None:
             address = row["exchange"].encode(), row["routing_key"].encode()
             assert b"".join(bytes([len(part)]) + part for part in address) == message.address
             assert row["persistent"] is True and row["crc_ok"] is True and row["vhost"] == "/"
-            assert round(row["enqueued_at"].timestamp() * 1000) == snapshot.timestamp_ms(queue, position)
+            assert round(row["enqueued_at"].timestamp() * 1000) == snapshot.timestamp_ms(
+                queue, position
+            )
             seen += 1
     files.release()
     assert seen == MESSAGES
@@ -128,7 +144,11 @@ def test_every_message_as_a_start_finds_it(original: Path) -> None:
 
 def test_it_is_what_a_node_delivers(data: Path) -> None:
     found = bodies_of(data)
-    assert [len(found[name]) for name in ("small", "large", "fan")] == [len(SMALL), len(LARGE), len(FAN)]
+    assert [len(found[name]) for name in ("small", "large", "fan")] == [
+        len(SMALL),
+        len(LARGE),
+        len(FAN),
+    ]
     assert found == delivered_by(data)
 
 
@@ -162,7 +182,10 @@ def test_the_schema_is_a_projection(original: Path) -> None:
 
 def test_options_leave_out(original: Path) -> None:
     def found(options: ReadOptions) -> list[tuple[str, int]]:
-        return [(row["queue"], row["seq"]) for row in rows_of(original, "messages", options, "queue", "seq")]
+        return [
+            (row["queue"], row["seq"])
+            for row in rows_of(original, "messages", options, "queue", "seq")
+        ]
 
     assert {queue for queue, _ in found(ReadOptions(queues=("large", "fan")))} == {"large", "fan"}
     some = found(ReadOptions(queues=("small",), seq_from=16380, seq_to=16390))
@@ -216,7 +239,9 @@ def test_files_that_went_since_planning_are_an_error(data: Path, store: Path) ->
 # -- sizes -----------------------------------------------------------------------------------------------------------
 
 
-def test_batches_and_partitions_are_bounded(original: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_and_partitions_are_bounded(
+    original: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = bodies_of(original)
     for batch in batches_of(original):
         assert batch.num_rows <= 10_000
@@ -270,7 +295,8 @@ def test_positions(original: Path) -> None:
     rows = rows_of(original, POSITIONS)
     alive = [row for row in rows if row["state"] == "alive"]
     assert sorted((row["queue"], row["seq"]) for row in alive) == sorted(
-        (row["queue"], row["seq"]) for row in rows_of(original, "messages", EVERYTHING, "queue", "seq")
+        (row["queue"], row["seq"])
+        for row in rows_of(original, "messages", EVERYTHING, "queue", "seq")
     )
     settled = {row["seq"] for row in rows if row["queue"] == "small" and row["state"] == "settled"}
     assert settled >= set(range(1, 500))
@@ -316,7 +342,9 @@ def test_metadata_without_secrets(original: Path) -> None:
     assert {("queue", "/", "small"), ("exchange", "/", "both"), ("binding", "/", "fan")} <= named
     assert ("vhost", "/", "/") in named and ("user", None, "guest") in named
     for row in rows:
-        assert "hash" not in set(json.loads(row["json"])) and "password" not in json.loads(row["json"])
+        assert "hash" not in set(json.loads(row["json"])) and "password" not in json.loads(
+            row["json"]
+        )
 
 
 def test_no_damage_where_there_is_none(original: Path) -> None:
@@ -364,7 +392,13 @@ def test_nothing_but_segments_and_contents(data: Path, store: Path) -> None:
 
 def test_names_that_are_not_utf8(data: Path, store: Path) -> None:
     """Of files that are no part of a store: they are listed, with what cannot be said replaced."""
-    for directory in (data, data / "msg_stores/vhosts", store, store / "journal", store / "queues/1"):
+    for directory in (
+        data,
+        data / "msg_stores/vhosts",
+        store,
+        store / "journal",
+        store / "queues/1",
+    ):
         Path(os.fsdecode(os.fsencode(directory) + b"/\xff")).touch()
     paths = [row["path"] for row in rows_of(data, FILES)]
     assert sum("\ufffd" in path for path in paths) == 5
@@ -373,7 +407,9 @@ def test_names_that_are_not_utf8(data: Path, store: Path) -> None:
 
 def test_directories_that_are_lost(data: Path, store: Path) -> None:
     """Of the journal: the rest is there. Of a vhost: nothing is, and others do not suffer."""
-    in_index = [(row["queue"], row["seq"]) for row in rows_of(data, POSITIONS) if row["location"] == "index"]
+    in_index = [
+        (row["queue"], row["seq"]) for row in rows_of(data, POSITIONS) if row["location"] == "index"
+    ]
     shutil.rmtree(store / "journal")
     assert sorted((row["queue"], row["seq"]) for row in rows_of(data)) == sorted(in_index)
     assert any(row["file"].startswith("journal/") for row in rows_of(data, DAMAGE))

@@ -4,9 +4,9 @@ import ast
 from collections import defaultdict
 from pathlib import Path
 
-from warren.build import compiled_module_paths
+from warrenmq.build import compiled_module_paths
 
-PACKAGE = Path(__file__).parent.parent.parent / "src" / "warren"
+PACKAGE = Path(__file__).parent.parent.parent / "src" / "warrenmq"
 
 
 def test_an_except_target_has_one_type() -> None:

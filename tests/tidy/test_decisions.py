@@ -7,7 +7,9 @@ PAGES = sorted((Path(__file__).parent.parent.parent / "docs" / "decisions").glob
 
 def test_decisions_are_numbered_from_one() -> None:
     """Two changes that land on one day may both take the next number: the later one moves."""
-    assert [page.name[:3] for page in PAGES] == [f"{number:03}" for number in range(1, len(PAGES) + 1)]
+    assert [page.name[:3] for page in PAGES] == [
+        f"{number:03}" for number in range(1, len(PAGES) + 1)
+    ]
 
 
 def test_titles_say_the_number() -> None:

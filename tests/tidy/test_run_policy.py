@@ -31,7 +31,10 @@ def outcomes(pytester: pytest.Pytester, is_strict: bool) -> tuple[dict[str, int]
         test_inner=INNER, test_left_out="import pytest\npytest.importorskip('no_such_module')\n"
     )
     result = pytester.inline_run(
-        "--continue-on-collection-errors", "-p", "no:hypothesispytest", plugins=[SkipPolicy(is_strict)]
+        "--continue-on-collection-errors",
+        "-p",
+        "no:hypothesispytest",
+        plugins=[SkipPolicy(is_strict)],
     )
     passed, skipped, failed = result.listoutcomes()
     return {"passed": len(passed), "skipped": len(skipped), "failed": len(failed)}, repr(failed)
@@ -60,7 +63,9 @@ def test_elsewhere_it_is_skipped_and_counted(
 def test_each_commit_has_seeds_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert explored.commit_number() == explored.commit_number() > 0
     monkeypatch.setattr(explored, "commit_number", lambda: 7)
-    assert explored.explored_seeds(3) == range(explored.FIRST_EXPLORED + 7, explored.FIRST_EXPLORED + 10)
+    assert explored.explored_seeds(3) == range(
+        explored.FIRST_EXPLORED + 7, explored.FIRST_EXPLORED + 10
+    )
 
 
 def test_the_reason_names_no_tool() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from warren.build import COMPILED_PACKAGES
+from warrenmq.build import COMPILED_PACKAGES
 
 ROOT = Path(__file__).parent.parent.parent
 SOURCES = ROOT / "src"
@@ -24,7 +24,9 @@ MODULE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 ATTRIBUTES_MAX = 20
 # Whose classes that holds for, inherited attributes included.
-ENGINE = tuple(f"src/warren/{package}/" for package in ("wire", "routing", "store", "queues", "broker"))
+ENGINE = tuple(
+    f"src/warrenmq/{package}/" for package in ("wire", "routing", "store", "queues", "broker")
+)
 
 # Generated, or one table that does not get clearer in two files.
 LONG_MODULES: set[str] = set()
@@ -49,7 +51,12 @@ SHELL_MODULES = {
     "threading", "time", "uuid", "uvloop",
 }  # fmt: skip
 # The shells inside compiled packages; `perf` is a program with its own sockets and clock.
-SHELLS = ("store/disk/", "broker/definitions/metadata_sqlite.py", "broker/definitions/passwords.py", "perf/")
+SHELLS = (
+    "store/disk/",
+    "broker/definitions/metadata_sqlite.py",
+    "broker/definitions/passwords.py",
+    "perf/",
+)
 
 
 def tracked(*suffixes: str) -> list[Path]:
@@ -114,7 +121,9 @@ def wide_classes() -> set[str]:
                         if isinstance(part, ast.AnnAssign)
                         and isinstance(target := part.target, ast.Attribute)
                     }
-                    bases[node.name] = [base.id for base in node.bases if isinstance(base, ast.Name)]
+                    bases[node.name] = [
+                        base.id for base in node.bases if isinstance(base, ast.Name)
+                    ]
 
     def attributes(name: str) -> set[str]:
         return own.get(name, set()).union(*(attributes(base) for base in bases.get(name, [])))
@@ -157,7 +166,9 @@ def test_every_module_can_be_imported_alone() -> None:
 
 def test_names_say_something() -> None:
     bad = [
-        name_of(path) for path in modules() if path.stem in BANNED_NAMES or path.parent.name in BANNED_NAMES
+        name_of(path)
+        for path in modules()
+        if path.stem in BANNED_NAMES or path.parent.name in BANNED_NAMES
     ]
     for path in modules():
         for node in ast.walk(tree(path)):
@@ -176,8 +187,8 @@ def test_every_module_says_what_it_is_for() -> None:
 def test_the_engine_has_no_clock_no_files_and_no_sockets() -> None:
     bad = []
     for package in COMPILED_PACKAGES:
-        for path in (SOURCES / "warren" / package).rglob("*.py"):
-            relative = path.relative_to(SOURCES / "warren").as_posix()
+        for path in (SOURCES / "warrenmq" / package).rglob("*.py"):
+            relative = path.relative_to(SOURCES / "warrenmq").as_posix()
             if relative.startswith(SHELLS):
                 continue
             for node in ast.walk(tree(path)):
@@ -186,20 +197,28 @@ def test_the_engine_has_no_clock_no_files_and_no_sockets() -> None:
                     names = [alias.name for alias in node.names]
                 elif isinstance(node, ast.ImportFrom):
                     names = [node.module or ""]
-                bad += [f"{relative}: {name}" for name in names if name.partition(".")[0] in SHELL_MODULES]
+                bad += [
+                    f"{relative}: {name}"
+                    for name in names
+                    if name.partition(".")[0] in SHELL_MODULES
+                ]
     assert bad == [], "the engine takes bytes, events and the time as arguments (DESIGN D3)"
 
 
 def test_only_the_command_line_prints() -> None:
     bad = []
     for path in modules():
-        if path.is_relative_to(SOURCES / "warren" / "cli"):
+        if path.is_relative_to(SOURCES / "warrenmq" / "cli"):
             continue
         for node in ast.walk(tree(path)):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id == "print"
+            ):
                 bad.append(f"{name_of(path)}:{node.lineno}")
     # The ready line is the one word of the node to whoever started it.
-    allowed = {"src/warren/server/node.py"}
+    allowed = {"src/warrenmq/server/node.py"}
     assert [place for place in bad if place.rpartition(":")[0] not in allowed] == []
 
 
@@ -267,5 +286,7 @@ def test_the_repository_speaks_of_itself_alone() -> None:
     assert bad == []
     for lock in (ROOT / "requirements").glob("*.lock"):
         pins = [line for line in lock.read_text().splitlines() if "==" in line]
-        assert [pin for pin in pins if "+" in pin] == [], "a local version cannot be installed elsewhere"
+        assert [pin for pin in pins if "+" in pin] == [], (
+            "a local version cannot be installed elsewhere"
+        )
         assert "://" not in lock.read_text()

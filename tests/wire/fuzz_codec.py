@@ -19,14 +19,14 @@ from collections.abc import Callable
 from librt.strings import BytesWriter
 
 from tools.generate_wire import SPEC, Argument, load_spec
-from warren.wire import methods
-from warren.wire.encode import write_content, write_method_frame
-from warren.wire.errors import ConnectionException
-from warren.wire.field_table import decode_table, encode_table, to_python, validate_table
-from warren.wire.frames import FRAME_METHOD, FrameBuffer
-from warren.wire.method import Method
-from warren.wire.methods import decode_method
-from warren.wire.properties import Properties, decode_properties, delivery_mode, headers_span
+from warrenmq.wire import methods
+from warrenmq.wire.encode import write_content, write_method_frame
+from warrenmq.wire.errors import ConnectionException
+from warrenmq.wire.field_table import decode_table, encode_table, to_python, validate_table
+from warrenmq.wire.frames import FRAME_METHOD, FrameBuffer
+from warrenmq.wire.method import Method
+from warrenmq.wire.methods import decode_method
+from warrenmq.wire.properties import Properties, decode_properties, delivery_mode, headers_span
 
 RSS_GROWTH_MAX_MIB = 8.0
 INPUT_BYTES_MAX = 4096
@@ -40,7 +40,11 @@ INTERESTING = [
     b"\xff\xff\xff\xff",
     b"\x7f\xff\xff\xff",
 ]
-INTERESTING += [b"\x80\x00\x00\x00", b"\x00\x00\x10\x00", *[tag.encode() for tag in "tbBsuIilLfdDSxAFTVU"]]
+INTERESTING += [
+    b"\x80\x00\x00\x00",
+    b"\x00\x00\x10\x00",
+    *[tag.encode() for tag in "tbBsuIilLfdDSxAFTVU"],
+]
 
 # (the target that reads it, a valid input of it)
 Seed = tuple[str, bytes]
@@ -49,7 +53,15 @@ Seed = tuple[str, bytes]
 def sample_table(rng: random.Random, depth: int = 0) -> bytes:
     """A valid table with every type in it, sometimes nested deeper than is taken."""
     body = b""
-    values = [b"t\x01", b"b\x80", b"B\xff", b"s\x80\x00", b"u\xff\xff", b"I" + bytes(4), b"i\xff\xff\xff\xff"]
+    values = [
+        b"t\x01",
+        b"b\x80",
+        b"B\xff",
+        b"s\x80\x00",
+        b"u\xff\xff",
+        b"I" + bytes(4),
+        b"i\xff\xff\xff\xff",
+    ]
     values += [
         b"l" + bytes(8),
         b"L\xff" + bytes(7),
@@ -97,7 +109,11 @@ def sample_properties(rng: random.Random) -> bytes:
     text = rng.choice([b"", b"text/plain", b"p" * 255])
     headers = sample_table(rng) if rng.random() < 0.7 else None
     return Properties(
-        content_type=text, headers=headers, delivery_mode=2, timestamp=rng.getrandbits(64), app_id=text
+        content_type=text,
+        headers=headers,
+        delivery_mode=2,
+        timestamp=rng.getrandbits(64),
+        app_id=text,
     ).encode()
 
 
@@ -110,7 +126,9 @@ def make_seeds(rng: random.Random) -> list[Seed]:
         seeds.append(("method", method_payload(method)))
         out = BytesWriter()
         write_method_frame(out, rng.randint(0, 65535), method)
-        write_content(out, 1, sample_properties(rng), rng.randbytes(rng.randint(0, 100)), rng.choice([0, 64]))
+        write_content(
+            out, 1, sample_properties(rng), rng.randbytes(rng.randint(0, 100)), rng.choice([0, 64])
+        )
         seeds.append(("stream", out.getvalue()))
     for _ in range(200):
         seeds.append(("table", sample_table(rng)))
@@ -233,7 +251,9 @@ def main() -> int:
     build = "interpreted" if methods.__file__.endswith(".py") else "compiled"
     started = time.monotonic()
     outcomes, before, after = fuzz(options.inputs, options.seed)
-    print(f"{options.inputs} inputs, seed {options.seed}, codec {build}, {time.monotonic() - started:.1f} s")
+    print(
+        f"{options.inputs} inputs, seed {options.seed}, codec {build}, {time.monotonic() - started:.1f} s"
+    )
     for outcome, count in sorted(outcomes.items()):
         print(f"  {outcome:32} {count:9}")
     print(f"peak RSS {before:.1f} MiB after a twentieth, {after:.1f} MiB at the end")

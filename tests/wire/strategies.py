@@ -5,9 +5,9 @@ from typing import cast
 from hypothesis import strategies as st
 
 from tools.generate_wire import SPEC, Argument, MethodSpec, load_spec
-from warren.wire import methods
-from warren.wire.field_table import Field, encode_table
-from warren.wire.field_types import (
+from warrenmq.wire import methods
+from warrenmq.wire.field_table import Field, encode_table
+from warrenmq.wire.field_types import (
     TAG_ARRAY,
     TAG_BINARY,
     TAG_BOOL,
@@ -27,8 +27,8 @@ from warren.wire.field_types import (
     TAG_UNSIGNED_SHORT,
     TAG_VOID,
 )
-from warren.wire.method import Method
-from warren.wire.properties import Properties
+from warrenmq.wire.method import Method
+from warrenmq.wire.properties import Properties
 
 METHOD_SPECS = load_spec(SPEC)
 

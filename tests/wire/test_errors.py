@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warren.wire.errors import (
+from warrenmq.wire.errors import (
     INTERNAL_ERROR,
     NOT_FOUND,
     AmqpError,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 
 from tests.wire.strategies import field_tables
-from warren.wire.errors import ConnectionException
-from warren.wire.field_table import (
+from warrenmq.wire.errors import ConnectionException
+from warrenmq.wire.field_table import (
     Field,
     decode_table,
     encode_table,
@@ -17,7 +17,7 @@ from warren.wire.field_table import (
     to_python,
     validate_table,
 )
-from warren.wire.field_types import DEPTH_MAX, type_name
+from warrenmq.wire.field_types import DEPTH_MAX, type_name
 
 # name "a", then tag and value in hex; the value; RabbitMQ's name of the type
 TYPES: list[tuple[str, str, object, str]] = [
@@ -103,7 +103,10 @@ def test_table_round_trip_is_byte_exact(table: dict[str, Field]) -> None:
 
 def test_first_of_equal_names_wins() -> None:
     """As in RabbitMQ's look-ups."""
-    assert decode_table(b"\x01at\x01\x01aV\x01bV") == {"a": Field(ord("t"), True), "b": Field(ord("V"), None)}
+    assert decode_table(b"\x01at\x01\x01aV\x01bV") == {
+        "a": Field(ord("t"), True),
+        "b": Field(ord("V"), None),
+    }
 
 
 def test_any_non_zero_bool_is_true() -> None:
@@ -133,7 +136,9 @@ def test_nesting_is_limited(nest: object) -> None:
     is_refused(b"\x01aF\xff\xff\xff\xff" * 100_000)
 
 
-@pytest.mark.parametrize("tag", [tag for tag in range(256) if chr(tag) not in {row[0] for row in TYPES}])
+@pytest.mark.parametrize(
+    "tag", [tag for tag in range(256) if chr(tag) not in {row[0] for row in TYPES}]
+)
 def test_unknown_tag_is_refused(tag: int) -> None:
     """The standard's U, for one, is unknown to RabbitMQ."""
     is_refused(b"\x01a" + bytes([tag]) + bytes(20))

@@ -10,23 +10,29 @@ from librt.strings import BytesWriter
 
 from tests.wire.strategies import build, methods_with_values
 from tools.generate_wire import MethodSpec
-from warren.wire.encode import (
+from warrenmq.wire.encode import (
     HEARTBEAT_FRAME,
     PROTOCOL_HEADER,
     write_content,
     write_heartbeat,
     write_method_frame,
 )
-from warren.wire.errors import ConnectionException
-from warren.wire.frames import FRAME_BODY, FRAME_HEADER, FRAME_METHOD, NEED_DATA, FrameBuffer
-from warren.wire.methods import BasicPublish, QueueDeclare
+from warrenmq.wire.errors import ConnectionException
+from warrenmq.wire.frames import FRAME_BODY, FRAME_HEADER, FRAME_METHOD, NEED_DATA, FrameBuffer
+from warrenmq.wire.methods import BasicPublish, QueueDeclare
 
 Frame = tuple[int, int, bytes]
 
 
 def frame(kind: int, channel: int, payload: bytes) -> bytes:
     """A frame, put together independently of the codec."""
-    return bytes([kind]) + channel.to_bytes(2, "big") + len(payload).to_bytes(4, "big") + payload + b"\xce"
+    return (
+        bytes([kind])
+        + channel.to_bytes(2, "big")
+        + len(payload).to_bytes(4, "big")
+        + payload
+        + b"\xce"
+    )
 
 
 def drain(buffer: FrameBuffer) -> list[Frame]:
@@ -116,7 +122,9 @@ def test_frame_max_0_is_no_limit() -> None:
 def test_wrong_end_octet_is_refused() -> None:
     """All octets are quoted up to 16, the first 16 of more."""
     bad = frame(8, 0, b"ab")[:-1] + b"\x00"
-    assert refused(bad) == "FRAME_ERROR - type 8, all octets = <<97,98>>: {invalid_frame_end_marker,0}"
+    assert (
+        refused(bad) == "FRAME_ERROR - type 8, all octets = <<97,98>>: {invalid_frame_end_marker,0}"
+    )
     bad = frame(3, 0, b"\x01" * 17)[:-1] + b"\x02"
     octets = ",".join(["1"] * 16)
     assert (
@@ -126,7 +134,9 @@ def test_wrong_end_octet_is_refused() -> None:
 
 
 @given(methods_with_values(), st.integers(0, 65535))
-def test_written_method_is_one_frame(example: tuple[MethodSpec, dict[str, object]], channel: int) -> None:
+def test_written_method_is_one_frame(
+    example: tuple[MethodSpec, dict[str, object]], channel: int
+) -> None:
     """Its length is right and its channel unsigned, also behind other bytes in the buffer."""
     method = build(*example)
     arguments = written(method.write_arguments)

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from tests.wire.fuzz_codec import TARGETS, fuzz
 from tests.wire.strategies import METHOD_SPECS
-from warren.wire.errors import ConnectionException
-from warren.wire.field_table import decode_table, validate_table
-from warren.wire.frames import FrameBuffer
-from warren.wire.methods import decode_method
-from warren.wire.properties import decode_properties, delivery_mode, headers_span
+from warrenmq.wire.errors import ConnectionException
+from warrenmq.wire.field_table import decode_table, validate_table
+from warrenmq.wire.frames import FrameBuffer
+from warrenmq.wire.methods import decode_method
+from warrenmq.wire.properties import decode_properties, delivery_mode, headers_span
 
 
 def survives(read: Callable[[], object]) -> None:

@@ -11,18 +11,22 @@ import pytest
 
 from tests.wire.strategies import METHOD_SPECS, build
 from tools.generate_wire import MethodSpec
-from warren.wire import methods
-from warren.wire.encode import write_method_frame
-from warren.wire.field_table import decode_table, encode_table, fields_from_python, to_python
-from warren.wire.methods import decode_method
-from warren.wire.properties import Properties, decode_properties
+from warrenmq.wire import methods
+from warrenmq.wire.encode import write_method_frame
+from warrenmq.wire.field_table import decode_table, encode_table, fields_from_python, to_python
+from warrenmq.wire.methods import decode_method
+from warrenmq.wire.properties import Properties, decode_properties
 
 pika_spec = pytest.importorskip("pika.spec")
 writer = pytest.importorskip("librt.strings").BytesWriter
 
 GOLDEN = Path(__file__).parent / "golden"
 SPEC_BY_NAME = {f"{spec.class_name}.{spec.name}": spec for spec in METHOD_SPECS}
-PIKA_NAMES = {"failing_class_id": "class_id", "failing_method_id": "method_id", "global_": "global_qos"}
+PIKA_NAMES = {
+    "failing_class_id": "class_id",
+    "failing_method_id": "method_id",
+    "global_": "global_qos",
+}
 
 
 def load(name: str) -> list[dict[str, Any]]:
@@ -62,13 +66,16 @@ def test_method_frame_is_pikas(golden: dict[str, Any]) -> None:
     spec = SPEC_BY_NAME[golden["method"]]
     frame = bytes.fromhex(golden["frame"])
     out = writer()
-    write_method_frame(out, 1, build(spec, {name: wire_value(v) for name, v in golden["arguments"].items()}))
+    write_method_frame(
+        out, 1, build(spec, {name: wire_value(v) for name, v in golden["arguments"].items()})
+    )
     assert out.getvalue() == frame
 
     decoded = decode_method(frame, 7, len(frame) - 1)
     assert type(decoded) is getattr(methods, spec.python_class)
     ours = {
-        argument.name: python_value(argument.type, getattr(decoded, argument.name)) for argument in spec.live
+        argument.name: python_value(argument.type, getattr(decoded, argument.name))
+        for argument in spec.live
     }
     assert ours == golden["arguments"]
 
@@ -94,7 +101,9 @@ def test_every_method_has_a_golden_frame_and_pikas_id() -> None:
 def test_properties_block_is_pikas(golden: dict[str, Any]) -> None:
     """The same bytes for the same properties, in both directions."""
     block = bytes.fromhex(golden["block"])
-    values: dict[str, Any] = {name: wire_value(value) for name, value in golden["properties"].items()}
+    values: dict[str, Any] = {
+        name: wire_value(value) for name, value in golden["properties"].items()
+    }
     assert Properties(**values).encode() == block
     decoded = decode_properties(block)
     for name, value in values.items():

@@ -7,10 +7,10 @@ from librt.strings import BytesWriter
 
 from tests.wire.strategies import METHOD_SPECS, arguments_of, build, methods_with_values
 from tools.generate_wire import TARGET, MethodSpec, generate
-from warren.wire import methods
-from warren.wire.errors import ConnectionException
-from warren.wire.method import Method
-from warren.wire.methods import BasicPublish, ExchangeDeclare, QueueDeclare, decode_method
+from warrenmq.wire import methods
+from warrenmq.wire.errors import ConnectionException
+from warrenmq.wire.method import Method
+from warrenmq.wire.methods import BasicPublish, ExchangeDeclare, QueueDeclare, decode_method
 
 
 def payload_of(method: Method) -> bytes:
@@ -40,7 +40,12 @@ def test_specification_has_the_methods_of_rabbitmq() -> None:
     """As many methods as RabbitMQ 3.10's own specification, less the ones only its AMQP 1.0 plug-in uses."""
     assert len(METHOD_SPECS) == 66
     assert len({spec.id for spec in METHOD_SPECS}) == 66
-    assert [spec.name for spec in METHOD_SPECS if spec.content] == ["publish", "return", "deliver", "get-ok"]
+    assert [spec.name for spec in METHOD_SPECS if spec.content] == [
+        "publish",
+        "return",
+        "deliver",
+        "get-ok",
+    ]
 
 
 @given(methods_with_values())
@@ -110,7 +115,12 @@ def test_long_undecodable_arguments_are_cut_in_the_reply() -> None:
 def test_unknown_method_is_command_invalid() -> None:
     """503 with the ids that were sent; ids over 32767 are unsigned."""
     assert refused(b"\x00\x3c\x00\x0b\x00\xff")[0] == 501  # 60,11 exists and has no arguments
-    assert refused(b"\x00\x3c\x00\x0c") == (503, "COMMAND_INVALID - unknown method 12 of class 60", 60, 12)
+    assert refused(b"\x00\x3c\x00\x0c") == (
+        503,
+        "COMMAND_INVALID - unknown method 12 of class 60",
+        60,
+        12,
+    )
     assert refused(b"\xff\xff\xff\xfe")[2:] == (65535, 65534)
 
 

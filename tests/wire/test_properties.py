@@ -5,8 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wire.strategies import properties
-from warren.wire.errors import ConnectionException
-from warren.wire.properties import NO_PROPERTIES, Properties, decode_properties, delivery_mode, headers_span
+from warrenmq.wire.errors import ConnectionException
+from warrenmq.wire.properties import (
+    NO_PROPERTIES,
+    Properties,
+    decode_properties,
+    delivery_mode,
+    headers_span,
+)
 
 NAMES = [
     "content_type",

@@ -5,11 +5,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.support.brokers.memory_broker import MemoryBroker
-from warren.broker.channel.confirms import PublishConfirms
-from warren.store.confirm_run import ConfirmParty
-from warren.wire.encode import PROTOCOL_HEADER
-from warren.wire.frames import FRAME_METHOD, NEED_DATA, FrameBuffer
-from warren.wire.methods import BasicAck, BasicNack, decode_method
+from warrenmq.broker.channel.confirms import PublishConfirms
+from warrenmq.store.confirm_run import ConfirmParty
+from warrenmq.wire.encode import PROTOCOL_HEADER
+from warrenmq.wire.frames import FRAME_METHOD, NEED_DATA, FrameBuffer
+from warrenmq.wire.methods import BasicAck, BasicNack, decode_method
 
 CHANNEL = 7
 
@@ -109,7 +109,9 @@ class Confirms(RuleBasedStateMachine):
     def end_turn(self) -> None:
         self.confirms.confirm_finished()
         self.look()
-        late = [one for one in self.alone | self.refused if one in self.untold and self.is_decided(one)]
+        late = [
+            one for one in self.alone | self.refused if one in self.untold and self.is_decided(one)
+        ]
         assert not late, "what is decided waits for no older publish"
 
     def is_decided(self, number: int) -> bool:

@@ -7,7 +7,7 @@ import pytest
 from tests.support.brokers.amqp_frames import PROTOCOL_HEADER, table
 from tests.support.brokers.amqp_peer import Peer
 from tests.support.brokers.fixtures import Amqp
-from warren.wire.methods import (
+from warrenmq.wire.methods import (
     BasicQos,
     ConnectionOpen,
     ConnectionStart,
@@ -152,7 +152,9 @@ def test_logins_that_fail(logged: Logged) -> None:
 def test_a_client_cannot_write_lines_of_its_own(logged: Logged) -> None:
     logged.log_in(b"bad\nuser", name="app\r\n2026-01-01 [info] all is well").drop()
     texts = [text for _, text in logged.lines()]
-    assert "(test) has a client-provided name: app\\x0d\\x0a2026-01-01 [info] all is well" in texts[1]
+    assert (
+        "(test) has a client-provided name: app\\x0d\\x0a2026-01-01 [info] all is well" in texts[1]
+    )
     assert texts[2].endswith(":\nPLAIN login refused: user 'bad\\x0auser' - invalid credentials")
 
 

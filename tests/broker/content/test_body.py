@@ -6,7 +6,7 @@ import tracemalloc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warren.broker.content.body import BLOCK_BYTES, SMALL_PIECE_BYTES, Body
+from warrenmq.broker.content.body import BLOCK_BYTES, SMALL_PIECE_BYTES, Body
 
 MIB = 1 << 20
 FRAME = 131_064
@@ -22,7 +22,10 @@ def put_together(pieces: list[bytes]) -> bytes:
     return body.finish(pieces[-1])
 
 
-@given(st.lists(st.integers(0, 3 * SMALL_PIECE_BYTES), min_size=1, max_size=40), st.integers(0, 1 << 30))
+@given(
+    st.lists(st.integers(0, 3 * SMALL_PIECE_BYTES), min_size=1, max_size=40),
+    st.integers(0, 1 << 30),
+)
 def test_a_body_is_its_pieces(sizes: list[int], seed: int) -> None:
     rng = random.Random(seed)
     pieces = [rng.randbytes(size) for size in sizes]

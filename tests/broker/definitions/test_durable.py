@@ -5,12 +5,12 @@ import pytest
 from tests.support.brokers.amqp_peer import ChannelPeer, Peer
 from tests.support.brokers.memory_broker import MemoryBroker
 from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
-from warren.broker.definitions.metadata import PutBinding, PutQueue
-from warren.queues.definition import QueueDefinition
-from warren.queues.settings import QueueSettings
-from warren.store.disk.flusher import FlushJob
-from warren.wire.method import Method
-from warren.wire.methods import (
+from warrenmq.broker.definitions.metadata import PutBinding, PutQueue
+from warrenmq.queues.definition import QueueDefinition
+from warrenmq.queues.settings import QueueSettings
+from warrenmq.store.disk.flusher import FlushJob
+from warrenmq.wire.method import Method
+from warrenmq.wire.methods import (
     BasicAck,
     BasicCancel,
     BasicConsume,
@@ -126,7 +126,9 @@ def test_what_cannot_be_stored_is_refused_and_taken_back(
     memory.vhost.router.check()
 
 
-def test_consumers_of_a_refused_queue_are_cancelled_and_publishers_confirmed(memory: MemoryBroker) -> None:
+def test_consumers_of_a_refused_queue_are_cancelled_and_publishers_confirmed(
+    memory: MemoryBroker,
+) -> None:
     author, consumer, publisher = channel_of(memory), channel_of(memory), channel_of(memory)
     publisher.send(ConfirmSelect())
     publisher.expect(ConfirmSelectOk)
@@ -192,7 +194,9 @@ def test_s9_a_binding_is_stored_when_both_its_ends_are(
     memory.holds_commits = True
     channel.send(QueueBind(b"other", b"z", b"key"))
     memory.pump()
-    changes = [change for taken in memory.vhost.journal.definitions.take() for change in taken.changes]
+    changes = [
+        change for taken in memory.vhost.journal.definitions.take() for change in taken.changes
+    ]
     assert len(changes) == (1 if is_exchange_durable and is_queue_durable else 0)
     assert all(isinstance(change, PutBinding) for change in changes)
 
@@ -202,15 +206,21 @@ def test_messages_of_a_refused_queue_are_those_of_a_deleted_one() -> None:
     node = MemoryNode(MemoryDisk())
     vhost = node.vhost
     now_ms = node.clock.now_ms()
-    definition = QueueDefinition(b"new", node.broker.next_queue_id(), True, False, None, b"", QueueSettings())
+    definition = QueueDefinition(
+        b"new", node.broker.next_queue_id(), True, False, None, b"", QueueSettings()
+    )
     queue = vhost.add_queue(definition, now_ms)
     change = PutQueue(b"/", queue.id, b"new", True, False, b"")
-    vhost.store_changes([change], False).callbacks.append(lambda _ok, at_ms: vhost.delete_queue(queue, at_ms))
+    vhost.store_changes([change], False).callbacks.append(
+        lambda _ok, at_ms: vhost.delete_queue(queue, at_ms)
+    )
     node.publish(b"new", b"confirmed")
     batch = vhost.journal.seal()
     # The driver's flusher would call every change set stored, and this one is refused.
     refused, batch.change_sets = batch.change_sets, []
-    node.driver.flusher.flush(FlushJob(vhost.journal, batch, node.driver.flusher, lambda changes: None))
+    node.driver.flusher.flush(
+        FlushJob(vhost.journal, batch, node.driver.flusher, lambda changes: None)
+    )
     batch.change_sets = refused
     vhost.store.on_batch_done(batch, True, now_ms)
     assert vhost.queues == {}

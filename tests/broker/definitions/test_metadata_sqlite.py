@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warren.broker.definitions.metadata import (
+from warrenmq.broker.definitions.metadata import (
     Change,
     Definitions,
     DeleteBinding,
@@ -32,7 +32,7 @@ from warren.broker.definitions.metadata import (
     PutUser,
     PutVhost,
 )
-from warren.broker.definitions.metadata_sqlite import SqliteMetadata
+from warrenmq.broker.definitions.metadata_sqlite import SqliteMetadata
 
 ODD = b"\x00'\xff;--"
 EVERYTHING: list[Change] = [
@@ -99,7 +99,9 @@ def test_metadata_is_durable_before_it_is_closed(tmp_path: Path) -> None:
         for file in tmp_path.glob("node.sqlite*"):
             if not file.name.endswith("-shm"):
                 shutil.copy(file, crashed)
-        assert loaded(crashed / "node.sqlite") == [attributes(change) for change in EVERYTHING[:count]]
+        assert loaded(crashed / "node.sqlite") == [
+            attributes(change) for change in EVERYTHING[:count]
+        ]
     metadata.close()
 
 
@@ -165,9 +167,13 @@ def test_metadata_remembers_the_ids_of_deleted_queues(tmp_path: Path) -> None:
     """An id is never given twice, whatever became of its queue."""
     metadata = SqliteMetadata(tmp_path / "node.sqlite")
     assert metadata.load().next_queue_id == 1
-    metadata.apply([PutQueue(b"/", 7, b"q", True, False, b""), PutQueue(b"/", 3, b"r", True, False, b"")])
+    metadata.apply(
+        [PutQueue(b"/", 7, b"q", True, False, b""), PutQueue(b"/", 3, b"r", True, False, b"")]
+    )
     assert metadata.load().next_queue_id == 8
-    metadata.apply([PutQueue(b"/", 7, b"q", True, True, b""), DeleteQueue(b"/", 7), DeleteQueue(b"/", 3)])
+    metadata.apply(
+        [PutQueue(b"/", 7, b"q", True, True, b""), DeleteQueue(b"/", 7), DeleteQueue(b"/", 3)]
+    )
     assert metadata.load().next_queue_id == 8
     metadata.close()
 
@@ -302,7 +308,9 @@ def test_metadata_of_a_later_version_is_refused_but_not_damaged(tmp_path: Path) 
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE schema_version SET version = 4")
     connection.close()
-    with pytest.raises(MetadataError, match="schema version 4; this warren reads version 3") as caught:
+    with pytest.raises(
+        MetadataError, match="schema version 4; this warren reads version 3"
+    ) as caught:
         SqliteMetadata(path)
     assert not isinstance(caught.value, MetadataDamaged)
 
@@ -351,13 +359,17 @@ def intact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("intact") / "node.sqlite"
     metadata = SqliteMetadata(path)
     metadata.apply(EVERYTHING)
-    metadata.apply([PutQueue(b"/", n, b"queue %d" % n, True, False, b"x" * 100) for n in range(10, 300)])
+    metadata.apply(
+        [PutQueue(b"/", n, b"queue %d" % n, True, False, b"x" * 100) for n in range(10, 300)]
+    )
     metadata.close()
     return path
 
 
 @given(data=st.data())
-def test_metadata_damaged_anywhere_is_reported_or_harmless(intact: Path, data: st.DataObject) -> None:
+def test_metadata_damaged_anywhere_is_reported_or_harmless(
+    intact: Path, data: st.DataObject
+) -> None:
     """Overwritten or cut off at any place: MetadataError, or definitions; never another exception."""
     raw = bytearray(intact.read_bytes())
     position = data.draw(st.integers(0, len(raw) - 1))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warren.broker.definitions.passwords import (
+from warrenmq.broker.definitions.passwords import (
     HASHING_ALGORITHMS,
     MD5,
     SHA256,
@@ -34,7 +34,9 @@ def test_hash_of_the_rabbitmq_documentation() -> None:
     assert not is_password(b"test13", stored, SHA256)
 
 
-@pytest.mark.parametrize(("hashing", "name"), [(SHA256, "sha256"), (SHA512, "sha512"), (MD5, "md5")])
+@pytest.mark.parametrize(
+    ("hashing", "name"), [(SHA256, "sha256"), (SHA512, "sha512"), (MD5, "md5")]
+)
 def test_every_algorithm_verifies(hashing: str, name: str) -> None:
     """Salt first, then the hash over salt and password."""
     salt = b"\x00\x01\xfe\xff"

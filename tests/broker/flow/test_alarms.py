@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from warren.broker.flow.alarm_state import OFF
-from warren.broker.flow.alarms import Alarms
+from warrenmq.broker.flow.alarm_state import OFF
+from warrenmq.broker.flow.alarms import Alarms
 
 GIB = 1 << 30
 
@@ -69,7 +69,9 @@ def test_a_changed_limit_counts_at_once(alarms: Alarms) -> None:
     assert not alarms.is_on
 
 
-def test_the_log_tells_an_operator_what_to_do(alarms: Alarms, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_tells_an_operator_what_to_do(
+    alarms: Alarms, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
     alarms.memory_used(4 * GIB, 1000)
     alarms.disk_free(1000, 1000)

@@ -3,15 +3,15 @@
 from tests.support.brokers.amqp_frames import PERSISTENT, header_frame, method_frame
 from tests.support.brokers.amqp_peer import ChannelPeer, Peer
 from tests.support.brokers.memory_broker import EngineLink, MemoryBroker
-from warren.broker.connection.connection import Connection
-from warren.broker.flow.disk_flow import DEBT_STOP_BYTES, STOP_BYTES, STORE_STOP_BYTES
-from warren.broker.flow.throttle import FLOW_SHOWN_MS
-from warren.queues.turn import TURN_STEPS_MAX
-from warren.store.figures import StoreFigures, debt_to_pay, payable_bytes
-from warren.store.jobs import CompactContents, StoreJob
-from warren.store.store_settings import GARBAGE_ALLOWANCE_BYTES
-from warren.wire.methods import BasicPublish
-from warren.wire.properties import NO_PROPERTIES
+from warrenmq.broker.connection.connection import Connection
+from warrenmq.broker.flow.disk_flow import DEBT_STOP_BYTES, STOP_BYTES, STORE_STOP_BYTES
+from warrenmq.broker.flow.throttle import FLOW_SHOWN_MS
+from warrenmq.queues.turn import TURN_STEPS_MAX
+from warrenmq.store.figures import StoreFigures, debt_to_pay, payable_bytes
+from warrenmq.store.jobs import CompactContents, StoreJob
+from warrenmq.store.store_settings import GARBAGE_ALLOWANCE_BYTES
+from warrenmq.wire.methods import BasicPublish
+from warrenmq.wire.properties import NO_PROPERTIES
 
 BODY = bytes(100_000)
 MANY = STOP_BYTES // len(BODY) + 1
@@ -169,7 +169,8 @@ def test_publishers_wait_for_queues_that_page_slower_than_they_publish() -> None
     assert memory.vhost.host.has_more
     publish = BasicPublish(b"", b"q", False)
     connection_of(flood).receive(
-        method_frame(flood.number, publish) + header_frame(flood.number, 0, NO_PROPERTIES), memory.now_ms
+        method_frame(flood.number, publish) + header_frame(flood.number, 0, NO_PROPERTIES),
+        memory.now_ms,
     )
     assert not is_reading(flood)
     assert is_reading(idle)

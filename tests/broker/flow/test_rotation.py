@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.support.brokers.amqp_frames import table
 from tests.support.brokers.fixtures import Amqp
 from tests.support.brokers.memory_broker import MemoryBroker
-from warren.queues.variable_queue import READY
+from warrenmq.queues.variable_queue import READY
 
 STEPS = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 2), st.integers(0, 3)), max_size=40)
 
@@ -34,7 +34,12 @@ def test_nobody_waits_in_vain(steps: list[tuple[int, int, int]]) -> None:
             channel.publish(queues[number % 3], b"x")
         elif what == 2:
             arguments = table(x__priority=number % 2)
-            tags.append((which, channel.consume(queues[number % 3], no_ack=number == 3, arguments=arguments)))
+            tags.append(
+                (
+                    which,
+                    channel.consume(queues[number % 3], no_ack=number == 3, arguments=arguments),
+                )
+            )
         elif what == 3:
             channel.qos(number)
         elif what == 4 and tags:

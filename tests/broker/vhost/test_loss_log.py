@@ -5,8 +5,8 @@ import re
 import pytest
 
 from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
-from warren.queues.queue import Queue
-from warren.queues.variable_queue import EMPTY
+from warrenmq.queues.queue import Queue
+from warrenmq.queues.variable_queue import EMPTY
 
 LARGE = 5000
 COUNT = 300
@@ -32,7 +32,9 @@ class LoggedNode:
 
     def counted(self, what: str) -> int:
         """Messages or stretches, all that the log speaks of."""
-        return sum(int(count) for line in self.lines(what) for count in re.findall(rf"(\d+) {what}", line))
+        return sum(
+            int(count) for line in self.lines(what) for count in re.findall(rf"(\d+) {what}", line)
+        )
 
     def paged(self, name: bytes, size: int) -> Queue:
         """A queue whose messages are all on disk."""
@@ -65,7 +67,7 @@ class LoggedNode:
             def look(now_ms: int, found: list[int] = found) -> None:
                 if queue.get(True, now_ms) is not None:
                     found.append(1)
-                elif queue.look_at_head(now_ms) == EMPTY:
+                elif queue.head_state(now_ms) == EMPTY:
                     found.append(0)
                 else:
                     queue.when_head(look)
@@ -93,7 +95,9 @@ def test_lost_contents_are_one_line_a_second(logged: LoggedNode) -> None:
     assert 1 <= len(logged.lines("messages are lost")) <= 2 * logged.seconds
     node.clock.advance(1000)
     node.work()
-    assert logged.counted("messages are lost") == node.vhost.store.files.losses.lost_count == 2 * COUNT
+    assert (
+        logged.counted("messages are lost") == node.vhost.store.files.losses.lost_count == 2 * COUNT
+    )
     for queue in ("first", "second"):
         lines = logged.lines(f"queue '{queue}'")
         assert len(lines) <= logged.seconds
@@ -121,7 +125,10 @@ def test_damage_is_one_line_a_second(logged: LoggedNode) -> None:
     store = node.vhost.store
     assert store.files.losses.damaged_count > 40 and store.files.losses.lost_count > 40
     assert logged.counted("damaged stretches") == store.files.losses.damaged_count
-    assert logged.counted("messages are lost: their records are damaged") == store.files.losses.lost_count
+    assert (
+        logged.counted("messages are lost: their records are damaged")
+        == store.files.losses.lost_count
+    )
     lines = logged.lines("queue 'q'")
     assert len(lines) <= logged.seconds
     assert f" of {path}; copied to lost+found" in lines[0]
@@ -137,7 +144,9 @@ def test_what_a_start_finds_is_one_line_for_a_queue(logged: LoggedNode) -> None:
     assert after.vhost.store.files.losses.lost_count == 2 * COUNT
     for queue in ("first", "second"):
         (line,) = logged.lines(f"queue '{queue}'")
-        assert line.endswith(f"{COUNT} messages are lost: their contents are not there (ids 1 to {COUNT})")
+        assert line.endswith(
+            f"{COUNT} messages are lost: their contents are not there (ids 1 to {COUNT})"
+        )
 
 
 def test_nothing_is_left_untold_when_the_node_stops(logged: LoggedNode) -> None:

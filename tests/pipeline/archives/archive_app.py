@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 
-from warren.pipeline import archive
+from warrenmq.pipeline import archive
 
 
 def main() -> None:

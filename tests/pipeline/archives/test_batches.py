@@ -20,17 +20,17 @@ import pyarrow.parquet as pq
 from tests.spark.driving import fill
 from tests.spark.links import URI, MemoryLink, install
 from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
-from warren.pipeline.archives import batch as archive_batch
-from warren.pipeline.archives import files as archive_files
-from warren.pipeline.archives import job as archive_job
-from warren.pipeline.archives import merge as archive_merge
-from warren.pipeline.archives import source as archive_source
-from warren.pipeline.archives.batch import BatchWriter, put_in_place
-from warren.pipeline.archives.directory import ArchiveDirectory, partition_of
-from warren.pipeline.archives.merge import ParquetFiles, SmallFile
-from warren.pipeline.result import JobError
-from warren.pipeline.sharing import Task
-from warren.pipeline.spark_run import StartingSpark
+from warrenmq.pipeline.archives import batch as archive_batch
+from warrenmq.pipeline.archives import files as archive_files
+from warrenmq.pipeline.archives import job as archive_job
+from warrenmq.pipeline.archives import merge as archive_merge
+from warrenmq.pipeline.archives import source as archive_source
+from warrenmq.pipeline.archives.batch import BatchWriter, put_in_place
+from warrenmq.pipeline.archives.directory import ArchiveDirectory, partition_of
+from warrenmq.pipeline.archives.merge import ParquetFiles, SmallFile
+from warrenmq.pipeline.result import JobError
+from warrenmq.pipeline.sharing import Task
+from warrenmq.pipeline.spark_run import StartingSpark
 
 
 class InlineSharing:
@@ -85,7 +85,11 @@ class Archive:
     def bodies(self) -> list[bytes]:
         """As a reader finds them who knows nothing of archives, in order of the files' names."""
         paths = sorted(self.books.target.rglob("*.parquet"))
-        return [body for path in paths for body in pq.read_table(path, partitioning=None)["body"].to_pylist()]
+        return [
+            body
+            for path in paths
+            for body in pq.read_table(path, partitioning=None)["body"].to_pylist()
+        ]
 
 
 def numbered(first: int, last: int) -> list[bytes]:
@@ -104,7 +108,9 @@ def link(node: MemoryNode, monkeypatch: pytest.MonkeyPatch) -> MemoryLink:
     return install(monkeypatch, node)
 
 
-def test_run_after_run_archives_what_came(node: MemoryNode, link: MemoryLink, tmp_path: Path) -> None:
+def test_run_after_run_archives_what_came(
+    node: MemoryNode, link: MemoryLink, tmp_path: Path
+) -> None:
     """In order; what is archived is let go of, also after the last batch."""
     archive = Archive(tmp_path)
     fill(node, 25)
@@ -125,7 +131,7 @@ def test_a_large_batch_is_shared_out(
 ) -> None:
     """Evenly, to as many tasks as run at once; files are numbered in the order of their messages."""
     monkeypatch.setattr(archive_source, "TASK_MESSAGES_MIN", 10)
-    monkeypatch.setattr(archive_source, "SLICE_MESSAGES", 8)
+    monkeypatch.setattr(archive_source, "ARCHIVE_SLICE_MESSAGES", 8)
     archive = Archive(tmp_path)
     fill(node, 100)
     archive.run(1000)
@@ -185,7 +191,9 @@ def test_a_crash_between_any_two_steps(
     assert node.vhost.queues[b"q"].unacked_count == 0
 
 
-def test_an_error_of_the_source_is_a_line(node: MemoryNode, link: MemoryLink, tmp_path: Path) -> None:
+def test_an_error_of_the_source_is_a_line(
+    node: MemoryNode, link: MemoryLink, tmp_path: Path
+) -> None:
     """Here that of a queue that is deleted with messages in it."""
     archive = Archive(tmp_path)
     fill(node, 5)
@@ -217,20 +225,35 @@ def test_names_of_all_kinds_are_names_of_directories(
     node: MemoryNode, link: MemoryLink, tmp_path: Path
 ) -> None:
     """They come back as they were; one that is too long is said so."""
-    names = [b".", b"..", b"/", b"a=b", b"%2F", b" x ", b"*?[]{}:\\\"'^#", "ü☃".encode(), b"\x01", b"x" * 249]
+    names = [
+        b".",
+        b"..",
+        b"/",
+        b"a=b",
+        b"%2F",
+        b" x ",
+        b"*?[]{}:\\\"'^#",
+        "ü☃".encode(),
+        b"\x01",
+        b"x" * 249,
+    ]
     names.append(b"__HIVE_DEFAULT_PARTITION__")
     for name in names:
         node.declare(name)
         fill(node, 1, queue=name)
     archive = Archive(tmp_path)
     archive.run(pattern=".*")
-    paths = [path.relative_to(archive.books.target) for path in archive.books.target.rglob("*.parquet")]
+    paths = [
+        path.relative_to(archive.books.target) for path in archive.books.target.rglob("*.parquet")
+    ]
     found = {partition_of(path.as_posix())["queue"] for path in paths}
     assert found == {name.decode() for name in names}
     assert all(len(path.parts) == 3 and "__HIVE" not in str(path) for path in paths)
     node.declare(b"/" * 84)
     fill(node, 1, queue=b"/" * 84)
-    with pytest.raises(JobError, match=r"^the name of queue '/{84}' is too long for that of a directory"):
+    with pytest.raises(
+        JobError, match=r"^the name of queue '/{84}' is too long for that of a directory"
+    ):
         archive.run(pattern=".*")
 
 
@@ -298,7 +321,9 @@ def test_what_fails_in_a_merge_is_raised(tmp_path: Path) -> None:
             raise JobError("no")
 
         def files(self) -> list[SmallFile]:
-            return [SmallFile(f"q/d/part-0badc0de-{number:08d}-0000.parquet", 10) for number in range(9)]
+            return [
+                SmallFile(f"q/d/part-0badc0de-{number:08d}-0000.parquet", 10) for number in range(9)
+            ]
 
     books = ArchiveDirectory(tmp_path / "target", tmp_path / "target.checkpoint")
     with books.locked(), pytest.raises(JobError, match="no"):
@@ -308,10 +333,12 @@ def test_what_fails_in_a_merge_is_raised(tmp_path: Path) -> None:
 def test_workers_are_forked_with_everything_loaded() -> None:
     """From a process that has no second thread, and whose pyarrow does without pandas."""
     program = (
-        "import os, sys; from warren.pipeline import task_daemon; task_daemon.load(); import pyarrow, numpy;"
+        "import os, sys; from warrenmq.pipeline import task_daemon; task_daemon.load(); import pyarrow, numpy;"
         "pyarrow.array(numpy.array([1])); "
-        "assert 'pandas' not in sys.modules and 'warren.pipeline.archives.files' in sys.modules;"
+        "assert 'pandas' not in sys.modules and 'warrenmq.pipeline.archives.files' in sys.modules;"
         "assert len(os.listdir('/proc/self/task')) == 1"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr

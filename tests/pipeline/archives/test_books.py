@@ -13,17 +13,24 @@ pytest.importorskip("pyarrow")
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from warren.pipeline.archives import merge as archive_merge
-from warren.pipeline.archives.delta import DeltaFiles
-from warren.pipeline.archives.directory import (
+from warrenmq.pipeline.archives import merge as archive_merge
+from warrenmq.pipeline.archives.delta import DeltaFiles
+from warrenmq.pipeline.archives.directory import (
     ArchiveDirectory,
     Commit,
     parquet_figures,
     partition_of,
 )
-from warren.pipeline.archives.files import StagedFiles
-from warren.pipeline.archives.merge import Merger, ParquetFiles, SmallFile, choose, exchange, merged_name
-from warren.pipeline.result import JobError
+from warrenmq.pipeline.archives.files import StagedFiles
+from warrenmq.pipeline.archives.merge import (
+    Merger,
+    ParquetFiles,
+    SmallFile,
+    choose,
+    exchange,
+    merged_name,
+)
+from warrenmq.pipeline.result import JobError
 
 QUEUE = "queue=a%2Fb %25/date=2026-01-31"
 
@@ -37,7 +44,9 @@ def books(tmp_path: Path) -> ArchiveDirectory:
     return books
 
 
-def stage(books: ArchiveDirectory, batch: int, partition: str = QUEUE, rows: int = 10) -> list[Path]:
+def stage(
+    books: ArchiveDirectory, batch: int, partition: str = QUEUE, rows: int = 10
+) -> list[Path]:
     """What tasks do: two files; seq ids go on from batch to batch."""
     staged = books.new_staging()
     (staged / partition).mkdir(parents=True)
@@ -57,7 +66,9 @@ def run_batch(books: ArchiveDirectory, batch: int) -> Commit:
 def seqs(books: ArchiveDirectory) -> list[int]:
     """What a reader sees that knows nothing of archives."""
     files = [path for path in books.target.rglob("*.parquet") if "_delta_log" not in path.parts]
-    return sorted(seq for path in files for seq in pq.read_table(path, partitioning=None)["seq"].to_pylist())
+    return sorted(
+        seq for path in files for seq in pq.read_table(path, partitioning=None)["seq"].to_pylist()
+    )
 
 
 def test_a_batch_counts_once(books: ArchiveDirectory) -> None:
@@ -157,7 +168,9 @@ def test_a_task_writes_a_file_for_each_queue_and_day(tmp_path: Path) -> None:
     noon = 1_769_860_800_000_000
     with StagedFiles(tmp_path) as files:
         for number in range(30):
-            times = pa.array([noon, noon + 86_400_000_000 * (number % 2), noon], pa.timestamp("us", tz="UTC"))
+            times = pa.array(
+                [noon, noon + 86_400_000_000 * (number % 2), noon], pa.timestamp("us", tz="UTC")
+            )
             columns = {
                 "queue": [f"a/{number % 10}%"] * 3,
                 "seq": [number] * 3,
@@ -176,7 +189,8 @@ def test_a_task_writes_a_file_for_each_queue_and_day(tmp_path: Path) -> None:
 
 def small(*sizes: int) -> list[SmallFile]:
     return [
-        SmallFile(f"q/d/part-0badc0de-{number:08d}-0000.parquet", size) for number, size in enumerate(sizes)
+        SmallFile(f"q/d/part-0badc0de-{number:08d}-0000.parquet", size)
+        for number, size in enumerate(sizes)
     ]
 
 
@@ -207,8 +221,13 @@ def test_a_message_is_written_a_few_times_at_most() -> None:
 
 
 def test_the_name_of_a_merged_file_sorts_in_its_place() -> None:
-    assert merged_name("q/d/part-ab-00000001-0000.parquet") == "q/d/part-ab-00000001-0000-m01.parquet"
-    assert merged_name("q/d/part-ab-00000001-0000-m01.parquet") == "q/d/part-ab-00000001-0000-m02.parquet"
+    assert (
+        merged_name("q/d/part-ab-00000001-0000.parquet") == "q/d/part-ab-00000001-0000-m01.parquet"
+    )
+    assert (
+        merged_name("q/d/part-ab-00000001-0000-m01.parquet")
+        == "q/d/part-ab-00000001-0000-m02.parquet"
+    )
 
 
 def test_merging_keeps_every_row_in_order(books: ArchiveDirectory) -> None:
@@ -218,7 +237,7 @@ def test_merging_keeps_every_row_in_order(books: ArchiveDirectory) -> None:
     (books.target / QUEUE / "README").write_text("mine")
     files = ParquetFiles(books)
     merger = Merger(files.files(), 1 << 30, files.replace)
-    assert merger.work(1) == 9
+    assert merger.merge(1) == 9
     found = list((books.target / QUEUE).iterdir())
     assert {path.name for path in found} == {"README", "part-0badc0de-00000000-0000-m01.parquet"}
     [merged] = books.target.rglob("*.parquet")
@@ -248,14 +267,14 @@ def test_a_crash_of_a_merge_leaves_one_of_the_two(
     files = ParquetFiles(books)
     merger = Merger(files.files(), 1 << 30, files.replace)
     with monkeypatch.context() as patch:
-        patch.setattr("warren.pipeline.archives.merge.exchange", die)
+        patch.setattr("warrenmq.pipeline.archives.merge.exchange", die)
         with pytest.raises(KeyboardInterrupt):
-            merger.work(1)
+            merger.merge(1)
     assert seqs(books) == list(range(100))
     assert (books.checkpoint / "merging").exists()
     files = ParquetFiles(books)
     assert not (books.checkpoint / "merging").exists()
-    Merger(files.files(), 1 << 30, files.replace).work(9)
+    Merger(files.files(), 1 << 30, files.replace).merge(9)
     assert seqs(books) == list(range(100))
     assert len(list(books.target.rglob("*.parquet"))) == 1
 
@@ -266,7 +285,9 @@ def test_partitions_are_read_from_names() -> None:
 
 def table_rows(books: ArchiveDirectory) -> list[dict[str, Any]]:
     deltalake = pytest.importorskip("deltalake")
-    rows: list[dict[str, Any]] = deltalake.DeltaTable(str(books.target)).to_pyarrow_table().to_pylist()
+    rows: list[dict[str, Any]] = (
+        deltalake.DeltaTable(str(books.target)).to_pyarrow_table().to_pylist()
+    )
     return sorted(rows, key=lambda row: row["seq"])
 
 
@@ -278,7 +299,7 @@ def test_a_delta_table_has_a_batch_once(books: ArchiveDirectory) -> None:
     for batch in range(3):
         commit = run_batch(books, batch)
         for _ in range(2):
-            files.publish(commit)
+            files.commit(commit)
     rows = table_rows(books)
     assert [row["seq"] for row in rows] == list(range(60))
     assert {(row["queue"], str(row["date"])) for row in rows} == {("a/b %", "2026-01-31")}
@@ -289,9 +310,9 @@ def test_a_delta_table_is_merged_by_its_log(books: ArchiveDirectory) -> None:
     deltalake = pytest.importorskip("deltalake")
     files = DeltaFiles(books)
     for batch in range(5):
-        files.publish(run_batch(books, batch))
+        files.commit(run_batch(books, batch))
     before = {os.path.basename(file.path) for file in files.files()}
-    assert Merger(files.files(), 1 << 30, files.replace).work(1) == 9
+    assert Merger(files.files(), 1 << 30, files.replace).merge(1) == 9
     assert [row["seq"] for row in table_rows(books)] == list(range(100))
     assert [os.path.basename(file.path) for file in files.files()] == [
         "part-0badc0de-00000000-0000-m01.parquet"
@@ -309,7 +330,7 @@ def test_what_others_do_to_a_delta_table_stays_done(books: ArchiveDirectory, do:
     deltalake = pytest.importorskip("deltalake")
     files = DeltaFiles(books)
     for batch in range(5):
-        files.publish(run_batch(books, batch))
+        files.commit(run_batch(books, batch))
     merger = Merger(files.files(), 1 << 30, files.replace)
     table = deltalake.DeltaTable(str(books.target))
     rows = list(range(100))
@@ -319,16 +340,16 @@ def test_what_others_do_to_a_delta_table_stays_done(books: ArchiveDirectory, do:
     else:
         table.optimize.compact()
     present = set(books.target.rglob("part-*.parquet"))
-    assert merger.work(1) == 0
+    assert merger.merge(1) == 0
     assert [row["seq"] for row in table_rows(books)] == rows
     assert set(books.target.rglob("part-*.parquet")) == present
     # What comes afterwards is merged as ever.
     for batch in range(5, 10):
         commit = run_batch(books, batch)
-        files.publish(commit)
+        files.commit(commit)
         merger.add([SmallFile(file.path, file.bytes) for file in commit.files])
-    assert merger.work(1) == 9
-    Merger(files.files(), 1 << 30, files.replace).work(9)
+    assert merger.merge(1) == 9
+    Merger(files.files(), 1 << 30, files.replace).merge(9)
     assert [row["seq"] for row in table_rows(books)] == [*rows, *range(100, 200)]
 
 
@@ -336,10 +357,10 @@ def test_a_damaged_delta_log_is_one_line(books: ArchiveDirectory) -> None:
     pytest.importorskip("deltalake")
     files = DeltaFiles(books)
     commit = run_batch(books, 0)
-    files.publish(commit)
+    files.commit(commit)
     for path in (books.target / "_delta_log").glob("*.json"):
         path.write_text("{")
-    for use in (lambda: files.publish(commit), files.files, files.finish):
+    for use in (lambda: files.commit(commit), files.files, files.finish):
         with pytest.raises(JobError, match=r"^the Delta table cannot be used: [^\n]+$"):
             use()
 
@@ -368,8 +389,10 @@ def test_files_that_somebody_takes_away_are_not_merged(
         monkeypatch.setattr(
             archive_merge, "write_merged", lambda *arguments: take_away(write_merged(*arguments))
         )
-    assert merger.work(9) == 0
+    assert merger.merge(9) == 0
     assert seqs(books) == ([] if gone == "partition" else list(range(10, 100)))
     monkeypatch.undo()
     run_batch(books, 5)
-    assert Merger(files.files(), 1 << 30, files.replace).work(9) == (0 if gone == "partition" else 10)
+    assert Merger(files.files(), 1 << 30, files.replace).merge(9) == (
+        0 if gone == "partition" else 10
+    )

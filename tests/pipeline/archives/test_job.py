@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from warren.pipeline import JobError, archive
-from warren.pipeline.archives.job import default_group
+from warrenmq.pipeline import JobError, archive
+from warrenmq.pipeline.archives.job import default_group
 
 URI = "amqp://guest:guest@127.0.0.1:1/"
 

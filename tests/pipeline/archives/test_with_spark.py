@@ -15,8 +15,8 @@ import pika
 import pytest
 
 from tests.support.brokers.process import BrokerProcess
-from warren.pipeline import JobError, Step, archive
-from warren.pipeline.archives.directory import ArchiveDirectory
+from warrenmq.pipeline import JobError, Step, archive
+from warrenmq.pipeline.archives.directory import ArchiveDirectory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +41,9 @@ def fill(broker: BrokerProcess, queue: str, numbers: range) -> None:
         channel.confirm_delivery()
         channel.queue_declare(queue, durable=True)
         for number in numbers:
-            properties = pika.BasicProperties(delivery_mode=2, message_id=str(number), headers={"n": number})
+            properties = pika.BasicProperties(
+                delivery_mode=2, message_id=str(number), headers={"n": number}
+            )
             channel.basic_publish("", queue, b"m%d" % number, properties)
 
 
@@ -51,7 +53,9 @@ def message_ids(target: Path) -> list[int]:
 
     found: list[str] = []
     for path in target.rglob("*.parquet"):
-        found += pq.read_table(path, columns=["message_id"], partitioning=None)["message_id"].to_pylist()
+        found += pq.read_table(path, columns=["message_id"], partitioning=None)[
+            "message_id"
+        ].to_pylist()
     return sorted(int(text) for text in found)
 
 
@@ -73,15 +77,26 @@ def test_run_after_run_archives_what_came(
     fill(broker, queue, range(250))
     steps = Steps()
     target = tmp_path / "archive"
-    result = archive(target, uri=broker.uri, queues=[queue], max_messages=25, spark=spark, progress=steps)
-    assert (result.messages, result.batches, result.lag_messages, result.exit_code) == (250, 10, 0, 0)
+    result = archive(
+        target, uri=broker.uri, queues=[queue], max_messages=25, spark=spark, progress=steps
+    )
+    assert (result.messages, result.batches, result.lag_messages, result.exit_code) == (
+        250,
+        10,
+        0,
+        0,
+    )
     assert message_ids(target) == list(range(250))
     assert len(list(target.rglob("*.parquet"))) < 10
     assert result.merged_files > 0
     fill(broker, queue, range(250, 300))
     result = archive(target, uri=broker.uri, queues=[queue], spark=spark)
     assert (result.messages, result.total_messages) == (50, 300)
-    assert list(dict.fromkeys(steps.names)) == ["starting Spark", "archiving", "merging small files"]
+    assert list(dict.fromkeys(steps.names)) == [
+        "starting Spark",
+        "archiving",
+        "merging small files",
+    ]
     rows = (
         spark.read.parquet(str(target))
         .selectExpr("queue", "cast(date as string)", "headers['n'] n")
@@ -104,7 +119,9 @@ def test_queues_of_a_pattern_have_a_directory_each(
     assert sorted(path.name for path in target.iterdir()) == ["queue=eu.1", "queue=eu.2"]
 
 
-def test_an_archive_is_told_to_stop(spark: "SparkSession", broker: BrokerProcess, tmp_path: Path) -> None:
+def test_an_archive_is_told_to_stop(
+    spark: "SparkSession", broker: BrokerProcess, tmp_path: Path
+) -> None:
     """It goes on with what arrives until then, and the next run has nothing left to do."""
     fill(broker, "live", range(10))
     stopping = threading.Event()

@@ -17,7 +17,7 @@ from tests.support.brokers.process import BrokerProcess
 from tests.support.kills.mixed_vhost import Expected, contents_of, shown
 from tests.support.spark.inline import InlineSpark
 from tests.support.stores.made_backups import Backups, damage_one_message, run_backup, run_restore
-from warren.broker.definitions.metadata import (
+from warrenmq.broker.definitions.metadata import (
     Definitions,
     PutBinding,
     PutExchange,
@@ -26,23 +26,23 @@ from warren.broker.definitions.metadata import (
     PutUser,
     PutVhost,
 )
-from warren.offline.backup_files import incomplete_path
-from warren.offline.check import check_directory
-from warren.offline.data_directory import ToolError, opened
-from warren.offline.part_writer import MessageRow, PartWriter
-from warren.offline.store_plan import QueueExtent
-from warren.offline.store_writer import StoreWriter
-from warren.pipeline.backups import restore_job
-from warren.pipeline.backups.job import backup
-from warren.pipeline.backups.manifest import Manifest, read_manifest, write_manifest
-from warren.pipeline.progress import Step
-from warren.pipeline.result import JobError
-from warren.tables import data_files, planning
-from warren.tables.data_files import DATA_SCHEMA
-from warren.tables.parts import ReadOptions
-from warren.tables.planning import plan
-from warren.tables.queue_states import vhost_state
-from warren.tables.reading import read
+from warrenmq.offline.backup_files import incomplete_path
+from warrenmq.offline.check import check_directory
+from warrenmq.offline.data_directory import ToolError, opened
+from warrenmq.offline.part_writer import MessageRow, PartWriter
+from warrenmq.offline.store_plan import QueueExtent
+from warrenmq.offline.store_writer import StoreWriter
+from warrenmq.pipeline.backups import restore_job
+from warrenmq.pipeline.backups.job import backup
+from warrenmq.pipeline.backups.manifest import Manifest, read_manifest, write_manifest
+from warrenmq.pipeline.progress import Step
+from warrenmq.pipeline.result import JobError
+from warrenmq.tables import data_files, planning
+from warrenmq.tables.data_files import DATA_SCHEMA
+from warrenmq.tables.parts import ReadOptions
+from warrenmq.tables.planning import plan
+from warrenmq.tables.queue_states import vhost_state
+from warrenmq.tables.reading import read
 
 pytestmark = [pytest.mark.kill, pytest.mark.timeout(240)]
 
@@ -101,7 +101,9 @@ def test_a_running_node(backups: Backups, tmp_path: Path) -> None:
     assert "guest:" not in (backups.live / "manifest.json").read_text()
 
 
-def test_an_incremental_backup_has_what_came_and_knows_what_went(backups: Backups, tmp_path: Path) -> None:
+def test_an_incremental_backup_has_what_came_and_knows_what_went(
+    backups: Backups, tmp_path: Path
+) -> None:
     result = backups.results["increment"]
     assert result.written_messages < 400 and result.base == backups.results["live"].id
     assert result.messages == sum(len(messages) for messages in backups.last.values())
@@ -115,7 +117,9 @@ def test_a_chain_that_was_moved_apart(backups: Backups, tmp_path: Path) -> None:
     with pytest.raises(ToolError, match=r"is not the backup that .* is based on"):
         run_restore(tmp_path / "increment", tmp_path / "data")
     run_restore(tmp_path / "increment", tmp_path / "data", bases=[backups.stopped, backups.live])
-    assert check_directory(tmp_path / "data").messages == sum(len(some) for some in backups.last.values())
+    assert check_directory(tmp_path / "data").messages == sum(
+        len(some) for some in backups.last.values()
+    )
 
 
 def test_an_increment_of_an_increment(backups: Backups, tmp_path: Path) -> None:
@@ -127,7 +131,9 @@ def test_an_increment_of_an_increment(backups: Backups, tmp_path: Path) -> None:
     assert exact_rows(tmp_path / "data") == exact_rows(backups.data)
 
 
-def test_small_parts_and_files(backups: Backups, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_parts_and_files(
+    backups: Backups, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Many files, row groups and parts: the same."""
     monkeypatch.setattr(planning, "PARTITION_BYTES", 100_000)
     monkeypatch.setattr(planning, "PARTITION_BYTES_MAX", 150_000)
@@ -153,7 +159,9 @@ def test_names_that_are_no_text(tmp_path: Path) -> None:
     writer = StoreWriter.create(tmp_path / "old", definitions, [extent])
     with PartWriter(writer.work, writer.plan.parts[0]) as part:
         for key in (b"plain", b"\xfd.key"):
-            part.add(MessageRow(b"x\xff", key, b"\x00\x00", b"body", 1_700_000_000_000, redelivered=True))
+            part.add(
+                MessageRow(b"x\xff", key, b"\x00\x00", b"body", 1_700_000_000_000, redelivered=True)
+            )
         writer.finish([part.finish()])
     run_backup(tmp_path / "old", tmp_path / "backup")
     run_restore(tmp_path / "backup", tmp_path / "new")
@@ -202,7 +210,9 @@ def test_a_backup_goes_on_where_it_was_killed(
     assert not target.exists()
     with pytest.raises(ToolError, match="unfinished backup of something else"):
         run_backup(backups.of_files.parent / "files", target)
-    written = {path.name: path.stat().st_ino for path in (incomplete_path(target) / "data").iterdir()}
+    written = {
+        path.name: path.stat().st_ino for path in (incomplete_path(target) / "data").iterdir()
+    }
     assert 0 < len(written) <= after if after else not written
     assert run_backup(backups.data, target).messages == backups.results["stopped"].messages
     for name, inode in written.items():
@@ -257,7 +267,9 @@ def data_file(directory: Path) -> Path:
 
 def test_what_is_no_backup(copy: Path, tmp_path: Path) -> None:
     (copy / "manifest.json").unlink()
-    with pytest.raises(ToolError, match=r"no manifest\.json: it is no backup, or one that was not finished"):
+    with pytest.raises(
+        ToolError, match=r"no manifest\.json: it is no backup, or one that was not finished"
+    ):
         run_restore(copy, tmp_path / "data")
 
 
@@ -328,7 +340,10 @@ def test_hostile_manifests(copy: Path, tmp_path: Path, edit: Any, text: str) -> 
 
 def test_figures_that_do_not_fit(copy: Path, tmp_path: Path) -> None:
     """The manifest promises a message more: nothing is put in place."""
-    hostile(copy, lambda raw: max(raw["queues"], key=lambda queue: queue["rows"]).update(digest="0" * 16))
+    hostile(
+        copy,
+        lambda raw: max(raw["queues"], key=lambda queue: queue["rows"]).update(digest="0" * 16),
+    )
     with pytest.raises(JobError, match="not those that were backed up"):
         run_restore(copy, tmp_path / "data")
     assert not (tmp_path / "data").exists()
@@ -365,7 +380,11 @@ def test_what_cannot_be_read_is_told(backups: Backups, tmp_path: Path) -> None:
     result = run_backup(data, tmp_path / "backup")
     assert result.exit_code == 1 and result.lost == 1 == sum(result.losses.values())
     run_restore(tmp_path / "backup", tmp_path / "data")
-    assert check_directory(tmp_path / "data").messages == result.messages == len(exact_rows(backups.data)) - 1
+    assert (
+        check_directory(tmp_path / "data").messages
+        == result.messages
+        == len(exact_rows(backups.data)) - 1
+    )
 
 
 def test_steps_are_shown(backups: Backups, tmp_path: Path) -> None:

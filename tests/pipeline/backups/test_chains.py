@@ -15,8 +15,8 @@ from tests.support.brokers.staged import staged_message
 from tests.support.kills.ledger import Confirms, connect
 from tests.support.spark.inline import InlineSpark
 from tests.support.stores.made_backups import Backups, damage_one_message, run_backup, run_restore
-from warren.admin.client import AdminClient, NodeAddress
-from warren.admin.sink_protocol import (
+from warrenmq.admin.client import AdminClient, NodeAddress
+from warrenmq.admin.sink_protocol import (
     BatchCommitted,
     CommitBatch,
     FinishStage,
@@ -26,14 +26,14 @@ from warren.admin.sink_protocol import (
     StageMessages,
     StageOpened,
 )
-from warren.broker.definitions.metadata import Definitions, PutQueue, PutVhost
-from warren.offline.backup import restore as restore_files
-from warren.offline.check import check_directory
-from warren.offline.data_directory import ToolError
-from warren.offline.part_writer import MessageRow, PartWriter
-from warren.offline.store_plan import QueueExtent
-from warren.offline.store_writer import StoreWriter
-from warren.tables.queue_states import vhost_state
+from warrenmq.broker.definitions.metadata import Definitions, PutQueue, PutVhost
+from warrenmq.offline.backup import restore as restore_files
+from warrenmq.offline.check import check_directory
+from warrenmq.offline.data_directory import ToolError
+from warrenmq.offline.part_writer import MessageRow, PartWriter
+from warrenmq.offline.store_plan import QueueExtent
+from warrenmq.offline.store_writer import StoreWriter
+from warrenmq.tables.queue_states import vhost_state
 
 pytestmark = [pytest.mark.kill, pytest.mark.timeout(240)]
 
@@ -121,7 +121,9 @@ def make_far_store(path: Path) -> None:
     with PartWriter(writer.work, writer.plan.parts[0]) as part:
         for number in range(10):
             part.add(
-                MessageRow(b"", b"q", b"\0\0", bytes(100_000), 1_700_000_000_000, seq=FIRST + 9 * number)
+                MessageRow(
+                    b"", b"q", b"\0\0", bytes(100_000), 1_700_000_000_000, seq=FIRST + 9 * number
+                )
             )
         writer.finish([part.finish()])
 
@@ -195,7 +197,11 @@ def test_what_sinks_have_committed_and_no_queue_has_yet(tmp_path: Path) -> None:
 
 def newest_journal_file(store: Path) -> Path:
     """With something in it: whether another one has just been begun depends on how publishes gathered in batches."""
-    files = [path for path in (store / "journal").iterdir() if len(path.read_bytes().rstrip(b"\0")) > 100_000]
+    files = [
+        path
+        for path in (store / "journal").iterdir()
+        if len(path.read_bytes().rstrip(b"\0")) > 100_000
+    ]
     return max(files, key=lambda path: int(path.stem))
 
 

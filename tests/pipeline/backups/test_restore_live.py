@@ -22,16 +22,16 @@ from tests.support.brokers.process import BrokerProcess
 from tests.support.kills.mixed_vhost import SETTINGS, contents_of, shown
 from tests.support.spark.inline import InlineSpark
 from tests.support.stores.made_backups import Backups, run_backup
-from warren.admin.client import AdminClient, NodeAddress
-from warren.admin.protocol import ListQueues, QueueList
-from warren.admin.sink_protocol import ListSinks, SinkList
-from warren.broker.definitions.metadata import Definitions, PutUser
-from warren.broker.definitions.metadata_sqlite import SqliteMetadata
-from warren.offline.data_directory import opened
-from warren.pipeline import LiveRestoreResult, Step, restore_live
-from warren.pipeline.backups import restore_live_job
-from warren.pipeline.backups.live_comparison import Comparison, compare
-from warren.pipeline.result import JobError
+from warrenmq.admin.client import AdminClient, NodeAddress
+from warrenmq.admin.protocol import ListQueues, QueueList
+from warrenmq.admin.sink_protocol import ListSinks, SinkList
+from warrenmq.broker.definitions.metadata import Definitions, PutUser
+from warrenmq.broker.definitions.metadata_sqlite import SqliteMetadata
+from warrenmq.offline.data_directory import opened
+from warrenmq.pipeline import LiveRestoreResult, Step, restore_live
+from warrenmq.pipeline.backups import restore_live_job
+from warrenmq.pipeline.backups.live_comparison import Comparison, compare
+from warrenmq.pipeline.result import JobError
 
 pytestmark = [pytest.mark.kill, pytest.mark.timeout(240)]
 
@@ -93,17 +93,23 @@ def test_a_conflict_is_told_before_anything_is_done(backups: Backups, node: Brok
     with pika.BlockingConnection(pika.URLParameters(node.uri)) as connection:
         channel = connection.channel()
         channel.queue_declare("lazy", durable=True)
-        with pytest.raises(JobError, match=r"is not what the backup has: .*'x-queue-mode' for queue 'lazy'"):
+        with pytest.raises(
+            JobError, match=r"is not what the backup has: .*'x-queue-mode' for queue 'lazy'"
+        ):
             run(backups.stopped, node)
         channel.queue_delete("lazy")
         channel.exchange_declare("topics", "direct", durable=True)
-        with pytest.raises(JobError, match=r"is not what the backup has: .*'type' for exchange 'topics'"):
+        with pytest.raises(
+            JobError, match=r"is not what the backup has: .*'type' for exchange 'topics'"
+        ):
             run(backups.stopped, node)
         channel.exchange_delete("topics")
         channel.queue_declare("small", durable=True)
         channel.basic_publish("", "small", b"")
         channel.basic_get("small")
-        with pytest.raises(JobError, match=r"queue 'small' in vhost '/' is not empty \(1 messages\)"):
+        with pytest.raises(
+            JobError, match=r"queue 'small' in vhost '/' is not empty \(1 messages\)"
+        ):
             run(backups.stopped, node)
         channel.queue_delete("small")
     with AdminClient(NodeAddress(node.uri)) as client:
@@ -130,7 +136,9 @@ def test_a_queue_that_no_client_can_declare(
         persistent = pika.BasicProperties(delivery_mode=2)
         channel.basic_publish("", name, b"1", persistent)
         run_backup(other.uri, tmp_path / "backup")
-        with pytest.raises(JobError, match=rf"queue '{name}', which is not there.*into a new data directory"):
+        with pytest.raises(
+            JobError, match=rf"queue '{name}', which is not there.*into a new data directory"
+        ):
             run(tmp_path / "backup", node)
         with (
             pika.BlockingConnection(pika.URLParameters(node.uri)) as fresh,
@@ -213,7 +221,9 @@ def test_what_others_take_and_publish_is_told(backups: Backups, node: BrokerProc
         channel.basic_publish("", "lazy", b"another")
     result = run(backups.stopped, node)
     assert result.exit_code == 1
-    found = {each.queue: (each.missing, each.others, each.is_in_order) for each in result.differences}
+    found = {
+        each.queue: (each.missing, each.others, each.is_in_order) for each in result.differences
+    }
     assert found == {"typed": (1, 0, True), "lazy": (0, 1, True)}
 
 
@@ -255,7 +265,7 @@ def test_a_command_that_is_killed_is_given_again(
     backups: Backups, node: BrokerProcess, tmp_path: Path
 ) -> None:
     """SIGKILL of the driver when the first messages are there; workers of Spark check and compare."""
-    command = [sys.executable, "-m", "warren", "pipeline", "restore", str(backups.stopped)]
+    command = [sys.executable, "-m", "warrenmq", "pipeline", "restore", str(backups.stopped)]
     command += ["--uri", node.uri, "--json"]
     sink = f"restore-{backups.results['stopped'].id}"
     with (tmp_path / "log").open("w") as log:
@@ -269,7 +279,10 @@ def test_a_command_that_is_killed_is_given_again(
     assert second.returncode == 0, second.stderr.decode()[-4000:]
     result = json.loads(second.stdout)
     assert (
-        0 < result["restored_before"] <= result["messages"] == result["restored_before"] + result["restored"]
+        0
+        < result["restored_before"]
+        <= result["messages"]
+        == result["restored_before"] + result["restored"]
     )
     assert contents_of(node, list(backups.last)) == backups.last
 

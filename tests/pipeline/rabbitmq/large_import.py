@@ -18,8 +18,8 @@ from bench.brokers import RabbitmqBroker
 from tests.support.brokers.amqp_frames import SocketLink
 from tests.support.brokers.amqp_peer import ChannelPeer, Peer
 from tests.support.brokers.process import BrokerProcess
-from warren.wire.methods import BasicAck
-from warren.wire.properties import Properties
+from warrenmq.wire.methods import BasicAck
+from warrenmq.wire.properties import Properties
 
 # Of ten messages, so many to each queue.
 SHARES = ("embedded",) * 6 + ("mixed",) * 3 + ("stored",)
@@ -111,7 +111,16 @@ def run(directory: Path, count: int, is_stopped: bool) -> None:
         broker.stop()
     tell("stopped" if is_stopped else "killed")
     (directory / "node").mkdir()
-    command = [sys.executable, "-m", "warren", "pipeline", "import-rabbitmq", "--json", "--progress", "none"]
+    command = [
+        sys.executable,
+        "-m",
+        "warrenmq",
+        "pipeline",
+        "import-rabbitmq",
+        "--json",
+        "--progress",
+        "none",
+    ]
     done = subprocess.run(
         [*command, str(broker.node_directory()), str(directory / "node" / "data")],
         stdout=subprocess.PIPE,
@@ -137,7 +146,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--messages", type=int, default=1_000_000, metavar="N")
-    parser.add_argument("--stopped", action="store_true", help="RabbitMQ in good order, not by SIGKILL")
+    parser.add_argument(
+        "--stopped", action="store_true", help="RabbitMQ in good order, not by SIGKILL"
+    )
     parser.add_argument("--directory", type=Path, default=Path(tempfile.gettempdir()))
     arguments = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="large-import-", dir=arguments.directory))

@@ -14,15 +14,21 @@ from tests.support.brokers.process import BrokerProcess
 from tests.support.rabbitmq.directories import OTHER_VHOST, Expected, RealDirectories
 from tests.support.rabbitmq.files import make_node, make_queue, message_term, segment_publish
 from tests.support.spark.inline import InlineSpark
-from warren.offline.check import check_directory
-from warren.offline.data_directory import ToolError, opened
-from warren.pipeline.backups.restore_job import restore
-from warren.pipeline.rabbitmq import import_job as import_rabbitmq_job
-from warren.pipeline.rabbitmq.import_job import ImportResult, import_rabbitmq
-from warren.pipeline.rabbitmq.imported_definitions import ImportedDefinitions
-from warren.tables.rabbitmq.definitions import parse_definitions
-from warren.wire.field_table import encode_table, fields_from_python
-from warren.wire.methods import BasicGet, BasicGetOk, ConnectionOpen, ConnectionOpenOk, ConnectionTuneOk
+from warrenmq.offline.check import check_directory
+from warrenmq.offline.data_directory import ToolError, opened
+from warrenmq.pipeline.backups.restore_job import restore
+from warrenmq.pipeline.rabbitmq import import_job as import_rabbitmq_job
+from warrenmq.pipeline.rabbitmq.import_job import ImportResult, import_rabbitmq
+from warrenmq.pipeline.rabbitmq.imported_definitions import ImportedDefinitions
+from warrenmq.tables.rabbitmq.definitions import parse_definitions
+from warrenmq.wire.field_table import encode_table, fields_from_python
+from warrenmq.wire.methods import (
+    BasicGet,
+    BasicGetOk,
+    ConnectionOpen,
+    ConnectionOpenOk,
+    ConnectionTuneOk,
+)
 
 real_only = pytest.mark.skipif(rabbitmq_server() is None, reason="rabbitmq-server is not installed")
 
@@ -38,7 +44,9 @@ def run_import(source: Path, target: Path, definitions: Path | None, **more: boo
     return import_rabbitmq(source, target, definitions=definitions, spark=spark, **more)  # type: ignore[arg-type]  # does as much as is needed
 
 
-def delivered(node: BrokerProcess, queues: list[tuple[str, str]]) -> dict[tuple[str, str], list[Expected]]:
+def delivered(
+    node: BrokerProcess, queues: list[tuple[str, str]]
+) -> dict[tuple[str, str], list[Expected]]:
     found: dict[tuple[str, str], list[Expected]] = {}
     for vhost in {vhost for vhost, _ in queues}:
         peer = Peer(SocketLink(node.host, node.port))
@@ -51,7 +59,9 @@ def delivered(node: BrokerProcess, queues: list[tuple[str, str]]) -> dict[tuple[
             rows = found[vhost, name] = []
             while isinstance(item := channel.call(BasicGet(name.encode(), True)), Message):
                 assert isinstance(item.method, BasicGetOk)
-                rows.append(Expected(item.method.exchange, item.method.routing_key, item.raw, item.body))
+                rows.append(
+                    Expected(item.method.exchange, item.method.routing_key, item.raw, item.body)
+                )
         peer.drop()
     return found
 
@@ -100,7 +110,9 @@ def test_by_way_of_parquet_and_without_definitions(real: RealDirectories, tmp_pa
         data = tmp_path / f"node-{number}/data"
         data.parent.mkdir()
         restore(tmp_path / f"parquet/vhost-{number}", data, spark=InlineSpark())  # type: ignore[arg-type]  # as above
-        must_deliver(data, {name: messages for name, messages in real.queues.items() if name[0] == vhost})
+        must_deliver(
+            data, {name: messages for name, messages in real.queues.items() if name[0] == vhost}
+        )
     with pytest.raises(ToolError, match="is not empty"):
         run_import(real.stopped, tmp_path / "parquet", None)
 
@@ -184,7 +196,9 @@ def test_patterns_of_permissions_are_not_enforced_and_said_to_be_left_out() -> N
 def test_queues_that_a_restart_would_not_have(tmp_path: Path) -> None:
     """What is left of queues that were not durable makes none; queues of the export are there, with messages or without."""
     vhost = make_node(tmp_path / "rabbit")
-    publishes = [segment_publish(n, n, message_term(n, b"%d" % n), is_persistent=False) for n in range(3)]
+    publishes = [
+        segment_publish(n, n, message_term(n, b"%d" % n), is_persistent=False) for n in range(3)
+    ]
     make_queue(vhost, b"amq.gen-x", {"0.idx": b"".join(publishes)})
     make_queue(vhost, b"durable", {"0.idx": b"".join(publishes)})
     make_queue(vhost, b"full", {"0.idx": segment_publish(0, 7, message_term(7, b"7"))})
@@ -196,7 +210,9 @@ def test_queues_that_a_restart_would_not_have(tmp_path: Path) -> None:
         ],
         # As tools that edit exports leave them.
         "users": [{"name": "ann", "tags": None, "password_hash": None}, {"name": None}],
-        "permissions": [{"vhost": "/", "user": "bob", "configure": ".*", "write": ".*", "read": ".*"}],
+        "permissions": [
+            {"vhost": "/", "user": "bob", "configure": ".*", "write": ".*", "read": ".*"}
+        ],
     }
     (tmp_path / "export.json").write_text(json.dumps(export))
     result = run_import(tmp_path / "rabbit", tmp_path / "data", tmp_path / "export.json")
@@ -212,7 +228,13 @@ def test_queues_that_a_restart_would_not_have(tmp_path: Path) -> None:
 
 def test_an_export_without_an_end(tmp_path: Path) -> None:
     make_node(tmp_path / "rabbit")
-    for text in ("[" * 200_000, '{"queues": ' * 200_000, '{"queues": [7]}', '{"queues": [{"name": 7}]}', ""):
+    for text in (
+        "[" * 200_000,
+        '{"queues": ' * 200_000,
+        '{"queues": [7]}',
+        '{"queues": [{"name": 7}]}',
+        "",
+    ):
         (tmp_path / "export.json").write_text(text)
         with pytest.raises(ToolError, match=r"export\.json: "):
             run_import(tmp_path / "rabbit", tmp_path / "data", tmp_path / "export.json")

@@ -13,9 +13,9 @@ import pytest
 pytest.importorskip("pyspark")
 
 from tests.support.brokers.process import BrokerProcess
-from warren.pipeline import JobError, RouteCount, replay
-from warren.pipeline.replays import local as replay_local
-from warren.pipeline.replays.local import NotLocalError, choose
+from warrenmq.pipeline import JobError, RouteCount, replay
+from warrenmq.pipeline.replays import local as replay_local
+from warrenmq.pipeline.replays.local import NotLocalError, choose
 
 TIME = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
 
@@ -106,6 +106,6 @@ def test_messages_are_published_without_a_jvm(broker: BrokerProcess, tmp_path: P
     write(source / "a.parquet", body=pa.array([None], pa.binary()), exchange=["x"])
     with pytest.raises(JobError, match="column 'body' is null"):
         replay([source], uri=broker.uri, exchange="", engine="local")
-    assert sorted(path.name for path in tmp_path.iterdir() if "replay" in path.name and path.is_dir()) == [
-        path.name for path in tmp_path.glob("source.replay-*")
-    ]
+    assert sorted(
+        path.name for path in tmp_path.iterdir() if "replay" in path.name and path.is_dir()
+    ) == [path.name for path in tmp_path.glob("source.replay-*")]

@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.brokers.process import BrokerProcess
-from warren.admin.client import AdminClient, NodeAddress
-from warren.admin.sink_protocol import DeleteSink, ListSinks, SinkDeleted, SinkList
-from warren.pipeline import JobError, ReplayResult, Step, replay
-from warren.pipeline.replays.directory import ReplayDirectory, ReplayIdentity, default_checkpoint
-from warren.pipeline.replays.job import _Replay, _sink_options
-from warren.pipeline.staged_publisher import StagedPublisher, pieces
+from warrenmq.admin.client import AdminClient, NodeAddress
+from warrenmq.admin.sink_protocol import DeleteSink, ListSinks, SinkDeleted, SinkList
+from warrenmq.pipeline import JobError, ReplayResult, Step, replay
+from warrenmq.pipeline.replays.directory import ReplayDirectory, ReplayIdentity, default_checkpoint
+from warrenmq.pipeline.replays.job import _Replay, _sink_options
+from warrenmq.pipeline.staged_publisher import StagedPublisher, pieces
 
 SINK = "replay-test"
 
@@ -76,11 +76,15 @@ class Chosen:
             rows = {
                 "body": [b"%d" % number for number in numbers],
                 "exchange": ["orders"] * len(numbers),
-                "routing_key": [how.get("key", "eu.1" if number % 2 else "us.1") for number in numbers],
+                "routing_key": [
+                    how.get("key", "eu.1" if number % 2 else "us.1") for number in numbers
+                ],
             }
             # More than one row group.
             pq.write_table(
-                pa.table(rows), self.directory.draft / f"part-{number:05d}.parquet", row_group_size=15
+                pa.table(rows),
+                self.directory.draft / f"part-{number:05d}.parquet",
+                row_group_size=15,
             )
         self.state = self.directory.adopt_draft(identity, SINK)
 
@@ -94,7 +98,9 @@ class Chosen:
         rows = next(iter(pieces(self.directory.messages(self.state, 0), count, 1 << 30)))
         publisher.publish(rows, count)
         if is_noted:
-            self.directory.keep(type(self.state)(1, self.state.identity, SINK, self.state.files, True))
+            self.directory.keep(
+                type(self.state)(1, self.state.identity, SINK, self.state.files, True)
+            )
         return publisher
 
 
@@ -178,7 +184,8 @@ def test_what_goes_nowhere_ends_it_or_is_left_out(broker: BrokerProcess, tmp_pat
     """Nothing of a refused batch is published; the same replay may then leave it out, which is exit status 1."""
     chosen = Chosen(tmp_path, 10, key="nowhere")
     with pytest.raises(
-        JobError, match="10 messages would get to no queue, the first one with routing key 'nowhere'"
+        JobError,
+        match="10 messages would get to no queue, the first one with routing key 'nowhere'",
     ):
         chosen.run(broker)
     result = chosen.run(broker, mandatory="ignore")
@@ -195,7 +202,9 @@ def test_two_runs_at_once_publish_nothing_twice(broker: BrokerProcess, tmp_path:
     shorter = next(pieces(iter(first), 35, 1 << 30))
     assert (one.published(), other.published()) == (None, None)
     one.publish(shorter, 35)
-    with pytest.raises(JobError, match="the last batch of sink 'replay-test' is 35, not -1: somebody else"):
+    with pytest.raises(
+        JobError, match="the last batch of sink 'replay-test' is 35, not -1: somebody else"
+    ):
         other.publish(first, 60)
     assert chosen.run(broker).published == 65
     assert numbers(taken(broker, "eu")) == list(range(100))
@@ -251,17 +260,24 @@ def test_the_default_checkpoint_belongs_to_the_arguments() -> None:
     one = ReplayIdentity(["/a/archive"], None, None, None, "/")
     other = ReplayIdentity(["/a/archive"], "size > 1", None, None, "/")
     assert default_checkpoint(one, "h:1") == default_checkpoint(one, "h:1")
-    assert len({default_checkpoint(*each) for each in [(one, "h:1"), (one, "h:2"), (other, "h:1")]}) == 3
+    assert (
+        len({default_checkpoint(*each) for each in [(one, "h:1"), (one, "h:2"), (other, "h:1")]})
+        == 3
+    )
     part = ReplayIdentity(["/a/archive/queue=q/date=d"], None, None, None, "/")
     assert default_checkpoint(part, "h:1").parent == Path("/a")
 
 
 def test_batches_are_cut_by_number_and_by_bytes() -> None:
     """In order, whatever the record batches are."""
-    batches = [pa.RecordBatch.from_pydict({"n": list(range(first, first + 10))}) for first in (0, 10, 20)]
+    batches = [
+        pa.RecordBatch.from_pydict({"n": list(range(first, first + 10))}) for first in (0, 10, 20)
+    ]
     for rows, size in ((7, 1 << 30), (10, 1 << 30), (100, 100), (1, 1)):
         cut = list(pieces(iter(batches), rows, size))
-        found = [value for piece in cut for batch in piece for value in batch.column("n").to_pylist()]
+        found = [
+            value for piece in cut for batch in piece for value in batch.column("n").to_pylist()
+        ]
         assert found == list(range(30))
         assert max(sum(batch.num_rows for batch in piece) for piece in cut) <= rows
     assert [len(piece) for piece in pieces(iter(batches), 100, 100)] == [2, 1]

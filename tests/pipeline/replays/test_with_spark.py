@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.brokers.process import BrokerProcess
-from warren.pipeline import JobError, RouteCount, archive, backup, replay
-from warren.pipeline.progress import Silent
-from warren.pipeline.replays.directory import ReplayDirectory, ReplayIdentity
-from warren.pipeline.replays.job import _choose, _Replay
-from warren.pipeline.spark_run import spark_for
+from warrenmq.pipeline import JobError, RouteCount, archive, backup, replay
+from warrenmq.pipeline.progress import Silent
+from warrenmq.pipeline.replays.directory import ReplayDirectory, ReplayIdentity
+from warrenmq.pipeline.replays.job import _choose, _Replay
+from warrenmq.pipeline.spark_run import spark_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,7 +54,10 @@ def publish(broker: BrokerProcess, numbers: range) -> None:
         channel.confirm_delivery()
         for number in numbers:
             properties = pika.BasicProperties(
-                delivery_mode=2, message_id=str(number), headers={"n": number}, timestamp=1_700_000_000
+                delivery_mode=2,
+                message_id=str(number),
+                headers={"n": number},
+                timestamp=1_700_000_000,
             )
             key = f"{'eu' if number % 3 else 'us'}.{number % 2}"
             channel.basic_publish(EXCHANGE, key, b"order %d" % number, properties)
@@ -70,7 +73,13 @@ def taken(broker: BrokerProcess, queue: str) -> list[Any]:
             if method is None:
                 return found
             found.append(
-                (method.exchange, method.routing_key, properties.message_id, properties.headers, body)
+                (
+                    method.exchange,
+                    method.routing_key,
+                    properties.message_id,
+                    properties.headers,
+                    body,
+                )
             )
 
 
@@ -87,18 +96,32 @@ def test_archives_tables_and_backups_are_replayed(
     assert len(taken(broker, "us")) == 14
     publish(broker, range(40, 60))
     backup(broker.uri, tmp_path / "second", base=tmp_path / "first", spark=spark)
-    expected = {"eu": [n for n in range(60) if n % 3], "us": [n for n in range(40, 60) if n % 3 == 0]}
+    expected = {
+        "eu": [n for n in range(60) if n % 3],
+        "us": [n for n in range(40, 60) if n % 3 == 0],
+    }
     archive(tmp_path / "archive", uri=broker.uri, queues=["eu", "us"], spark=spark)
 
     dry = replay([tmp_path / "archive"], uri=broker.uri, dry_run=True, spark=spark)
-    counts = Counter(f"{'eu' if n % 3 else 'us'}.{n % 2}" for n in [*expected["eu"], *expected["us"]])
+    counts = Counter(
+        f"{'eu' if n % 3 else 'us'}.{n % 2}" for n in [*expected["eu"], *expected["us"]]
+    )
     assert {route.routing_key: route.messages for route in dry.routes} == counts
     assert (dry.messages, dry.published, dry.route_count) == (sum(counts.values()), 0, 4)
     here = replay([tmp_path / "archive"], uri=broker.uri, dry_run=True, engine="local")
-    assert (here.routes, here.messages, here.route_count) == (dry.routes, dry.messages, dry.route_count)
+    assert (here.routes, here.messages, here.route_count) == (
+        dry.routes,
+        dry.messages,
+        dry.route_count,
+    )
     where = "queue = 'eu' and timestamp >= '2023-01-01' and cast(headers['n'] as int) < 10"
     dry = replay(
-        [tmp_path / "archive"], uri=broker.uri, where=where, routing_key="us.x", dry_run=True, spark=spark
+        [tmp_path / "archive"],
+        uri=broker.uri,
+        where=where,
+        routing_key="us.x",
+        dry_run=True,
+        spark=spark,
     )
     assert dry.routes == [RouteCount(EXCHANGE, "us.x", 6)]
     assert not list(tmp_path.glob("*.replay-*"))
@@ -123,7 +146,14 @@ def test_archives_tables_and_backups_are_replayed(
                 {"n": numbers[-1]},
                 b"order %d" % numbers[-1],
             )
-    replay([tmp_path / "archive"], uri=broker.uri, where=where, exchange="", routing_key="us", spark=spark)
+    replay(
+        [tmp_path / "archive"],
+        uri=broker.uri,
+        where=where,
+        exchange="",
+        routing_key="us",
+        spark=spark,
+    )
     assert ids(taken(broker, "us")) == [n for n in range(10) if n % 3]
 
     spark.sql("select 'x' body, 'eu' routing_key, 7 other").write.parquet(str(tmp_path / "table"))
@@ -133,13 +163,17 @@ def test_archives_tables_and_backups_are_replayed(
     assert [each[-1] for each in taken(broker, "eu")] == [b"x"]
 
 
-def test_a_delta_table_is_replayed(spark: "SparkSession", broker: BrokerProcess, tmp_path: Path) -> None:
+def test_a_delta_table_is_replayed(
+    spark: "SparkSession", broker: BrokerProcess, tmp_path: Path
+) -> None:
     """The files that its log names, and the values that it has for names of directories, whoever has written them."""
     deltalake = pytest.importorskip("deltalake")
     publish(broker, range(30))
     archive(tmp_path / "table", uri=broker.uri, queues=["eu", "us"], format="delta", spark=spark)
     (tmp_path / "table" / "left.parquet").write_bytes(b"of a writer that was killed")
-    result = replay([tmp_path / "table"], uri=broker.uri, checkpoint=tmp_path / "state", spark=spark)
+    result = replay(
+        [tmp_path / "table"], uri=broker.uri, checkpoint=tmp_path / "state", spark=spark
+    )
     assert result.published == 30
     assert ids(taken(broker, "eu")) == [n for n in range(30) if n % 3]
     assert ids(taken(broker, "us")) == [n for n in range(30) if n % 3 == 0]
@@ -149,9 +183,15 @@ def test_a_delta_table_is_replayed(spark: "SparkSession", broker: BrokerProcess,
     dry = replay([tmp_path / "other"], uri=broker.uri, dry_run=True, spark=spark)
     assert sorted(route.routing_key for route in dry.routes) == sorted(keys)
     for table in ("table", "other"):
-        dry = replay([tmp_path / table], uri=broker.uri, dry_run=True, checkpoint=tmp_path / "x", spark=spark)
+        dry = replay(
+            [tmp_path / table], uri=broker.uri, dry_run=True, checkpoint=tmp_path / "x", spark=spark
+        )
         here = replay(
-            [tmp_path / table], uri=broker.uri, dry_run=True, checkpoint=tmp_path / "x", engine="local"
+            [tmp_path / table],
+            uri=broker.uri,
+            dry_run=True,
+            checkpoint=tmp_path / "x",
+            engine="local",
         )
         assert here.routes == dry.routes and here.messages == dry.messages
 
@@ -163,7 +203,12 @@ def test_large_bodies_do_not_fill_the_memory(
     source = tmp_path / "source"
     source.mkdir()
     bodies = [os.urandom(1 << 20) for _ in range(120)]
-    columns = {"body": bodies, "exchange": [""] * 120, "routing_key": ["eu"] * 120, "seq": range(120)}
+    columns = {
+        "body": bodies,
+        "exchange": [""] * 120,
+        "routing_key": ["eu"] * 120,
+        "seq": range(120),
+    }
     pq.write_table(pa.table(columns), source / "a.parquet", row_group_size=20)
     work = _Replay(broker.uri, ReplayIdentity([str(source)], None, None, None, "/"), "fail", None)
     directory = ReplayDirectory(tmp_path / "state")
@@ -172,7 +217,9 @@ def test_large_bodies_do_not_fill_the_memory(
     assert state.messages == 120
     sizes = [
         footer.row_group(group).total_byte_size
-        for footer in [pq.read_metadata(path) for path in (tmp_path / "state" / "messages").glob("*.parquet")]
+        for footer in [
+            pq.read_metadata(path) for path in (tmp_path / "state" / "messages").glob("*.parquet")
+        ]
         for group in range(footer.num_row_groups)
     ]
     assert max(sizes) < 40 << 20 < sum(sizes)
@@ -224,7 +271,15 @@ def test_each_message_once_although_the_program_is_killed(
     )
     rows.repartition(4).write.parquet(str(tmp_path / "source"))
     environment = dict(os.environ, WARREN_URI=broker.uri)
-    command = [sys.executable, "-m", "warren", "pipeline", "replay", str(tmp_path / "source"), "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "warrenmq",
+        "pipeline",
+        "replay",
+        str(tmp_path / "source"),
+        "--json",
+    ]
     with (tmp_path / "log").open("w") as log:
         first = subprocess.Popen(
             [*command, "--rate", "500"],
@@ -247,7 +302,9 @@ def test_each_message_once_although_the_program_is_killed(
     assert ids(taken(broker, "eu")) == list(range(3000))
 
 
-def await_messages(broker: BrokerProcess, app: "subprocess.Popen[bytes]", log: Path, count: int) -> None:
+def await_messages(
+    broker: BrokerProcess, app: "subprocess.Popen[bytes]", log: Path, count: int
+) -> None:
     """Until so many are in the queue."""
     deadline = time.monotonic() + RUN_TIMEOUT_S
     with pika.BlockingConnection(pika.URLParameters(broker.uri)) as connection:

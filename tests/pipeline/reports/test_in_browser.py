@@ -11,7 +11,7 @@ pytest.importorskip("selenium")
 pytest.importorskip("vl_convert")
 
 from tests.support.browser import Browser, chromium
-from warren.pipeline.reports.figures import (
+from warrenmq.pipeline.reports.figures import (
     DamageFigures,
     DeathFigures,
     FileFigures,
@@ -22,7 +22,7 @@ from warren.pipeline.reports.figures import (
     ReportFigures,
     SizeFigures,
 )
-from warren.pipeline.reports.page import page
+from warrenmq.pipeline.reports.page import page
 
 WIDTHS = (400, 800, 1400)
 SCHEMES = ("light", "dark")

@@ -13,12 +13,12 @@ import pytest
 
 from tests.support.brokers.process import BrokerProcess
 from tests.support.stores.stopped_node_fixtures import original
-from warren.pipeline import JobError, report
-from warren.pipeline.progress import Silent
-from warren.pipeline.reports import figures as report_figures
-from warren.pipeline.reports.figures import DeathFigures, ReportFigures, read_figures
-from warren.pipeline.reports.part import age_buckets, age_of
-from warren.pipeline.sharing import ContextSharing, LocalSharing, Sharing
+from warrenmq.pipeline import JobError, report
+from warrenmq.pipeline.progress import Silent
+from warrenmq.pipeline.reports import figures as report_figures
+from warrenmq.pipeline.reports.figures import DeathFigures, ReportFigures, read_figures
+from warrenmq.pipeline.reports.part import age_buckets, age_of
+from warrenmq.pipeline.sharing import ContextSharing, LocalSharing, Sharing
 
 if TYPE_CHECKING:
     from pika.adapters.blocking_connection import BlockingChannel
@@ -85,14 +85,23 @@ def test_a_running_node_and_the_same_one_stopped(tmp_path: Path) -> None:
                 properties = pika.BasicProperties(delivery_mode=2, headers=headers)
                 channel.basic_publish("", queue, b"x" * number, properties)
         channel.connection.close()
-        live = report(tmp_path / "live.html", uri=node.uri, snapshots=tmp_path, engine="local").figures
+        live = report(
+            tmp_path / "live.html", uri=node.uri, snapshots=tmp_path, engine="local"
+        ).figures
         assert node.stop() == 0
     result = report(tmp_path / "dead.html", directory=tmp_path / "node" / "data", engine="local")
     dead = result.figures
     assert result.exit_code == 0
     for found in (live, dead):
-        assert (found.messages, found.bytes, found.queue_count) == (50, sum(range(40)) + sum(range(10)), 2)
-        assert [(queue.queue, queue.messages) for queue in found.queues] == [("orders", 40), ("dead", 10)]
+        assert (found.messages, found.bytes, found.queue_count) == (
+            50,
+            sum(range(40)) + sum(range(10)),
+            2,
+        )
+        assert [(queue.queue, queue.messages) for queue in found.queues] == [
+            ("orders", 40),
+            ("dead", 10),
+        ]
         assert [(row.from_bytes, row.messages) for row in found.sizes] == [
             (0, 2), (1, 2), (2, 4), (4, 8), (8, 10), (16, 16), (32, 8),
         ]  # fmt: skip
@@ -101,7 +110,9 @@ def test_a_running_node_and_the_same_one_stopped(tmp_path: Path) -> None:
         assert {row.routing_key for row in found.rates} == {"orders", "dead"}
         assert (found.largest[0].size, found.oldest[0].size) == (39, 0)
         assert found.damage_count == 0
-    assert {form.queue: form.alpha + form.beta + form.gamma + form.delta for form in live.forms} == {
+    assert {
+        form.queue: form.alpha + form.beta + form.gamma + form.delta for form in live.forms
+    } == {
         "orders": 40,
         "dead": 10,
     }
@@ -138,7 +149,11 @@ def test_what_strangers_have_written(tmp_path: Path, monkeypatch: pytest.MonkeyP
                 channel.basic_publish("", queue, b"<i>", properties)
         channel.connection.close()
         with pytest.raises(JobError, match="login of user 'guest' was refused"):
-            report(tmp_path / "no.html", uri=node.uri.replace("guest:guest", "guest:no"), engine="local")
+            report(
+                tmp_path / "no.html",
+                uri=node.uri.replace("guest:guest", "guest:no"),
+                engine="local",
+            )
         assert node.stop() == 0
     data = tmp_path / "node" / "data"
     (data / "msg_stores/vhosts/<stray>").touch()
@@ -149,11 +164,16 @@ def test_what_strangers_have_written(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert figures_of(data, tmp_path / "many", LocalSharing(1)) == one
     assert [len(list((tmp_path / name).iterdir())) for name in ("one", "many")] == [1, 5]
     assert (
-        report(tmp_path / "no.html", directory=data, headers=False, engine="local").figures.dead_letters == []
+        report(
+            tmp_path / "no.html", directory=data, headers=False, engine="local"
+        ).figures.dead_letters
+        == []
     )
     figures = result.figures
     assert (result.exit_code, figures.messages, figures.queue_count) == (1, 3 * len(_FORMS), 3)
-    assert sum(row.messages for row in figures.dead_letters) == 3 * sum(counts for _, counts in _FORMS)
+    assert sum(row.messages for row in figures.dead_letters) == 3 * sum(
+        counts for _, counts in _FORMS
+    )
     assert {row.reason: row.deaths for row in figures.dead_letters}["max"] > 0
     assert figures.damage[0].vhost == ""
     html = result.html.read_text()
@@ -169,7 +189,9 @@ def figures_of(store: Path, scratch: Path, sharing: Sharing) -> ReportFigures:
 
 @pytest.mark.kill
 @pytest.mark.spark
-def test_spark_finds_the_same_figures(spark: "SparkSession", original: Path, tmp_path: Path) -> None:
+def test_spark_finds_the_same_figures(
+    spark: "SparkSession", original: Path, tmp_path: Path
+) -> None:
     local = figures_of(original, tmp_path / "local", LocalSharing(1))
     for queue in local.queues:
         assert queue.newest_age_s <= queue.median_age_s <= queue.oldest_age_s

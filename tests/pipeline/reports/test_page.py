@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from warren.pipeline.reports.charts import Bar, Chart, bars, columns, visible
-from warren.pipeline.reports.figures import (
+from warrenmq.pipeline.reports.charts import Bar, Chart, bars, columns, visible
+from warrenmq.pipeline.reports.figures import (
     DamageFigures,
     DeathFigures,
     FileFigures,
@@ -18,7 +18,7 @@ from warren.pipeline.reports.figures import (
     ReportFigures,
     SizeFigures,
 )
-from warren.pipeline.reports.page import age_text, page
+from warrenmq.pipeline.reports.page import age_text, page
 
 NOW = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
 HOSTILE = "<script>alert(1)</script>\"'>&<img src=x onerror=y>\u202e\x00\ud800"
@@ -39,7 +39,10 @@ def figures(name: str = "orders", hours: int = 3) -> ReportFigures:
         file_bytes={"index": {"files": 2, "bytes": 100, "live": 60, "garbage": 40}},
         files=[FileFigures("/", name, "index", 100, 60, 40)],
         bucket_s=3600,
-        rates=[RateFigures(NOW, name, 5), RateFigures(NOW + datetime.timedelta(hours=hours), None, 7)],
+        rates=[
+            RateFigures(NOW, name, 5),
+            RateFigures(NOW + datetime.timedelta(hours=hours), None, 7),
+        ],
         dead_letters=[DeathFigures(name, name, 4, 9)],
         largest=[message],
         oldest=[message],
@@ -100,11 +103,15 @@ def test_bars_are_as_long_as_their_parts() -> None:
     """In proportion; something small has a stroke, and can still be seen."""
     drawn = bars("t", [Bar("a", (300.0, 100.0)), Bar("b", (0.0, 0.01))], ("x", "y"), "messages")
     for drawing in (drawn.narrow, drawn.wide):
-        widths = [float(width) for width in re.findall(r'd="M[^"]*?h([\d.]+)v14h-[\d.]+Z"', drawing)]
+        widths = [
+            float(width) for width in re.findall(r'd="M[^"]*?h([\d.]+)v14h-[\d.]+Z"', drawing)
+        ]
         assert len(widths) == 3
         assert widths[0] == pytest.approx(3 * widths[1])
         assert drawing.startswith('<svg viewBox="0 0 ') and 'aria-label="t"' in drawing
-    assert drawn.legend == ("x", "y") and bars("t", [Bar("a", (1,))], ("x",), "messages").legend == ()
+    assert (
+        drawn.legend == ("x", "y") and bars("t", [Bar("a", (1,))], ("x",), "messages").legend == ()
+    )
 
 
 def ticks(drawn: Chart) -> list[str]:
@@ -123,5 +130,10 @@ def test_axes_have_round_numbers() -> None:
 
 
 def test_numbers_and_names_as_people_read_them() -> None:
-    assert [age_text(value) for value in (5, 90, 7200, 200_000)] == ["5 s", "1.5 min", "2.0 h", "2.3 d"]
+    assert [age_text(value) for value in (5, 90, 7200, 200_000)] == [
+        "5 s",
+        "1.5 min",
+        "2.0 h",
+        "2.3 d",
+    ]
     assert visible("a\n\u202e\ud800ü") == "a\ufffd\ufffd\ufffdü"

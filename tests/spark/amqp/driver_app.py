@@ -13,9 +13,9 @@ from pathlib import Path
 
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from warren.spark.amqp.options import parse_amqp_source
-from warren.spark.amqp.stream_reader import AmqpStreamReader
-from warren.spark.columns import default_schema
+from warrenmq.spark.amqp.options import parse_amqp_source
+from warrenmq.spark.amqp.stream_reader import AmqpStreamReader
+from warrenmq.spark.columns import default_schema
 
 
 def main() -> None:
@@ -46,7 +46,9 @@ def run(reader: AmqpStreamReader, directory: Path, is_once: bool) -> None:
         (directory / name).mkdir(exist_ok=True)
     batch = last_number(directory / "offsets")
     if batch < 0 or batch > 0:
-        start = None if batch < 0 else json.loads((directory / "offsets" / str(batch - 1)).read_text())
+        start = (
+            None if batch < 0 else json.loads((directory / "offsets" / str(batch - 1)).read_text())
+        )
     else:
         start = reader.initialOffset()
     if batch >= 0:
@@ -72,7 +74,11 @@ def run(reader: AmqpStreamReader, directory: Path, is_once: bool) -> None:
 
 
 def write(
-    reader: AmqpStreamReader, directory: Path, batch: int, start: dict[str, object], end: dict[str, object]
+    reader: AmqpStreamReader,
+    directory: Path,
+    batch: int,
+    start: dict[str, object],
+    end: dict[str, object],
 ) -> None:
     lines = []
     for partition in reader.partitions(start, end):

@@ -7,13 +7,19 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from warren.spark.amqp import consumer as amqp_consumer
-from warren.spark.amqp.connection import Delivery, Event
-from warren.spark.amqp.consumer import SpoolConsumer
-from warren.spark.amqp.options import parse_amqp_source
-from warren.spark.amqp.spool import Spool
-from warren.wire.method import Method
-from warren.wire.methods import BasicConsumeOk, BasicDeliver, BasicQosOk, QueueDeclare, QueueDeclareOk
+from warrenmq.spark.amqp import consumer as amqp_consumer
+from warrenmq.spark.amqp.connection import Delivery, Event
+from warrenmq.spark.amqp.consumer import SpoolConsumer
+from warrenmq.spark.amqp.options import parse_amqp_source
+from warrenmq.spark.amqp.spool import Spool
+from warrenmq.wire.method import Method
+from warrenmq.wire.methods import (
+    BasicConsumeOk,
+    BasicDeliver,
+    BasicQosOk,
+    QueueDeclare,
+    QueueDeclareOk,
+)
 
 
 class Connection:

@@ -8,11 +8,11 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from warren.spark.amqp.options import is_amqp, parse_amqp_sink, parse_amqp_source
-from warren.spark.amqp.stream_reader import AmqpStreamReader
-from warren.spark.amqp.writer import AmqpBatchWriter, AmqpStreamWriter
-from warren.spark.options import OptionError
-from warren.spark.source import WarrenDataSource
+from warrenmq.spark.amqp.options import is_amqp, parse_amqp_sink, parse_amqp_source
+from warrenmq.spark.amqp.stream_reader import AmqpStreamReader
+from warrenmq.spark.amqp.writer import AmqpBatchWriter, AmqpStreamWriter
+from warrenmq.spark.options import OptionError
+from warrenmq.spark.source import WarrenDataSource
 
 URI = "amqp://guest:geheim@host/v"
 READ = {"broker": "amqp", "uri": URI, "queue": "q", "spoolDir": "/spool"}
@@ -30,7 +30,11 @@ def test_the_kind_of_broker() -> None:
 
 def test_defaults_of_a_source() -> None:
     options = parse_amqp_source(READ)
-    assert (options.prefetch, options.spool_bytes_max, options.deduplicate) == (5_000, 4 * 1024**3, "no")
+    assert (options.prefetch, options.spool_bytes_max, options.deduplicate) == (
+        5_000,
+        4 * 1024**3,
+        "no",
+    )
     assert "geheim" not in repr(options)
 
 

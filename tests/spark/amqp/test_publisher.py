@@ -8,16 +8,22 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from warren.spark import retry
-from warren.spark.amqp.connection import AmqpLostError, Event
-from warren.spark.amqp.options import parse_amqp_sink
-from warren.spark.amqp.publisher import ConfirmedPublisher
-from warren.spark.retry import SourceError
-from warren.spark.sink_columns import MessageMaker
-from warren.wire.methods import BasicAck, BasicNack
+from warrenmq.spark import retry
+from warrenmq.spark.amqp.connection import AmqpLostError, Event
+from warrenmq.spark.amqp.options import parse_amqp_sink
+from warrenmq.spark.amqp.publisher import ConfirmedPublisher
+from warrenmq.spark.retry import SourceError
+from warrenmq.spark.sink_columns import MessageMaker
+from warrenmq.wire.methods import BasicAck, BasicNack
 
 OPTIONS = parse_amqp_sink(
-    {"uri": "amqp://h", "exchange": "", "routingKey": "q", "retryTimeoutMs": "2000", "confirmTimeoutMs": "1"}
+    {
+        "uri": "amqp://h",
+        "exchange": "",
+        "routingKey": "q",
+        "retryTimeoutMs": "2000",
+        "confirmTimeoutMs": "1",
+    }
 )
 Answer = Event | AmqpLostError
 
@@ -52,7 +58,9 @@ class Connection:
         pass
 
 
-def published(monkeypatch: pytest.MonkeyPatch, connections: Sequence[Connection], count: int) -> None:
+def published(
+    monkeypatch: pytest.MonkeyPatch, connections: Sequence[Connection], count: int
+) -> None:
     """`count` messages, all of them confirmed when it returns."""
     left = deque(connections)
     monkeypatch.setattr(retry, "PAUSE_FIRST_S", 0.01)
@@ -86,5 +94,7 @@ def test_what_was_refused_before_is_in_front_of_what_was_not_answered(
 
 
 def test_a_broker_that_confirms_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SourceError, match=r"h:5672 has confirmed nothing for 0\.001 s \(confirmTimeoutMs\)"):
+    with pytest.raises(
+        SourceError, match=r"h:5672 has confirmed nothing for 0\.001 s \(confirmTimeoutMs\)"
+    ):
         published(monkeypatch, [Connection([[BasicAck(1)]])], 2)

@@ -27,12 +27,12 @@ from tests.support.brokers.other_brokers import (
 )
 from tests.support.brokers.process import BrokerProcess
 from tests.support.skips import does_not_apply
-from warren.spark.amqp import connection as amqp_connection
-from warren.spark.amqp import publisher as amqp_publisher
-from warren.spark.amqp.options import AmqpSinkOptions, parse_amqp_sink
-from warren.spark.amqp.publisher import publisher_for
-from warren.spark.amqp.writer import publish
-from warren.spark.retry import SourceError
+from warrenmq.spark.amqp import connection as amqp_connection
+from warrenmq.spark.amqp import publisher as amqp_publisher
+from warrenmq.spark.amqp.options import AmqpSinkOptions, parse_amqp_sink
+from warrenmq.spark.amqp.publisher import publisher_for
+from warrenmq.spark.amqp.writer import publish
+from warrenmq.spark.retry import SourceError
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
@@ -51,7 +51,9 @@ def batch(first: int, last: int, **columns: Any) -> Any:
         name: value if isinstance(value, pa.Array) else pa.array([value] * count)
         for name, value in columns.items()
     }
-    return pa.RecordBatch.from_pydict({"body": pa.array([f"m{n}" for n in range(first, last)]), **arrays})
+    return pa.RecordBatch.from_pydict(
+        {"body": pa.array([f"m{n}" for n in range(first, last)]), **arrays}
+    )
 
 
 def drained(broker: OtherBroker, queue: str) -> list[tuple[Any, pika.BasicProperties, bytes]]:
@@ -72,7 +74,9 @@ def test_rows_become_messages_with_derived_ids(broker: OtherBroker, queue: str) 
     assert publish(options(broker, routingKey=queue), iter(batches), "sink/7/2").messages == 500
     found = drained(broker, queue)
     assert [body for _, _, body in found] == [b"m%d" % number for number in range(500)]
-    assert [properties.message_id for _, properties, _ in found] == [f"sink/7/2/{n}" for n in range(500)]
+    assert [properties.message_id for _, properties, _ in found] == [
+        f"sink/7/2/{n}" for n in range(500)
+    ]
     assert {(properties.delivery_mode, properties.type) for _, properties, _ in found} == {(2, "t")}
 
 
@@ -86,13 +90,17 @@ def test_bodies_of_every_size(broker: OtherBroker, queue: str) -> None:
 
 
 def test_nothing_is_connected_for_no_rows() -> None:
-    unreachable = parse_amqp_sink({"uri": "amqp://127.0.0.1:1", "exchange": "", "retryTimeoutMs": "0"})
+    unreachable = parse_amqp_sink(
+        {"uri": "amqp://127.0.0.1:1", "exchange": "", "retryTimeoutMs": "0"}
+    )
     assert publish(unreachable, iter([]), "s").messages == 0
     with pytest.raises(SourceError, match=r"given up after 0 s \(retryTimeoutMs\): no connection"):
         publish(unreachable, iter([batch(0, 1)]), "s")
 
 
-def test_messages_without_a_queue_are_an_error_unless_they_may_be_dropped(broker: OtherBroker) -> None:
+def test_messages_without_a_queue_are_an_error_unless_they_may_be_dropped(
+    broker: OtherBroker,
+) -> None:
     with pytest.raises(
         SourceError, match=r"no queue takes .* exchange '' with routing key 'nobody' \(NO_ROUTE\)"
     ):
@@ -100,7 +108,9 @@ def test_messages_without_a_queue_are_an_error_unless_they_may_be_dropped(broker
     publish(options(broker, routingKey="nobody", mandatory="ignore"), iter([batch(0, 10)]), "s")
 
 
-def test_a_missing_exchange_is_an_error_and_the_next_task_is_fine(broker: OtherBroker, queue: str) -> None:
+def test_a_missing_exchange_is_an_error_and_the_next_task_is_fine(
+    broker: OtherBroker, queue: str
+) -> None:
     with pytest.raises(SourceError, match="NOT_FOUND - no exchange 'nowhere'"):
         publish(options(broker, exchange="nowhere"), iter([batch(0, 10)]), "s")
     publish(options(broker, routingKey=queue), iter([batch(0, 10)]), "s")
@@ -128,10 +138,14 @@ def test_one_connection_serves_many_tasks(broker: OtherBroker, queue: str) -> No
     # The broker may have ended it while nobody looked.
     connection._socket.shutdown(2)
     publish(chosen, iter([batch(10, 15)]), "s")
-    assert [body for _, _, body in drained(broker, queue)] == [b"m%d" % number for number in range(15)]
+    assert [body for _, _, body in drained(broker, queue)] == [
+        b"m%d" % number for number in range(15)
+    ]
 
 
-def test_a_window_of_one_is_enough(broker: OtherBroker, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_window_of_one_is_enough(
+    broker: OtherBroker, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(amqp_publisher, "WINDOW_MESSAGES", 1)
     monkeypatch.setattr(amqp_publisher, "WRITE_BYTES", 1)
     publish(options(broker, routingKey=queue), iter([batch(0, 50)]), "s")
@@ -145,14 +159,19 @@ def test_a_full_queue_that_refuses_is_waited_for(broker: OtherBroker) -> None:
     with channel_to(broker) as channel:
         arguments = {"x-max-length": 20, "x-overflow": "reject-publish"}
         name = channel.queue_declare("", durable=True, arguments=arguments).method.queue
-    with pytest.raises(SourceError, match=r"given up after 0.5 s .* refuses messages with basic.nack"):
+    with pytest.raises(
+        SourceError, match=r"given up after 0.5 s .* refuses messages with basic.nack"
+    ):
         publish(options(broker, routingKey=name, retryTimeoutMs=500), iter([batch(0, 100)]), "s")
     stopped = threading.Event()
     found: list[bytes] = []
 
     def consume() -> None:
         with channel_to(broker) as channel:
-            while not stopped.is_set() or channel.queue_declare(name, passive=True).method.message_count:
+            while (
+                not stopped.is_set()
+                or channel.queue_declare(name, passive=True).method.message_count
+            ):
                 body = channel.basic_get(name, auto_ack=True)[2]
                 if body is not None:
                     found.append(body)
@@ -198,7 +217,10 @@ def test_a_broker_that_blocks_publishers_is_waited_for(
             # An hour goes by, and the publisher looks at the clock again.
             clock.ahead_s = 3600.0
             leapt_s = clock.monotonic()
-            eventually(lambda: publisher._progress_s >= leapt_s or not done.is_alive(), "a look at the clock")
+            eventually(
+                lambda: publisher._progress_s >= leapt_s or not done.is_alive(),
+                "a look at the clock",
+            )
             assert done.is_alive()
             assert message_count(rabbitmq, queue) < 5000
         finally:
@@ -208,7 +230,9 @@ def test_a_broker_that_blocks_publishers_is_waited_for(
         assert message_count(rabbitmq, queue) == 5000
 
 
-def test_a_broker_that_hangs_is_given_up(warren_node: BrokerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_hangs_is_given_up(
+    warren_node: BrokerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It takes bytes until the kernel's buffers are full, and connections, and never says a word."""
     running(warren_node)
     with queue_on(warren_node) as queue:
@@ -220,7 +244,9 @@ def test_a_broker_that_hangs_is_given_up(warren_node: BrokerProcess, monkeypatch
             with (
                 # Of the stopped one only: a slow one has its time.
                 monkeypatch.context() as patch,
-                pytest.raises(SourceError, match=r"given up after 1 s .* did not answer within 0\.3 s"),
+                pytest.raises(
+                    SourceError, match=r"given up after 1 s .* did not answer within 0\.3 s"
+                ),
             ):
                 patch.setattr(amqp_connection, "REPLY_TIMEOUT_S", 0.3)
                 publish(chosen, iter([pa.RecordBatch.from_pydict({"body": [bytes(1 << 25)]})]), "s")
@@ -231,13 +257,15 @@ def test_a_broker_that_hangs_is_given_up(warren_node: BrokerProcess, monkeypatch
 
 @pytest.mark.kill
 @pytest.mark.slow
-def test_every_row_arrives_while_worker_and_broker_are_killed(broker: OtherBroker, queue: str) -> None:
+def test_every_row_arrives_while_worker_and_broker_are_killed(
+    broker: OtherBroker, queue: str
+) -> None:
     """A killed task is run again with the same ids: with repetitions dropped by id each row is there once."""
     rows = 20_000
     code = (
         "import sys, pyarrow as pa\n"
-        "from warren.spark.amqp.options import parse_amqp_sink\n"
-        "from warren.spark.amqp.writer import publish\n"
+        "from warrenmq.spark.amqp.options import parse_amqp_sink\n"
+        "from warrenmq.spark.amqp.writer import publish\n"
         "options = parse_amqp_sink({'uri': sys.argv[1], 'exchange': '', 'routingKey': sys.argv[2]})\n"
         f"batches = [pa.RecordBatch.from_pydict({{'body': [str(n) for n in range(s, s + 1000)]}}) for s in range(0, {rows}, 1000)]\n"
         "print('ready', flush=True)\n"

@@ -25,14 +25,14 @@ from tests.support.brokers.other_brokers import (
     fill,
     message_count,
 )
-from warren.admin.client import NodeAddress
-from warren.spark.amqp.connection import AmqpConnection
-from warren.spark.amqp.options import parse_amqp_source
-from warren.spark.amqp.stream_reader import AmqpStreamReader
-from warren.spark.columns import default_schema
-from warren.spark.lag import lag_of
-from warren.spark.retry import SourceError
-from warren.wire.methods import BasicQos, BasicQosOk
+from warrenmq.admin.client import NodeAddress
+from warrenmq.spark.amqp.connection import AmqpConnection
+from warrenmq.spark.amqp.options import parse_amqp_source
+from warrenmq.spark.amqp.stream_reader import AmqpStreamReader
+from warrenmq.spark.columns import default_schema
+from warrenmq.spark.lag import lag_of
+from warrenmq.spark.retry import SourceError
+from warrenmq.wire.methods import BasicQos, BasicQosOk
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
@@ -43,7 +43,12 @@ class Stream:
     """A query's reader, and what its batches gave."""
 
     def __init__(
-        self, broker: OtherBroker, queue: str, directory: Path, drains: bool = False, **options: object
+        self,
+        broker: OtherBroker,
+        queue: str,
+        directory: Path,
+        drains: bool = False,
+        **options: object,
     ) -> None:
         given = {
             "uri": broker.uri,
@@ -172,7 +177,9 @@ def test_a_batch_that_was_not_committed_is_read_again(
     third.reader.stop()
 
 
-def test_available_now_ends_at_what_was_there(broker: OtherBroker, queue: str, tmp_path: Path) -> None:
+def test_available_now_ends_at_what_was_there(
+    broker: OtherBroker, queue: str, tmp_path: Path
+) -> None:
     """Neither before, nor with what comes while it runs: that is left to the next run, and to others."""
     fill(broker, queue, 250)
     stream = Stream(broker, queue, tmp_path, drains=True)
@@ -220,7 +227,8 @@ def test_a_full_spool_stops_consuming_until_spark_commits(
     stream = Stream(broker, queue, tmp_path, spoolMaxBytes=1024 * 1024, prefetch=10)
     files = tmp_path / "spool"
     eventually(
-        lambda: sum(path.stat().st_size for path in files.glob("*.wal")) >= 1024 * 1024, "a full spool"
+        lambda: sum(path.stat().st_size for path in files.glob("*.wal")) >= 1024 * 1024,
+        "a full spool",
     )
     # From here on the broker gives nothing out.
     eventually(lambda: consumer_count(broker, queue) == 0, "no consumer")
@@ -260,7 +268,9 @@ def test_a_login_that_is_refused_is_final(broker: OtherBroker, queue: str, tmp_p
     reader.stop()
 
 
-def test_redelivered_messages_are_dropped_when_asked(broker: OtherBroker, queue: str, tmp_path: Path) -> None:
+def test_redelivered_messages_are_dropped_when_asked(
+    broker: OtherBroker, queue: str, tmp_path: Path
+) -> None:
     """The same message with the flag is dropped, one without it is another message."""
     fill(broker, queue, 20)
     stream = Stream(broker, queue, tmp_path, deduplicate="redelivered")
@@ -281,7 +291,9 @@ def test_redelivered_messages_are_dropped_when_asked(broker: OtherBroker, queue:
     acked(broker, queue)
 
 
-def test_ids_that_come_twice_are_dropped_when_asked(broker: OtherBroker, queue: str, tmp_path: Path) -> None:
+def test_ids_that_come_twice_are_dropped_when_asked(
+    broker: OtherBroker, queue: str, tmp_path: Path
+) -> None:
     """Whether the first one is in the spool, or on its way there; messages without an id are all different."""
     with channel_to(broker) as channel:
         for message_id in ("a", "a", "b", None, None, "a"):
@@ -321,8 +333,15 @@ def wait_for_s(connection: AmqpConnection, seconds: float) -> float:
 
 
 def test_nobody_answers(tmp_path: Path) -> None:
-    given = {"uri": "amqp://127.0.0.1:1", "queue": "q", "spoolDir": str(tmp_path), "retryTimeoutMs": "300"}
-    reader = AmqpStreamReader(parse_amqp_source(given | {"longPollMs": "60000"}), default_schema(True, True))
+    given = {
+        "uri": "amqp://127.0.0.1:1",
+        "queue": "q",
+        "spoolDir": str(tmp_path),
+        "retryTimeoutMs": "300",
+    }
+    reader = AmqpStreamReader(
+        parse_amqp_source(given | {"longPollMs": "60000"}), default_schema(True, True)
+    )
     with pytest.raises(
         SourceError, match=r"given up after 0.3 s \(retryTimeoutMs\): no connection to 127.0.0.1:1"
     ):
@@ -358,7 +377,9 @@ def test_an_old_checkpoint_is_data_loss(broker: OtherBroker, queue: str, tmp_pat
     old = stream.start
     stream.until(100)
     stream.reader.commit(stream.start)
-    with pytest.raises(SourceError, match=r"data loss: messages from 0 to [0-9]+ are not in the spool"):
+    with pytest.raises(
+        SourceError, match=r"data loss: messages from 0 to [0-9]+ are not in the spool"
+    ):
         stream.reader.partitions(old, stream.start)
     stream.reader.stop()
     lenient = Stream(broker, queue, tmp_path, spoolMaxBytes=1024 * 1024, failOnDataLoss="false")
@@ -366,7 +387,9 @@ def test_an_old_checkpoint_is_data_loss(broker: OtherBroker, queue: str, tmp_pat
     lenient.reader.stop()
 
 
-def test_a_spool_that_is_an_old_copy_is_data_loss(broker: OtherBroker, queue: str, tmp_path: Path) -> None:
+def test_a_spool_that_is_an_old_copy_is_data_loss(
+    broker: OtherBroker, queue: str, tmp_path: Path
+) -> None:
     """Accepted, the stream goes back to what is there, and leaves nothing out that has come since."""
     fill(broker, queue, 20)
     stream = Stream(broker, queue, tmp_path)
@@ -376,7 +399,9 @@ def test_a_spool_that_is_an_old_copy_is_data_loss(broker: OtherBroker, queue: st
     beyond = stream.start | {"pos": 1000}
     fill(broker, queue, 5, 20)
     strict = Stream(broker, queue, tmp_path)
-    with pytest.raises(SourceError, match=r"data loss: messages from [0-9]+ to 1000 are not in the spool"):
+    with pytest.raises(
+        SourceError, match=r"data loss: messages from [0-9]+ to 1000 are not in the spool"
+    ):
         strict.reader.latestOffset(beyond, ReadMaxRows(10))
     strict.reader.stop()
     lenient = Stream(broker, queue, tmp_path, failOnDataLoss="false")
@@ -418,7 +443,9 @@ class Publisher(threading.Thread):
                 time.sleep(0.2)
 
 
-def start_app(broker: OtherBroker, queue: str, directory: Path, *arguments: str) -> "subprocess.Popen[bytes]":
+def start_app(
+    broker: OtherBroker, queue: str, directory: Path, *arguments: str
+) -> "subprocess.Popen[bytes]":
     with (directory / "app.log").open("a") as log:
         return subprocess.Popen(
             [

@@ -11,13 +11,13 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from warren.spark.amqp import spool as amqp_spool
-from warren.spark.amqp.connection import Delivery
-from warren.spark.amqp.spool import Spool
-from warren.spark.retry import SourceError
-from warren.tables.spool import MARK_MESSAGES, read_slice
-from warren.wire.methods import BasicDeliver
-from warren.wire.properties import Properties
+from warrenmq.spark.amqp import spool as amqp_spool
+from warrenmq.spark.amqp.connection import Delivery
+from warrenmq.spark.amqp.spool import Spool
+from warrenmq.spark.retry import SourceError
+from warrenmq.tables.spool import MARK_MESSAGES, read_slice
+from warrenmq.wire.methods import BasicDeliver
+from warrenmq.wire.properties import Properties
 
 MIB = 1024 * 1024
 SCHEMA = pa.schema(
@@ -34,7 +34,9 @@ SCHEMA = pa.schema(
 
 
 def delivery(number: int, size: int = 10, redelivered: bool = False) -> Delivery:
-    properties = Properties(delivery_mode=2 if number % 2 else 1, message_id=b"%d" % number).encode()
+    properties = Properties(
+        delivery_mode=2 if number % 2 else 1, message_id=b"%d" % number
+    ).encode()
     method = BasicDeliver(b"tag", number + 1, redelivered, b"x", b"k%d" % number)
     return Delivery(method, properties, (b"%d " % number).ljust(size, b"."))
 
@@ -167,7 +169,9 @@ def test_committed_files_are_deleted(tmp_path: Path) -> None:
     assert opened(tmp_path).tail == 5000
 
 
-def test_a_commit_makes_room_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_makes_room_on_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And does not fail for want of it: what it notes is a hint."""
     spool = opened(tmp_path, 8 * MIB)
     spool.store(deliveries(0, 5000, 1000))
@@ -269,8 +273,10 @@ def test_limits_of_a_batch(tmp_path: Path) -> None:
     spool.close()
 
 
-def test_partitions_are_cut_at_fixed_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(amqp_spool, "SLICE_MESSAGES", 100)
+def test_partitions_are_cut_at_fixed_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(amqp_spool, "SPOOL_SLICE_MESSAGES", 100)
     spool = opened(tmp_path)
     spool.store(deliveries(0, 450))
     assert [(part.start, part.end) for part in spool.slices(30, 330)] == [

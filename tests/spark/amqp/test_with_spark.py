@@ -23,7 +23,9 @@ def test_from_queue_to_queue(spark: "SparkSession", tmp_path: Path) -> None:
             channel.queue_declare("events", durable=True)
             channel.queue_declare("copies", durable=True)
         fill(broker, "events", 100)
-        stream = spark.readStream.format("warren").option("broker", "amqp").option("uri", broker.uri)
+        stream = (
+            spark.readStream.format("warren").option("broker", "amqp").option("uri", broker.uri)
+        )
         stream = stream.option("queue", "events").option("spoolDir", str(tmp_path / "spool"))
         query = (
             stream.load()
@@ -52,7 +54,9 @@ def test_from_queue_to_queue(spark: "SparkSession", tmp_path: Path) -> None:
     finally:
         broker.kill()
     assert [body for _, body in copies] == [b"m%d" % number for number in range(100)]
-    assert [properties.headers for properties, _ in copies] == [{"n": number} for number in range(100)]
+    assert [properties.headers for properties, _ in copies] == [
+        {"n": number} for number in range(100)
+    ]
     ids = [properties.message_id for properties, _ in copies]
     assert ids[:50] == [str(number) for number in range(50)]
     assert ids[50:] == [f"{query_id}/0/0/{number}" for number in range(50, 100)]

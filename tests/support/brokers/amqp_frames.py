@@ -1,6 +1,6 @@
 """Frames and methods as bytes, the link they travel over, and texts as the wire has them; for `amqp_peer` and its tests.
 
-Methods and tables are encoded by `warren.wire`, which has tests of its own against pika's encoder; frames are put
+Methods and tables are encoded by `warrenmq.wire`, which has tests of its own against pika's encoder; frames are put
 together here.
 """
 
@@ -13,9 +13,9 @@ from typing import Protocol
 from librt.strings import BytesWriter
 
 from tests.support.awaiting import PATIENCE_S
-from warren.wire.field_table import encode_table, fields_from_python
-from warren.wire.method import Method
-from warren.wire.properties import NO_PROPERTIES, Properties
+from warrenmq.wire.field_table import encode_table, fields_from_python
+from warrenmq.wire.method import Method
+from warrenmq.wire.properties import NO_PROPERTIES, Properties
 
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
 METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
@@ -113,4 +113,8 @@ def table(**values: object) -> bytes:
 def full_text(code: int, text: str) -> str:
     """The reply text as it goes over the wire."""
     whole = f"{NAMES[code]} - {text}" if text else NAMES[code]
-    return whole if len(whole.encode()) <= 255 else whole.encode()[:252].decode("utf-8", "ignore") + "..."
+    return (
+        whole
+        if len(whole.encode()) <= 255
+        else whole.encode()[:252].decode("utf-8", "ignore") + "..."
+    )

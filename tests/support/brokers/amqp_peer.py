@@ -28,8 +28,8 @@ from tests.support.brokers.amqp_frames import (
     method_frame,
     table,
 )
-from warren.wire.method import Method
-from warren.wire.methods import (
+from warrenmq.wire.method import Method
+from warrenmq.wire.methods import (
     BasicAck,
     BasicCancel,
     BasicCancelOk,
@@ -73,7 +73,7 @@ from warren.wire.methods import (
     QueueDeleteOk,
     decode_method,
 )
-from warren.wire.properties import NO_PROPERTIES, Properties, decode_properties
+from warrenmq.wire.properties import NO_PROPERTIES, Properties, decode_properties
 
 # How long nothing must come before we believe that nothing comes, from a broker we cannot look into.
 SILENCE_S = 0.15
@@ -217,7 +217,9 @@ class Peer:
 
     # -- life ------------------------------------------------------------------------------------------------------
 
-    def start(self, capabilities: dict[str, object] | None = None, user: bytes = b"guest") -> ConnectionTune:
+    def start(
+        self, capabilities: dict[str, object] | None = None, user: bytes = b"guest"
+    ) -> ConnectionTune:
         """Header and login; returns the broker's tune."""
         self.send(PROTOCOL_HEADER)
         self.expect(ConnectionStart)
@@ -401,7 +403,9 @@ class ChannelPeer:
             found.append(item)
             tag = item.delivery_tag
             assert tag in open_numbers, "confirmed twice, or never published"
-            open_numbers -= {number for number in open_numbers if number <= tag} if item.multiple else {tag}
+            open_numbers -= (
+                {number for number in open_numbers if number <= tag} if item.multiple else {tag}
+            )
         return found
 
     def quiet(self) -> None:
@@ -486,14 +490,18 @@ class ChannelPeer:
         internal: bool = False,
         arguments: bytes = b"",
     ) -> None:
-        self.send(ExchangeDeclare(name, type, False, durable, auto_delete, internal, False, arguments))
+        self.send(
+            ExchangeDeclare(name, type, False, durable, auto_delete, internal, False, arguments)
+        )
         self.expect(ExchangeDeclareOk)
 
     def bind(self, queue: bytes, exchange: bytes, key: bytes = b"", arguments: bytes = b"") -> None:
         self.send(QueueBind(queue, exchange, key, False, arguments))
         self.expect(QueueBindOk)
 
-    def bind_exchange(self, to: bytes, source: bytes, key: bytes = b"", arguments: bytes = b"") -> None:
+    def bind_exchange(
+        self, to: bytes, source: bytes, key: bytes = b"", arguments: bytes = b""
+    ) -> None:
         self.send(ExchangeBind(to, source, key, False, arguments))
         self.expect(ExchangeBindOk)
 
@@ -513,7 +521,10 @@ class ChannelPeer:
         self.peer.send(
             method_frame(self.number, BasicPublish(exchange, key, mandatory)),
             header_frame(self.number, len(body), properties),
-            *(frame(BODY, self.number, body[at : at + limit]) for at in range(0, len(body), max(1, limit))),
+            *(
+                frame(BODY, self.number, body[at : at + limit])
+                for at in range(0, len(body), max(1, limit))
+            ),
         )
 
     def publish_each(self, key: bytes, *bodies: bytes) -> None:

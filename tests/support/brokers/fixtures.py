@@ -18,7 +18,7 @@ from tests.support.brokers.amqp_peer import ChannelPeer, Peer
 from tests.support.brokers.memory_broker import MemoryBroker
 from tests.support.brokers.process import BrokerProcess
 from tests.support.skips import does_not_apply
-from warren.broker.definitions.settings import Settings
+from warrenmq.broker.definitions.settings import Settings
 
 FOREIGN_URI = os.environ.get("WARREN_TEST_AMQP_URI", "")
 # For what comes about by itself: a loaded machine takes its time, the engine in memory a tick or two.
@@ -84,7 +84,9 @@ class Amqp:
             peer = Peer(self.memory.connect(is_loopback))
         else:
             parts = urlsplit(self.uri)
-            peer = Peer(SocketLink(parts.hostname or "127.0.0.1", parts.port or 5672), self.is_foreign)
+            peer = Peer(
+                SocketLink(parts.hostname or "127.0.0.1", parts.port or 5672), self.is_foreign
+            )
         self.peers.append(peer)
         return peer
 

@@ -8,15 +8,15 @@ import hashlib
 import itertools
 
 from tests.support.stores.store_driver import StoreDriver
-from warren.broker.broker import Broker
-from warren.broker.connection.connection import NEVER, Connection
-from warren.broker.connection.states import CLOSED
-from warren.broker.definitions.metadata import PutUser
-from warren.broker.definitions.passwords import hash_password
-from warren.broker.definitions.settings import Settings
-from warren.broker.vhost.vhost import Vhost
-from warren.store.store_settings import StoreSettings
-from warren.testing.simulated.file_system import SimulatedFileSystem
+from warrenmq.broker.broker import Broker
+from warrenmq.broker.connection.connection import NEVER, Connection
+from warrenmq.broker.connection.states import CLOSED
+from warrenmq.broker.definitions.metadata import PutUser
+from warrenmq.broker.definitions.passwords import hash_password
+from warrenmq.broker.definitions.settings import Settings
+from warrenmq.broker.vhost.vhost import Vhost
+from warrenmq.store.store_settings import StoreSettings
+from warrenmq.testing.simulated.file_system import SimulatedFileSystem
 
 JOURNAL_FILE_BYTES = 1 << 24
 # What a socket holds that nobody reads.
@@ -24,7 +24,9 @@ SOCKET_BYTES = 1 << 20
 STEP_MS = 10
 # Of the clock that moves while somebody waits: what has not come by then does not come.
 PATIENCE_S = 10.0
-GUEST = PutUser(b"guest", hash_password(b"guest"), "rabbit_password_hashing_sha256", ["administrator"])
+GUEST = PutUser(
+    b"guest", hash_password(b"guest"), "rabbit_password_hashing_sha256", ["administrator"]
+)
 # Users that a broker out of the box does not have.
 IMPERSONATOR = PutUser(b"actor", GUEST.password_hash, GUEST.hashing, ["impersonator"])
 OUTSIDER = PutUser(b"outsider", GUEST.password_hash, GUEST.hashing, [])

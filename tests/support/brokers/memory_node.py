@@ -9,11 +9,19 @@ from collections.abc import Callable
 from random import Random
 
 from tests.support.stores.store_driver import StoreDriver
-from warren.admin.node import AdminNode, AdminVhost
-from warren.admin.protocol import LENGTH_BYTES, ErrorReply, Login, Reply, Request, decode_reply, encode_frame
-from warren.admin.server import AdminSession
-from warren.broker.broker import Broker
-from warren.broker.definitions.metadata import (
+from warrenmq.admin.node import AdminNode, AdminVhost
+from warrenmq.admin.protocol import (
+    LENGTH_BYTES,
+    ErrorReply,
+    Login,
+    Reply,
+    Request,
+    decode_reply,
+    encode_frame,
+)
+from warrenmq.admin.server import AdminSession
+from warrenmq.broker.broker import Broker
+from warrenmq.broker.definitions.metadata import (
     Definitions,
     DeleteGroupMember,
     DeleteQueue,
@@ -27,16 +35,16 @@ from warren.broker.definitions.metadata import (
     PutStage,
     PutUser,
 )
-from warren.broker.definitions.passwords import hash_password
-from warren.broker.definitions.settings import Settings
-from warren.broker.vhost.vhost import Vhost
-from warren.queues.definition import QueueDefinition
-from warren.queues.queue import Queue
-from warren.queues.settings import QueueSettings
-from warren.store.change_sets import ChangeSet
-from warren.store.message import Message
-from warren.store.store_settings import StoreSettings
-from warren.testing.simulated.file_system import POWER, SimulatedFileSystem
+from warrenmq.broker.definitions.passwords import hash_password
+from warrenmq.broker.definitions.settings import Settings
+from warrenmq.broker.vhost.vhost import Vhost
+from warrenmq.queues.definition import QueueDefinition
+from warrenmq.queues.queue import Queue
+from warrenmq.queues.settings import QueueSettings
+from warrenmq.store.change_sets import ChangeSet
+from warrenmq.store.message import Message
+from warrenmq.store.store_settings import StoreSettings
+from warrenmq.testing.simulated.file_system import POWER, SimulatedFileSystem
 
 FILE_BYTES = 1 << 20
 NO_EXPIRATION = -1
@@ -122,7 +130,9 @@ class MemoryDisk:
                 self.groups[change.name] = change
             case DeleteReaderGroup():
                 self.groups.pop(change.name, None)
-                self.members = {key: value for key, value in self.members.items() if key[0] != change.name}
+                self.members = {
+                    key: value for key, value in self.members.items() if key[0] != change.name
+                }
             case PutGroupMember():
                 self.members[change.group, change.queue_id] = change
             case DeleteGroupMember():
@@ -186,15 +196,21 @@ class MemoryNode:
     ) -> Queue:
         """A new queue, durably."""
         queue_id = self.broker.next_queue_id()
-        definition = QueueDefinition(name, queue_id, durable, False, owner, b"", settings or QueueSettings())
+        definition = QueueDefinition(
+            name, queue_id, durable, False, owner, b"", settings or QueueSettings()
+        )
         queue = self.vhost.add_queue(definition, self.clock.now_ms())
-        self.vhost.add_changes([PutQueue(b"/", queue.id, name, durable, False, b"")] if durable else [])
+        self.vhost.add_changes(
+            [PutQueue(b"/", queue.id, name, durable, False, b"")] if durable else []
+        )
         self.commit()
         return queue
 
     def delete(self, name: bytes) -> None:
         """Delete a queue, durably."""
-        self.vhost.add_changes(self.vhost.remove_queue(self.vhost.queues[name], self.clock.now_ms()))
+        self.vhost.add_changes(
+            self.vhost.remove_queue(self.vhost.queues[name], self.clock.now_ms())
+        )
         self.commit()
 
     def publish(

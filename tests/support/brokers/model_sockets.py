@@ -5,10 +5,10 @@ connection.
 """
 
 from tests.support.stores.model_store import ModelHost
-from warren.broker.flow.room import ChannelRoom
-from warren.broker.flow.rotation import Rotation
-from warren.queues.entry import Consumer, Entry, QueueEnd
-from warren.queues.queue import Queue
+from warrenmq.broker.flow.room import ChannelRoom
+from warrenmq.broker.flow.rotation import Rotation
+from warrenmq.queues.entry import Consumer, Entry, QueueEnd
+from warrenmq.queues.queue import Queue
 
 # Unsent bytes above which a socket takes no more deliveries.
 SOCKET_BYTES = 100_000
@@ -68,7 +68,11 @@ class SocketConsumer(Consumer):
         self.count = 0
 
     def _is_full(self) -> bool:
-        return self.prefetch_count != 0 and self.unacked_count >= self.prefetch_count and not self.no_ack
+        return (
+            self.prefetch_count != 0
+            and self.unacked_count >= self.prefetch_count
+            and not self.no_ack
+        )
 
     def can_take(self) -> bool:
         return not self._is_full() and self.socket.room.is_open() and self.socket.can_take()
@@ -117,11 +121,18 @@ class SocketConsumer(Consumer):
 
 def check_woken(queue: Queue) -> None:
     """Whoever waits for a message of this queue will be woken; see `read_ahead.py`."""
-    if queue.backing.ready.count == 0 or queue.demand.is_held_back or queue.is_deleted:
+    if queue.backing.ready.count == 0 or queue.demand.is_paused or queue.is_deleted:
         return
-    if queue.backing.loader.current is not None or queue.backing in queue.backing.host.memory.transit.waiting:
+    if (
+        queue.backing.loader.current is not None
+        or queue.backing in queue.backing.host.memory.transit.waiting
+    ):
         return
     if queue.backing.has_arrivals and queue.backing.is_listed:
         return
-    assert queue.demand.circle.is_empty(), "consumers wait for messages that are ready, and nobody wakes them"
-    assert not queue.demand.waiters, "somebody waits for a head that is ready, and nobody wakes them"
+    assert queue.demand.circle.is_empty(), (
+        "consumers wait for messages that are ready, and nobody wakes them"
+    )
+    assert not queue.demand.waiters, (
+        "somebody waits for a head that is ready, and nobody wakes them"
+    )

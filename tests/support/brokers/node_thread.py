@@ -11,8 +11,8 @@ import uvloop
 
 from tests.support.brokers.amqp_frames import SocketLink
 from tests.support.brokers.amqp_peer import Peer
-from warren.server.config import load
-from warren.server.node import Node
+from warrenmq.server.config import load
+from warrenmq.server.node import Node
 
 _T = TypeVar("_T")
 TIMEOUT_S = 60.0

@@ -46,7 +46,9 @@ def fill(broker: OtherBroker, queue: str, count: int, first: int = 0) -> None:
     """Publish numbered messages; ids and bodies tell the number."""
     with channel_to(broker) as channel:
         for number in range(first, first + count):
-            properties = pika.BasicProperties(delivery_mode=2, message_id=str(number), headers={"n": number})
+            properties = pika.BasicProperties(
+                delivery_mode=2, message_id=str(number), headers={"n": number}
+            )
             channel.basic_publish("", queue, b"m%d" % number, properties)
 
 

@@ -72,24 +72,33 @@ class BrokerProcess:
             watchdog.cancel()
         if not line.startswith(READY):
             self.kill()
-            raise RuntimeError(f"the broker did not start: {line!r} {self.log_path.read_text()[-4000:]}")
+            raise RuntimeError(
+                f"the broker did not start: {line!r} {self.log_path.read_text()[-4000:]}"
+            )
         assert int(line.removeprefix(READY).split()[0].rpartition(":")[2]) == self.port, line
 
     def _launch(self) -> None:
-        command = [*self.wrapper, sys.executable, "-m", "warren", "server"]
+        command = [*self.wrapper, sys.executable, "-m", "warrenmq", "server"]
         command += ["--data-dir", str(self.directory / "data")]
         command += ["--listen", f"{self.host}:{self.port}"]
         for setting in self.settings:
             command += ["--set", setting]
         environment = dict(os.environ)
         paths = [
-            os.path.abspath(path) for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path
+            os.path.abspath(path)
+            for path in environment.get("PYTHONPATH", "").split(os.pathsep)
+            if path
         ]
         if paths:
             environment["PYTHONPATH"] = os.pathsep.join(paths)
         with self.log_path.open("a") as log:
             self.process = subprocess.Popen(
-                command, cwd=self.directory, env=environment, stdout=subprocess.PIPE, stderr=log, text=True
+                command,
+                cwd=self.directory,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
             )
 
     def stop(self) -> int:

@@ -1,7 +1,7 @@
 """Messages as clients of a sink stage them, and what a node makes of them."""
 
 from tests.support.brokers.memory_node import MemoryClient, MemoryDisk, MemoryNode
-from warren.admin.sink_protocol import (
+from warrenmq.admin.sink_protocol import (
     FinishStage,
     OpenStage,
     StageFinished,
@@ -23,7 +23,9 @@ def staged_message(
     return len(record).to_bytes(4, "big") + record
 
 
-def stage(client: MemoryClient, sink: str, batch: int, messages: list[bytes], queue: bytes = b"") -> int:
+def stage(
+    client: MemoryClient, sink: str, batch: int, messages: list[bytes], queue: bytes = b""
+) -> int:
     """A finished staging log with `messages` (of `staged_message`), all for `queue` if that is not empty; its id."""
     opened = client.must(OpenStage(sink, batch, queue))
     assert isinstance(opened, StageOpened)

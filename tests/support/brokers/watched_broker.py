@@ -40,7 +40,10 @@ class WatchedBroker:
 
     def settled_rss(self, descriptors: int) -> int:
         """Resident memory when no more than so many descriptors are left open."""
-        eventually(lambda: self.descriptors() <= descriptors, "the descriptors of those who are gone closed")
+        eventually(
+            lambda: self.descriptors() <= descriptors,
+            "the descriptors of those who are gone closed",
+        )
         time.sleep(0.1)
         return self.rss()
 

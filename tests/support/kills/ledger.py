@@ -14,8 +14,8 @@ from tests.support.awaiting import PATIENCE_S
 from tests.support.brokers.amqp_frames import PERSISTENT, SocketLink
 from tests.support.brokers.amqp_peer import ChannelClosedError, ChannelPeer, Message, Peer
 from tests.support.brokers.process import BrokerProcess
-from warren.wire.errors import AmqpError
-from warren.wire.methods import (
+from warrenmq.wire.errors import AmqpError
+from warrenmq.wire.methods import (
     BasicAck,
     BasicConsume,
     BasicConsumeOk,
@@ -29,7 +29,7 @@ from warren.wire.methods import (
     QueueDelete,
     QueueDeleteOk,
 )
-from warren.wire.properties import Properties
+from warrenmq.wire.properties import Properties
 
 FAN = b"fan"
 FAN_QUEUES = (b"fan-1", b"fan-2")
@@ -145,7 +145,12 @@ class Confirms:
         channel.expect(ConfirmSelectOk)
 
     def publish(
-        self, key: bytes, body: bytes, properties: bytes, exchange: bytes, on_confirmed: Callable[[], None]
+        self,
+        key: bytes,
+        body: bytes,
+        properties: bytes,
+        exchange: bytes,
+        on_confirmed: Callable[[], None],
     ) -> None:
         self.waiting[self.next_tag] = on_confirmed
         self.next_tag += 1
@@ -252,7 +257,9 @@ def let_work(workers: Sequence[Worker], seconds: float, least: int) -> None:
     time.sleep(seconds)
     deadline = time.monotonic() + WORK_TIMEOUT_S
     while any(worker.done < least and worker.is_alive() for worker in workers):
-        assert time.monotonic() < deadline, {type(worker).__name__: worker.done for worker in workers}
+        assert time.monotonic() < deadline, {
+            type(worker).__name__: worker.done for worker in workers
+        }
         time.sleep(0.002)
 
 

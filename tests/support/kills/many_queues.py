@@ -13,13 +13,20 @@ import time
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from tests.support.brokers.amqp_frames import BODY, PERSISTENT, frame, header_frame, method_frame, table
+from tests.support.brokers.amqp_frames import (
+    BODY,
+    PERSISTENT,
+    frame,
+    header_frame,
+    method_frame,
+    table,
+)
 from tests.support.brokers.amqp_peer import ChannelPeer, ConnectionClosedError, Message
 from tests.support.brokers.process import BrokerProcess
 from tests.support.kills.ledger import connect
-from warren.broker.definitions.metadata import Change, PutQueue
-from warren.broker.definitions.metadata_sqlite import SqliteMetadata
-from warren.wire.methods import BasicAck, BasicGet, BasicPublish, QueueDeclare, QueueDeclareOk
+from warrenmq.broker.definitions.metadata import Change, PutQueue
+from warrenmq.broker.definitions.metadata_sqlite import SqliteMetadata
+from warrenmq.wire.methods import BasicAck, BasicGet, BasicPublish, QueueDeclare, QueueDeclareOk
 
 # Generous: neither a start nor a stop is to be cut short because the machine is busy.
 PATIENCE_S = 300.0
@@ -65,7 +72,9 @@ class ManyQueues:
         metadata = SqliteMetadata(self.node.directory / "data" / "node.sqlite")
         changes: list[Change] = []
         for one in range(self.count):
-            changes.append(PutQueue(b"/", one + 1, self.name(one), True, False, self.arguments(one)))
+            changes.append(
+                PutQueue(b"/", one + 1, self.name(one), True, False, self.arguments(one))
+            )
         metadata.apply(changes)
         metadata.close()
 
@@ -76,7 +85,8 @@ class ManyQueues:
         channels = [peer.channel() for _ in range(CHANNELS)]
         for part in slices(range(self.count)):
             declares = [
-                QueueDeclare(self.name(one), False, True, arguments=self.arguments(one)) for one in part
+                QueueDeclare(self.name(one), False, True, arguments=self.arguments(one))
+                for one in part
             ]
             peer.send(
                 *(
@@ -116,7 +126,9 @@ class ManyQueues:
                 event = channel.event()
             except (EOFError, ConnectionClosedError):
                 return False
-            assert isinstance(event, BasicAck) and (event.multiple or event.delivery_tag == done + 1)
+            assert isinstance(event, BasicAck) and (
+                event.multiple or event.delivery_tag == done + 1
+            )
             for one in numbers[done : event.delivery_tag]:
                 self.confirmed[one].append(self.rounds)
             done = event.delivery_tag
@@ -141,7 +153,9 @@ class ManyQueues:
         peer = connect(self.node)
         channel = peer.channel()
         for part in slices(range(self.count)):
-            peer.send(*(method_frame(channel.number, QueueDeclare(self.name(one), True)) for one in part))
+            peer.send(
+                *(method_frame(channel.number, QueueDeclare(self.name(one), True)) for one in part)
+            )
             for one in part:
                 count = channel.expect(QueueDeclareOk).message_count
                 assert len(self.confirmed[one]) <= count <= len(self.published[one]), self.name(one)
@@ -160,7 +174,9 @@ class ManyQueues:
                 found = [item.body for item in replies if isinstance(item, Message)]
                 rounds = [int(body.removeprefix(b"%d " % one)) for body in found]
                 assert rounds == sorted(set(rounds)), self.name(one)
-                assert set(self.confirmed[one]) <= set(rounds) <= set(self.published[one]), self.name(one)
+                assert set(self.confirmed[one]) <= set(rounds) <= set(self.published[one]), (
+                    self.name(one)
+                )
         peer.close()
 
     # -- ends ------------------------------------------------------------------------------------------------------

@@ -21,7 +21,15 @@ from tests.support.awaiting import PATIENCE_S
 from tests.support.brokers.amqp_frames import PERSISTENT
 from tests.support.brokers.amqp_peer import ChannelPeer, Message, Peer
 from tests.support.brokers.process import BrokerProcess
-from tests.support.kills.ledger import TICKS, Confirms, body_of, connect, exists, let_work, number_of
+from tests.support.kills.ledger import (
+    TICKS,
+    Confirms,
+    body_of,
+    connect,
+    exists,
+    let_work,
+    number_of,
+)
 from tests.support.kills.mixed_load import (
     CYCLED,
     EXPIRING,
@@ -118,7 +126,9 @@ class MixedKills:
         for worker in workers:
             worker.start()
         # Now and then before anything is done.
-        let_work(workers, self.random.uniform(0.05, 1.2), 0 if self.random.random() < 0.1 else LEAST)
+        let_work(
+            workers, self.random.uniform(0.05, 1.2), 0 if self.random.random() < 0.1 else LEAST
+        )
         self.node.kill()
         self.done["kills"] += 1
         for worker in workers:
@@ -135,7 +145,14 @@ class MixedKills:
         """A few times, at any moment of it."""
         for _ in range(self.random.randrange(1, 4)):
             starting = subprocess.Popen(
-                [sys.executable, "-m", "warren", "server", "--data-dir", str(self.node.directory / "data")],
+                [
+                    sys.executable,
+                    "-m",
+                    "warrenmq",
+                    "server",
+                    "--data-dir",
+                    str(self.node.directory / "data"),
+                ],
                 env={**os.environ, "WARREN_NODE_PORT": "0"},
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -182,7 +199,11 @@ class MixedKills:
         confirms = Confirms(channels[-1])
         number = self.ledger.number()
         confirms.publish(
-            TICKS, body_of(number, 1), PERSISTENT, b"", lambda: self.ledger.confirmed[TICKS].add(number)
+            TICKS,
+            body_of(number, 1),
+            PERSISTENT,
+            b"",
+            lambda: self.ledger.confirmed[TICKS].add(number),
         )
         confirms.drain()
         for queue, numbers_acked in acked.items():
@@ -202,7 +223,11 @@ class MixedKills:
         if queue in EXPIRING:
             now_s = time.monotonic()
             lost = {number for number in lost if ledger.lifetimes[number].earliest_s > now_s}
-            overdue = {number for number in found if ledger.lifetimes[number].latest_s + SLACK_S < started_s}
+            overdue = {
+                number
+                for number in found
+                if ledger.lifetimes[number].latest_s + SLACK_S < started_s
+            }
             assert not overdue, f"{queue!r}: expired and delivered: {sorted(overdue)[:10]}"
         assert not lost, (
             f"{queue!r}: confirmed and lost: {sorted(lost)[:10]} ({len(lost)}) beside {len(found)}"
@@ -249,7 +274,11 @@ class MixedKills:
         self._await_small()
         assert self.node.stop() == 0
         self._check_log()
-        kept = [path for path in self.node.directory.glob("data/**/lost+found/*") if path.stat().st_size > 0]
+        kept = [
+            path
+            for path in self.node.directory.glob("data/**/lost+found/*")
+            if path.stat().st_size > 0
+        ]
         # The end of a write that the kill interrupted may be kept.
         assert all(path.name.endswith(".damaged") for path in kept), f"nothing was damaged: {kept}"
 
@@ -257,14 +286,20 @@ class MixedKills:
         deadline = time.monotonic() + RECLAIM_TIMEOUT_S
         store = self.node.directory / "data" / "msg_stores" / "vhosts"
         # The file that would be written to next stays.
-        while (size := disk_bytes(store)) > EMPTY_BYTES or len(list(store.glob("*/msg_store_*/*.rdq"))) > 1:
-            assert time.monotonic() < deadline, f"{size / MIB:.1f} MiB stay on the disk: {self._listing()}"
+        while (size := disk_bytes(store)) > EMPTY_BYTES or len(
+            list(store.glob("*/msg_store_*/*.rdq"))
+        ) > 1:
+            assert time.monotonic() < deadline, (
+                f"{size / MIB:.1f} MiB stay on the disk: {self._listing()}"
+            )
             time.sleep(0.2)
 
     def _listing(self) -> str:
         data = self.node.directory / "data"
         files = [
-            (path.stat().st_size, str(path.relative_to(data))) for path in data.rglob("*") if path.is_file()
+            (path.stat().st_size, str(path.relative_to(data)))
+            for path in data.rglob("*")
+            if path.is_file()
         ]
         return ", ".join(f"{name} {size}" for size, name in sorted(files, reverse=True)[:40])
 

@@ -25,7 +25,7 @@ from tests.support.kills.ledger import (
     body_of,
     number_of,
 )
-from warren.wire.methods import (
+from warrenmq.wire.methods import (
     BasicGet,
     BasicPublish,
     QueuePurge,
@@ -37,14 +37,17 @@ from warren.wire.methods import (
     TxSelect,
     TxSelectOk,
 )
-from warren.wire.properties import Properties
+from warrenmq.wire.properties import Properties
 
 LAZY = table(x__queue__mode="lazy")
 QUEUE_TTL_MS, MESSAGE_TTL_MS = 2000, 300
 # Of 16384 positions.
 NEAR_SEGMENT_END = 16_250
 
-KEPT, EATEN = (b"default-kept", b"lazy-kept"), (b"default-eaten", b"lazy-eaten", b"fan-eaten", b"bulk")
+KEPT, EATEN = (
+    (b"default-kept", b"lazy-kept"),
+    (b"default-eaten", b"lazy-eaten", b"fan-eaten", b"bulk"),
+)
 FANNED = (b"fan-default", b"fan-lazy", b"fan-eaten")
 PURGED, TX = (b"default-purged", b"lazy-purged"), (b"default-tx", b"lazy-tx")
 CYCLED = (b"default-cycled", b"lazy-cycled")
@@ -115,7 +118,9 @@ class MixedWorker(Worker):
         number = self.ledger.number()
         self.done += 1
         body = body_of(number, self.size() if size < 0 else size)
-        confirms.publish(queue, body, PERSISTENT, b"", lambda: self.ledger.confirmed[queue].add(number))
+        confirms.publish(
+            queue, body, PERSISTENT, b"", lambda: self.ledger.confirmed[queue].add(number)
+        )
         return number
 
     def tick(self, confirms: Confirms, queue: bytes, acked: set[int]) -> None:
@@ -306,7 +311,9 @@ class Cycler(MixedWorker):
             ledger.deleted.discard(name)
             channel.declare(name, durable=True, arguments=LAZY if b"lazy" in name else b"")
             ledger.declared.add(name)
-            published[name] |= {self.publish(confirms, name) for _ in range(self.random.randrange(60))}
+            published[name] |= {
+                self.publish(confirms, name) for _ in range(self.random.randrange(60))
+            }
             self.breathe(confirms)
             if self.random.random() < 0.3:
                 continue
@@ -407,7 +414,8 @@ class Volatile(MixedWorker):
             count = channel.count(queue)
             if count > 100:
                 numbers = [
-                    number_of(channel.get(queue, True).body) for _ in range(self.random.randrange(100))
+                    number_of(channel.get(queue, True).body)
+                    for _ in range(self.random.randrange(100))
                 ]
                 assert numbers == sorted(set(numbers)), f"{queue!r}: out of order or doubled"
 

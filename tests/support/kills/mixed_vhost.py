@@ -8,10 +8,10 @@ from tests.support.brokers.amqp_peer import ChannelPeer, Message, Peer
 from tests.support.brokers.process import BrokerProcess
 from tests.support.kills.ledger import Confirms, connect
 from tests.support.rabbitmq.directories import EVERY_PROPERTY, EVERY_TYPE
-from warren.broker.definitions.metadata import Definitions
-from warren.wire.field_table import encode_table
-from warren.wire.methods import BasicGet, BasicGetOk
-from warren.wire.properties import Properties
+from warrenmq.broker.definitions.metadata import Definitions
+from warrenmq.wire.field_table import encode_table
+from warrenmq.wire.methods import BasicGet, BasicGetOk
+from warrenmq.wire.properties import Properties
 
 # (exchange, routing key, properties, body)
 Expected = tuple[bytes, bytes, bytes, bytes]
@@ -90,7 +90,9 @@ def fill(node: BrokerProcess) -> MixedVhost:
     sizes = vhost.chance
     for number in range(4000):
         vhost.publish(
-            b"small", sizes.randrange(0, 300), Properties(delivery_mode=2, priority=number % 9).encode()
+            b"small",
+            sizes.randrange(0, 300),
+            Properties(delivery_mode=2, priority=number % 9).encode(),
         )
     for _ in range(60):
         vhost.publish(b"large", sizes.choice((4096, 5000, 20_000, 300_000)))
@@ -101,7 +103,11 @@ def fill(node: BrokerProcess) -> MixedVhost:
         vhost.publish(b"mixed", 100, TRANSIENT if number % 2 else b"\x00\x00", queues=())
     for number in range(90):
         vhost.publish(
-            b"some.key.%d" % number, sizes.choice((0, 100, 5000, 40_000)), PERSISTENT, b"fan-out", FAN_QUEUES
+            b"some.key.%d" % number,
+            sizes.choice((0, 100, 5000, 40_000)),
+            PERSISTENT,
+            b"fan-out",
+            FAN_QUEUES,
         )
     for size in (0, 5, 6000):
         vhost.publish(b"typed", size, EVERY_PROPERTY.encode())
@@ -136,7 +142,9 @@ def _declare(vhost: MixedVhost) -> None:
     channel.exchange(b"fan-out", b"fanout", durable=True)
     channel.exchange(ODD, b"direct", durable=True)
     channel.exchange(b"topics", b"topic", durable=True, internal=True)
-    channel.exchange(b"heads", b"headers", durable=True, arguments=table(alternate__exchange="fan-out"))
+    channel.exchange(
+        b"heads", b"headers", durable=True, arguments=table(alternate__exchange="fan-out")
+    )
     for name in FAN_QUEUES:
         channel.bind(name, b"fan-out")
     channel.bind(ODD, ODD, b"key \xc3\xbd")
@@ -154,7 +162,9 @@ def contents_of(node: BrokerProcess, queues: list[bytes]) -> dict[bytes, list[Ex
         found[queue] = []
         while isinstance(item := channel.call(BasicGet(queue, True)), Message):
             assert isinstance(item.method, BasicGetOk)
-            found[queue].append((item.method.exchange, item.method.routing_key, item.raw, item.body))
+            found[queue].append(
+                (item.method.exchange, item.method.routing_key, item.raw, item.body)
+            )
     peer.drop()
     return found
 
@@ -165,7 +175,13 @@ def shown(definitions: Definitions, vhost: bytes = b"/") -> list[tuple[object, .
     for exchange in definitions.exchanges:
         if exchange.vhost == vhost:
             rows.append(
-                (exchange.name, exchange.type, exchange.auto_delete, exchange.internal, exchange.arguments)
+                (
+                    exchange.name,
+                    exchange.type,
+                    exchange.auto_delete,
+                    exchange.internal,
+                    exchange.arguments,
+                )
             )
     for queue in definitions.queues:
         if queue.vhost == vhost:

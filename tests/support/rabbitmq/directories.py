@@ -18,9 +18,9 @@ from bench.brokers import RabbitmqBroker
 from tests.support.awaiting import PATIENCE_S, eventually
 from tests.support.brokers.amqp_frames import SocketLink, table
 from tests.support.brokers.amqp_peer import Message, Peer
-from warren.tables.rabbitmq.import_plan import directory_name, plan
-from warren.wire.field_table import Field, encode_table
-from warren.wire.methods import (
+from warrenmq.tables.rabbitmq.import_plan import directory_name, plan
+from warrenmq.wire.field_table import Field, encode_table
+from warrenmq.wire.methods import (
     BasicAck,
     BasicGet,
     ConnectionOpen,
@@ -28,7 +28,7 @@ from warren.wire.methods import (
     ConnectionTuneOk,
     QueuePurge,
 )
-from warren.wire.properties import NO_PROPERTIES, Properties
+from warrenmq.wire.properties import NO_PROPERTIES, Properties
 
 PERSISTENT = Properties(delivery_mode=2).encode()
 TRANSIENT = Properties(delivery_mode=1).encode()
@@ -77,7 +77,9 @@ _INITIAL = {
     "users": [
         {
             "name": "guest",
-            "password_hash": base64.b64encode(_SALT + hashlib.sha256(_SALT + b"guest").digest()).decode(),
+            "password_hash": base64.b64encode(
+                _SALT + hashlib.sha256(_SALT + b"guest").digest()
+            ).decode(),
             "hashing_algorithm": "rabbit_password_hashing_sha256",
             "tags": ["administrator"],
         }
@@ -140,7 +142,11 @@ class _Loader:
         self.queues[name] = []
 
     def publish(
-        self, sizes: Sequence[int], key: bytes, properties: bytes = PERSISTENT, exchange: bytes = b""
+        self,
+        sizes: Sequence[int],
+        key: bytes,
+        properties: bytes = PERSISTENT,
+        exchange: bytes = b"",
     ) -> list[Expected]:
         """Publish random bytes and wait for the confirms."""
         messages = []
@@ -154,7 +160,9 @@ class _Loader:
             event = self.channel.event()
             assert isinstance(event, BasicAck)
             if event.multiple:
-                self._unconfirmed = {number for number in self._unconfirmed if number > event.delivery_tag}
+                self._unconfirmed = {
+                    number for number in self._unconfirmed if number > event.delivery_tag
+                }
             else:
                 self._unconfirmed.discard(event.delivery_tag)
         return messages
@@ -176,7 +184,9 @@ class _Loader:
             if number % ack_every == 0:
                 self.channel.ack(delivery.deliver.delivery_tag)
         self.queues[queue] = [
-            message for number, message in enumerate(expected) if number >= count or number % ack_every
+            message
+            for number, message in enumerate(expected)
+            if number >= count or number % ack_every
         ]
 
     def sizes(self, count: int, least: int, most: int) -> list[int]:
@@ -209,7 +219,9 @@ def make(broker: RabbitmqBroker, directory: Path) -> RealDirectories:
     broker.start()
     broker.stop()
     shutil.copytree(broker.node_directory(), directory / "stopped")
-    return RealDirectories(directory / "killed", directory / "stopped", definitions, ledger, published_s)
+    return RealDirectories(
+        directory / "killed", directory / "stopped", definitions, ledger, published_s
+    )
 
 
 def _await_acks(broker: RabbitmqBroker, ledger: dict[tuple[str, str], list[Expected]]) -> None:
@@ -277,7 +289,9 @@ def _fill_priority_queue(loader: _Loader) -> None:
     for number, size in enumerate(loader.sizes(80, 0, 6000)):
         properties = Properties(delivery_mode=2, priority=number % 5).encode()
         by_priority[min(3, number % 5)] += loader.publish([size], b"priority", properties)
-    loader.queues["priority"] = [message for level in (3, 2, 1, 0) for message in by_priority[level]]
+    loader.queues["priority"] = [
+        message for level in (3, 2, 1, 0) for message in by_priority[level]
+    ]
 
 
 def _fill_journal_and_kill(broker: RabbitmqBroker, loader: _Loader) -> list[Expected]:
@@ -306,7 +320,9 @@ def _fill_journal(loader: _Loader) -> list[Expected]:
 def _dead_letter(loader: _Loader) -> None:
     """RabbitMQ keeps the properties of dead letters decoded; how it encodes them is in what it delivers."""
     loader.declare("dead letters")
-    loader.declare("rejecting", x__dead__letter__exchange="", x__dead__letter__routing__key="dead letters")
+    loader.declare(
+        "rejecting", x__dead__letter__exchange="", x__dead__letter__routing__key="dead letters"
+    )
     letters = loader.publish([10, 8000], b"rejecting", EVERY_PROPERTY.encode())
     for letter in letters:
         loader.channel.reject(loader.channel.get(b"rejecting").got.delivery_tag, requeue=False)

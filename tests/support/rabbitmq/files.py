@@ -4,8 +4,8 @@ import struct
 from pathlib import Path
 
 from tests.support.rabbitmq.directories import PERSISTENT
-from warren.tables.rabbitmq.external_term import Atom
-from warren.tables.rabbitmq.import_plan import directory_name
+from warrenmq.tables.rabbitmq.external_term import Atom
+from warrenmq.tables.rabbitmq.import_plan import directory_name
 
 
 def encode_term(term: object) -> bytes:
@@ -18,7 +18,9 @@ def _encode(term: object) -> bytes:
         case Atom():
             text = term.encode("utf-8")
             return (
-                b"w" + bytes([len(text)]) if len(text) < 256 else b"v" + struct.pack(">H", len(text))
+                b"w" + bytes([len(text)])
+                if len(text) < 256
+                else b"v" + struct.pack(">H", len(text))
             ) + text
         case bytes():
             return b"m" + struct.pack(">I", len(term)) + term
@@ -27,7 +29,11 @@ def _encode(term: object) -> bytes:
         case int():
             return _encode_integer(term)
         case tuple():
-            head = b"h" + bytes([len(term)]) if len(term) < 256 else b"i" + struct.pack(">I", len(term))
+            head = (
+                b"h" + bytes([len(term)])
+                if len(term) < 256
+                else b"i" + struct.pack(">I", len(term))
+            )
             return head + b"".join(map(_encode, term))
         case []:
             return b"j"
@@ -46,7 +52,9 @@ def _encode_integer(value: int) -> bytes:
         return b"b" + struct.pack(">i", value)
     magnitude = abs(value)
     digits = magnitude.to_bytes((magnitude.bit_length() + 7) // 8, "little")
-    head = b"n" + bytes([len(digits)]) if len(digits) < 256 else b"o" + struct.pack(">I", len(digits))
+    head = (
+        b"n" + bytes([len(digits)]) if len(digits) < 256 else b"o" + struct.pack(">I", len(digits))
+    )
     return head + bytes([value < 0]) + digits
 
 
@@ -65,7 +73,9 @@ def message_term(
         Atom("none") if is_decoded else properties, Atom("rabbit_framing_amqp_0_9_1"), [body],
     )  # fmt: skip
     exchange = (Atom("resource"), b"/", Atom("exchange"), b"some.exchange")
-    return encode_term((Atom("basic_message"), exchange, list(keys), content, identity(number), Atom("true")))
+    return encode_term(
+        (Atom("basic_message"), exchange, list(keys), content, identity(number), Atom("true"))
+    )
 
 
 def segment_publish(

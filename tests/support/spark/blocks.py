@@ -36,7 +36,9 @@ def read_block(block: bytes | memoryview) -> list[BlockMessage]:
     at = 40
     found = []
     while at < len(data):
-        mark, kind, record_version, length, head_crc, body_crc = struct.unpack_from(">HBBIII", data, at)
+        mark, kind, record_version, length, head_crc, body_crc = struct.unpack_from(
+            ">HBBIII", data, at
+        )
         assert (mark, record_version) == (0x5752, 1)
         assert head_crc == crc32c(data[at : at + 8], seed)
         body = data[at + 16 : at + 16 + length]

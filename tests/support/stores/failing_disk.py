@@ -13,7 +13,7 @@ import pytest
 
 _SITECUSTOMIZE = """
 import os, time
-from warren.store.disk import local_file_system
+from warrenmq.store.disk import local_file_system
 
 FAULTS = {faults!r}
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from warren.store.file_system import FileHandle, FileSystem
+from warrenmq.store.file_system import FileHandle, FileSystem
 
 NOT_DONE: Final = "not done"
 # A write of which only a part is there; any other call has not been done.

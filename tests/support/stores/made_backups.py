@@ -7,9 +7,9 @@ from typing import Any
 from tests.support.brokers.process import BrokerProcess
 from tests.support.kills.mixed_vhost import SETTINGS, Expected, MixedVhost, fill
 from tests.support.spark.inline import InlineSpark
-from warren.offline.backup import back_up
-from warren.pipeline.backups.job import BackupResult, backup
-from warren.pipeline.backups.restore_job import RestoreResult, restore
+from warrenmq.offline.backup import back_up
+from warrenmq.pipeline.backups.job import BackupResult, backup
+from warrenmq.pipeline.backups.restore_job import RestoreResult, restore
 
 
 @dataclass
@@ -37,7 +37,9 @@ def run_restore(source: Path, target: Path, **more: Any) -> RestoreResult:
 
 def damage_one_message(data: Path) -> None:
     """Flip a bit of a body in the largest segment of the first vhost of a data directory."""
-    segment = max((data / "msg_stores/vhosts/1/queues").rglob("*.idx"), key=lambda path: path.stat().st_size)
+    segment = max(
+        (data / "msg_stores/vhosts/1/queues").rglob("*.idx"), key=lambda path: path.stat().st_size
+    )
     raw = bytearray(segment.read_bytes())
     raw[len(raw) // 2] ^= 1
     segment.write_bytes(raw)
@@ -52,7 +54,9 @@ def make_backups(directory: Path) -> Backups:
         first = {name: list(messages) for name, messages in vhost.queues.items()}
         results = {"live": run_backup(node.uri, directory / "live")}
         _go_on(vhost)
-        results["increment"] = run_backup(node.uri, directory / "increment", base=directory / "live")
+        results["increment"] = run_backup(
+            node.uri, directory / "increment", base=directory / "live"
+        )
         vhost.peer.drop()
     finally:
         node.kill()
@@ -79,7 +83,9 @@ def _go_on(vhost: MixedVhost) -> None:
     for number in range(300):
         vhost.publish(b"small", number)
     for number in range(20):
-        vhost.publish(b"", 30_000 + number, exchange=b"fan-out", queues=(b"fan-a", b"fan-b", b"fan-c"))
+        vhost.publish(
+            b"", 30_000 + number, exchange=b"fan-out", queues=(b"fan-a", b"fan-b", b"fan-c")
+        )
     vhost.channel.delete(b"typed")
     vhost.declare(b"typed")
     vhost.publish(b"typed", 77)

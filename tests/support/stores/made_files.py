@@ -1,9 +1,9 @@
 """Files of a store made by hand: its id, a message, and a segment or content file that holds messages."""
 
-from warren.store.content_records import write_content
-from warren.store.file_system import FileSystem
-from warren.store.message import Message, Position, QueueLog
-from warren.store.record import CONTENT_MAGIC, INDEX_MAGIC, RecordWriter
+from warrenmq.store.content_records import write_content
+from warrenmq.store.file_system import FileSystem
+from warrenmq.store.message import Message, Position, QueueLedger
+from warrenmq.store.record import CONTENT_MAGIC, INDEX_MAGIC, RecordWriter
 
 STORE_ID = bytes(range(16))
 SEGMENT = "queues/7/3.idx"
@@ -20,14 +20,18 @@ def numbered_body(number: int, size: int) -> bytes:
     return number.to_bytes(4, "big") + bytes((number + place) & 255 for place in range(size))
 
 
-def segment_records(seqs: range, number: int = SEGMENT_NUMBER, with_header: bool = True) -> list[bytes]:
+def segment_records(
+    seqs: range, number: int = SEGMENT_NUMBER, with_header: bool = True
+) -> list[bytes]:
     """The header of a segment, if wanted, and a record for each seq id."""
     writer = RecordWriter(STORE_ID)
     writer.start_file(INDEX_MAGIC, number)
     parts = [b"".join(writer.take())]
-    log = QueueLog(number >> 32)
+    ledger = QueueLedger(number >> 32)
     for seq in seqs:
-        writer.publish(message_of(b"body %d" % seq * 9), [Position(message_of(b""), log, seq, 0)], 0, 1)
+        writer.add_publish(
+            message_of(b"body %d" % seq * 9), [Position(message_of(b""), ledger, seq, 0)], 0, 1
+        )
         parts.append(b"".join(writer.take()))
     return parts if with_header else parts[1:]
 
@@ -36,10 +40,10 @@ def content_file(number: int, ids: range, size: int = 200) -> bytes:
     """A content file with these ids."""
     writer = RecordWriter(STORE_ID)
     writer.start_file(CONTENT_MAGIC, number)
-    log = QueueLog(1)
+    ledger = QueueLedger(1)
     for content_id in ids:
         content = message_of(b"%d" % content_id * size)
-        write_content(writer, content_id, content, [Position(content, log, content_id, 0)], 0, 1)
+        write_content(writer, content_id, content, [Position(content, ledger, content_id, 0)], 0, 1)
     return b"".join(writer.take())
 
 

@@ -6,16 +6,16 @@ may not ask for. `ModelHost.check` compares what every queue believes with what 
 
 from collections.abc import Callable
 
-from warren.queues.definition import QueueDefinition
-from warren.queues.entry import Entry
-from warren.queues.leave_reason import ACKED
-from warren.queues.memory_account import MemoryAccount
-from warren.queues.queue import Queue
-from warren.queues.queue_host import QueueHost
-from warren.queues.settings import QueueSettings
-from warren.queues.variable_queue import EMPTY
-from warren.store.jobs import LoadDone
-from warren.store.message import (
+from warrenmq.queues.definition import QueueDefinition
+from warrenmq.queues.entry import Entry
+from warrenmq.queues.leave_reason import ACKED
+from warrenmq.queues.memory_account import MemoryAccount
+from warrenmq.queues.queue import Queue
+from warrenmq.queues.queue_host import QueueHost
+from warrenmq.queues.settings import QueueSettings
+from warrenmq.queues.variable_queue import EMPTY
+from warrenmq.store.jobs import LoadDone
+from warrenmq.store.message import (
     ABSENT,
     INDEXED,
     NOT_JOURNALED,
@@ -25,9 +25,9 @@ from warren.store.message import (
     ContentRef,
     Message,
     Position,
-    QueueLog,
+    QueueLedger,
 )
-from warren.store.queue_store import QueueStore
+from warrenmq.store.queue_store import QueueStore
 
 NOW_MS = 1_700_000_000_000
 
@@ -40,13 +40,15 @@ class Stored:
         self.expiry_ms = position.expiry_ms
         self.persistent = position.persistent
         self.redelivered = position.redelivered
-        self.content = position.content
+        self.content = position.content_ref
 
 
 class ModelHost(QueueHost):
     """A vhost of its own; `page_batch` and `segment_entries` are small, so that everything happens soon."""
 
-    def __init__(self, embed_below: int = 100, page_batch: int = 8, segment_entries: int = 16) -> None:
+    def __init__(
+        self, embed_below: int = 100, page_batch: int = 8, segment_entries: int = 16
+    ) -> None:
         super().__init__(MemoryAccount(lambda: None), embed_below, page_batch, segment_entries)
         self.now_ms = NOW_MS
         self.stores: list[ModelStore] = []
@@ -62,32 +64,34 @@ class ModelHost(QueueHost):
         self.lost: list[tuple[ModelStore, int]] = []
         self.is_behind = False
         self.wake_count = 0
-        self.timed: list[QueueLog] = []
+        self.timed: list[QueueLedger] = []
 
-    def open_store(self, log: QueueLog, is_durable: bool) -> "ModelStore":
-        store = ModelStore(self, log, is_durable)
+    def open_store(self, ledger: QueueLedger, is_durable: bool) -> "ModelStore":
+        store = ModelStore(self, ledger, is_durable)
         self.stores.append(store)
         return store
 
-    def expect_timer(self, log: QueueLog) -> None:
-        self.timed.append(log)
+    def expect_timer(self, ledger: QueueLedger) -> None:
+        self.timed.append(ledger)
 
     def wake(self) -> None:
         self.wake_count += 1
 
-    def on_out_lost(self, log: QueueLog, lost: list[Entry]) -> None:
+    def on_out_lost(self, ledger: QueueLedger, lost: list[Entry]) -> None:
         for entry in lost:
             self.out.remove(entry)
 
-    def find_out(self, log: QueueLog, first: int, end: int) -> list[Entry]:
-        return [entry for entry in self.out if entry.log is log and first <= entry.seq < end]
+    def find_out(self, ledger: QueueLedger, first: int, end: int) -> list[Entry]:
+        return [entry for entry in self.out if entry.ledger is ledger and first <= entry.seq < end]
 
     # -- what the test does ------------------------------------------------------------------------------------------
 
     def declare(self, durable: bool = True, is_lazy: bool = False, ttl_ms: int = -1) -> Queue:
         """A new queue."""
         settings = QueueSettings(message_ttl_ms=ttl_ms, is_lazy=is_lazy)
-        definition = QueueDefinition(b"q", 1 + len(self.stores), durable, False, None, b"", settings)
+        definition = QueueDefinition(
+            b"q", 1 + len(self.stores), durable, False, None, b"", settings
+        )
         return Queue(definition, self, self.now_ms)
 
     def seal(self) -> None:
@@ -97,10 +101,13 @@ class ModelHost(QueueHost):
                 position.journal_state = WRITTEN
                 if position.content_bytes >= self.embed_below:
                     self.undurable_stores(position)
-                if position.content_bytes >= self.embed_below and position.message.content is None:
-                    position.message.content = self.add_content(position.message, False)
-                elif position.message.content is not None:
-                    self.references[int(position.message.content.id)] += 1
+                if (
+                    position.content_bytes >= self.embed_below
+                    and position.message.content_ref is None
+                ):
+                    position.message.content_ref = self.add_content(position.message, False)
+                elif position.message.content_ref is not None:
+                    self.references[int(position.message.content_ref.id)] += 1
         self.batch = []
         self.on_sealed()
 
@@ -112,7 +119,7 @@ class ModelHost(QueueHost):
 
     def undurable_stores(self, position: Position) -> None:
         for store in self.stores:
-            if store.log is position.log:
+            if store.ledger is position.ledger:
                 store.undurable.add(int(position.seq))
 
     def add_content(self, message: Message, transient: bool) -> ContentRef:
@@ -163,7 +170,7 @@ class ModelHost(QueueHost):
                     self.out.append(entry)
                 assert entry.has_content and entry.message is not ABSENT
                 found.append(entry)
-            elif queue.look_at_head(now_ms) == EMPTY:
+            elif queue.head_state(now_ms) == EMPTY:
                 found.append(None)
             else:
                 queue.when_head(look)
@@ -196,10 +203,10 @@ class ModelHost(QueueHost):
 class ModelStore(QueueStore):
     """The store of one queue."""
 
-    def __init__(self, host: ModelHost, log: QueueLog, is_durable: bool) -> None:
+    def __init__(self, host: ModelHost, ledger: QueueLedger, is_durable: bool) -> None:
         # Nothing of the real one: its parts are what is modelled.
         self.host = host
-        self.log = log
+        self.ledger = ledger
         self.is_durable = is_durable
         self.live: dict[int, Stored] = {}
         self.is_loading = False
@@ -223,13 +230,13 @@ class ModelStore(QueueStore):
     @property
     def queue(self) -> Queue:
         """Whose store it is."""
-        position = self.log.make_position(ABSENT, 0, 0)
+        position = self.ledger.make_position(ABSENT, 0, 0)
         assert isinstance(position, Entry) and isinstance(position.queue, Queue)
         return position.queue
 
-    def publish(self, position: Position, now_ms: int) -> None:
+    def append(self, position: Position, now_ms: int) -> None:
         assert self.is_durable and position.journal_state == NOT_JOURNALED and position.has_content
-        assert position.seq >= self.log.indexed_upto
+        assert position.seq >= self.ledger.indexed_upto
         position.journal_state = PENDING
         self.host.batch.append(position)
 
@@ -238,16 +245,16 @@ class ModelStore(QueueStore):
         assert state != SETTLED
         if state == INDEXED:
             assert self.live.pop(int(position.seq), None) is not None, "settled twice"
-            if position.content is not None:
-                self.host.release(position.content)
-                position.content = None
+            if position.content_ref is not None:
+                self.host.release(position.content_ref)
+                position.content_ref = None
         elif state == WRITTEN:
             assert position.message is not ABSENT, "the journal's account is lost"
-            if position.message.content is not None:
-                self.host.release(position.message.content)
-        elif position.content is not None:
-            self.host.release(position.content)
-            position.content = None
+            if position.message.content_ref is not None:
+                self.host.release(position.message.content_ref)
+        elif position.content_ref is not None:
+            self.host.release(position.content_ref)
+            position.content_ref = None
         position.journal_state = SETTLED if state == PENDING else NOT_JOURNALED
 
     def lose(self, position: Position) -> None:
@@ -258,46 +265,48 @@ class ModelStore(QueueStore):
         return position.journal_state != PENDING and position.seq not in self.undurable
 
     def index(self, positions: list[Position]) -> None:
-        previous = self.log.indexed_upto - 1
+        previous = self.ledger.indexed_upto - 1
         for position in positions:
             assert position.seq > previous
             assert position.journal_state in (NOT_JOURNALED, WRITTEN) and self.may_index(position)
             previous = position.seq
             message = position.message
-            if position.content is None:
-                position.content = message.content
-            if position.content is None and position.content_bytes >= self.host.embed_below:
+            if position.content_ref is None:
+                position.content_ref = message.content_ref
+            if position.content_ref is None and position.content_bytes >= self.host.embed_below:
                 self.content_to_transient(position)
-            if position.content is not None:
-                message = self.host.contents[int(position.content.id)]
+            if position.content_ref is not None:
+                message = self.host.contents[int(position.content_ref.id)]
             assert message is not ABSENT
             position.journal_state = INDEXED
             position.place = position.seq
             self.live[int(position.seq)] = Stored(position, message)
-        self.log.indexed_upto = positions[-1].seq + 1
+        self.ledger.indexed_upto = positions[-1].seq + 1
 
     def index_range_done(self, upto: int) -> None:
-        self.log.indexed_upto = max(self.log.indexed_upto, upto)
+        self.ledger.indexed_upto = max(self.ledger.indexed_upto, upto)
 
     def content_to_transient(self, position: Position) -> None:
-        assert position.journal_state == NOT_JOURNALED and position.content is None
-        position.content = self.host.add_content(position.message, True)
+        assert position.journal_state == NOT_JOURNALED and position.content_ref is None
+        position.content_ref = self.host.add_content(position.message, True)
 
     def settle_range(self, first: int, end: int, now_ms: int) -> int:
         size = self.host.segment_entries
         start = (first + size - 1) // size * size
-        assert end % size == 0 or end == self.log.indexed_upto
+        assert end % size == 0 or end == self.ledger.indexed_upto
         within = [seq for seq in self.live if first <= seq < end]
         if any(self.live[seq].content is not None for seq in within if seq >= start):
             return end
-        out = {int(entry.seq) for entry in self.host.find_out(self.log, first, end)}
+        out = {int(entry.seq) for entry in self.host.find_out(self.ledger, first, end)}
         for seq in within:
             if seq >= start:
                 assert seq not in out, "an unacked message was purged"
                 del self.live[seq]
         return min(start, end) if start > first else first
 
-    def load(self, from_seq: int, end_seq: int, max_messages: int, max_bytes: int, done: LoadDone) -> None:
+    def load(
+        self, from_seq: int, end_seq: int, max_messages: int, max_bytes: int, done: LoadDone
+    ) -> None:
         assert not self.is_loading, "one load at a time"
         self.is_loading = True
         self.loads += 1
@@ -317,11 +326,11 @@ class ModelStore(QueueStore):
             stored = self.live[seq]
             if seq in self.damaged:
                 continue
-            position = self.log.make_position(stored.message, seq, stored.expiry_ms)
+            position = self.ledger.make_position(stored.message, seq, stored.expiry_ms)
             position.journal_state = INDEXED
             position.persistent = stored.persistent
             position.redelivered = stored.redelivered
-            position.content = stored.content
+            position.content_ref = stored.content
             position.place = seq
             if seq in self.unreadable:
                 position.message = ABSENT
@@ -344,7 +353,9 @@ class ModelStore(QueueStore):
 
         self.host.loads.append(come_back)
 
-    def load_positions(self, from_seq: int, end_seq: int, max_messages: int, done: LoadDone) -> None:
+    def load_positions(
+        self, from_seq: int, end_seq: int, max_messages: int, done: LoadDone
+    ) -> None:
         # A read of the index brings less than was asked for.
         self.load(from_seq, end_seq, min(max_messages, int(self.host.page_batch)), 1 << 40, done)
 
@@ -359,8 +370,8 @@ class ModelStore(QueueStore):
             seq = int(position.seq)
             if seq in self.damaged or seq in self.unreadable:
                 lost.append(position)
-            elif position.content is not None:
-                found.append((position, self.host.contents[int(position.content.id)]))
+            elif position.content_ref is not None:
+                found.append((position, self.host.contents[int(position.content_ref.id)]))
             else:
                 found.append((position, self.live[seq].message))
 
@@ -369,7 +380,9 @@ class ModelStore(QueueStore):
             for position, message in found:
                 position.message = message
                 position.has_content = True
-            done.on_contents(positions, [position for position in lost if int(position.seq) in self.live])
+            done.on_contents(
+                positions, [position for position in lost if int(position.seq) in self.live]
+            )
 
         self.host.loads.append(come_back)
 
@@ -385,7 +398,10 @@ class ModelStore(QueueStore):
         """What the queue, or somebody it was given to, knows without any load."""
         queue = self.queue
         out = {int(entry.seq) for entry in self.host.out if entry.queue is queue}
-        ready = {int(queue.backing.ready.at(index).seq) for index in range(queue.backing.ready.entry_count)}
+        ready = {
+            int(queue.backing.ready.at(index).seq)
+            for index in range(queue.backing.ready.entry_count)
+        }
         purged: set[int] = set()
         for purge in queue.backing.purges.waiting:
             for ring in purge._rings:
@@ -408,16 +424,20 @@ class ModelStore(QueueStore):
         assert (
             queue.backing.memory.is_changed
             or queue.backing.is_listed
-            or queue.backing.memory.ram_bytes == queue.backing.memory.held_bytes()
+            or queue.backing.memory.ram_bytes == queue.backing.memory.current_bytes()
         )
         out = [entry for entry in host.out if entry.queue is queue]
         assert queue.unacked_count == len(out)
-        assert queue.log.unindexed_out == sum(entry.seq >= queue.log.indexed_upto for entry in out)
+        assert queue.ledger.unindexed_out == sum(
+            entry.seq >= queue.ledger.indexed_upto for entry in out
+        )
         assert queue.backing.out.paged_count == sum(entry.form != 0 for entry in out)
-        assert queue.backing.out.content_bytes == sum(entry.content_bytes for entry in out if entry.form == 0)
+        assert queue.backing.out.content_bytes == sum(
+            entry.content_bytes for entry in out if entry.form == 0
+        )
         ready = queue.backing.ready
         entries = [ready.at(index) for index in range(ready.entry_count)]
-        mark = queue.log.indexed_upto
+        mark = queue.ledger.indexed_upto
         for entry in entries + out:
             assert (entry.journal_state == INDEXED) == (entry.seq < mark)
             assert entry.journal_state != INDEXED or int(entry.seq) in self.live

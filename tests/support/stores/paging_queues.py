@@ -1,9 +1,9 @@
 """What tests of queues that page have in common: filling, draining, looking at shapes, and a consumer."""
 
 from tests.support.stores.model_store import ModelHost
-from warren.queues.entry import Consumer, Entry
-from warren.queues.queue import Queue
-from warren.store.message import Message
+from warrenmq.queues.entry import Consumer, Entry
+from warrenmq.queues.queue import Queue
+from warrenmq.store.message import Message
 
 SMALL = 10
 LARGE = 200
@@ -38,7 +38,9 @@ def fill(
     assert isinstance(host, ModelHost)
     for _ in range(count):
         body = b"%0*d" % (size, queue.next_seq)
-        queue.publish(Message(ADDRESS, b"\x00\x00", body, persistent, 0), expiration_ms, host.now_ms)
+        queue.publish(
+            Message(ADDRESS, b"\x00\x00", body, persistent, 0), expiration_ms, host.now_ms
+        )
     host.seal()
     host.commit()
 
@@ -56,7 +58,10 @@ def shape(queue: Queue) -> tuple[int, int, int, int, int]:
 
 
 def forms(queue: Queue) -> list[int]:
-    return [int(queue.backing.ready.at(place).form) for place in range(int(queue.backing.ready.entry_count))]
+    return [
+        int(queue.backing.ready.at(place).form)
+        for place in range(int(queue.backing.ready.entry_count))
+    ]
 
 
 def drain(host: ModelHost, queue: Queue) -> list[int]:

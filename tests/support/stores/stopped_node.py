@@ -10,9 +10,9 @@ from pathlib import Path
 from tests.support.brokers.amqp_frames import PERSISTENT
 from tests.support.brokers.process import BrokerProcess
 from tests.support.kills.ledger import Confirms, connect
-from warren.store.checkpoint import CHECKPOINT_NAME
-from warren.store.journal import WINDOW_BYTES_PER_QUEUE, WINDOW_FILES
-from warren.store.record import (
+from warrenmq.store.checkpoint import CHECKPOINT_NAME
+from warrenmq.store.journal import WINDOW_BYTES_PER_QUEUE, WINDOW_FILES
+from warrenmq.store.record import (
     CHECKPOINT_MAGIC,
     FILE_HEADER_BYTES,
     RECORD_HEADER_BYTES,
@@ -21,7 +21,7 @@ from warren.store.record import (
     file_header_number,
     record_length,
 )
-from warren.wire.methods import QueuePurge, QueuePurgeOk
+from warrenmq.wire.methods import QueuePurge, QueuePurgeOk
 
 JOURNAL_FILE_BYTES = 1048576
 SETTINGS = (f"journal_file_size_limit={JOURNAL_FILE_BYTES}", "msg_store_file_size_limit=64KiB")

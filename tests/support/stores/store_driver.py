@@ -12,19 +12,19 @@ from pathlib import Path
 
 from tests.support.stores.failing_files import FailingFiles
 from tests.support.stores.made_files import STORE_ID, message_of
-from warren.store.disk.files import read_whole
-from warren.store.disk.flusher import BatchFlusher, FlushJob
-from warren.store.disk.job_runner import JobRunner
-from warren.store.disk.local_file_system import LocalFileSystem
-from warren.store.disk.store_reader import StoreReport, read_store
-from warren.store.file_system import FileSystem
-from warren.store.jobs import LoadDone, StoreJob, WriteCheckpoint
-from warren.store.journal import Batch
-from warren.store.losses import LossReport
-from warren.store.message import INDEXED, PENDING, JournalFile, Message, Position, QueueLog
-from warren.store.queue_store import QueueStore
-from warren.store.store_owner import StoreOwner
-from warren.store.store_settings import StoreSettings
+from warrenmq.store.disk.files import read_whole
+from warrenmq.store.disk.flusher import BatchFlusher, FlushJob
+from warrenmq.store.disk.job_runner import JobRunner
+from warrenmq.store.disk.local_file_system import LocalFileSystem
+from warrenmq.store.disk.store_reader import StoreReport, read_store
+from warrenmq.store.file_system import FileSystem
+from warrenmq.store.jobs import LoadDone, StoreJob, WriteCheckpoint
+from warrenmq.store.journal import Batch
+from warrenmq.store.losses import LossReport
+from warrenmq.store.message import INDEXED, PENDING, JournalFile, Message, Position, QueueLedger
+from warrenmq.store.queue_access import QueueAccess
+from warrenmq.store.queue_store import QueueStore
+from warrenmq.store.store_settings import StoreSettings
 
 START_MS = 1_700_000_000_000
 TURN_MS = 30
@@ -48,7 +48,9 @@ class StoreDriver:
 
     def open(self) -> StoreReport:
         """Start on what the disk has. The store has no queues yet: see `add_queue`, or adopt those of `replay`."""
-        self.files: FileSystem = LocalFileSystem(self.disk) if isinstance(self.disk, Path) else self.disk
+        self.files: FileSystem = (
+            LocalFileSystem(self.disk) if isinstance(self.disk, Path) else self.disk
+        )
         self.store, self.replay, self.report = read_store(self.files, STORE_ID, self.settings)
         self.flusher = BatchFlusher(self.files)
         self.runner = JobRunner(self.files, STORE_ID)
@@ -119,7 +121,7 @@ class StoreDriver:
 
     def add_queue(self, queue_id: int) -> QueueStore:
         """The store of a durable queue, with what the start has found of it."""
-        queue = self.store.add_queue(QueueLog(queue_id), True)
+        queue = self.store.add_queue(QueueLedger(queue_id), True)
         recovered = self.replay.queues.get(queue_id)
         if recovered is not None:
             self.store.adopt(queue, recovered)
@@ -128,20 +130,22 @@ class StoreDriver:
 
     def place(self, queue_id: int, placed: Message, expiry_ms: int = 0) -> Position:
         """The next position of a queue. Neither journal nor index hears of it."""
-        log = self.queues[queue_id].log
-        log.next_seq += 1
-        return Position(placed, log, log.next_seq - 1, expiry_ms)
+        ledger = self.queues[queue_id].ledger
+        ledger.next_seq += 1
+        return Position(placed, ledger, ledger.next_seq - 1, expiry_ms)
 
-    def publish_message(self, published: Message, *queue_ids: int, expiry_ms: int = 0) -> list[Position]:
+    def publish_message(
+        self, published: Message, *queue_ids: int, expiry_ms: int = 0
+    ) -> list[Position]:
         """Journal a message for these queues; durable with the next `commit`."""
         positions = [self.place(queue_id, published, expiry_ms) for queue_id in queue_ids]
         for position in positions:
-            self.queues[int(position.log.queue_id)].publish(position, self.now_ms)
+            self.queues[int(position.ledger.queue_id)].append(position, self.now_ms)
         return positions
 
     def settle_one(self, position: Position) -> None:
         """Ack; durable with the next `commit`."""
-        self.queues[int(position.log.queue_id)].settle(position, self.now_ms)
+        self.queues[int(position.ledger.queue_id)].settle(position, self.now_ms)
 
 
 class Loaded(LoadDone):
@@ -163,7 +167,7 @@ class Loaded(LoadDone):
         self.lost = lost
 
 
-class Owner(StoreOwner):
+class Owner(QueueAccess):
     """Moves to the index whatever the store asks for."""
 
     def __init__(self, driver: "CheckedStore") -> None:
@@ -172,8 +176,8 @@ class Owner(StoreOwner):
         self.in_memory: list[Position] = []
 
     def retire(self, file: JournalFile) -> bool:
-        for log, end in zip(file.logs, file.ends, strict=True):
-            self.driver.index(log.queue_id, end)
+        for ledger, end in zip(file.ledgers, file.ends, strict=True):
+            self.driver.index(ledger.queue_id, end)
         return True
 
     def index(self, queue_id: int, upto: int, limit: int) -> None:
@@ -186,7 +190,7 @@ class Owner(StoreOwner):
         return [
             position
             for position in self.in_memory
-            if position.log.queue_id == queue_id and first <= position.seq < end
+            if position.ledger.queue_id == queue_id and first <= position.seq < end
         ]
 
 
@@ -225,12 +229,14 @@ class CheckedStore(StoreDriver):
         report = super().open()
         self.owner = Owner(self)
         self.losses = Losses()
-        self.store.set_owner(self.owner, self.losses)
+        self.store.set_queue_access(self.owner, self.losses)
         for queue_id in QUEUES:
             queue = self.add_queue(queue_id)
             recovered = self.replay.queues.get(queue_id)
             found = recovered.in_order() if recovered is not None else []
-            self.positions[queue_id] = {position.seq: _moved(position, queue.log) for position in found}
+            self.positions[queue_id] = {
+                position.seq: _moved(position, queue.ledger) for position in found
+            }
         self.store.journal.request_file()
         self.checkpoint()
         return report
@@ -256,7 +262,7 @@ class CheckedStore(StoreDriver):
         """Move what the queue has in memory, up to `end`, to its index, at most `limit`."""
         queue = self.queues[queue_id]
         known = self.positions[queue_id]
-        wanted = [known[seq] for seq in sorted(known) if queue.log.indexed_upto <= seq < end]
+        wanted = [known[seq] for seq in sorted(known) if queue.ledger.indexed_upto <= seq < end]
         moved: list[Position] = []
         for position in wanted[:limit]:
             if position.journal_state == PENDING:
@@ -264,7 +270,7 @@ class CheckedStore(StoreDriver):
             moved.append(position)
         queue.index(moved)
         if len(moved) == len(wanted):
-            queue.index_range_done(min(end, queue.log.next_seq))
+            queue.index_range_done(min(end, queue.ledger.next_seq))
         for position in moved:
             del known[position.seq]
         self.finish_jobs()
@@ -282,9 +288,9 @@ class CheckedStore(StoreDriver):
         queue = self.queues[queue_id]
         found: list[Position] = []
         next_seq = 0
-        while next_seq < queue.log.indexed_upto and len(found) < count:
+        while next_seq < queue.ledger.indexed_upto and len(found) < count:
             loaded = Loaded()
-            queue.load(next_seq, queue.log.indexed_upto, count - len(found), 1 << 40, loaded)
+            queue.load(next_seq, queue.ledger.indexed_upto, count - len(found), 1 << 40, loaded)
             self.finish_jobs()
             assert loaded.next_seq > next_seq
             next_seq = loaded.next_seq
@@ -312,7 +318,7 @@ class CheckedStore(StoreDriver):
 
     def settle_one(self, position: Position) -> None:
         """See StoreDriver."""
-        queue_id = int(position.log.queue_id)
+        queue_id = int(position.ledger.queue_id)
         if position.journal_state != INDEXED:
             self.positions[queue_id].pop(position.seq)
         self.bodies[queue_id].pop(position.seq, None)
@@ -340,7 +346,9 @@ class CheckedStore(StoreDriver):
     def found(self, queue_id: int) -> dict[int, bytes]:
         """The persistent bodies that a queue delivers, by seq id."""
         return {
-            position.seq: position.message.body for position in self.load(queue_id) if position.persistent
+            position.seq: position.message.body
+            for position in self.load(queue_id)
+            if position.persistent
         }
 
     def check(self) -> None:
@@ -352,11 +360,11 @@ class CheckedStore(StoreDriver):
         self.store.contents.persistent.check()
 
 
-def _moved(found: Position, log: QueueLog) -> Position:
-    position = Position(found.message, log, found.seq, found.expiry_ms)
+def _moved(found: Position, ledger: QueueLedger) -> Position:
+    position = Position(found.message, ledger, found.seq, found.expiry_ms)
     position.journal_state = found.journal_state
     position.has_content = found.has_content
-    position.content = found.content
+    position.content_ref = found.content_ref
     position.content_bytes = found.content_bytes
     position.body_bytes = found.body_bytes
     return position

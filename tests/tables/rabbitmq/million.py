@@ -20,12 +20,12 @@ from bench.brokers import RabbitmqBroker, rabbitmq_server
 from tests.support.brokers.amqp_frames import SocketLink
 from tests.support.brokers.amqp_peer import Peer
 from tests.support.kills.ledger import Confirms
-from warren.offline.check import check_directory
-from warren.pipeline.rabbitmq.import_job import import_rabbitmq
-from warren.tables.parts import ReadOptions
-from warren.tables.planning import plan
-from warren.tables.reading import read
-from warren.wire.properties import Properties
+from warrenmq.offline.check import check_directory
+from warrenmq.pipeline.rabbitmq.import_job import import_rabbitmq
+from warrenmq.tables.parts import ReadOptions
+from warrenmq.tables.planning import plan
+from warrenmq.tables.reading import read
+from warrenmq.wire.properties import Properties
 
 QUEUES = (b"first", b"second")
 WINDOW = 5000
@@ -107,7 +107,9 @@ def _line(*parts: bytes) -> bytes:
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.tables.rabbitmq.million", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.tables.rabbitmq.million", description=__doc__
+    )
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--kill", action="store_true", help="kill the node, do not stop it")
     options = parser.parse_args(arguments)
@@ -121,7 +123,9 @@ def main(arguments: list[str]) -> int:
             broker.start()
             started = time.monotonic()
             fill(broker, options.messages)
-            print(f"published {options.messages:,} in {time.monotonic() - started:.0f} s", flush=True)
+            print(
+                f"published {options.messages:,} in {time.monotonic() - started:.0f} s", flush=True
+            )
             broker.kill() if options.kill else broker.stop()
             return compare(broker.node_directory(), directory / "data", options.messages)
         finally:
@@ -135,11 +139,16 @@ def compare(source: Path, target: Path, count: int) -> int:
     started = time.monotonic()
     result = import_rabbitmq(source, target)
     took = time.monotonic() - started
-    print(f"imported {result.messages:,} in {took:.0f} s, {result.messages / took:,.0f} a second", flush=True)
+    print(
+        f"imported {result.messages:,} in {took:.0f} s, {result.messages / took:,.0f} a second",
+        flush=True,
+    )
     problems = check_directory(target).problems
     right = found(target) == expected(count) and not problems and not result.damage
     print(
-        "every message is there, in order, byte for byte" if right else f"not the same: {problems} {result}"
+        "every message is there, in order, byte for byte"
+        if right
+        else f"not the same: {problems} {result}"
     )
     return 0 if right else 1
 

@@ -4,7 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from warren.tables.rabbitmq.definitions import DefinitionsError, parse_definitions, read_definitions
+from warrenmq.tables.rabbitmq.definitions import (
+    DefinitionsError,
+    parse_definitions,
+    read_definitions,
+)
 
 EXPORT = b"""{
   "rabbit_version": "3.10.8",

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.rabbitmq.files import encode_term
-from warren.tables.rabbitmq.external_term import Atom, TermError, decode_term
+from warrenmq.tables.rabbitmq.external_term import Atom, TermError, decode_term
 
 _KEYS = st.integers() | st.binary(max_size=10) | st.text(max_size=10).map(Atom)
 TERMS = st.recursive(
@@ -58,7 +58,9 @@ def test_what_was_written_comes_back(term: object) -> None:
 
 
 @given(TERMS, st.data())
-def test_a_cut_or_changed_term_is_an_error_or_another_term(term: object, data: st.DataObject) -> None:
+def test_a_cut_or_changed_term_is_an_error_or_another_term(
+    term: object, data: st.DataObject
+) -> None:
     raw = bytearray(encode_term(term))
     cut = data.draw(st.integers(0, len(raw) - 1))
     with pytest.raises(TermError):

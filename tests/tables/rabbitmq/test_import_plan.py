@@ -20,12 +20,12 @@ from tests.support.rabbitmq.files import (
     segment_publish,
     store_record,
 )
-from warren.tables.rabbitmq import reading
-from warren.tables.rabbitmq.damage import Damage
-from warren.tables.rabbitmq.definitions import parse_definitions
-from warren.tables.rabbitmq.import_plan import ImportPlan, NotADataDirectory, directory_name, plan
-from warren.tables.rabbitmq.queue_index import LiveEntries, read_index
-from warren.tables.rabbitmq.reading import read
+from warrenmq.tables.rabbitmq import reading
+from warrenmq.tables.rabbitmq.damage import Damage
+from warrenmq.tables.rabbitmq.definitions import parse_definitions
+from warrenmq.tables.rabbitmq.import_plan import ImportPlan, NotADataDirectory, directory_name, plan
+from warrenmq.tables.rabbitmq.queue_index import LiveEntries, read_index
+from warrenmq.tables.rabbitmq.reading import read
 
 
 def _publish(entry: int, number: int, is_persistent: bool = True, expiry: int = 0) -> bytes:
@@ -38,7 +38,9 @@ def _stored(number: int, body: bytes = b"") -> bytes:
     return store_record(number, message_term(number, body or b"%d" % number))
 
 
-def _plan(directory: Path, files: dict[str, bytes], store: dict[str, bytes] | None = None) -> ImportPlan:
+def _plan(
+    directory: Path, files: dict[str, bytes], store: dict[str, bytes] | None = None
+) -> ImportPlan:
     vhost = make_node(directory)
     for name, data in (store or {}).items():
         (vhost / "msg_store_persistent" / name).write_bytes(data)
@@ -104,7 +106,12 @@ def test_the_journal_and_a_segment_count_together(tmp_path: Path) -> None:
         + journal_publish(22, 7) + journal_delivered(22)
         + journal_publish(23, 8, message_term(8, b"8")) + journal_delivered(23) + journal_ack(23)
     )  # fmt: skip
-    segment = _publish(0, 1) + segment_publish(1, 2, message_term(2, b"2")) + _publish(2, 3) + _publish(3, 4)
+    segment = (
+        _publish(0, 1)
+        + segment_publish(1, 2, message_term(2, b"2"))
+        + _publish(2, 3)
+        + _publish(3, 4)
+    )
     found = _plan(tmp_path, {"0.idx": segment, "journal.jif": journal}, {"0.rdq": _stored(7)})
     assert _rows(found) == ({"q": [(0, b"1"), (3, b"4"), (20, b"5"), (22, b"7")]}, [])
 
@@ -122,7 +129,9 @@ def test_a_segment_of_zeros_or_with_a_tail_of_zeros(tmp_path: Path) -> None:
 def test_a_tail_torn_at_every_byte(tmp_path: Path) -> None:
     segment = _publish(0, 1) + _publish(1, 2)
     whole = len(_publish(0, 1))
-    journal = journal_publish(16, 3, message_term(3, b"3")) + journal_publish(17, 4, message_term(4, b"4"))
+    journal = journal_publish(16, 3, message_term(3, b"3")) + journal_publish(
+        17, 4, message_term(4, b"4")
+    )
     first = len(journal) // 2
     for cut in range(1, max(len(segment) - whole, first)):
         directory = tmp_path / str(cut)
@@ -168,13 +177,27 @@ def _refs(*numbers: int) -> bytes:
 
 
 def test_files_in_the_order_of_their_numbers_and_leftovers_of_a_merge(tmp_path: Path) -> None:
-    store = {"2.rdq": _stored(3), "10.rdq": _stored(4), "0.rdq": _stored(1) + _stored(2), "0.rdt": _stored(5)}
+    store = {
+        "2.rdq": _stored(3),
+        "10.rdq": _stored(4),
+        "0.rdq": _stored(1) + _stored(2),
+        "0.rdt": _stored(5),
+    }
     store |= {"clean.dot": b"{", "x.rdq": b"?"}
-    assert _bodies(_plan(tmp_path, {"0.idx": _refs(5, 4, 3, 2, 1)}, store)) == [b"5", b"4", b"3", b"2", b"1"]
+    assert _bodies(_plan(tmp_path, {"0.idx": _refs(5, 4, 3, 2, 1)}, store)) == [
+        b"5",
+        b"4",
+        b"3",
+        b"2",
+        b"1",
+    ]
 
 
 def test_of_two_copies_the_first_counts_and_nobody_misses_a_third(tmp_path: Path) -> None:
-    store = {"0.rdq": _stored(1, b"same") + _stored(1, b"same"), "1.rdq": _stored(1, b"same") + _stored(9)}
+    store = {
+        "0.rdq": _stored(1, b"same") + _stored(1, b"same"),
+        "1.rdq": _stored(1, b"same") + _stored(9),
+    }
     assert _bodies(_plan(tmp_path, {"0.idx": _refs(1, 1)}, store)) == [b"same", b"same"]
 
 
@@ -230,11 +253,15 @@ def test_a_body_that_looks_like_a_record(tmp_path: Path) -> None:
 
 
 def _slot(flags: int, place: int, location: bytes, expiry: int = 0, status: int = 1) -> bytes:
-    return bytes([status, flags, 0, place]) + location.ljust(16, b"\0") + struct.pack(">IQ", 5, expiry)
+    return (
+        bytes([status, flags, 0, place]) + location.ljust(16, b"\0") + struct.pack(">IQ", 5, expiry)
+    )
 
 
 def _header(magic: bytes, number: int = 0, version: int = 2) -> bytes:
-    return struct.pack(">4sBQQ", magic, version, number * 4096, (number + 1) * 4096).ljust(64, b"\0")
+    return struct.pack(">4sBQQ", magic, version, number * 4096, (number + 1) * 4096).ljust(
+        64, b"\0"
+    )
 
 
 def test_slots(tmp_path: Path) -> None:
@@ -268,7 +295,12 @@ def test_a_queue_whose_change_of_version_was_interrupted(tmp_path: Path) -> None
 
 def test_an_entry_is_compared_with_its_checksum(tmp_path: Path) -> None:
     term = message_term(1, b"1")
-    heads = [(len(term), 1, zlib.crc32(term) & 0xFFFF), (len(term), 1, 7), (len(term), 0, 7), (5, 0, 0)]
+    heads = [
+        (len(term), 1, zlib.crc32(term) & 0xFFFF),
+        (len(term), 1, 7),
+        (len(term), 0, 7),
+        (5, 0, 0),
+    ]
     store, slots = _header(b"RCQS"), b""
     for head in heads:
         slots += _slot(1, 2, struct.pack(">QI", len(store), len(term)))
@@ -286,7 +318,11 @@ def test_levels_of_priority_come_from_the_highest_down(tmp_path: Path) -> None:
     for level in range(3):
         make_queue(vhost, b"q" + bytes([0, level]), {"0.idx": _publish(0, level)})
     found = plan(tmp_path)
-    assert [(queue.name, queue.priority) for queue in found.queues] == [("q", 2), ("q", 1), ("q", 0)]
+    assert [(queue.name, queue.priority) for queue in found.queues] == [
+        ("q", 2),
+        ("q", 1),
+        ("q", 0),
+    ]
     assert _bodies(found) == [b"2", b"1", b"0"]
 
 
@@ -336,7 +372,9 @@ def test_queues_of_other_types_are_told(tmp_path: Path) -> None:
     (tmp_path / "quorum" / "node" / "names.dets").write_text("?")
     (tmp_path / "stream" / "__s_1").mkdir(parents=True)
     reasons = [item.reason for item in plan(tmp_path).damage]
-    assert reasons == [f"the data of a {kind}, which is not read" for kind in ("quorum queue", "stream")]
+    assert reasons == [
+        f"the data of a {kind}, which is not read" for kind in ("quorum queue", "stream")
+    ]
 
 
 def test_what_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -407,11 +445,18 @@ def test_batches_are_cut_by_rows_and_bytes(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(reading, "BATCH_BYTES", 1000)
     sizes = [10, 10, 10, 10, 10, 5000, 400, 400, 400]
     segment = b"".join(
-        segment_publish(entry, entry, message_term(entry, b"x" * size)) for entry, size in enumerate(sizes)
+        segment_publish(entry, entry, message_term(entry, b"x" * size))
+        for entry, size in enumerate(sizes)
     )
     partition = _plan(tmp_path, {"0.idx": segment}).partitions[0]
     batches = list(read(partition, _no_damage))
-    assert [batch["size"].to_pylist() for batch in batches] == [[10] * 4, [10], [5000], [400, 400], [400]]
+    assert [batch["size"].to_pylist() for batch in batches] == [
+        [10] * 4,
+        [10],
+        [5000],
+        [400, 400],
+        [400],
+    ]
 
 
 def test_columns(tmp_path: Path) -> None:
@@ -437,10 +482,15 @@ def test_columns(tmp_path: Path) -> None:
 
 
 def test_files_that_change_after_the_plan(tmp_path: Path) -> None:
-    found = _plan(tmp_path, {"0.idx": _publish(0, 1) + segment_publish(1, 2)}, {"0.rdq": _stored(2)})
+    found = _plan(
+        tmp_path, {"0.idx": _publish(0, 1) + segment_publish(1, 2)}, {"0.rdq": _stored(2)}
+    )
     path = found.queues[0].path
     (path / "0.idx").write_bytes(b"short")
     (path.parent.parent / "msg_store_persistent" / "0.rdq").unlink()
     rows, damage = _rows(found)
     assert rows == {}
-    assert [(item.messages, Path(item.path).name) for item in damage] == [(1, "0.idx"), (1, "0.rdq")]
+    assert [(item.messages, Path(item.path).name) for item in damage] == [
+        (1, "0.idx"),
+        (1, "0.rdq"),
+    ]

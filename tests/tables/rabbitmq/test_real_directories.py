@@ -16,10 +16,10 @@ from tests.support.rabbitmq.directories import (
     Expected,
     RealDirectories,
 )
-from warren.tables.rabbitmq.damage import Damage
-from warren.tables.rabbitmq.definitions import read_definitions
-from warren.tables.rabbitmq.import_plan import ImportPlan, directory_name, plan
-from warren.tables.rabbitmq.reading import BATCH_BYTES, BATCH_ROWS, read
+from warrenmq.tables.rabbitmq.damage import Damage
+from warrenmq.tables.rabbitmq.definitions import read_definitions
+from warrenmq.tables.rabbitmq.import_plan import ImportPlan, directory_name, plan
+from warrenmq.tables.rabbitmq.reading import BATCH_BYTES, BATCH_ROWS, read
 
 pytestmark = [
     pytest.mark.interop,
@@ -46,16 +46,23 @@ def directory(request: pytest.FixtureRequest, real: RealDirectories) -> Path:
 
 
 def _queues(found: ImportPlan, damage: list[Damage]) -> dict[tuple[str, str], list[Expected]]:
-    queues: dict[tuple[str, str], list[Expected]] = {(queue.vhost, queue.name): [] for queue in found.queues}
+    queues: dict[tuple[str, str], list[Expected]] = {
+        (queue.vhost, queue.name): [] for queue in found.queues
+    }
     for partition in found.partitions:
         seqs: list[int] = []
         for batch in read(partition, damage.append):
             assert batch.num_rows <= BATCH_ROWS
             assert batch.num_rows == 1 or sum(batch["size"].to_pylist()) <= BATCH_BYTES
             seqs += batch["seq"].to_pylist()
-            for row in batch.select(["exchange", "routing_key", "properties_raw", "body"]).to_pylist():
+            for row in batch.select(
+                ["exchange", "routing_key", "properties_raw", "body"]
+            ).to_pylist():
                 message = Expected(
-                    row["exchange"].encode(), row["routing_key"].encode(), row["properties_raw"], row["body"]
+                    row["exchange"].encode(),
+                    row["routing_key"].encode(),
+                    row["properties_raw"],
+                    row["body"],
                 )
                 queues[partition.vhost, partition.queue].append(message)
         assert seqs == sorted(set(seqs))
@@ -120,7 +127,14 @@ def test_queues_are_found_by_definitions_when_their_names_are_lost(
     known = {(queue.vhost, queue.name) for queue in found.queues}
     assert real.queues.keys() - known == {("/", "journal")}
     assert [item.path for item in found.damage if item.path.endswith(".queue_name")] == [
-        str(found.path / "msg_stores/vhosts" / directory_name(b"/") / "queues" / _JOURNAL / ".queue_name")
+        str(
+            found.path
+            / "msg_stores/vhosts"
+            / directory_name(b"/")
+            / "queues"
+            / _JOURNAL
+            / ".queue_name"
+        )
     ]
 
 

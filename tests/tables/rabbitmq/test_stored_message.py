@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from tests.support.rabbitmq.directories import EVERY_PROPERTY, EVERY_TYPE, PERSISTENT
 from tests.support.rabbitmq.files import encode_term, identity, message_term
-from warren.tables.rabbitmq.external_term import Atom, TermError, decode_term
-from warren.tables.rabbitmq.stored_message import StoredMessage, decode_message
-from warren.wire.field_table import encode_table
-from warren.wire.properties import Properties
+from warrenmq.tables.rabbitmq.external_term import Atom, TermError, decode_term
+from warrenmq.tables.rabbitmq.stored_message import StoredMessage, decode_message
+from warrenmq.wire.field_table import encode_table
+from warrenmq.wire.properties import Properties
 
 # From a segment of 3.10.8: vhost "/", default exchange, queue "second version".
 REAL = (
@@ -26,7 +26,11 @@ REAL = (
 
 def test_a_message_of_3_10_8() -> None:
     assert decode_message(REAL) == StoredMessage(
-        bytes.fromhex("71423b09846bc8d67500bbfe127f207b"), b"", [b"second version"], PERSISTENT, b"body"
+        bytes.fromhex("71423b09846bc8d67500bbfe127f207b"),
+        b"",
+        [b"second version"],
+        PERSISTENT,
+        b"body",
     )
 
 
@@ -43,12 +47,18 @@ def _with(term: bytes, change: object, *path: int) -> bytes:
 
 
 def test_parts_of_a_body_are_in_reverse_order() -> None:
-    assert decode_message(_with(REAL, [b"third", b"second", b"first"], 3, 5)).body == b"firstsecondthird"
+    assert (
+        decode_message(_with(REAL, [b"third", b"second", b"first"], 3, 5)).body
+        == b"firstsecondthird"
+    )
     assert decode_message(_with(REAL, [], 3, 5)).body == b""
 
 
 def test_several_routing_keys() -> None:
-    assert decode_message(message_term(1, b"", keys=(b"own", b"cc"))).routing_keys == [b"own", b"cc"]
+    assert decode_message(message_term(1, b"", keys=(b"own", b"cc"))).routing_keys == [
+        b"own",
+        b"cc",
+    ]
 
 
 _TEXT = "longstr"
@@ -94,7 +104,13 @@ def test_decoded_properties_that_are_absent() -> None:
 
 def test_a_header_that_comes_twice_stays_so() -> None:
     headers = [(b"a", Atom(_TEXT), b"1"), (b"a", Atom(_TEXT), b"2")]
-    record = (Atom("P_basic"), Atom("undefined"), Atom("undefined"), headers, *([Atom("undefined")] * 11))
+    record = (
+        Atom("P_basic"),
+        Atom("undefined"),
+        Atom("undefined"),
+        headers,
+        *([Atom("undefined")] * 11),
+    )
     block = decode_message(message_term(1, b"", record)).properties
     assert block == Properties(headers=b"\x01aS\x00\x00\x00\x011\x01aS\x00\x00\x00\x012").encode()
 
@@ -108,7 +124,12 @@ def test_a_message_container_of_3_13() -> None:
     content = (
         Atom("content"), 60, Atom("none"), PERSISTENT, Atom("rabbit_framing_amqp_0_9_1"), [b"body"],
     )  # fmt: skip
-    annotations = {Atom("x"): b"ex", Atom("rk"): [b"key"], Atom("id"): identity(3), Atom("d"): Atom("true")}
+    annotations = {
+        Atom("x"): b"ex",
+        Atom("rk"): [b"key"],
+        Atom("id"): identity(3),
+        Atom("d"): Atom("true"),
+    }
     term = encode_term((Atom("mc"), Atom("mc_amqpl"), content, annotations))
     assert decode_message(term) == StoredMessage(identity(3), b"ex", [b"key"], PERSISTENT, b"body")
 
@@ -137,7 +158,9 @@ def test_what_is_no_message(term: bytes, reason: str) -> None:
 
 @given(st.data())
 def test_changed_bytes_are_an_error_or_another_message(data: st.DataObject) -> None:
-    raw = bytearray(data.draw(st.sampled_from([REAL, message_term(1, b"body", _record(_DECODED_HEADERS))])))
+    raw = bytearray(
+        data.draw(st.sampled_from([REAL, message_term(1, b"body", _record(_DECODED_HEADERS))]))
+    )
     for _ in range(data.draw(st.integers(1, 3))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(
             st.integers(0, 255) | st.sampled_from(b"abhjlmtw")

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 from tests.support.stores.dict_disk.disk import DictDisk
 from tests.support.stores.made_files import STORE_ID, message_of, numbered_body
-from warren.store.content_records import decode_content
-from warren.store.content_recovery import ContentRecovery
-from warren.store.content_scan import Copied, Source, compact_contents, find_contents
-from warren.store.content_store import ContentStore, ContentWrite
-from warren.store.jobs import CompactContents
-from warren.store.message import ContentRef, Message, Position, QueueLog
-from warren.store.record import (
+from warrenmq.store.content_records import decode_content
+from warrenmq.store.content_recovery import ContentRecovery
+from warrenmq.store.content_scan import Copied, Source, compact_contents, find_contents
+from warrenmq.store.content_store import ContentStore, ContentWrite
+from warrenmq.store.jobs import CompactContents
+from warrenmq.store.message import ContentRef, Message, Position, QueueLedger
+from warrenmq.store.record import (
     CONTENT_MAGIC,
     RECORD_HEADER_BYTES,
     crc_seed,
@@ -33,12 +33,16 @@ def number_of(path: str) -> int:
 
 def source_of(path: str, data: bytes) -> Source:
     """A file as the scans want it."""
-    return (lambda offset, size: data[offset : offset + size]), len(data), crc_seed(STORE_ID, number_of(path))
+    return (
+        (lambda offset, size: data[offset : offset + size]),
+        len(data),
+        crc_seed(STORE_ID, number_of(path)),
+    )
 
 
 def positions_of(shared: Message, count: int) -> list[Position]:
     """Positions of one message in queues 1 to `count`."""
-    return [Position(shared, QueueLog(queue), 7, 0) for queue in range(1, count + 1)]
+    return [Position(shared, QueueLedger(queue), 7, 0) for queue in range(1, count + 1)]
 
 
 @dataclass
@@ -91,7 +95,7 @@ class ContentDriver:
         body = numbered_body(self.last_body, size)
         published = message_of(body)
         content = self.store.add(published, positions_of(published, references), 0, references)
-        assert published.content is content
+        assert published.content_ref is content
         content_id = int(content.id)
         assert content_id not in self.bodies or content_id not in self.live
         self.bodies[content_id] = body
@@ -166,7 +170,9 @@ class ContentDriver:
         assert self.job is None
         self.job = self.store.pick_compaction()
         if self.job is not None and len(self.job.source_paths) > 1:
-            valid = sum(int(self.refs[int(content_id)].stored_bytes) for content_id in self.job.live_ids)
+            valid = sum(
+                int(self.refs[int(content_id)].stored_bytes) for content_id in self.job.live_ids
+            )
             assert valid <= self.file_size_limit
         return self.job is not None
 
@@ -214,7 +220,10 @@ class ContentDriver:
         assert self.in_flight is None and not self.gathered.added and not self.gathered.released
         store = self.store
         self.checkpoint = Checkpoint(
-            store.checkpoint_rows(), int(store.next_id), int(store.next_file_number), len(self.journal)
+            store.checkpoint_rows(),
+            int(store.next_id),
+            int(store.next_file_number),
+            len(self.journal),
         )
         if deletes:
             for path in store.take_dead_paths():
@@ -233,7 +242,9 @@ class ContentDriver:
             self.disk[path] = bytes(data)
             self.damaged.add(content_id)
 
-    def crash(self, kept: float = 0.0, journal_too: bool = False, copied: float = -1.0) -> ContentRecovery:
+    def crash(
+        self, kept: float = 0.0, journal_too: bool = False, copied: float = -1.0
+    ) -> ContentRecovery:
         """The process is gone; of the batch in flight `kept` of the contents' bytes are there, and its journal entry or
         not; of a compaction's target `copied` (below 0: nothing). Start again."""
         if self.in_flight is not None:
@@ -276,7 +287,9 @@ class ContentDriver:
             for content in batch.added:
                 assert recovery.add_recovered(content, self.live.get(int(content.id), 0))
         recovery.finish()
-        self.lost = {content_id for content_id in self.live if self.store.locate(content_id) is None}
+        self.lost = {
+            content_id for content_id in self.live if self.store.locate(content_id) is None
+        }
         assert self.lost <= self.damaged
         assert recovery.unknown_releases == 0 or self.damaged
         return recovery
@@ -299,7 +312,11 @@ class ContentDriver:
             assert offset == content.offset
         assert len(record) == content.stored_bytes
         stored = decode_content(record, RECORD_HEADER_BYTES, len(record))
-        assert stored is not None and stored.id == content_id and stored.references == content.references
+        assert (
+            stored is not None
+            and stored.id == content_id
+            and stored.references == content.references
+        )
         return stored.message.body
 
     def check(self) -> None:
@@ -307,7 +324,9 @@ class ContentDriver:
         store = self.store
         store.check()
         there = self.live.keys() - self.lost
-        assert store.valid_bytes == sum(int(self.refs[content_id].stored_bytes) for content_id in there)
+        assert store.valid_bytes == sum(
+            int(self.refs[content_id].stored_bytes) for content_id in there
+        )
         unwritten = {int(content.id) for content in self.gathered.added}
         if self.in_flight is not None:
             unwritten |= {int(content.id) for content in self.in_flight.added}

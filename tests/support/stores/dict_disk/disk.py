@@ -1,7 +1,7 @@
 """The simulated disk under a journal or a content store that has no file system: a dict from a file's name to its bytes.
 
 A write that a failure or a crash interrupts has left a first part of its bytes. Nothing else is lost: writes reach this
-disk in order, and count as synced. `warren.testing.simulated.file_system` forgets and reorders as a real disk does.
+disk in order, and count as synced. `warrenmq.testing.simulated.file_system` forgets and reorders as a real disk does.
 """
 
 from collections.abc import Iterable

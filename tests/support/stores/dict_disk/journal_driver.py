@@ -12,18 +12,20 @@ from dataclasses import dataclass
 
 from tests.support.stores.dict_disk.disk import DictDisk
 from tests.support.stores.made_files import STORE_ID, message_of, numbered_body
-from warren.store.content_store import ContentStore
-from warren.store.journal import Batch, Journal
-from warren.store.message import INDEXED, NOT_JOURNALED, WRITTEN, Message, Position, QueueLog
-from warren.store.record import FILE_HEADER_BYTES
-from warren.store.recovery import JournalReplay
+from warrenmq.store.content_store import ContentStore
+from warrenmq.store.journal import Batch, Journal
+from warrenmq.store.message import INDEXED, NOT_JOURNALED, WRITTEN, Message, Position, QueueLedger
+from warrenmq.store.record import FILE_HEADER_BYTES
+from warrenmq.store.recovery import JournalReplay
 
 SEGMENT_ENTRIES = 16384
 
 
 def new_journal(file_size_limit: int) -> Journal:
     """A journal whose messages are all small."""
-    return Journal(STORE_ID, file_size_limit, 1 << 40, ContentStore(STORE_ID, "msg_store_persistent", False))
+    return Journal(
+        STORE_ID, file_size_limit, 1 << 40, ContentStore(STORE_ID, "msg_store_persistent", False)
+    )
 
 
 # (queue id, number of the message): one message in one queue.
@@ -61,7 +63,10 @@ def replayed(files: dict[int, bytes]) -> JournalReplay:
 def state_of(replay: JournalReplay) -> dict[int, tuple[int, list[tuple[int, Content]]]]:
     """Recovered queues as plain values, for comparison."""
     return {
-        queue_id: (queue.log.next_seq, [(place.seq, content_of(place)) for place in queue.in_order()])
+        queue_id: (
+            queue.ledger.next_seq,
+            [(place.seq, content_of(place)) for place in queue.in_order()],
+        )
         for queue_id, queue in replay.queues.items()
     }
 
@@ -94,14 +99,14 @@ class JournalDriver:
         replay = replayed(files)
         self.journal = new_journal(self.file_size_limit)
         self.journal.adopt(replay.files, 1)
-        self.logs: dict[int, QueueLog] = {}
+        self.logs: dict[int, QueueLedger] = {}
         self.live: dict[Key, Position] = {}
         for queue_id in self.queue_ids:
             found = replay.queues.get(queue_id)
-            log = found.log if found is not None else QueueLog(queue_id)
-            log.is_durable = True
-            self.logs[queue_id] = log
-            self.journal.logs[queue_id] = log
+            ledger = found.ledger if found is not None else QueueLedger(queue_id)
+            ledger.is_durable = True
+            self.logs[queue_id] = ledger
+            self.journal.ledgers[queue_id] = ledger
             for position in found.in_order() if found is not None else []:
                 self.live[queue_id, number_of(position.message.body)] = position
         self.gathered: list[Key] = []
@@ -118,10 +123,10 @@ class JournalDriver:
         published = message_of(numbered_body(number, size), self.now_ms)
         keys = []
         for queue_id in queue_ids:
-            log = self.logs[queue_id]
-            position = Position(published, log, log.next_seq, expiry_ms)
-            log.next_seq += 1
-            self.journal.publish(position, self.now_ms)
+            ledger = self.logs[queue_id]
+            position = Position(published, ledger, ledger.next_seq, expiry_ms)
+            ledger.next_seq += 1
+            self.journal.append(position, self.now_ms)
             key = (queue_id, number)
             self.live[key] = position
             self.content[key] = content_of(position)
@@ -143,7 +148,7 @@ class JournalDriver:
                 position.message = Message(
                     old.address, old.properties, old.body, old.persistent, old.timestamp_ms
                 )
-                self.journal.publish(position, self.now_ms)
+                self.journal.append(position, self.now_ms)
                 self.gathered.append(key)
                 self.gone.discard(key)
                 self.dying = [other for other in self.dying if other != key]
@@ -237,7 +242,9 @@ class JournalDriver:
 
     def crash(self, kept: float = 0.0, junk: bytes = b"") -> None:
         """The process is gone, and of the batch in flight all but `kept` of its bytes; start again and compare."""
-        files = self.files if self.in_flight is None else self.after(self.in_flight.batch, kept, junk)
+        files = (
+            self.files if self.in_flight is None else self.after(self.in_flight.batch, kept, junk)
+        )
         # The shell puts a file without a whole header aside.
         whole = {number: data for number, data in files.items() if len(data) >= FILE_HEADER_BYTES}
         self.check_recovery(whole)

@@ -1,5 +1,0 @@
-"""`python -m warren` is the `warren` command."""
-
-from warren.cli import main
-
-main()

@@ -1,0 +1,5 @@
+"""`python -m warrenmq` is the `warren` command."""
+
+from warrenmq.cli import main
+
+main()

@@ -1,0 +1,202 @@
+"""A blocking client of the admin protocol, for programs that are not the node: Spark, the command line.
+
+One socket, one request at a time. Errors come in three kinds, because callers treat them differently: AdminRefusedError is
+the node's answer and final; NodeUnreachableError may pass when the node is back, but for OtherBrokerError; ValueError means a URI that cannot be one.
+No text of an error contains the password.
+"""
+
+import os
+import socket
+from types import TracebackType
+from typing import Final, Self, TypeVar
+from urllib.parse import unquote, urlsplit
+
+from warrenmq.admin.protocol import (
+    LENGTH_BYTES,
+    PROTOCOL_HEADER,
+    REPLY_BYTES_MAX,
+    ErrorReply,
+    LoggedIn,
+    Login,
+    Reply,
+    Request,
+    decode_reply,
+    encode_frame,
+)
+
+DEFAULT_PORT: Final = 5672
+# Names the node where a program or a command names none: a password in it need not appear in either.
+URI_VARIABLE: Final = "WARREN_URI"
+# How long jobs wait for a node that does not answer, unless they are told otherwise.
+RETRY_TIMEOUT_S: Final = 120.0
+CONNECT_TIMEOUT_S: Final = 10.0
+# Above every wait the node is asked for, this long may an answer take (a commit on a slow disk, a large block).
+REPLY_TIMEOUT_S: Final = 60.0
+
+ReplyType = TypeVar("ReplyType", bound=Reply)
+
+
+class AdminRefusedError(Exception):
+    """The node refused a request. `code` is one of the protocol's codes."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+    def __reduce__(self) -> tuple[type["AdminRefusedError"], tuple[str, str]]:
+        # Spark pickles what a worker raises.
+        return type(self), (self.code, self.text)
+
+
+class NodeUnreachableError(Exception):
+    """No connection, or it broke: the request may or may not have been carried out."""
+
+
+class OtherBrokerError(NodeUnreachableError):
+    """What answered speaks AMQP and no admin protocol of this version; it will not when it is asked again."""
+
+
+class NodeAddress:
+    """Where a node is and who asks: an AMQP URI, taken apart. Its repr leaves the password out."""
+
+    def __init__(self, uri: str) -> None:
+        try:
+            parts = urlsplit(uri)
+        except ValueError:
+            # Its text may have the password in it.
+            raise ValueError(
+                "the URI cannot be read: special characters in names and password must be percent-encoded"
+            ) from None
+        if parts.scheme != "amqp" or "://" not in uri:
+            raise ValueError(
+                f"the URI must begin with amqp:// (it begins with {parts.scheme or 'no scheme'!r})"
+            )
+        try:
+            port = parts.port
+        except ValueError:
+            raise ValueError("the URI's port is not a number between 0 and 65535") from None
+        if parts.query or parts.fragment:
+            raise ValueError(
+                "the URI must end with the vhost: parameters behind ? or # are not supported"
+            )
+        self.host: str = parts.hostname or "localhost"
+        self.port: int = DEFAULT_PORT if port is None else port
+        self.user: str = "guest" if parts.username is None else unquote(parts.username)
+        self.password: str = "guest" if parts.password is None else unquote(parts.password)
+        try:
+            self.host.encode("idna")
+        except UnicodeError:
+            raise ValueError(f"the URI's host '{self.host}' is no name of a machine") from None
+        # As other AMQP clients read it: no path is the vhost "/", an empty one ("amqp://host/") is too.
+        self.vhost: str = unquote(parts.path[1:]) or "/"
+
+    def __repr__(self) -> str:
+        return f"NodeAddress({self.user!r} at {self.host}:{self.port}, vhost {self.vhost!r})"
+
+    @property
+    def where(self) -> str:
+        """host:port, for messages."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+class AdminClient:
+    """A logged-in connection. Connects when constructed; a context manager."""
+
+    def __init__(self, address: NodeAddress, purpose: str = "") -> None:
+        self._address = address
+        try:
+            self._socket = socket.create_connection((address.host, address.port), CONNECT_TIMEOUT_S)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket.sendall(PROTOCOL_HEADER)
+        except OSError as error:
+            raise NodeUnreachableError(f"no connection to {address.where}: {error}") from None
+        client = f"process {os.getpid()} on {socket.gethostname()}" + (
+            f" ({purpose})" if purpose else ""
+        )
+        try:
+            self.request(
+                Login(address.user, address.password, address.vhost, client[:255]), LoggedIn
+            )
+        except (AdminRefusedError, NodeUnreachableError):
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection."""
+        self._socket.close()
+
+    def request(
+        self, request: Request, expected: type[ReplyType], wait_s: float = 0.0
+    ) -> ReplyType:
+        """Send `request` and wait for its reply, which the node may hold back for `wait_s`.
+
+        Raises AdminRefusedError when the node says no, NodeUnreachableError when the connection broke. It is closed then, and
+        whenever there was no whole reply.
+        """
+        frame = encode_frame(request)
+        try:
+            self._socket.settimeout(wait_s + REPLY_TIMEOUT_S)
+            self._socket.sendall(frame)
+            reply = self._read_reply()
+        except TimeoutError:
+            self.close()
+            raise NodeUnreachableError(
+                f"{self._address.where} did not answer within {wait_s + REPLY_TIMEOUT_S:g} s"
+            ) from None
+        except OSError as error:
+            self.close()
+            raise NodeUnreachableError(
+                f"the connection to {self._address.where} broke: {error}"
+            ) from None
+        except ValueError as error:
+            self.close()
+            raise NodeUnreachableError(
+                f"{self._address.where} does not speak warren's admin protocol: {error}"
+            ) from None
+        except BaseException:
+            # Interrupted, for example: the reply that is still to come must not be taken for that to another request.
+            self.close()
+            raise
+        if isinstance(reply, ErrorReply):
+            raise AdminRefusedError(reply.code, reply.text)
+        if not isinstance(reply, expected):
+            self.close()
+            raise NodeUnreachableError(
+                f"{self._address.where} answered {type(reply).__name__}, not {expected.__name__}"
+            )
+        return reply
+
+    def _read_reply(self) -> Reply:
+        head = self._read(LENGTH_BYTES)
+        if head == b"AMQP":
+            raise OtherBrokerError(
+                f"{self._address.where} is an AMQP broker of another kind or version"
+            )
+        length = int.from_bytes(head, "big")
+        if length > REPLY_BYTES_MAX:
+            raise ValueError(f"a reply of {length} bytes")
+        return decode_reply(self._read(length))
+
+    def _read(self, size: int) -> bytearray:
+        data = bytearray(size)
+        view = memoryview(data)
+        filled = 0
+        while filled < size:
+            count = self._socket.recv_into(view[filled:])
+            if count == 0:
+                raise ConnectionResetError("the node closed it")
+            filled += count
+        return data

@@ -1,0 +1,325 @@
+"""The calls of one session that concern reader groups: what must be durable before which answer.
+
+queues/reader_group.py knows the rules of a group; this module supplies what they need from outside: which queues there
+are, the commit before an answer, and turns of the loop, so that an ack of a million messages delays nobody. A reserve is
+in reserve_poll.py.
+
+Order on disk. A definition (PutGroupMember) is written with `acked_durable`, the position whose journal acks an earlier
+commit made durable, never with one that is only on its way: a definition that leads its acks would strand messages
+below `acked` after a crash. So `ack` commits twice, and the ack inside a reserve becomes part of the next definition.
+"""
+
+from collections.abc import Callable
+
+from warrenmq.admin.group_store import commit_acks, commit_group, storage_failed
+from warrenmq.admin.node import AdminVhost, Clock
+from warrenmq.admin.protocol import (
+    BAD_REQUEST,
+    Ack,
+    Acked,
+    DeleteGroup,
+    ErrorReply,
+    Fetch,
+    Fetched,
+    GroupDeleted,
+    GroupList,
+    GroupOpened,
+    Member,
+    OpenGroup,
+    PlanRange,
+    RangePlan,
+    Reply,
+    Reserve,
+    Slice,
+    SliceFile,
+)
+from warrenmq.admin.reserve_poll import ReservePoll
+from warrenmq.admin.seek import seek_time
+from warrenmq.admin.status import group_status
+from warrenmq.broker.definitions.metadata import DeleteReaderGroup
+from warrenmq.queues.entry import Entry
+from warrenmq.queues.queue import Queue
+from warrenmq.queues.reader_group import NOT_FOUND, GroupError, GroupMember, text
+from warrenmq.queues.reader_groups import ReaderGroup
+from warrenmq.queues.record_block import encode_block
+from warrenmq.queues.segment_places import SegmentPlaces
+
+
+class GroupCalls:
+    """Reader group requests of one session. Each is answered once, through its return value or `reply`."""
+
+    def __init__(
+        self, vhost: AdminVhost, clock: Clock, opener: str, reply: Callable[[Reply], None]
+    ) -> None:
+        self._vhost = vhost
+        self._clock = clock
+        self._opener = opener
+        self._reply = reply
+        self._poll: ReservePoll | None = None
+
+    def stop(self) -> None:
+        """The session is over: nobody waits any more."""
+        if self._poll is not None:
+            self._poll.stop()
+            self._poll = None
+
+    # -- opening -----------------------------------------------------------------------------------------------
+
+    def open(self, request: OpenGroup) -> None:
+        """OpenGroup: answered when the new epoch is durable."""
+        starts: dict[int, int] = {}
+        group = self._vhost.reader_groups.by_name.get(request.group.encode())
+        unsought: list[Queue] = []
+        for queue in self._wanted(request):
+            if group is not None and queue.id in group.members:
+                continue
+            named = request.start_at.get(queue.name.decode("utf-8", "surrogateescape"))
+            if named is not None:
+                starts[queue.id] = named
+            elif request.start == "latest":
+                starts[queue.id] = queue.next_seq
+            elif request.start != "earliest":
+                unsought.append(queue)
+        self._seek_starts(request, starts, unsought)
+
+    def _seek_starts(
+        self, request: OpenGroup, starts: dict[int, int], unsought: list[Queue]
+    ) -> None:
+        """Find out where the queues begin that a time was given for, one after the other; then open."""
+        if not unsought or isinstance(request.start, str):
+            self._open(request, starts)
+            return
+        queue = unsought.pop()
+
+        def go_on() -> None:
+            try:
+                self._seek_starts(request, starts, unsought)
+            except GroupError as error:
+                self._reply(ErrorReply(error.code, error.text))
+
+        def on_found(seq: int) -> None:
+            starts[queue.id] = seq
+            # It may be called at once, for each of a thousand queues.
+            self._clock.call_soon(go_on)
+
+        seek_time(queue, request.start, on_found)
+
+    def _open(self, request: OpenGroup, starts: dict[int, int]) -> None:
+        group = self._vhost.reader_groups.open(
+            request.group.encode(),
+            self._opener,
+            self._wanted(request),
+            request.pattern,
+            starts,
+            request.may_rebind,
+            self._clock.now_ms(),
+        )
+        opened = GroupOpened(group.epoch, [_member(member) for member in group.ordered()])
+        commit_group(
+            self._vhost, group, lambda ok: self._reply(opened if ok else storage_failed("opened"))
+        )
+
+    def _wanted(self, request: OpenGroup) -> list[Queue]:
+        """The queues that are named, or match. Raises GroupError."""
+        if bool(request.queues) == bool(request.pattern):
+            raise GroupError(
+                BAD_REQUEST, "a reader group needs either names of queues or a pattern"
+            )
+        if request.pattern:
+            try:
+                probe = ReaderGroup(request.group.encode(), 0, request.pattern)
+            except ValueError as error:
+                raise GroupError(BAD_REQUEST, str(error)) from None
+            return [queue for queue in self._vhost.queues_above(0) if probe.matches(queue)]
+        found: dict[int, Queue] = {}
+        for name in request.queues:
+            queue = self._vhost.queue(name)
+            if queue is None:
+                raise GroupError(
+                    NOT_FOUND, f"no queue '{text(name)}' in vhost '{text(self._vhost.name)}'"
+                )
+            found[queue.id] = queue
+        return list(found.values())
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def reserve(self, request: Reserve) -> None:
+        """Reserve: answered when the ranges are durable, or with nothing when `wait_ms` is over."""
+        group = self._vhost.reader_groups.get(request.group.encode())
+        poll = ReservePoll(self._vhost, self._clock, group, request, self._end_poll)
+        self._poll = poll
+        try:
+            poll.start()
+        except GroupError:
+            self.stop()
+            raise
+
+    def plan_range(self, request: PlanRange) -> RangePlan:
+        """PlanRange: the slices that have messages."""
+        member = self._expect(request.group, request.epoch, request.incarnation)
+        slices = member.slices(request.start, request.end, request.slice_size, request.is_lenient)
+        if not request.with_files:
+            return RangePlan([Slice(*values) for values in slices])
+        return RangePlan([self._with_files(member, Slice(*values)) for values in slices])
+
+    def _with_files(self, member: GroupMember, part: Slice) -> Slice:
+        """The slice with the files that it can be read from, if they have all of it."""
+        directory = self._vhost.directory
+        queue = member.queue
+        places = SegmentPlaces()
+        if directory is None or queue is None:
+            return part
+        if not places.find(queue, member.reserved_between(part.start, part.end)):
+            return part
+        files = [SliceFile(f"{directory}/{path}", first, end) for path, first, end in places.files]
+        return Slice(
+            part.start,
+            part.end,
+            part.message_count,
+            part.bytes,
+            files,
+            places.runs,
+            places.is_redelivered,
+        )
+
+    def fetch(self, request: Fetch) -> None:
+        """Fetch: a block of the range's first messages, once their contents are in memory."""
+        member, entries = self._first_of(request)
+
+        def on_copies(copies: list[Entry]) -> None:
+            # The group may have been taken over meanwhile, or have acked.
+            try:
+                member, entries = self._first_of(request)
+                found = member.matched(entries, copies)
+                if found:
+                    self._reply_with(request, member, found)
+                else:
+                    self._fetch_contents(request)
+            except GroupError as error:
+                self._reply(ErrorReply(error.code, error.text))
+
+        if not member.load_copies(entries, on_copies):
+            self._fetch_contents(request)
+
+    def _fetch_contents(self, request: Fetch) -> None:
+        """The same, message by message. Damaged ones are not held any more after it."""
+        member, entries = self._first_of(request)
+
+        def on_loaded() -> None:
+            try:
+                self._fetch_contents(request)
+            except GroupError as error:
+                self._reply(ErrorReply(error.code, error.text))
+
+        if not member.load_contents(entries, on_loaded):
+            self._reply_with(request, member, entries)
+
+    def _first_of(self, request: Fetch) -> tuple[GroupMember, list[Entry]]:
+        member = self._expect(request.group, request.epoch, request.incarnation)
+        return member, member.fetch(
+            request.start, request.end, request.max_messages, request.max_bytes
+        )
+
+    def _reply_with(self, request: Fetch, member: GroupMember, entries: list[Entry]) -> None:
+        last = entries[-1].seq + 1 if entries else request.end
+        next_seq = last if member.fetch(last, request.end, 1, 1) else request.end
+        block = encode_block(entries, request.with_bodies, self._vhost.store_id)
+        self._reply(Fetched(next_seq, memoryview(block)))
+
+    def ack(self, request: Ack) -> None:
+        """Ack: first the journal's acks, then the definition, then the answer."""
+        group = self._vhost.reader_groups.get(request.group.encode())
+        group.expect(request.epoch)
+        members = [(group.member(incarnation), end) for incarnation, end in request.ends.items()]
+        for member, end in members:
+            member.check_end(end)
+
+        def let_go() -> None:
+            has_more = False
+            try:
+                group.expect(request.epoch)
+                for member, end in members:
+                    if end > member.acked:
+                        if not member.is_ended:
+                            member.expect_queue(self._clock.now_ms())
+                        has_more = member.ack_slice(end, self._clock.now_ms())
+                    if has_more:
+                        break
+            except GroupError as error:
+                self._reply(ErrorReply(error.code, error.text))
+                return
+            if has_more:
+                self._clock.call_soon(let_go)
+            elif all([end <= member.acked_durable for member, end in members]):
+                self._reply(Acked({member.queue_id: member.acked for member, _ in members}))
+            else:
+                commit_acks(self._vhost, group, on_acks)
+
+        def on_definition(ok: bool) -> None:
+            acked = {member.queue_id: member.acked_durable for member, _ in members}
+            self._reply(Acked(acked) if ok else storage_failed("acked"))
+
+        def on_acks(ok: bool) -> None:
+            if ok:
+                commit_group(self._vhost, group, on_definition)
+            else:
+                self._reply(storage_failed("acked"))
+
+        let_go()
+
+    # -- all of them -------------------------------------------------------------------------------------------
+
+    def delete(self, request: DeleteGroup) -> None:
+        """DeleteGroup: answered when the definition is gone."""
+        name = request.group.encode()
+        self._vhost.reader_groups.delete(name, self._clock.now_ms())
+        self._vhost.commit(
+            [DeleteReaderGroup(self._vhost.name, name)],
+            lambda ok, _now_ms: self._reply(GroupDeleted() if ok else storage_failed("deleted")),
+            is_kept=True,
+        )
+
+    def list_groups(self) -> None:
+        """ListGroups: answered when it is known how old the oldest messages are; those on disk are looked for once."""
+        groups = self._vhost.reader_groups.by_name
+        unknown = [
+            member
+            for group in groups.values()
+            for member in group.members.values()
+            if member.lag() > 0 and member.lag_since_ms() < 0
+        ]
+
+        def look_later() -> None:
+            # Called in the midst of what a load brings about.
+            self._clock.call_soon(look)
+
+        def look() -> None:
+            if unknown:
+                member = unknown.pop()
+                if member.queue is None:
+                    look()
+                else:
+                    member.find_oldest(look_later)
+                return
+            now_ms = self._clock.now_ms()
+            self._reply(GroupList([group_status(groups[name], now_ms) for name in sorted(groups)]))
+
+        look()
+
+    def _expect(self, name: str, epoch: int, incarnation: int) -> GroupMember:
+        group = self._vhost.reader_groups.get(name.encode())
+        group.expect(epoch)
+        member = group.member(incarnation)
+        if not member.is_ended:
+            member.expect_queue(self._clock.now_ms())
+        return member
+
+    def _end_poll(self, reply: Reply) -> None:
+        self._poll = None
+        self._reply(reply)
+
+
+def _member(member: GroupMember) -> Member:
+    queue = member.queue
+    tail = member.reserved if queue is None else queue.next_seq
+    return Member(member.queue_name, member.queue_id, member.acked, member.reserved, tail)

@@ -1,0 +1,263 @@
+"""The node as admin sessions see it: who may log in, which vhosts there are, and their reader groups.
+
+One `AdminNode` a node. After start-up has given the journal's messages to their queues, and before the first client is
+let in, `recover` makes the reader groups hold again what they held; from then on each `AdminVhost` tells its vhost
+which entries groups hold.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from warrenmq.admin.protocol import BackupStatus, NodeStatus, QueueList, VhostStatus
+from warrenmq.admin.status import node_status, queue_status, vhost_status
+from warrenmq.broker.broker import Broker
+from warrenmq.broker.definitions.metadata import Change, PutGroupMember, PutReaderGroup
+from warrenmq.broker.vhost.staging import Staging
+from warrenmq.broker.vhost.vhost import Vhost
+from warrenmq.queues.entry import Entry
+from warrenmq.queues.queue import Queue
+from warrenmq.queues.reader_group import GroupMember, text
+from warrenmq.queues.reader_groups import ReaderGroup, ReaderGroups
+
+_log = logging.getLogger(__name__)
+
+
+class Timer(Protocol):
+    """asyncio.TimerHandle."""
+
+    def cancel(self) -> None: ...
+
+
+class Clock(Protocol):
+    """Timers, turns of the loop and the time, as arguments of a session."""
+
+    def call_later(self, delay_s: float, callback: Callable[[], object], /) -> Timer: ...
+    def call_soon(self, callback: Callable[[], object], /) -> object: ...
+    def now_ms(self) -> int: ...
+
+
+class LoopClock:
+    """`Clock` on a running event loop. `end_turn` is called after each callback: it may have asked for a commit."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, end_turn: Callable[[], object]) -> None:
+        self._loop = loop
+        self._end_turn = end_turn
+
+    def call_later(self, delay_s: float, callback: Callable[[], object], /) -> Timer:
+        """Once, after `delay_s` seconds."""
+        return self._loop.call_later(delay_s, self._run, callback)
+
+    def call_soon(self, callback: Callable[[], object], /) -> object:
+        """Once, in the next turn of the loop."""
+        return self._loop.call_soon(self._run, callback)
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return time.time_ns() // 1_000_000
+
+    def _run(self, callback: Callable[[], object]) -> None:
+        callback()
+        self._end_turn()
+
+
+class AdminVhost:
+    """One vhost with its reader groups."""
+
+    def __init__(self, vhost: Vhost) -> None:
+        self._vhost = vhost
+        self.reader_groups = ReaderGroups()
+        # Where its store is; None: on no disk that others could read.
+        self.directory: Path | None = None
+        # What groups hold is unacked: paging and loading ask who has what.
+        vhost.host.unacked_finders.append(self.reader_groups.find_unacked)
+        vhost.host.loss_watchers.append(self.reader_groups.forget)
+        vhost.deletion_watchers.append(self._on_queue_deleted)
+
+    @property
+    def name(self) -> bytes:
+        """What clients call it."""
+        return self._vhost.name
+
+    @property
+    def store_id(self) -> bytes:
+        """What the checksums of its store begin with."""
+        return self._vhost.store.store_id
+
+    @property
+    def staging(self) -> Staging:
+        """Its sinks."""
+        return self._vhost.staging
+
+    @property
+    def max_message_size(self) -> int:
+        """Largest body (bytes) that it takes."""
+        return self._vhost.node.settings.max_message_size
+
+    def queue(self, name: bytes) -> Queue | None:
+        """The queue called `name`."""
+        return self._vhost.queues.get(name)
+
+    def status(self) -> VhostStatus:
+        """What the vhost stores, in numbers."""
+        return vhost_status(self._vhost, self.reader_groups)
+
+    def queue_list(self, after: int, max_queues: int) -> QueueList:
+        """Figures of the first `max_queues` queues with an id above `after`."""
+        queues = [queue for queue in self._vhost.queues.values() if queue.id > after]
+        queues.sort(key=lambda queue: queue.id)
+        listed = [
+            queue_status(queue, self.reader_groups.members_of(queue.ledger))
+            for queue in queues[:max_queues]
+        ]
+        return QueueList(listed, len(queues) <= max_queues)
+
+    def commit(
+        self, changes: list[Change], done: Callable[[bool, int], None], is_kept: bool = False
+    ) -> None:
+        """Call `done(ok, now_ms)` when `changes` of the metadata and everything journaled so far are durable. Changes that
+        failed are not tried again, unless `is_kept`."""
+        self._vhost.commit_with(changes, done, is_kept)
+
+    def first_unacked_seq(self, queue: Queue, from_seq: int) -> int:
+        """Lowest seq id >= `from_seq` of `queue` that somebody outside of reader groups has unacked; -1: none."""
+        found: list[Entry] = []
+        for channel in self._vhost.host.channels:
+            channel.collect_out(queue.ledger, from_seq, queue.next_seq, found)
+        return min([int(entry.seq) for entry in found], default=-1)
+
+    def recover(self, definition: PutReaderGroup, members: list[PutGroupMember]) -> None:
+        """Put a group back with its `members`; it holds what is alive of their ranges."""
+        try:
+            group = ReaderGroup(definition.name, definition.epoch, definition.pattern)
+        except ValueError as error:
+            # Written by another version of Python. Its positions are kept; it joins no queues.
+            _log.warning("reader group '%s': %s", text(definition.name), error)
+            group = ReaderGroup(definition.name, definition.epoch, "")
+        group.stored_epoch = definition.epoch
+        self.reader_groups.by_name[definition.name] = group
+        for member in members:
+            group.recover_member(
+                member.queue_id,
+                member.queue_name,
+                member.acked,
+                member.reserved,
+                member.is_ended,
+                self._vhost.queues_by_id.get(member.queue_id),
+            )
+
+    def queues_above(self, queue_id: int) -> list[Queue]:
+        """Queues with ids above `queue_id`, in any order. Ids ascend, so those that are new are the last ones."""
+        found: list[Queue] = []
+        for known_id in reversed(self._vhost.queues_by_id):
+            if known_id <= queue_id:
+                break
+            found.append(self._vhost.queues_by_id[known_id])
+        return found
+
+    def _on_queue_deleted(self, queue: Queue, ready_count: int, now_ms: int) -> None:
+        ended = self.reader_groups.on_queue_deleted(queue, ready_count, now_ms)
+        # In the same commit as the deletion: a start must not take it for a loss.
+        self._vhost.add_changes([member_definition(self.name, member) for member in ended])
+
+
+def member_definition(vhost: bytes, member: GroupMember) -> PutGroupMember:
+    """What the metadata may say of it now."""
+    return PutGroupMember(
+        vhost,
+        member.group_name,
+        member.queue_id,
+        member.queue_name,
+        member.acked_durable,
+        member.reserved,
+        member.is_ended,
+    )
+
+
+class BackupRefused(Exception):
+    """The backup that was asked for is not begun; one line that says why."""
+
+
+class Backups(Protocol):
+    """Makes backups of the node, one at a time."""
+
+    def start(self, target: str) -> None:
+        """Begin one in the new directory `target`. Raises BackupRefused."""
+
+    def status(self) -> BackupStatus:
+        """Of the last one. Raises BackupRefused when there was none."""
+
+
+class AdminNode:
+    """The vhosts of a broker, for those who may enter them."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._vhosts: dict[bytes, AdminVhost] = {}
+        # Set by a node that has a disk.
+        self.backups: Backups | None = None
+        # What the node is called.
+        self.name = ""
+        # Where the stores of vhosts are, by their ids.
+        self.directories: dict[int, Path] = {}
+
+    def is_administrator(self, user: bytes) -> bool:
+        """May the user do what concerns the whole node?"""
+        known = self._broker.access.users.get(user)
+        return known is not None and "administrator" in known.tags
+
+    def is_monitor(self, user: bytes) -> bool:
+        """May the user see what concerns the whole node?"""
+        known = self._broker.access.users.get(user)
+        return known is not None and not {"administrator", "monitoring"}.isdisjoint(known.tags)
+
+    def may_impersonate(self, user: bytes) -> bool:
+        """May the user publish messages with the name of another in user-id?"""
+        known = self._broker.access.users.get(user)
+        return known is not None and "impersonator" in known.tags
+
+    def status(self, only: AdminVhost | None) -> NodeStatus:
+        """The node, and all of its vhosts or `only` one."""
+        names = sorted(self._broker.vhosts) if only is None else [only.name]
+        vhosts = [self.vhost(name) for name in names]
+        return node_status(
+            self._broker, self.name, [vhost.status() for vhost in vhosts if vhost is not None]
+        )
+
+    def recover(self, groups: list[PutReaderGroup], members: list[PutGroupMember]) -> None:
+        """Start-up: all queues have their messages, nobody is connected yet."""
+        members_of: dict[tuple[bytes, bytes], list[PutGroupMember]] = {}
+        for member in members:
+            members_of.setdefault((member.vhost, member.group), []).append(member)
+        for group in groups:
+            vhost = self.vhost(group.vhost)
+            if vhost is not None:
+                vhost.recover(group, members_of.get((group.vhost, group.name), []))
+
+    def vhost(self, name: bytes) -> AdminVhost | None:
+        """The vhost called `name`."""
+        vhost = self._broker.vhosts.get(name)
+        if vhost is None:
+            return None
+        known = self._vhosts.get(name)
+        if known is None:
+            known = AdminVhost(vhost)
+            known.directory = self.directories.get(vhost.id)
+            self._vhosts[name] = known
+        return known
+
+    def log_in(
+        self, user: bytes, password: bytes, vhost_name: bytes, peer: str, is_loopback: bool
+    ) -> AdminVhost | str:
+        """The vhost, or why the login is refused, in one line that says no more than AMQP's refusal does."""
+        name = user.decode("utf-8", "replace")
+        if self._broker.access.authenticate(user, password, is_loopback) is None:
+            self._broker.log_refused(peer, f"admin login of user '{name}' refused")
+            return f"login of user '{name}' was refused: wrong name or password, or not allowed from this host"
+        vhost = self.vhost(vhost_name)
+        if vhost is None or not self._broker.access.may_enter(user, vhost_name):
+            return f"access to vhost '{vhost_name.decode('utf-8', 'replace')}' refused for user '{name}'"
+        return vhost

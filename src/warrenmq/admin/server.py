@@ -1,0 +1,348 @@
+"""One admin session, on the node's side: frames, login, and which request goes where.
+
+Without I/O: the listener that found the admin protocol's header feeds bytes to `receive` and passes on what happens to
+the connection; replies go to `transport.write`. One request is worked on at a time, so replies keep the order of the
+requests, and nothing is worked on while the peer does not read (`pause_writing`): a client that asks and never reads
+costs one reply and two requests of the largest size at most, which is REQUEST_BYTES_MAX until it stages messages.
+
+The calls for reader groups are in group_calls.py, those for sinks in sink_calls.py.
+"""
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import warrenmq
+from warrenmq.admin.group_calls import GroupCalls
+from warrenmq.admin.node import AdminNode, AdminVhost, BackupRefused, Clock
+from warrenmq.admin.protocol import (
+    ACCESS_REFUSED,
+    BAD_REQUEST,
+    LENGTH_BYTES,
+    REQUEST_BYTES_MAX,
+    Ack,
+    BackupStatus,
+    DeleteGroup,
+    DescribeNode,
+    DescribeQueue,
+    ErrorReply,
+    Fetch,
+    Fetched,
+    GetBackup,
+    ListGroups,
+    ListQueues,
+    LoggedIn,
+    Login,
+    OpenGroup,
+    Peek,
+    PlanRange,
+    QueueDescription,
+    Reply,
+    Request,
+    Reserve,
+    SeekTime,
+    StartBackup,
+    TimeSought,
+    decode_request,
+    encode_frame,
+)
+from warrenmq.admin.seek import seek_time
+from warrenmq.admin.sink_calls import SinkCalls, block_bytes_max
+from warrenmq.admin.sink_protocol import (
+    OpenStage,
+    SinkRequest,
+)
+from warrenmq.queues.entry import Entry
+from warrenmq.queues.loading import peek_anywhere
+from warrenmq.queues.queue import Queue
+from warrenmq.queues.reader_group import (
+    DATA_LOSS,
+    NOT_FOUND,
+    PRECONDITION,
+    GroupError,
+    text,
+)
+from warrenmq.queues.reader_groups import refuse_exclusive
+from warrenmq.queues.record_block import encode_block
+
+# Time to say who one is.
+LOGIN_TIMEOUT_S: Final = 10.0
+
+
+class AdminTransport(Protocol):
+    """The part of asyncio.Transport a session uses."""
+
+    def write(self, data: bytearray, /) -> None: ...
+    def close(self) -> None: ...
+
+
+class AdminSession:
+    """One client of the admin protocol, from behind its protocol header to the end of the connection."""
+
+    def __init__(
+        self, node: AdminNode, transport: AdminTransport, clock: Clock, peer: str, is_loopback: bool
+    ) -> None:
+        self._node = node
+        self._transport = transport
+        self._peer = peer
+        self._is_loopback = is_loopback
+        self._clock = clock
+        self._input = bytearray()
+        # A request waits for its answer (long poll, commit); `_work` is on the stack.
+        self._is_busy = False
+        self._is_working = False
+        self._is_paused = False
+        self._is_closed = False
+        self._vhost: AdminVhost | None = None
+        self._groups: GroupCalls | None = None
+        self._sinks: SinkCalls | None = None
+        self._request_bytes_max = REQUEST_BYTES_MAX
+        self._is_administrator = False
+        # May see what concerns other vhosts.
+        self._is_monitor = False
+        self._login_timer = clock.call_later(LOGIN_TIMEOUT_S, self._close)
+
+    # -- events of the connection ----------------------------------------------------------------------------
+
+    def receive(self, data: bytes) -> None:
+        """Bytes arrived."""
+        if self._is_closed:
+            return
+        self._input += data
+        self._work()
+        if len(self._input) > 2 * self._request_bytes_max and not self._is_closed:
+            self._refuse_and_close(
+                "requests are sent ahead of their replies: one at a time, please"
+            )
+
+    def pause_writing(self) -> None:
+        """The peer reads too slowly; no request is started until `resume_writing`."""
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        """The peer has caught up."""
+        self._is_paused = False
+        self._work()
+
+    def connection_lost(self) -> None:
+        """The connection is gone. What groups hold stays held: that is what they are for."""
+        self._is_closed = True
+        self._login_timer.cancel()
+        if self._groups is not None:
+            self._groups.stop()
+        if self._sinks is not None:
+            self._sinks.stop()
+
+    # -- frames ----------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        # An answer that comes at once calls back from within; the loop that is under way goes on with the next one.
+        if self._is_working:
+            return
+        self._is_working = True
+        self._work_off()
+        self._is_working = False
+
+    def _work_off(self) -> None:
+        while not self._is_busy and not self._is_paused and not self._is_closed:
+            if len(self._input) < LENGTH_BYTES:
+                return
+            length = int.from_bytes(self._input[:LENGTH_BYTES], "big")
+            if length > self._request_bytes_max:
+                self._refuse_and_close(
+                    f"a request of {length} bytes is above the limit of {self._request_bytes_max}"
+                )
+                return
+            end = LENGTH_BYTES + length
+            if len(self._input) < end:
+                return
+            payload = bytes(memoryview(self._input)[LENGTH_BYTES:end])
+            del self._input[:end]
+            try:
+                request = decode_request(payload)
+            except ValueError as error:
+                self._refuse_and_close(f"not a request: {error}")
+                return
+            self._is_busy = True
+            self._start(request)
+
+    def _reply(self, reply: Reply) -> None:
+        """The one answer to the request being worked on; then the next request."""
+        if self._is_closed:
+            return
+        self._is_busy = False
+        self._transport.write(encode_frame(reply))
+
+    def _reply_later(self, reply: Reply) -> None:
+        """The same for an answer that comes from outside of `receive`."""
+        self._reply(reply)
+        self._work()
+
+    def _refuse_and_close(self, explanation: str, code: str = BAD_REQUEST) -> None:
+        self._reply(ErrorReply(code, explanation))
+        self._close()
+
+    def _close(self) -> None:
+        self._is_closed = True
+        self._transport.close()
+
+    # -- requests --------------------------------------------------------------------------------------------
+
+    def _start(self, request: Request) -> None:
+        vhost = self._vhost
+        groups = self._groups
+        sinks = self._sinks
+        if isinstance(request, Login):
+            self._log_in(request)
+            return
+        if vhost is None or groups is None or sinks is None:
+            self._refuse_and_close("log in first", ACCESS_REFUSED)
+            return
+        if isinstance(request, SinkRequest):
+            if isinstance(request, OpenStage):
+                # Messages come in large requests.
+                self._request_bytes_max = (
+                    block_bytes_max(vhost.max_message_size) + REQUEST_BYTES_MAX
+                )
+            sinks.start(request)
+            return
+        if isinstance(request, StartBackup | GetBackup):
+            self._reply(self._back_up(request))
+            return
+        if isinstance(request, DescribeNode):
+            self._reply(self._node.status(None if self._is_monitor else vhost))
+            return
+        if isinstance(request, ListQueues):
+            self._reply(vhost.queue_list(request.after, request.max_queues))
+            return
+        if vhost.reader_groups.when_attached(lambda: self._start_later(request)):
+            return
+        try:
+            match request:
+                case OpenGroup():
+                    groups.open(request)
+                case Reserve():
+                    groups.reserve(request)
+                case PlanRange():
+                    self._reply(groups.plan_range(request))
+                case Fetch():
+                    groups.fetch(request)
+                case Ack():
+                    groups.ack(request)
+                case DeleteGroup():
+                    groups.delete(request)
+                case ListGroups():
+                    groups.list_groups()
+                case DescribeQueue():
+                    self._reply(_describe_queue(vhost, request))
+                case SeekTime():
+                    queue = _queue_of(vhost, request.queue, request.incarnation)
+                    seek_time(queue, request.ms, lambda seq: self._reply_later(TimeSought(seq)))
+                case Peek():
+                    _peek(vhost, request, self._reply_later)
+        except GroupError as error:
+            self._reply(ErrorReply(error.code, error.text))
+
+    def _start_later(self, request: Request) -> None:
+        if not self._is_closed:
+            self._start(request)
+            self._work()
+
+    def _log_in(self, login: Login) -> None:
+        if self._vhost is not None:
+            self._refuse_and_close("logged in already")
+            return
+        answer = self._node.log_in(
+            login.user.encode(),
+            login.password.encode(),
+            login.vhost.encode(),
+            self._peer,
+            self._is_loopback,
+        )
+        if isinstance(answer, str):
+            self._refuse_and_close(answer, ACCESS_REFUSED)
+            return
+        self._login_timer.cancel()
+        self._vhost = answer
+        self._is_administrator = self._node.is_administrator(login.user.encode())
+        self._is_monitor = self._node.is_monitor(login.user.encode())
+        opener = f"{login.client or 'a client'} at {self._peer}"
+        self._groups = GroupCalls(answer, self._clock, opener, self._reply_later)
+        user = login.user.encode()
+        owner = None if self._node.may_impersonate(user) else user
+        self._sinks = SinkCalls(
+            answer, self._clock, owner, self._is_administrator, self._reply_later
+        )
+        self._reply(LoggedIn(warrenmq.__version__))
+
+    def _back_up(self, request: StartBackup | GetBackup) -> BackupStatus | ErrorReply:
+        backups = self._node.backups
+        if not self._is_administrator:
+            return ErrorReply(ACCESS_REFUSED, "backups are for users with the tag administrator")
+        if backups is None:
+            return ErrorReply(BAD_REQUEST, "this node has no data directory")
+        try:
+            if isinstance(request, StartBackup):
+                backups.start(request.target)
+            return backups.status()
+        except BackupRefused as error:
+            return ErrorReply(PRECONDITION, str(error))
+
+
+def _describe_queue(vhost: AdminVhost, request: DescribeQueue) -> QueueDescription:
+    queue = vhost.queue(request.queue)
+    if queue is None:
+        raise GroupError(
+            NOT_FOUND, f"no queue '{text(request.queue)}' in vhost '{text(vhost.name)}'"
+        )
+    refuse_exclusive(queue)
+    return QueueDescription(
+        incarnation=queue.id,
+        durable=queue.durable,
+        ready=queue.ready_count,
+        first_ready=queue.backing.first_ready_seq,
+        tail=queue.next_seq,
+    )
+
+
+def _queue_of(vhost: AdminVhost, name: bytes, incarnation: int) -> Queue:
+    """The queue, if it is still the same one."""
+    queue = vhost.queue(name)
+    if queue is None or queue.id != incarnation:
+        raise GroupError(DATA_LOSS, _deleted_text(name, incarnation))
+    refuse_exclusive(queue)
+    return queue
+
+
+def _deleted_text(name: bytes, incarnation: int) -> str:
+    return f"queue '{text(name)}' (incarnation {incarnation}) is deleted"
+
+
+def _peek(vhost: AdminVhost, request: Peek, reply: Callable[[Reply], None]) -> None:
+    if request.start > request.end:
+        raise GroupError(
+            PRECONDITION, f"range [{request.start}, {request.end}) ends before it begins"
+        )
+    queue = _queue_of(vhost, request.queue, request.incarnation)
+
+    def on_entries(found: list[Entry]) -> None:
+        if queue.is_deleted:
+            # While they were on their way: what is missing must not look like the end.
+            reply(ErrorReply(DATA_LOSS, _deleted_text(request.queue, request.incarnation)))
+            return
+        entries = [entry for entry in found if entry.seq < request.end]
+        is_last = len(entries) < len(found) or not entries
+        next_seq = request.end if is_last else entries[-1].seq + 1
+        reply(
+            Fetched(
+                next_seq, memoryview(encode_block(entries, request.with_bodies, vhost.store_id))
+            )
+        )
+
+    peek_anywhere(
+        queue.backing,
+        request.start,
+        request.end,
+        request.max_messages,
+        request.max_bytes,
+        on_entries,
+    )

@@ -1,0 +1,218 @@
+"""The calls of one session that concern sinks: filling staging logs, committing batches (broker/vhost/staging.py).
+
+What this module adds is when an answer leaves. Staged messages are answered when there is room for more, so that a client
+is as fast as memory and disk allow; a commit waits for the batch before it, and is answered when it is durable, or when
+its messages are all in their queues, if the client wants to wait for that.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from warrenmq.admin.node import AdminVhost, Clock, Timer
+from warrenmq.admin.protocol import (
+    ACCESS_REFUSED,
+    REQUEST_BYTES_MAX,
+    STAGE_BYTES,
+    ErrorReply,
+    Reply,
+)
+from warrenmq.admin.sink_protocol import (
+    AbortStages,
+    BatchCommitted,
+    CommitBatch,
+    DeleteSink,
+    DescribeSink,
+    FinishStage,
+    ListSinks,
+    OpenStage,
+    SinkDeleted,
+    SinkList,
+    SinkRequest,
+    SinkStatus,
+    Staged,
+    StageFinished,
+    StageMessages,
+    StageOpened,
+    StagesAborted,
+)
+from warrenmq.broker.vhost.stage import NOT_FOUND, PRECONDITION, STORAGE_FAILED, StageError
+from warrenmq.broker.vhost.staging import Staging
+
+# How often a client that has to wait for memory or disk is looked after.
+FULL_RETRY_S: Final = 0.01
+# What a message has besides its body: properties and names.
+_MESSAGE_HEAD_BYTES: Final = 3 * REQUEST_BYTES_MAX
+
+
+def block_bytes_max(max_message_size: int) -> int:
+    """How large a block of staged messages may be (bytes), when bodies may be so large."""
+    return max(max_message_size, STAGE_BYTES) + _MESSAGE_HEAD_BYTES
+
+
+class SinkCalls:
+    """Sink requests of one session. Each is answered once, through `reply`. `user`: whose name a message's user-id may
+    have (None: anybody's)."""
+
+    def __init__(
+        self,
+        vhost: AdminVhost,
+        clock: Clock,
+        user: bytes | None,
+        is_administrator: bool,
+        reply: Callable[[Reply], None],
+    ) -> None:
+        self._vhost = vhost
+        self._staging: Staging = vhost.staging
+        self._clock = clock
+        self._user = user
+        self._is_administrator = is_administrator
+        self._reply = reply
+
+    def stop(self) -> None:
+        """The session is over: what it has not finished is dropped."""
+        self._staging.on_client_gone(self, self._clock.now_ms())
+
+    def start(self, request: SinkRequest) -> None:
+        """Work on `request`."""
+        try:
+            match request:
+                case StageMessages():
+                    self._stage(request)
+                case OpenStage():
+                    self._open(request)
+                case FinishStage():
+                    self._finish(request)
+                case CommitBatch():
+                    self._commit(request)
+                case AbortStages():
+                    self._reply(
+                        StagesAborted(self._staging.abort(request.stages, self._clock.now_ms()))
+                    )
+                case DescribeSink():
+                    self._reply(self._describe(request.sink.encode()))
+                case ListSinks():
+                    self._reply(SinkList([self._status(name) for name in sorted(self._names())]))
+                case DeleteSink():
+                    self._delete(request)
+        except StageError as error:
+            self._reply(ErrorReply(error.code, error.text))
+
+    # -- staging logs ----------------------------------------------------------------------------------------
+
+    def _open(self, request: OpenStage) -> None:
+        if request.queue and not self._is_administrator:
+            text = "messages are put into queues by users with the tag administrator"
+            self._reply(ErrorReply(ACCESS_REFUSED, text))
+            return
+        now_ms = self._clock.now_ms()
+        stage = self._staging.open(
+            request.sink.encode(), request.batch, self, now_ms, request.queue
+        )
+        self._reply(StageOpened(stage.queue.id, block_bytes_max(self._vhost.max_message_size)))
+
+    def _stage(self, request: StageMessages) -> None:
+        count = self._staging.stage_block(
+            request.stage, self, bytes(request.block), self._user, self._clock.now_ms()
+        )
+        self._answer_staged(count)
+
+    def _answer_staged(self, count: int) -> None:
+        """When there is room."""
+        if self._staging.is_full():
+            self._clock.call_later(FULL_RETRY_S, lambda: self._answer_staged(count))
+        else:
+            self._reply(Staged(count))
+
+    def _finish(self, request: FinishStage) -> None:
+        stage = self._staging.stages.get(request.stage)
+
+        def on_durable(error: StageError | None) -> None:
+            if error is not None:
+                self._reply(ErrorReply(error.code, error.text))
+            else:
+                self._reply(StageFinished(0 if stage is None else stage.unroutable_count))
+
+        self._staging.finish(
+            request.stage, self, request.messages, on_durable, self._clock.now_ms()
+        )
+
+    # -- sinks -----------------------------------------------------------------------------------------------
+
+    def _commit(self, request: CommitBatch) -> None:
+        staging = self._staging
+        name = request.sink.encode()
+        if request.batch <= staging.last_batch(name):
+            # Of a batch that is repeated, what was staged once more is of no use.
+            staging.abort(request.stages, self._clock.now_ms())
+            self._when_moved(request, True)
+        elif staging.is_busy(name):
+            staging.when_idle(name, lambda: self.start(request))
+        elif request.after is not None and request.after != staging.last_batch(name):
+            raise StageError(
+                PRECONDITION,
+                f"the last batch of sink '{request.sink}' is {staging.last_batch(name)}, not {request.after}: "
+                f"somebody else writes to it",
+            )
+        else:
+            staging.commit(
+                name,
+                request.batch,
+                request.stages,
+                request.mandatory,
+                lambda: self._when_moved(request, False),
+                self._clock.now_ms(),
+            )
+
+    def _when_moved(self, request: CommitBatch, is_repeated: bool) -> None:
+        staging = self._staging
+        name = request.sink.encode()
+        if request.wait_ms == 0 or not staging.is_busy(name):
+            self._reply(BatchCommitted(is_repeated, not staging.is_busy(name)))
+            return
+        timers: list[Timer] = []
+
+        def answer() -> None:
+            if timers:
+                timers.pop().cancel()
+                self._reply(BatchCommitted(is_repeated, not staging.is_busy(name)))
+
+        timers.append(self._clock.call_later(request.wait_ms / 1000, answer))
+        staging.when_idle(name, answer)
+
+    def _names(self) -> set[bytes]:
+        return {*self._staging.sinks, *(stage.sink for stage in self._staging.stages.values())}
+
+    def _describe(self, name: bytes) -> SinkStatus:
+        if name not in self._names():
+            raise StageError(NOT_FOUND, f"no sink '{name.decode('utf-8', 'replace')}'")
+        return self._status(name)
+
+    def _status(self, name: bytes) -> SinkStatus:
+        sink = self._staging.sinks.get(name)
+        stages = [stage for stage in self._staging.stages.values() if stage.sink == name]
+        committed = 0
+        staged = 0
+        for stage in stages:
+            left = stage.queue.ready_count + stage.queue.unacked_count
+            if stage.is_committed:
+                committed += left
+            else:
+                staged += left
+        return SinkStatus(
+            name.decode("utf-8", "replace"),
+            None if sink is None or sink.batch < 0 else sink.batch,
+            sink is not None and sink.is_busy(),
+            committed,
+            len([stage for stage in stages if not stage.is_committed]),
+            staged,
+        )
+
+    def _delete(self, request: DeleteSink) -> None:
+        def on_durable(ok: bool) -> None:
+            if ok:
+                self._reply(SinkDeleted())
+            else:
+                text = "the broker could not store that the sink is deleted; try again"
+                self._reply(ErrorReply(STORAGE_FAILED, text))
+
+        self._staging.delete_sink(request.sink.encode(), on_durable, self._clock.now_ms())

@@ -1,0 +1,167 @@
+"""The figures of node, stores and queues as replies of the admin protocol. Nothing here touches a file or waits."""
+
+import warrenmq
+from warrenmq.admin.protocol import (
+    ContentStatus,
+    FormStatus,
+    GroupStatus,
+    IndexStatus,
+    JournalStatus,
+    MemberStatus,
+    NodeStatus,
+    PartStatus,
+    QueueGroupStatus,
+    QueueStatus,
+    RateStatus,
+    VhostStatus,
+)
+from warrenmq.broker.broker import Broker
+from warrenmq.broker.flow.alarm_state import OFF
+from warrenmq.broker.vhost.vhost import Vhost
+from warrenmq.build import build_name
+from warrenmq.queues.queue import Queue
+from warrenmq.queues.queue_figures import FormFigures, QueueFigures
+from warrenmq.queues.reader_group import GroupMember, text
+from warrenmq.queues.reader_groups import ReaderGroup, ReaderGroups
+from warrenmq.store.figures import ContentFigures, StoreFigures
+
+
+def node_status(broker: Broker, name: str, vhosts: list[VhostStatus]) -> NodeStatus:
+    """The node called `name`, as far as it is not in `vhosts`."""
+    alarms = broker.alarms
+    on = [("memory", alarms.memory_since_ms), ("disk", alarms.disk_since_ms)]
+    return NodeStatus(
+        node=name,
+        version=warrenmq.__version__,
+        build=build_name(),
+        connections=len(broker.connections),
+        alarms=[kind for kind, since_ms in on if since_ms != OFF],
+        memory_used_bytes=_measured(alarms.memory_used_bytes),
+        memory_limit_bytes=alarms.memory_limit_bytes,
+        message_bytes=broker.memory_account.ram_bytes,
+        unfinished_bytes=broker.memory_account.unfinished_bytes,
+        disk_free_bytes=_measured(alarms.disk_free_bytes),
+        disk_limit_bytes=alarms.disk_limit_bytes,
+        flow_stops=broker.disk_flow.stop_count,
+        vhosts=vhosts,
+    )
+
+
+def vhost_status(vhost: Vhost, groups: ReaderGroups) -> VhostStatus:
+    """What a vhost stores, and how far behind its reader groups are."""
+    figures = StoreFigures(vhost.store)
+    return VhostStatus(
+        vhost=vhost.name.decode("utf-8", "replace"),
+        queues=len(vhost.queues),
+        disk_bytes=figures.disk_bytes,
+        live_bytes=figures.live_bytes,
+        debt_bytes=figures.debt_bytes,
+        deletable_bytes=figures.deletable_bytes,
+        waiting_bytes=figures.waiting_bytes,
+        is_behind=figures.is_behind,
+        journal=JournalStatus(
+            figures.journal_bytes, figures.journal_live_bytes, figures.journal_files
+        ),
+        index=IndexStatus(
+            figures.index_bytes, figures.index_live_bytes, figures.segments, figures.live_positions
+        ),
+        persistent=_content_status(figures.persistent),
+        transient=_content_status(figures.transient),
+        checkpoints=figures.checkpoints,
+        failed_checkpoints=figures.failed_checkpoints,
+        generation=figures.generation,
+        damaged=figures.damaged,
+        lost=figures.lost,
+        groups=len(groups.by_name),
+        group_held=sum([group.reserved_count() for group in groups.by_name.values()]),
+        group_lag=sum([group.lag() for group in groups.by_name.values()]),
+    )
+
+
+def queue_status(queue: Queue, readers: list[GroupMember]) -> QueueStatus:
+    """What a queue holds and does, and what `readers` have of it."""
+    figures = QueueFigures(queue)
+    name = text(figures.name)
+    return QueueStatus(
+        name=name,
+        name_raw=None if name.encode() == figures.name else figures.name,
+        id=figures.queue_id,
+        mode="lazy" if figures.is_lazy else "default",
+        durable=figures.durable,
+        consumers=figures.consumers,
+        ready=figures.ready,
+        unacked=figures.unacked,
+        parts=PartStatus(figures.q1, figures.q2, figures.delta_part, figures.q3, figures.q4),
+        alpha=_form_status(figures.alpha),
+        beta=_form_status(figures.beta),
+        gamma=_form_status(figures.gamma),
+        delta=_form_status(figures.delta),
+        ram_count=figures.ram_count,
+        ram_bytes=figures.ram_bytes,
+        target_ram_count=figures.target_ram_count,
+        rates=RateStatus(
+            figures.in_rate, figures.out_rate, figures.ack_in_rate, figures.ack_out_rate
+        ),
+        published=figures.published,
+        delivered=figures.delivered,
+        settled=figures.settled,
+        requeued=figures.requeued,
+        expired=figures.expired,
+        next_seq=figures.next_seq,
+        indexed_upto=figures.indexed_upto,
+        groups=[
+            QueueGroupStatus(text(reader.group_name), len(reader.held), reader.lag())
+            for reader in readers
+        ],
+    )
+
+
+def group_status(group: ReaderGroup, now_ms: int) -> GroupStatus:
+    """What a reader group holds, and how far behind it is."""
+    members = [
+        MemberStatus(
+            queue=member.queue_name,
+            incarnation=member.queue_id,
+            acked=member.acked,
+            reserved=member.reserved,
+            held=len(member.held),
+            lag=member.lag(),
+            lag_seconds=_lag_seconds(member, now_ms),
+            is_lost=member.is_lost,
+        )
+        for member in group.ordered()
+        if not member.is_ended
+    ]
+    return GroupStatus(
+        group=text(group.name),
+        pattern=group.pattern,
+        epoch=group.epoch,
+        opener=group.opener,
+        held=sum([member.held for member in members]),
+        lag=sum([member.lag for member in members]),
+        lag_seconds=max([member.lag_seconds for member in members], default=0.0),
+        members=members,
+    )
+
+
+def _lag_seconds(member: GroupMember, now_ms: int) -> float:
+    since_ms = member.lag_since_ms() if member.lag() > 0 else -1
+    return max(0, now_ms - since_ms) / 1000 if since_ms >= 0 else 0.0
+
+
+def _content_status(figures: ContentFigures) -> ContentStatus:
+    return ContentStatus(
+        figures.total_bytes,
+        figures.valid_bytes,
+        figures.garbage_bytes,
+        figures.files,
+        figures.compactions,
+    )
+
+
+def _form_status(figures: FormFigures) -> FormStatus:
+    return FormStatus(figures.count, figures.size_bytes)
+
+
+def _measured(size: int) -> int | None:
+    return size if size >= 0 else None

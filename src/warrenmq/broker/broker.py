@@ -1,0 +1,182 @@
+"""The broker of one node: its vhosts, users and connections, and the timers that drive them.
+
+No I/O: the shell (`server/node.py`) feeds connections, asks `take_dirty` what to write, runs group commits for the
+vhosts' journals and calls `tick` with the time. Randomness is an argument too, so that a simulation can repeat itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from mypy_extensions import i64
+
+from warrenmq.broker.connection.connection import Connection, ConnectionHost
+from warrenmq.broker.connection.stuck_sockets import scan_sockets
+from warrenmq.broker.definitions.metadata import Definitions
+from warrenmq.broker.definitions.settings import Settings
+from warrenmq.broker.flow.alarm_state import OFF
+from warrenmq.broker.flow.alarms import Alarms
+from warrenmq.broker.vhost.vhost import Vhost
+from warrenmq.queues.memory_monitor import MemoryMonitor
+from warrenmq.queues.queue import Queue
+from warrenmq.queues.settings import NO_LIMIT
+
+logger = logging.getLogger("warrenmq.broker")
+
+_RANDOM_NAME_BYTES: Final = 16
+
+
+class Broker(ConnectionHost):
+    """Everything of a node that is not I/O.
+
+    `wake` is called when there is something to write or to commit, perhaps outside of any event the shell knows of.
+    """
+
+    def __init__(
+        self, settings: Settings, random_bytes: Callable[[int], bytes], wake: Callable[[], None]
+    ) -> None:
+        self.connections: list[Connection] = []
+        alarms = Alarms(
+            settings.total_memory_bytes, settings.max_unfinished_size, self.connections, wake
+        )
+        super().__init__(settings, alarms, wake)
+        self.memory_monitor: MemoryMonitor = MemoryMonitor(
+            self.memory_account,
+            settings.vm_memory_high_watermark_paging_ratio,
+            settings.memory_monitor_interval_ms,
+        )
+        self._random_bytes: Callable[[int], bytes] = random_bytes
+        self._next_queue_id: i64 = 1
+        self._connection_number: i64 = 0
+
+    # -- definitions -----------------------------------------------------------------------------------------------
+
+    def load_users(self, definitions: Definitions) -> None:
+        """Take over users, permissions and the numbering of queues."""
+        self.access.load(definitions)
+        self._next_queue_id = definitions.next_queue_id
+
+    def next_queue_id(self) -> i64:
+        queue_id = self._next_queue_id
+        self._next_queue_id = queue_id + 1
+        return queue_id
+
+    def reserve_queue_ids(self, upto: i64) -> None:
+        """Never give out an id up to `upto`: a journal knows it, whatever the metadata say."""
+        self._next_queue_id = max(self._next_queue_id, upto + 1)
+
+    def random_name(self) -> bytes:
+        return base64.urlsafe_b64encode(self._random_bytes(_RANDOM_NAME_BYTES)).rstrip(b"=")
+
+    # -- connections -----------------------------------------------------------------------------------------------
+
+    def connect(self, peer: str, is_loopback: bool, now_ms: i64) -> Connection:
+        """A client sent the protocol header."""
+        connection = Connection(self, peer, is_loopback, now_ms)
+        self.connections.append(connection)
+        connection.touch()
+        return connection
+
+    def next_connection_number(self) -> i64:
+        self._connection_number += 1
+        return self._connection_number
+
+    def disconnect(self, connection: Connection, now_ms: i64) -> None:
+        """Its socket is gone."""
+        connection.lost(now_ms)
+        if connection in self.connections:
+            self.connections.remove(connection)
+
+    def take_dirty(self) -> list[Connection]:
+        """Connections that have something to write or to change; each is taken once."""
+        dirty = self.dirty_connections
+        self.dirty_connections = []
+        return dirty
+
+    def end_turn(self, now_ms: i64) -> None:
+        """What follows from what happened: called once a turn, before `take_dirty`.
+
+        Publishers go on that an alarm or the disk had stopped; queues page when they hold too much.
+        """
+        self.alarms.release_some(now_ms)
+        self.disk_flow.release_stopped(now_ms)
+        self.memory_monitor.end_turn(now_ms)
+
+    # -- limits ----------------------------------------------------------------------------------------------------
+
+    def set_limits(self, now_ms: i64) -> None:
+        """Memory and disk limits as the settings have them; called at the start."""
+        settings = self.settings
+        self.set_vm_memory_high_watermark(
+            settings.vm_memory_high_watermark_absolute,
+            settings.vm_memory_high_watermark_relative,
+            now_ms,
+        )
+        self.set_disk_free_limit(
+            settings.disk_free_limit_absolute, settings.disk_free_limit_relative, now_ms
+        )
+
+    def set_vm_memory_high_watermark(
+        self, absolute_bytes: i64, relative: float, now_ms: i64
+    ) -> None:
+        """Another memory limit: in bytes, or when `absolute_bytes` is negative a share of all memory."""
+        self.alarms.set_memory_limit(absolute_bytes, relative, now_ms)
+        self.memory_monitor.set_limit(self.alarms.memory_limit_bytes)
+
+    def set_disk_free_limit(self, absolute_bytes: i64, relative: float, now_ms: i64) -> None:
+        """Another disk limit: in bytes, or when `absolute_bytes` is negative a multiple of all memory."""
+        self.alarms.set_disk_limit(absolute_bytes, relative, now_ms)
+        self.memory_monitor.set_disk_low(self.alarms.disk_since_ms != OFF, now_ms)
+
+    def memory_used(self, used_bytes: i64, now_ms: i64) -> None:
+        """The node's memory was measured."""
+        self.alarms.memory_used(used_bytes, now_ms)
+        self.memory_monitor.set_resident(used_bytes)
+
+    def disk_free(self, free_bytes: i64, now_ms: i64) -> None:
+        """The free space below the data directory was measured."""
+        self.alarms.disk_free(free_bytes, now_ms)
+        self.memory_monitor.set_disk_low(self.alarms.disk_since_ms != OFF, now_ms)
+
+    # -- time ------------------------------------------------------------------------------------------------------
+
+    def tick(self, now_ms: i64) -> None:
+        """Expire messages at the heads of queues, and unused queues (protocol 7.2); mind the memory.
+
+        Called every 50 ms or so.
+        """
+        for queue in list(self.timed_queues):
+            if queue.backing.has_expiring:
+                queue.drop_expired_head(now_ms)
+            expires_ms = queue.settings.expires_ms
+            if expires_ms == NO_LIMIT:
+                if queue.settings.message_ttl_ms == NO_LIMIT and not queue.backing.has_expiring:
+                    del self.timed_queues[queue]
+            elif len(queue.consumers) == 0 and now_ms - queue.last_used_ms >= expires_ms:
+                self._vhost_of(queue).delete_queue(queue, now_ms)
+        self.memory_monitor.tick(now_ms)
+
+    def tick_connections(self, now_ms: i64) -> None:
+        """Heartbeats, and what clients leave unfinished; called about once a second."""
+        self.alarms.shed(now_ms)
+        for connection in self.connections:
+            connection.tick(now_ms)
+        scan_sockets(self.connections, self.memory_account.transit, now_ms)
+
+    def _vhost_of(self, queue: Queue) -> Vhost:
+        for vhost in self.vhosts.values():
+            if vhost.queues.get(queue.name) is queue:
+                return vhost
+        raise KeyError(queue.name)
+
+    # -- logs ------------------------------------------------------------------------------------------------------
+
+    def log_crash(self, peer: str, error: Exception) -> None:
+        logger.error("%s: internal error", peer, exc_info=error)
+
+    def log_refused(self, peer: str, text: str) -> None:
+        """A login failed."""
+        logger.warning("%s: %s", peer, text)

@@ -1,0 +1,143 @@
+"""Frames that a channel has received and may not handle yet.
+
+There are two reasons, and a channel has one of them at a time:
+
+suspended   it waits until something it asked for is durable or written: every frame behind that waits
+held        an alarm is on and the first frame kept is a publish (`alarms.py`): what follows waits too, but settles
+            (basic.ack, nack, reject) are handled at once, so that an alarm does not stop the very consumers
+            that would end it. Settles wait like everything else where handling them early could be noticed: in
+            a transaction, and behind a kept method that changes what a settle means.
+
+Frames are kept in the order of their arrival and handled in that order when the reason is gone. `Throttle` counts
+their bytes for the whole connection and stops the reading when they become many.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from librt.strings import read_i32_be
+from mypy_extensions import i64
+
+from warrenmq.broker.channel.client_side import ClientSide
+from warrenmq.broker.flow.channel_side import ChannelSide
+from warrenmq.wire.errors import ChannelException, ConnectionException
+from warrenmq.wire.frames import FRAME_METHOD
+from warrenmq.wire.methods import (
+    BASIC_ACK,
+    BASIC_NACK,
+    BASIC_RECOVER,
+    BASIC_RECOVER_ASYNC,
+    BASIC_REJECT,
+    CHANNEL_CLOSE,
+    TX_SELECT,
+    decode_method,
+)
+
+# What a kept frame costs beside its payload (bytes): a pair, a bytes object, a place in the list.
+_FRAME_COST_BYTES: Final = 112
+# So many frames that were taken leave the list together, at least.
+_TAKEN_MIN: Final = 256
+
+
+class Backlog:
+    """The kept frames of one channel, which is an argument everywhere, with its connection: a cycle would outlive both."""
+
+    def __init__(self) -> None:
+        self._frames: list[tuple[i64, bytes]] = []
+        # Those before this one were taken. A channel that waits for each of thousands of kept declarations takes one
+        # at a time, and the others must not be moved for it.
+        self._next: i64 = 0
+        self._size_bytes: i64 = 0
+        self._is_deferring: bool = False
+        self._settles_pass: bool = False
+
+    def defer(self, client: ClientSide, channel: ChannelSide, publish: bytes) -> None:
+        """Keep this publish method and what follows it, until the alarms are over."""
+        channel.is_suspended = True
+        self._is_deferring = True
+        self._settles_pass = channel.transaction is None
+        if self._next > 0:
+            # It was the last one taken.
+            self._next -= 1
+            self._frames[self._next] = (FRAME_METHOD, publish)
+            self._count(client, publish)
+        else:
+            self._keep(client, FRAME_METHOD, publish)
+        client.throttle.defer(client, channel)
+
+    def add(self, client: ClientSide, channel: ChannelSide, kind: i64, payload: bytes) -> None:
+        """A frame came while the channel is suspended or held."""
+        may_pass = self._is_deferring and kind == FRAME_METHOD and self._settles_pass
+        if may_pass and self._is_settled(client, channel, payload):
+            return
+        self._keep(client, kind, payload)
+
+    def release(self) -> None:
+        """The alarms are over: settles keep their places again."""
+        self._is_deferring = False
+
+    def take(self, client: ClientSide) -> tuple[i64, bytes] | None:
+        """The first of the kept frames, if there is one; it is to be handled now."""
+        if self._next >= len(self._frames):
+            return None
+        frame = self._frames[self._next]
+        self._frames[self._next] = (0, b"")
+        self._next += 1
+        self._uncount(client, len(frame[1]) + _FRAME_COST_BYTES)
+        if self._next >= _TAKEN_MIN and self._next * 2 >= len(self._frames):
+            # The place of the one just taken stays, should it have to be put back.
+            self._frames = self._frames[self._next - 1 :]
+            self._next = 1
+        return frame
+
+    def let_settles_pass(self, client: ClientSide, channel: ChannelSide) -> None:
+        """The channel was suspended again with frames left; if it is held, settles among them are handled now."""
+        if not self._is_deferring or not self._settles_pass:
+            return
+        first: i64 = self._next + 1
+        behind = self._frames[first:]
+        self._frames = self._frames[self._next : first]
+        self._next = 0
+        for kind, payload in behind:
+            self._uncount(client, len(payload) + _FRAME_COST_BYTES)
+            self.add(client, channel, kind, payload)
+
+    def drop(self, client: ClientSide) -> None:
+        """Forget all frames: the channel is closed."""
+        self._frames = []
+        self._next = 0
+        self._is_deferring = False
+        self._uncount(client, self._size_bytes)
+
+    def _keep(self, client: ClientSide, kind: i64, payload: bytes) -> None:
+        if self._next == len(self._frames):
+            self._frames = []
+            self._next = 0
+        self._frames.append((kind, payload))
+        self._count(client, payload)
+
+    def _count(self, client: ClientSide, payload: bytes) -> None:
+        size: i64 = len(payload) + _FRAME_COST_BYTES
+        self._size_bytes += size
+        client.node.memory_account.unfinished_bytes += size
+        client.throttle.count(client, size)
+
+    def _uncount(self, client: ClientSide, size: i64) -> None:
+        self._size_bytes -= size
+        client.node.memory_account.unfinished_bytes -= size
+        client.throttle.uncount(client, size)
+
+    def _is_settled(self, client: ClientSide, channel: ChannelSide, payload: bytes) -> bool:
+        """Handle a settle now. False for all other methods, and for a settle whose fault must be found in its turn."""
+        method_id: i64 = i64(read_i32_be(payload, 0)) if len(payload) >= 4 else 0
+        if method_id in (BASIC_ACK, BASIC_NACK, BASIC_REJECT):
+            try:
+                client.channel_method(channel.number, decode_method(payload, 0, len(payload)))
+            except (ChannelException, ConnectionException):
+                self._settles_pass = False
+                return False
+            return True
+        if method_id in (TX_SELECT, BASIC_RECOVER, BASIC_RECOVER_ASYNC, CHANNEL_CLOSE):
+            self._settles_pass = False
+        return False

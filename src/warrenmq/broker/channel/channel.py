@@ -1,0 +1,474 @@
+"""A channel: publishes in, deliveries and confirms out.
+
+This module holds what happens once per message: putting a publish together from its frames, routing it, delivering,
+settling, confirming. Everything else a channel does is in `methods.py` (basic.*, confirm, tx, flow) and
+`topology.py` (exchange.*, queue.*).
+
+The hot path decodes nothing twice: `publish_route.py` keeps the route of the last publish, and when a property block
+equals the one before, so does all that is known of it (`content/assembly.py`).
+
+A channel may be suspended while something it asked for becomes durable (a declared queue, a commit), or because an alarm
+holds its publishes; frames that arrive meanwhile are kept in order (`backlog.py`).
+"""
+
+from __future__ import annotations
+
+from librt.strings import read_i32_be, read_i64_be
+from mypy_extensions import i64
+
+from warrenmq.broker.channel.backlog import Backlog
+from warrenmq.broker.channel.client_side import ClientSide
+from warrenmq.broker.channel.confirms import PublishConfirms
+from warrenmq.broker.channel.direct_reply import REPLY_TO, DirectReply
+from warrenmq.broker.channel.publish_route import PublishRoute
+from warrenmq.broker.channel.unacked import UnackedWindow
+from warrenmq.broker.content.assembly import ContentAssembly, unexpected_frame
+from warrenmq.broker.content.properties import (
+    PublishProperties,
+    check_user_id,
+    with_reply_to,
+)
+from warrenmq.broker.flow.channel_side import ChannelSide
+from warrenmq.broker.flow.disk_flow import NOTHING, PERSISTENT, TRANSIENT
+from warrenmq.broker.flow.room import ChannelRoom
+from warrenmq.broker.transaction import TransactionPublish, TransactionSettle
+from warrenmq.broker.vhost.arrival import arrive
+from warrenmq.broker.vhost.cancel_notices import CancelNotices
+from warrenmq.broker.vhost.vhost import Vhost
+from warrenmq.queues.entry import Consumer, Entry, QueueEnd
+from warrenmq.queues.leave_reason import ACKED, REJECTED
+from warrenmq.queues.settings import NO_LIMIT
+from warrenmq.store.message import Message, QueueLedger
+from warrenmq.wire.errors import (
+    PRECONDITION_FAILED,
+    ChannelException,
+)
+from warrenmq.wire.frames import FRAME_BODY, FRAME_HEADER, FRAME_METHOD
+from warrenmq.wire.methods import (
+    BASIC_ACK,
+    BASIC_PUBLISH,
+    BasicCancel,
+    BasicReturn,
+    decode_method,
+)
+from warrenmq.wire.primitives import unsigned64
+
+
+class ChannelConsumer(Consumer):
+    """A consumer on a channel."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        queue: QueueEnd,
+        tag: bytes,
+        no_ack: bool,
+        exclusive: bool,
+        priority: i64,
+        prefetch_count: i64,
+    ) -> None:
+        super().__init__(queue, tag, no_ack, exclusive, priority, prefetch_count)
+        self.channel: Channel = channel
+        # The tag as it stands in every basic.deliver.
+        self.tag_field: bytes = bytes([len(tag)]) + tag
+
+    def can_take(self) -> bool:
+        if (
+            self.prefetch_count != 0
+            and self.unacked_count >= self.prefetch_count
+            and not self.no_ack
+        ):
+            return False
+        return self.channel.can_take()
+
+    def wait_for_room(self) -> None:
+        if self.prefetch_count == 0 or self.unacked_count < self.prefetch_count or self.no_ack:
+            self.channel.wait_for_turn(self)
+
+    def deliver(self, entry: Entry) -> None:
+        self.channel.deliver(self, entry)
+
+    def on_queue_deleted(self) -> None:
+        self.channel.on_consumer_cancelled(self)
+
+
+class Channel(ChannelSide):
+    """One channel of a connection; `number` is its channel number."""
+
+    def __init__(self, connection: ClientSide, number: i64, vhost: Vhost) -> None:
+        super().__init__(number)
+        self.connection: ClientSide = connection
+        self.vhost: Vhost = vhost
+        # Set when we sent channel.close: everything is ignored until the peer answers.
+        self.is_closing: bool = False
+        self.is_closed: bool = False
+        self.consumers: dict[bytes, ChannelConsumer] = {}
+        self.unacked: UnackedWindow = UnackedWindow()
+        self.next_delivery_tag: i64 = 1
+        self.room: ChannelRoom = ChannelRoom()
+        self.cancels: CancelNotices = CancelNotices()
+        # None: the channel is not in confirm mode.
+        self.confirms: PublishConfirms | None = None
+        self.last_queue: bytes = b""
+        self.current_method: i64 = 0
+        # None: it consumes no direct replies.
+        self.reply: DirectReply | None = None
+        self.backlog: Backlog = Backlog()
+        # The kind of the next frame.
+        self._expected: i64 = FRAME_METHOD
+        self._content: ContentAssembly = ContentAssembly()
+        self._route: PublishRoute = PublishRoute(vhost)
+        vhost.host.channels[self] = None
+
+    # -- frames --------------------------------------------------------------------------------------------------
+
+    def on_frame(self, kind: i64, data: bytes, start: i64, end: i64) -> None:
+        """Take a frame of this channel; its payload is `data[start:end]`."""
+        if self.is_suspended:
+            self.backlog.add(self.connection, self, kind, data[start:end])
+            return
+        if kind != self._expected:
+            raise unexpected_frame(self._expected)
+        if kind == FRAME_METHOD:
+            self._on_method(data, start, end)
+        elif kind == FRAME_HEADER:
+            if self._content.take_header(data, start, end, self.connection.max_message_size):
+                self._expected = FRAME_METHOD
+                self._on_publish(b"")
+            else:
+                self._expected = FRAME_BODY
+        else:
+            self._on_body(data[start:end])
+
+    def _on_method(self, data: bytes, start: i64, end: i64) -> None:
+        method_id: i64 = i64(read_i32_be(data, start)) if end - start >= 4 else 0
+        self.current_method = method_id
+        if method_id == BASIC_PUBLISH:
+            raw = data[start:end]
+            if self.connection.throttle.is_alarmed and not self._may_end_transaction():
+                self.backlog.defer(self.connection, self, raw)
+                return
+            if not self._route.is_current(raw):
+                self._route.resolve(raw)
+            self._expected = FRAME_HEADER
+        elif method_id == BASIC_ACK and end - start == 13:
+            self.ack(read_i64_be(data, start + 4), (data[start + 12] & 1) != 0)
+        else:
+            self.connection.channel_method(self.number, decode_method(data, start, end))
+
+    def _may_end_transaction(self) -> bool:
+        return self.transaction is not None and self.connection.node.alarms.lets_pass(
+            self.transaction
+        )
+
+    def _on_body(self, piece: bytes) -> None:
+        content = self._content
+        body = content.take_body(piece)
+        if body is None:
+            part = content.body
+            assert part is not None
+            connection = self.connection
+            connection.throttle.arrive(connection, self.number, part, len(piece), self.transaction)
+            return
+        if content.body is not None:
+            self._drop_body()
+        self._expected = FRAME_METHOD
+        self._on_publish(body)
+
+    def _drop_body(self) -> None:
+        part = self._content.body
+        if part is not None:
+            self._content.body = None
+            self.connection.throttle.forget(self.connection, self.number, part)
+
+    # -- suspension ----------------------------------------------------------------------------------------------
+
+    def resume(self, now_ms: i64) -> None:
+        self.is_suspended = False
+        self.connection.now_ms = now_ms
+        self.backlog.release()
+        if not self.is_closed:
+            self.connection.replay(self.number)
+
+    # -- publish -------------------------------------------------------------------------------------------------
+
+    def _on_publish(self, body: bytes) -> None:
+        properties = self._content.properties
+        route = self._route
+        connection = self.connection
+        now_ms = connection.now_ms
+        raw = properties.raw
+        if not (properties.is_plain and route.is_plain):
+            raw = self._check_identity(properties)
+            if not route.is_fixed or len(properties.extra_routing_keys) > 0:
+                route.route_by_headers(properties)
+            if route.is_reply:
+                self._publish_reply(raw, body)
+                return
+        message = Message(route.address, raw, body, properties.persistent, now_ms)
+        if self.transaction is not None:
+            names = route.names(properties)
+            publish = TransactionPublish(message, names, properties.expiration_ms, route.mandatory)
+            connection.throttle.add_uncommitted(connection, self.transaction.add(publish))
+            return
+        queues = route.queues
+        if len(queues) == 0:
+            if route.mandatory:
+                self.return_message(message)
+        else:
+            arrive(queues, message, properties.expiration_ms, now_ms, False)
+        is_for_disk = properties.persistent and route.is_durable
+        if is_for_disk:
+            connection.published = PERSISTENT
+        elif connection.published == NOTHING:
+            connection.published = TRANSIENT
+        confirms = self.confirms
+        if confirms is not None:
+            confirms.add(self.vhost.journal.batch, is_for_disk)
+            connection.confirm_later(confirms)
+
+    def is_ahead(self) -> bool:
+        """Does this channel publish faster to a queue than its consumers, which are ready for more, are served?"""
+        for queue in self._route.queues:  # noqa: SIM110  # compiled, a generator costs more than the loop
+            if queue.is_behind(self.connection.now_ms):
+                return True
+        return False
+
+    def _check_identity(self, properties: PublishProperties) -> bytes:
+        client = self.connection.client
+        check_user_id(properties, client.user_name, client.is_impersonator)
+        if properties.reply_to == REPLY_TO:
+            if self.reply is None:
+                raise ChannelException(
+                    PRECONDITION_FAILED, "fast reply consumer does not exist", 60, 40
+                )
+            return with_reply_to(properties.raw, self.reply.name)
+        return properties.raw
+
+    def _publish_reply(self, raw: bytes, body: bytes) -> None:
+        route = self._route
+        receiver = self.vhost.reply_channels.get(route.routing_key)
+        if receiver is not None:
+            receiver.take_reply(route.address, raw, body)
+        if route.mandatory:
+            # As the original does: no queue was involved, so it is returned although it was delivered (P23).
+            message = Message(route.address, raw, body, False, self.connection.now_ms)
+            if self.transaction is None:
+                self.return_message(message)
+            else:
+                publish = TransactionPublish(message, [], NO_LIMIT, True)
+                self.connection.throttle.add_uncommitted(
+                    self.connection, self.transaction.add(publish)
+                )
+        if self.confirms is not None:
+            self.confirms.add(self.vhost.journal.batch, False)
+            self.connection.confirm_later(self.confirms)
+
+    def return_message(self, message: Message) -> None:
+        """basic.return of an unroutable mandatory message; goes out before its confirm (P15)."""
+        out = self.connection.out
+        out.method(
+            self.number, BasicReturn(312, b"NO_ROUTE", message.exchange(), message.routing_key())
+        )
+        out.content(self.number, message.properties, message.body)
+        self.connection.touch()
+
+    # -- deliver -------------------------------------------------------------------------------------------------
+
+    def can_take(self) -> bool:
+        """May a consumer of this channel be given a message now?"""
+        return self.room.is_open() and self.connection.can_take()
+
+    def wait_for_turn(self, consumer: ChannelConsumer) -> None:
+        """`consumer` was refused for want of room that it shares with others."""
+        if not self.room.wait(consumer):
+            self.connection.rotation.add(consumer)
+
+    def deliver(self, consumer: ChannelConsumer, entry: Entry) -> None:
+        """basic.deliver."""
+        tag = self.next_delivery_tag
+        self.next_delivery_tag = tag + 1
+        room = self.room
+        room.turn_left -= 1
+        if not consumer.no_ack:
+            entry.delivery_tag = tag
+            self.unacked.append(entry)
+            room.unacked_count += 1
+        connection = self.connection
+        message = entry.message
+        out = connection.out
+        out.deliver(self.number, consumer.tag_field, tag, entry.redelivered, message.address)
+        out.content(self.number, message.properties, message.body)
+        if not connection.is_dirty:
+            connection.touch()
+
+    def take_reply(self, address: bytes, properties: bytes, body: bytes) -> None:
+        reply = self.reply
+        if reply is None or not self.connection.has_room_for_reply(len(body)):
+            return
+        # The delivery tag is repeated, not advanced (9.6).
+        out = self.connection.out
+        out.deliver(self.number, reply.tag_field, self.next_delivery_tag, False, address)
+        out.content(self.number, properties, body)
+        self.connection.touch()
+
+    # -- settle --------------------------------------------------------------------------------------------------
+
+    def ack(self, tag: i64, multiple: bool) -> None:
+        """basic.ack."""
+        if not multiple and self.transaction is None:
+            entry = self.unacked.take(tag)
+            if entry is None:
+                raise self._unknown_tag(tag)
+            queue = entry.queue
+            self._settle(entry, queue, ACKED, self.connection.now_ms)
+            self._serve(queue)
+            return
+        self.settle_entries(self._take_entries(tag, multiple), False, ACKED)
+
+    def reject(self, tag: i64, multiple: bool, requeue: bool) -> None:
+        """basic.reject and basic.nack."""
+        self.settle_entries(self._take_entries(tag, multiple), requeue, REJECTED)
+
+    def settle_entries(self, entries: list[Entry], requeue: bool, reason: i64) -> None:
+        """Entries that have left the window return to their queues, or leave them for `reason`; in a transaction, at its
+        commit."""
+        if self.transaction is not None:
+            self.transaction.settles.append(TransactionSettle(entries, requeue, reason))
+            return
+        if requeue:
+            self.requeue(entries)
+            return
+        now_ms = self.connection.now_ms
+        touched: list[QueueEnd] = []
+        last: QueueEnd | None = None
+        for entry in entries:
+            queue = entry.queue
+            self._settle(entry, queue, reason, now_ms)
+            if queue is not last:
+                touched.append(queue)
+                last = queue
+        for queue in touched:
+            self._serve(queue)
+
+    def requeue(self, entries: list[Entry]) -> None:
+        """Return entries to their queues, each queue's together so that they keep their order."""
+        now_ms = self.connection.now_ms
+        by_queue: dict[int, list[Entry]] = {}
+        for entry in entries:
+            consumer = entry.consumer
+            if consumer is not None:
+                self.room.take_back(consumer)
+            returned = by_queue.get(id(entry.queue))
+            if returned is None:
+                by_queue[id(entry.queue)] = [entry]
+            else:
+                returned.append(entry)
+        # Consumers that wait for room go first: one that rejects the same message for ever must not starve them.
+        self.room.close_while_waited_for()
+        for returned in by_queue.values():
+            returned[0].queue.requeue(returned, now_ms)
+        self.room.serve(self.connection.now_ms)
+
+    def _settle(self, entry: Entry, queue: QueueEnd, reason: i64, now_ms: i64) -> None:
+        consumer = entry.consumer
+        if consumer is not None:
+            self.room.take_back(consumer)
+        queue.leave(entry, reason, now_ms)
+
+    def _serve(self, queue: QueueEnd) -> None:
+        if self.room.prefetch != 0:
+            self.room.serve(self.connection.now_ms)
+        else:
+            queue.deliver_ready(self.connection.now_ms)
+
+    def _take_entries(self, tag: i64, multiple: bool) -> list[Entry]:
+        if multiple:
+            entries = self.unacked.take_upto(tag)
+            if entries is None:
+                raise self._unknown_tag(tag)
+            return entries
+        entry = self.unacked.take(tag)
+        if entry is None:
+            raise self._unknown_tag(tag)
+        return [entry]
+
+    def _unknown_tag(self, tag: i64) -> ChannelException:
+        return ChannelException(PRECONDITION_FAILED, f"unknown delivery tag {unsigned64(tag)}")
+
+    def collect_out(self, ledger: QueueLedger, first: i64, end: i64, found: list[Entry]) -> None:
+        self.unacked.collect(ledger, first, end, found)
+        if self.transaction is not None:
+            self.transaction.collect(ledger, first, end, found)
+
+    def check(self) -> None:
+        self.unacked.check(self.next_delivery_tag)
+        entries = self.unacked.all()
+        if self.transaction is not None:
+            for settle in self.transaction.settles:
+                entries.extend(settle.entries)
+        consumers = [entry.consumer for entry in entries if entry.consumer is not None]
+        assert self.room.unacked_count == len(consumers)
+        for consumer in self.consumers.values():
+            assert consumer.unacked_count == consumers.count(consumer)
+        if self.confirms is not None:
+            self.confirms.check()
+
+    # -- end -----------------------------------------------------------------------------------------------------
+
+    def on_consumer_cancelled(self, consumer: ChannelConsumer) -> None:
+        """A queue with a consumer of this channel was deleted (9.2)."""
+        self.consumers.pop(consumer.tag, None)
+        if self.connection.client.wants_cancel_notices() and not self.is_closing:
+            self.cancels.add(consumer.tag)
+            if not self.cancels.is_deferred:
+                self.send_cancels()
+
+    def send_cancels(self) -> None:
+        """basic.cancel for consumers whose queue was deleted."""
+        for tag in self.cancels.take():
+            self.connection.out.method(self.number, BasicCancel(tag, True))
+            self.connection.touch()
+
+    def stop_consuming(self) -> list[bytes]:
+        """The channel is about to be closed: its consumers get nothing more. Returns names of queues to be deleted then, since
+        they have lost their last consumers."""
+        idle: list[bytes] = []
+        consumers = list(self.consumers.values())
+        self.consumers.clear()
+        for consumer in consumers:
+            if consumer.queue.remove_consumer(consumer, self.connection.now_ms):
+                idle.append(consumer.queue.name)
+        return idle
+
+    def close(self) -> None:
+        """Release everything the channel holds: consumers, unacked messages, an open transaction (5.1).
+
+        Unacked messages are back in their queues when this returns.
+        """
+        if self.is_closed:
+            return
+        self.is_closed = True
+        if self.confirms is not None:
+            self.confirms.end()
+        self.vhost.host.channels.pop(self, None)
+        if self.reply is not None:
+            self.vhost.reply_channels.pop(self.reply.name, None)
+        self.backlog.drop(self.connection)
+        self._drop_body()
+        self._route.release()
+        entries = self.unacked.take_all()
+        if self.transaction is not None:
+            self.connection.throttle.end_transaction(self.connection, self.transaction.size_bytes)
+            entries.extend(self.transaction.take_entries())
+            self.transaction = None
+        idle = self.stop_consuming()
+        self.requeue(entries)
+        for name in idle:
+            self.vhost.delete_queue(self.vhost.queues[name], self.connection.now_ms)
+
+    def drop_content(self) -> None:
+        """A channel error struck: whatever content was arriving is swallowed."""
+        self._expected = FRAME_METHOD
+        self._drop_body()
+        self._route.forget()

@@ -1,0 +1,65 @@
+"""A connection, as its channels see it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from warrenmq.broker.channel.client import Client
+from warrenmq.broker.channel.confirms import PublishConfirms
+from warrenmq.broker.flow.channel_side import ChannelSide
+from warrenmq.broker.flow.disk_flow import NOTHING
+from warrenmq.broker.flow.rotation import Rotation
+from warrenmq.broker.flow.throttle import Throttle, ThrottledClient
+from warrenmq.broker.output import Output
+from warrenmq.broker.vhost.node_services import NodeServices
+from warrenmq.wire.method import Method
+
+# Gathered output (bytes) above which a connection's consumers wait until it is written.
+OUTPUT_BYTES_MAX: Final = 262144
+
+
+class ClientSide(ThrottledClient):
+    """The connection of a client to `node`."""
+
+    def __init__(self, node: NodeServices, now_ms: i64) -> None:
+        settings = node.settings
+        throttle = Throttle(
+            node.alarms, node.memory_account, settings.unfinished_message_timeout * 1000
+        )
+        super().__init__(Output(node.memory_account.transit), throttle, now_ms)
+        self.node: NodeServices = node
+        self.max_message_size: i64 = settings.max_message_size
+        self.client: Client = Client()
+        # What was published since the end of the last turn.
+        self.published: i64 = NOTHING
+        # Consumers that wait until what is in `out` is written.
+        self.rotation: Rotation = Rotation()
+
+    def can_take(self) -> bool:
+        """Is there room for one more delivery?"""
+        return self.is_writable and self.out.size_bytes < OUTPUT_BYTES_MAX
+
+    def wait_for_room(self, channel: ChannelSide) -> None:
+        """`channel` has answered with content: it goes on when that is written, if it is much or nobody reads it.
+
+        Otherwise a client that gets and returns one message over and over, and never reads, fills our memory.
+        """
+        raise RuntimeError("abstract")
+
+    def has_room_for_reply(self, size: i64) -> bool:
+        """May a direct reply of `size` bytes be added? What is not read is bounded; replies beyond that are lost."""
+        raise RuntimeError("abstract")
+
+    def confirm_later(self, confirms: PublishConfirms) -> None:
+        """Something was published; look at `confirms` at the end of this turn."""
+        raise RuntimeError("abstract")
+
+    def channel_method(self, number: i64, method: Method) -> None:
+        """Handle a method of the open channel `number` that is not on the hot path."""
+        raise RuntimeError("abstract")
+
+    def replay(self, number: i64) -> None:
+        """Handle frames that the open channel `number` had kept while it was suspended, until it is suspended again."""
+        raise RuntimeError("abstract")

@@ -1,0 +1,137 @@
+"""The confirms of a channel in confirm mode: which publishes are decided, and in as few frames as possible (P15).
+
+Publishes are told of in order, many with one frame. What is decided while an older publish is not is told alone, unless
+there was nothing to wait for: that costs no time, and would cost a frame each.
+"""
+
+from __future__ import annotations
+
+from mypy_extensions import i64
+
+from warrenmq.broker.flow.client_socket import ClientSocket
+from warrenmq.store.confirm_run import ConfirmParty, ConfirmRun, ConfirmWaiter
+
+
+class PublishConfirms(ConfirmWaiter):
+    """Sends the confirms of channel `number` to `socket`. The number of a publish is that of AMQP: the first one is 1."""
+
+    def __init__(self, socket: ClientSocket, number: i64) -> None:
+        self._socket: ClientSocket = socket
+        self._number: i64 = number
+        self._publish_seq: i64 = 0
+        self._confirmed_upto: i64 = 0
+        # Undecided runs, and what follows them, oldest first. Publishes before them wait for nothing.
+        self._runs: list[ConfirmRun] = []
+        # The last of them.
+        self._young: ConfirmRun | None = None
+        # The channel is closed: nobody is told any more.
+        self._is_ended: bool = False
+
+    # -- publishes -------------------------------------------------------------------------------------------------
+
+    def add(self, batch: ConfirmParty, is_for_disk: bool) -> None:
+        """Another publish. `is_for_disk`: it waits for `batch`, which gathers; else for nothing."""
+        seq = self._publish_seq + 1
+        self._publish_seq = seq
+        young = self._young
+        if young is not None and young.party is batch:
+            young.last = seq
+        elif is_for_disk:
+            run = ConfirmRun(self, seq, 1)
+            run.party = batch
+            batch.runs.append(run)
+            self._append(run)
+        elif young is not None:
+            if young.left == 0 and young.ok and not young.is_told:
+                young.last = seq
+            else:
+                self._append(ConfirmRun(self, seq, 0))
+
+    def add_waiting(self, parties: list[ConfirmParty]) -> None:
+        """Another publish, which waits for all of `parties`, at least one."""
+        self._publish_seq += 1
+        run = ConfirmRun(self, self._publish_seq, len(parties))
+        for party in parties:
+            party.runs.append(run)
+        self._append(run)
+
+    def refuse(self) -> None:
+        """Another publish, which nobody keeps: it alone is nacked."""
+        self._publish_seq += 1
+        run = ConfirmRun(self, self._publish_seq, 0)
+        run.ok = False
+        self._append(run)
+        self.on_decided(run)
+
+    def _append(self, run: ConfirmRun) -> None:
+        self._runs.append(run)
+        self._young = run
+
+    # -- confirms --------------------------------------------------------------------------------------------------
+
+    def on_decided(self, run: ConfirmRun) -> None:
+        if self._runs[0].left == 0:
+            self._tell_decided()
+        if not run.is_told:
+            self._tell_alone(run)
+
+    def confirm_finished(self) -> None:
+        """Confirm what waits for nothing; called once per turn, so that confirms are batched."""
+        if len(self._runs) == 0 or self._runs[0].left == 0:
+            self._tell_decided()
+
+    def end(self) -> None:
+        """The channel is closed."""
+        self._is_ended = True
+
+    def _tell_decided(self) -> None:
+        # Neighbours with the same outcome go into one frame.
+        runs = self._runs
+        count: i64 = 0
+        upto = runs[0].first - 1 if len(runs) > 0 else self._publish_seq
+        ok = True
+        while count < len(runs) and runs[count].left == 0:
+            run = runs[count]
+            count += 1
+            if run.is_told:
+                self._send(upto, ok)
+                self._confirmed_upto = run.last
+            elif run.ok != ok:
+                self._send(upto, ok)
+                ok = run.ok
+            run.is_told = True
+            upto = run.last
+        if count == len(runs):
+            self._young = None
+        self._send(upto, ok)
+        del runs[:count]
+
+    def _tell_alone(self, run: ConfirmRun) -> None:
+        run.is_told = True
+        run.party = None
+        if not self._is_ended:
+            for seq in range(run.first, run.last + 1):
+                self._socket.out.confirm(self._number, seq, False, run.ok)
+            self._socket.touch()
+
+    def _send(self, upto: i64, ok: bool) -> None:
+        count = upto - self._confirmed_upto
+        if count > 0:
+            self._confirmed_upto = upto
+            if not self._is_ended:
+                self._socket.out.confirm(self._number, upto, count > 1, ok)
+                self._socket.touch()
+
+    # -- invariants ------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Assert what holds between two operations."""
+        before = self._confirmed_upto
+        assert before <= self._publish_seq
+        for run in self._runs:
+            assert before < run.first <= run.last <= self._publish_seq
+            before = run.last
+        if len(self._runs) > 0:
+            assert self._young is self._runs[-1] and before == self._publish_seq
+        else:
+            assert self._young is None

@@ -1,0 +1,533 @@
+"""exchange.* and queue.*: the checks in RabbitMQ's order, with its texts (protocol 5.3, 5.4).
+
+What concerns only transient things is answered at once. A durable definition is answered when it is on disk: the
+channel is suspended, so that its later methods keep their place, and goes on with the reply.
+
+A new definition that cannot be stored is taken back in memory, as if it were deleted, and refused with 506 to who declared
+it and to those who have declared the same meanwhile. A deletion cannot be taken back: who asked is told that it is not on
+disk, and it is tried again until it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from mypy_extensions import i64
+
+from warrenmq.broker.channel.channel import Channel
+from warrenmq.broker.channel.direct_reply import REPLY_TO
+from warrenmq.broker.definitions.metadata import (
+    Change,
+    PutBinding,
+    PutExchange,
+    PutQueue,
+)
+from warrenmq.broker.definitions.removal_changes import removal_changes
+from warrenmq.queues.arguments import EQUIVALENT_KEYS, parse_arguments
+from warrenmq.queues.definition import QueueDefinition
+from warrenmq.queues.queue import Queue
+from warrenmq.routing.equivalence import (
+    assert_equivalent_arguments,
+    assert_equivalent_exchange,
+    assert_equivalent_flag,
+    check_name_argument,
+)
+from warrenmq.routing.exchange import (
+    ALTERNATE_EXCHANGE,
+    Binding,
+    Destination,
+    Exchange,
+    binding_identity,
+)
+from warrenmq.routing.exchange_types import check_exchange_type
+from warrenmq.store.change_sets import ChangeSet
+from warrenmq.wire.errors import (
+    ACCESS_REFUSED,
+    NOT_FOUND,
+    PRECONDITION_FAILED,
+    RESOURCE_ERROR,
+    RESOURCE_LOCKED,
+    ChannelException,
+    ConnectionException,
+)
+from warrenmq.wire.field_table import decode_table, encode_table
+from warrenmq.wire.method import Method
+from warrenmq.wire.methods import (
+    ExchangeBind,
+    ExchangeBindOk,
+    ExchangeDeclare,
+    ExchangeDeclareOk,
+    ExchangeDelete,
+    ExchangeDeleteOk,
+    ExchangeUnbind,
+    ExchangeUnbindOk,
+    QueueBind,
+    QueueBindOk,
+    QueueDeclare,
+    QueueDeclareOk,
+    QueueDelete,
+    QueueDeleteOk,
+    QueuePurge,
+    QueuePurgeOk,
+    QueueUnbind,
+    QueueUnbindOk,
+)
+
+
+def _reply_when_stored(channel: Channel, change_set: ChangeSet, reply: Method | None) -> None:
+    """Suspend the channel until `change_set` is stored, then send `reply` (None: no-wait); ConnectionException 506 when it
+    cannot be."""
+    channel.suspend()
+
+    def on_stored(ok: bool, now_ms: int) -> None:
+        if not channel.is_closed:
+            if not ok:
+                channel.connection.now_ms = now_ms
+                channel.is_suspended = False
+                channel.connection.fail(
+                    ConnectionException(RESOURCE_ERROR, "definitions could not be written to disk")
+                )
+            else:
+                _reply_at_once(channel, reply)
+        channel.resume(now_ms)
+        channel.connection.touch()
+
+    change_set.callbacks.append(on_stored)
+
+
+def _reply_at_once(channel: Channel, reply: Method | None) -> None:
+    if reply is not None:
+        channel.connection.out.method(channel.number, reply)
+    channel.send_cancels()
+
+
+def _reply_when_made(
+    channel: Channel,
+    made: object,
+    change: Change,
+    reply: Method | None,
+    take_back: Callable[[int], None],
+    ends: Sequence[object] = (),
+) -> None:
+    """Store the definition of `made` (an exchange, a queue, or a binding between `ends`), then send `reply`;
+    `take_back(now_ms)` when it cannot be stored."""
+    vhost = channel.vhost
+    change_set = vhost.store_changes([change], False)
+    change_set.needs = [vhost.unstored[end] for end in ends if end in vhost.unstored]
+    vhost.unstored[made] = change_set
+
+    def on_stored(ok: bool, now_ms: int) -> None:
+        del vhost.unstored[made]
+        if not ok:
+            take_back(now_ms)
+
+    change_set.callbacks.append(on_stored)
+    _reply_when_stored(channel, change_set, reply)
+
+
+def _reply_when_there(channel: Channel, known: object, reply: Method | None) -> None:
+    """Send `reply` when the definition of `known` is stored: somebody else may have declared it just now, and an ok says
+    that it is there after any crash."""
+    change_set = channel.vhost.unstored.get(known)
+    if change_set is None or reply is None:
+        _reply_at_once(channel, reply)
+    else:
+        _reply_when_stored(channel, change_set, reply)
+
+
+def _reply_when_gone(channel: Channel, changes: list[Change], reply: Method | None) -> None:
+    """Send `reply` when `changes`, which delete definitions, are stored. Without any, when what others have deleted just now,
+    or what could not be stored yet, is: what is missing may be back after a crash otherwise."""
+    vhost = channel.vhost
+    if len(changes) > 0:
+        _reply_when_stored(channel, vhost.store_changes(changes, True), reply)
+    elif reply is not None and vhost.journal.definitions.has_kept():
+        _reply_when_stored(channel, vhost.store_changes([], False), reply)
+    else:
+        _reply_at_once(channel, reply)
+
+
+# -- exchanges -----------------------------------------------------------------------------------------------------
+
+
+def exchange_declare(channel: Channel, method: ExchangeDeclare) -> None:
+    """exchange.declare."""
+    vhost = channel.vhost
+    name = _clean(method.exchange)
+    reply = None if method.nowait else ExchangeDeclareOk()
+    if method.passive:
+        _refuse_default(name)
+        _reply_when_there(channel, _exchange(channel, name), reply)
+        return
+    check_exchange_type(method.type)
+    _refuse_default(name)
+    exchange = vhost.router.exchanges.get(name)
+    if exchange is not None:
+        assert_equivalent_exchange(
+            exchange,
+            vhost.name,
+            method.type,
+            method.durable,
+            method.auto_delete,
+            method.internal,
+            method.arguments,
+        )
+        _reply_when_there(channel, exchange, reply)
+        return
+    if name.startswith(b"amq."):
+        shown = name.decode("utf-8", "replace")
+        raise ChannelException(
+            ACCESS_REFUSED, f"exchange name '{shown}' contains reserved prefix 'amq.*'"
+        )
+    check_name_argument(
+        decode_table(method.arguments), ALTERNATE_EXCHANGE, vhost.exchange_text(name)
+    )
+    new = vhost.router.declare_exchange(
+        name, method.type, method.durable, method.auto_delete, method.internal, method.arguments
+    )
+    if not new.durable:
+        _reply_at_once(channel, reply)
+        return
+
+    def take_back(_now_ms: int) -> None:
+        if vhost.router.exchanges.get(name) is new:
+            vhost.add_changes(removal_changes(vhost.name, vhost.router.delete_exchange(new)))
+
+    change = PutExchange(vhost.name, name, new.type, new.auto_delete, new.internal, new.arguments)
+    _reply_when_made(channel, new, change, reply, take_back)
+
+
+def exchange_delete(channel: Channel, method: ExchangeDelete) -> None:
+    """exchange.delete; a missing exchange is deleted already."""
+    vhost = channel.vhost
+    name = _clean(method.exchange)
+    _refuse_default(name)
+    if name.startswith(b"amq."):
+        raise ChannelException(
+            ACCESS_REFUSED, f"deletion of system {vhost.exchange_text(name)} not allowed"
+        )
+    exchange = vhost.router.exchanges.get(name)
+    changes: list[Change] = []
+    if exchange is not None:
+        if method.if_unused and len(exchange.outgoing) > 0:
+            raise ChannelException(PRECONDITION_FAILED, f"{vhost.exchange_text(name)} in use")
+        changes = removal_changes(vhost.name, vhost.router.delete_exchange(exchange))
+    _reply_when_gone(channel, changes, None if method.nowait else ExchangeDeleteOk())
+
+
+def exchange_bind(channel: Channel, method: ExchangeBind) -> None:
+    """exchange.bind."""
+    source, destination = _clean(method.source), _clean(method.destination)
+    _refuse_default(source)
+    _refuse_default(destination)
+    _bind(
+        channel,
+        _exchange(channel, source),
+        _exchange(channel, destination),
+        method.routing_key,
+        method.arguments,
+        None if method.nowait else ExchangeBindOk(),
+    )
+
+
+def exchange_unbind(channel: Channel, method: ExchangeUnbind) -> None:
+    """exchange.unbind; what is missing is unbound already."""
+    source, destination = _clean(method.source), _clean(method.destination)
+    _refuse_default(source)
+    _refuse_default(destination)
+    exchanges = channel.vhost.router.exchanges
+    reply = None if method.nowait else ExchangeUnbindOk()
+    _unbind(
+        channel,
+        exchanges.get(source),
+        exchanges.get(destination),
+        method.routing_key,
+        method.arguments,
+        reply,
+    )
+
+
+# -- queues --------------------------------------------------------------------------------------------------------
+
+
+def queue_declare(channel: Channel, method: QueueDeclare) -> None:
+    """queue.declare."""
+    vhost = channel.vhost
+    connection = channel.connection
+    name = _clean(method.queue)
+    if name == REPLY_TO or name.startswith(REPLY_TO + b"."):
+        _probe_reply_queue(channel, name, method.nowait)
+        return
+    if method.passive:
+        queue = _queue(channel, name)
+        _reply_when_there(channel, queue, _declared(channel, queue, method.nowait))
+        return
+    if not name:
+        name = b"amq.gen-" + connection.node.random_name()
+    elif name.startswith(b"amq."):
+        shown = name.decode("utf-8", "replace")
+        raise ChannelException(
+            ACCESS_REFUSED, f"queue name '{shown}' contains reserved prefix 'amq.*'"
+        )
+    # Exclusive queues go with their connection, so they are never durable (S8).
+    durable = method.durable and not method.exclusive
+    existing = vhost.queues.get(name)
+    if existing is not None:
+        _check_equivalent(channel, existing, method, durable)
+        _reply_when_there(channel, existing, _declared(channel, existing, method.nowait))
+        return
+    arguments = method.arguments
+    text = vhost.queue_text(name)
+    check_name_argument(decode_table(arguments), "x-dead-letter-exchange", text)
+    settings = parse_arguments(arguments, text)
+    owner = connection if method.exclusive else None
+    queue_id = vhost.node.next_queue_id()
+    definition = QueueDefinition(
+        name, queue_id, durable, method.auto_delete, owner, arguments, settings
+    )
+    queue = vhost.add_queue(definition, connection.now_ms)
+    reply = _declared(channel, queue, method.nowait)
+    if durable:
+        change = PutQueue(vhost.name, queue.id, name, True, method.auto_delete, arguments)
+        _reply_when_made(
+            channel, queue, change, reply, lambda now_ms: vhost.delete_queue(queue, now_ms)
+        )
+    else:
+        _reply_at_once(channel, reply)
+
+
+def queue_bind(channel: Channel, method: QueueBind) -> None:
+    """queue.bind."""
+    queue_name, key = _bind_names(channel, method.queue, method.routing_key)
+    _refuse_default(_clean(method.exchange))
+    exchange = _exchange(channel, _clean(method.exchange))
+    _bind(
+        channel,
+        exchange,
+        _queue(channel, queue_name),
+        key,
+        method.arguments,
+        None if method.nowait else QueueBindOk(),
+    )
+
+
+def queue_unbind(channel: Channel, method: QueueUnbind) -> None:
+    """queue.unbind; what is missing is unbound already."""
+    queue_name, key = _bind_names(channel, method.queue, method.routing_key)
+    _refuse_default(_clean(method.exchange))
+    queue = channel.vhost.queues.get(queue_name)
+    if queue is not None:
+        check_owner(channel, queue)
+    exchange = channel.vhost.router.exchanges.get(_clean(method.exchange))
+    _unbind(channel, exchange, queue, key, method.arguments, QueueUnbindOk())
+
+
+def queue_purge(channel: Channel, method: QueuePurge) -> None:
+    """queue.purge: ready messages only."""
+    queue = _queue(channel, named_queue(channel, method.queue))
+    purge = queue.purge(channel.connection.now_ms)
+    if method.nowait:
+        return
+    if purge.is_done:
+        channel.connection.out.method(channel.number, QueuePurgeOk(purge.count))
+        return
+    # What it dropped is gone already; the answer waits until it is settled.
+    channel.suspend()
+
+    def on_done(now_ms: int) -> None:
+        if not channel.is_closed:
+            channel.connection.out.method(channel.number, QueuePurgeOk(purge.count))
+            channel.connection.touch()
+            channel.resume(now_ms)
+
+    purge.when_done = on_done
+
+
+def queue_delete(channel: Channel, method: QueueDelete) -> None:
+    """queue.delete; a missing queue is deleted already and had no messages."""
+    vhost = channel.vhost
+    name = named_queue(channel, method.queue)
+    queue = vhost.queues.get(name)
+    count: i64 = 0
+    changes: list[Change] = []
+    if queue is not None:
+        check_owner(channel, queue)
+        if method.if_empty and queue.ready_count > 0:
+            raise ChannelException(PRECONDITION_FAILED, f"{vhost.queue_text(name)} not empty")
+        if method.if_unused and len(queue.consumers) > 0:
+            raise ChannelException(PRECONDITION_FAILED, f"{vhost.queue_text(name)} in use")
+        count = queue.ready_count
+        channel.cancels.is_deferred = True
+        changes = vhost.remove_queue(queue, channel.connection.now_ms)
+        channel.cancels.is_deferred = False
+    _reply_when_gone(channel, changes, None if method.nowait else QueueDeleteOk(count))
+
+
+# -- shared --------------------------------------------------------------------------------------------------------
+
+
+def named_queue(channel: Channel, name: bytes) -> bytes:
+    """The queue a method means: an empty name is the last one declared on the channel."""
+    name = _clean(name)
+    if name:
+        return name
+    if not channel.last_queue:
+        raise ChannelException(NOT_FOUND, "no previously declared queue")
+    return channel.last_queue
+
+
+def usable_queue(channel: Channel, name: bytes) -> Queue:
+    """The queue `name` (see `named_queue`), open to this connection."""
+    return _queue(channel, named_queue(channel, name))
+
+
+def check_owner(channel: Channel, queue: Queue) -> None:
+    """ChannelException 405 when the queue is exclusive to another connection."""
+    if queue.definition.owner is not None and queue.definition.owner is not channel.connection:
+        raise _locked(channel, queue)
+
+
+def _bind(
+    channel: Channel,
+    source: Exchange,
+    destination: Destination,
+    key: bytes,
+    arguments: bytes,
+    reply: Method | None,
+) -> None:
+    vhost = channel.vhost
+    binding = vhost.router.bind(source, destination, key, arguments)
+    if binding is None:
+        known = source.outgoing[binding_identity(destination, key, arguments)]
+        _reply_when_there(channel, known, reply)
+    elif binding.is_durable():
+        change = PutBinding(
+            vhost.name, source.name, destination.name, destination.is_queue, key, arguments
+        )
+        _reply_when_made(
+            channel,
+            binding,
+            change,
+            reply,
+            lambda _now_ms: _take_back_binding(channel, binding),
+            (source, destination),
+        )
+    else:
+        _reply_at_once(channel, reply)
+
+
+def _take_back_binding(channel: Channel, binding: Binding) -> None:
+    vhost = channel.vhost
+    if binding in binding.destination.incoming:
+        removed = vhost.router.unbind(
+            binding.source, binding.destination, binding.key, binding.arguments
+        )
+        if removed is not None:
+            vhost.add_changes(removal_changes(vhost.name, removed))
+
+
+def _unbind(
+    channel: Channel,
+    source: Exchange | None,
+    destination: Destination | None,
+    key: bytes,
+    arguments: bytes,
+    reply: Method | None,
+) -> None:
+    vhost = channel.vhost
+    changes: list[Change] = []
+    if source is not None:
+        source.check_binding(arguments)
+    if source is not None and destination is not None:
+        removed = vhost.router.unbind(source, destination, key, arguments)
+        if removed is not None:
+            changes = removal_changes(vhost.name, removed)
+    _reply_when_gone(channel, changes, reply)
+
+
+def _bind_names(channel: Channel, queue_name: bytes, key: bytes) -> tuple[bytes, bytes]:
+    name = named_queue(channel, queue_name)
+    if not queue_name and not key:
+        # With neither given, the queue is bound under its own name.
+        return name, name
+    return name, key
+
+
+def _declared(channel: Channel, queue: Queue, nowait: bool) -> Method | None:
+    """The reply to a declaration of `queue`, which the channel means from now on when it names none."""
+    channel.last_queue = queue.name
+    if nowait:
+        return None
+    queue.last_used_ms = channel.connection.now_ms
+    return QueueDeclareOk(queue.name, queue.ready_count, len(queue.consumers))
+
+
+def _check_equivalent(channel: Channel, queue: Queue, method: QueueDeclare, durable: bool) -> None:
+    owner = channel.connection if method.exclusive else None
+    if queue.definition.owner is not owner:
+        raise _locked(channel, queue)
+    text = channel.vhost.queue_text(queue.name)
+    assert_equivalent_flag("durable", text, durable, queue.durable)
+    assert_equivalent_flag("auto_delete", text, method.auto_delete, queue.definition.auto_delete)
+    if method.arguments != queue.definition.arguments:
+        assert_equivalent_arguments(
+            EQUIVALENT_KEYS,
+            text,
+            decode_table(_without_default_type(method.arguments)),
+            decode_table(_without_default_type(queue.definition.arguments)),
+        )
+
+
+def _without_default_type(raw: bytes) -> bytes:
+    # An absent x-queue-type equals `classic`.
+    if b"x-queue-type" not in raw:
+        return raw
+    table = decode_table(raw)
+    field = table.get("x-queue-type")
+    if field is not None and field.value == b"classic":
+        del table["x-queue-type"]
+    return encode_table(table)
+
+
+def _probe_reply_queue(channel: Channel, name: bytes, nowait: bool) -> None:
+    # Declaring a direct reply-to name only asks whether somebody listens; nothing is created (9.6).
+    if name != REPLY_TO and name not in channel.vhost.reply_channels:
+        raise ChannelException(NOT_FOUND, f"no {channel.vhost.queue_text(name)}")
+    if not nowait:
+        channel.connection.out.method(channel.number, QueueDeclareOk(name, 0, 1))
+
+
+def _queue(channel: Channel, name: bytes) -> Queue:
+    queue = channel.vhost.queues.get(name)
+    if queue is None:
+        raise ChannelException(NOT_FOUND, f"no {channel.vhost.queue_text(name)}")
+    check_owner(channel, queue)
+    return queue
+
+
+def _exchange(channel: Channel, name: bytes) -> Exchange:
+    exchange = channel.vhost.router.exchanges.get(name)
+    if exchange is None:
+        raise ChannelException(NOT_FOUND, f"no {channel.vhost.exchange_text(name)}")
+    return exchange
+
+
+def _refuse_default(name: bytes) -> None:
+    if not name:
+        raise ChannelException(ACCESS_REFUSED, "operation not permitted on the default exchange")
+
+
+def _locked(channel: Channel, queue: Queue) -> ChannelException:
+    return ChannelException(
+        RESOURCE_LOCKED,
+        f"cannot obtain exclusive access to locked {channel.vhost.queue_text(queue.name)}. It could be originally "
+        "declared on another connection or the exclusive property value does not match that of the original "
+        "declaration.",
+    )
+
+
+def _clean(name: bytes) -> bytes:
+    """CR and LF are dropped from names, as RabbitMQ does."""
+    if b"\r" in name or b"\n" in name:
+        return name.replace(b"\r", b"").replace(b"\n", b"")
+    return name

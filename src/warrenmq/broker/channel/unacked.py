@@ -1,0 +1,141 @@
+"""The deliveries of one channel that are not settled, in order of delivery tag.
+
+Tags ascend, so a list ordered by tag serves single acks (the oldest, or a binary search) and multiple acks (a prefix).
+Settled entries in the middle leave a gap that is closed when gaps are the majority: an ack costs constant time
+amortised, and one message that is never acked holds no others in memory.
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from warrenmq.queues.entry import Entry
+from warrenmq.store.message import QueueLedger
+
+_GAPS_MIN: Final = 64
+
+
+class UnackedWindow:
+    """Unsettled entries by `delivery_tag`; `count` of them."""
+
+    def __init__(self) -> None:
+        self.count: i64 = 0
+        self._entries: list[Entry | None] = []
+        self._tags: list[int] = []
+        self._head: i64 = 0
+
+    def append(self, entry: Entry) -> None:
+        """Add a delivery; its tag is higher than all before."""
+        self._entries.append(entry)
+        self._tags.append(entry.delivery_tag)
+        self.count += 1
+
+    def take(self, tag: i64) -> Entry | None:
+        """Remove and return the entry with `tag`; None when it is not outstanding."""
+        head = self._head
+        size: i64 = len(self._tags)
+        if head < size and self._tags[head] == tag:
+            place = head
+        else:
+            place = self._find(tag)
+            if place == size or self._tags[place] != tag:
+                return None
+        entry = self._entries[place]
+        if entry is None:
+            return None
+        self._entries[place] = None
+        self.count -= 1
+        self._close_gaps()
+        return entry
+
+    def take_upto(self, tag: i64) -> list[Entry] | None:
+        """Remove and return all entries up to `tag`, oldest first; None when `tag` itself is not outstanding.
+
+        Tag 0 stands for all, also when there are none (P1).
+        """
+        if tag == 0:
+            return self.take_all()
+        place = self._find(tag)
+        if place == len(self._tags) or self._tags[place] != tag or self._entries[place] is None:
+            return None
+        taken: list[Entry] = []
+        index = self._head
+        while index <= place:
+            entry = self._entries[index]
+            if entry is not None:
+                taken.append(entry)
+                self._entries[index] = None
+            index += 1
+        self._head = place + 1
+        self.count -= len(taken)
+        self._close_gaps()
+        return taken
+
+    def take_all(self) -> list[Entry]:
+        """Remove and return everything, oldest first."""
+        taken = self.all()
+        self._entries = []
+        self._tags = []
+        self._head = 0
+        self.count = 0
+        return taken
+
+    def all(self) -> list[Entry]:
+        """Everything outstanding, oldest first."""
+        return [entry for entry in self._entries[self._head :] if entry is not None]
+
+    def check(self, next_tag: i64) -> None:
+        """Assert that tags ascend below `next_tag`, and that the count is right."""
+        assert len(self._entries) == len(self._tags)
+        before: i64 = -1
+        count: i64 = 0
+        for place in range(len(self._tags)):
+            tag = self._tags[place]
+            assert before < tag < next_tag
+            before = tag
+            entry = self._entries[place]
+            if entry is not None:
+                assert entry.delivery_tag == tag
+                count += 1
+        assert self.count == count
+
+    def collect(self, ledger: QueueLedger, first: i64, end: i64, found: list[Entry]) -> None:
+        """Add those of the queue of `log` with seq ids in [first, end) to `found`."""
+        for entry in self._entries:
+            if entry is not None and entry.ledger is ledger and first <= entry.seq < end:
+                found.append(entry)
+
+    def restore(self, entries: list[Entry]) -> None:
+        """Put taken entries back (a rolled back transaction)."""
+        merged = self.take_all() + entries
+        merged.sort(key=_tag_of)
+        for entry in merged:
+            self.append(entry)
+
+    def _find(self, tag: i64) -> i64:
+        low = self._head
+        high: i64 = len(self._tags)
+        while low < high:
+            middle = (low + high) >> 1
+            if self._tags[middle] < tag:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _close_gaps(self) -> None:
+        entries = self._entries
+        head = self._head
+        size: i64 = len(entries)
+        while head < size and entries[head] is None:
+            head += 1
+        self._head = head
+        if size - self.count > self.count + _GAPS_MIN:
+            kept = [entry for entry in entries[head:] if entry is not None]
+            self._entries = list(kept)
+            self._tags = [entry.delivery_tag for entry in kept]
+            self._head = 0
+
+
+def _tag_of(entry: Entry) -> int:
+    return entry.delivery_tag

@@ -1,0 +1,554 @@
+"""One client connection as a state machine: bytes and the time in, bytes and flags out (protocol sections 1, 2).
+
+    STARTING -> TUNING -> OPENING -> RUNNING -> CLOSING -> CLOSED
+
+The shell feeds `receive` with what the socket gave, takes `out` once per turn of its loop, and looks at `state`,
+`close_at_ms` and `is_reading` afterwards. The connection hands frames to its channels and turns the exceptions they
+raise into channel.close or connection.close.
+
+Faults before the connection is open are silent, as in the original: the socket is dropped after 3 s, and the reason
+is in our log only. The exceptions are refused logins (for clients that understand it) and refused vhosts.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from mypy_extensions import i64
+
+from warrenmq.broker.channel.channel import Channel, ChannelConsumer
+from warrenmq.broker.channel.client_side import ClientSide
+from warrenmq.broker.channel.confirms import PublishConfirms
+from warrenmq.broker.channel.methods import handle_channel_method
+from warrenmq.broker.connection.handshake import Handshake, unexpected_method
+from warrenmq.broker.connection.heartbeat import IDLE_CHECKS_MAX, Heartbeats
+from warrenmq.broker.connection.log import ConnectionLog
+from warrenmq.broker.connection.states import (
+    CLOSED,
+    CLOSING,
+    OPENING,
+    RUNNING,
+    STARTING,
+    STATE_NAMES,
+    TUNING,
+)
+from warrenmq.broker.definitions.access import Access
+from warrenmq.broker.definitions.settings import Settings
+from warrenmq.broker.flow.alarms import Alarms
+from warrenmq.broker.flow.channel_side import ChannelSide
+from warrenmq.broker.flow.disk_flow import NOTHING
+from warrenmq.broker.vhost.node_services import NodeServices
+from warrenmq.broker.vhost.vhost import Vhost
+from warrenmq.wire.errors import (
+    CHANNEL_ERROR,
+    COMMAND_INVALID,
+    FRAME_ERROR,
+    INTERNAL_ERROR,
+    NOT_ALLOWED,
+    PRECONDITION_FAILED,
+    UNEXPECTED_FRAME,
+    AmqpError,
+    ChannelException,
+    ConnectionException,
+    octets_text,
+)
+from warrenmq.wire.frames import (
+    FRAME_BODY,
+    FRAME_HEADER,
+    FRAME_HEARTBEAT,
+    FRAME_METHOD,
+    FRAME_MIN_SIZE,
+    NEED_DATA,
+    FrameBuffer,
+)
+from warrenmq.wire.method import Method
+from warrenmq.wire.methods import (
+    CHANNEL_CLOSE,
+    CHANNEL_CLOSE_OK,
+    CHANNEL_OPEN,
+    ChannelClose,
+    ChannelCloseOk,
+    ChannelOpenOk,
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionUpdateSecret,
+    ConnectionUpdateSecretOk,
+    decode_method,
+)
+
+# How long a refused or faulty peer keeps its socket, so that it reads why (and cannot hammer).
+GRACE_MS: Final = 3000
+HANDSHAKE_TIMEOUT_MS: Final = 10000
+# Direct replies that a peer does not read, in bytes, above which further ones are lost.
+REPLY_BYTES_MAX: Final = 33554432
+NEVER: Final = -1
+# A frame of so many bytes is taken where no limit was negotiated, however small messages must be.
+_UNLIMITED_FRAME_MIN: Final = 131072
+# Deliveries to a consumer before the next one that waits for room in the output gets its turn.
+TURN_MESSAGES: Final = 32
+
+
+class ConnectionHost(NodeServices):
+    """What a node offers its connections besides: users, vhosts, and a list of those that the shell is to look at."""
+
+    def __init__(self, settings: Settings, alarms: Alarms, wake: Callable[[], None]) -> None:
+        super().__init__(settings, alarms, wake)
+        self.access: Access = Access(settings.loopback_users)
+        self.vhosts: dict[bytes, Vhost] = {}
+        self.dirty_connections: list[Connection] = []
+
+    def next_connection_number(self) -> i64:
+        """A number that no connection had since the start."""
+        raise RuntimeError("abstract")
+
+    def log_crash(self, peer: str, error: Exception) -> None:
+        """A bug was struck."""
+        raise RuntimeError("abstract")
+
+
+class Connection(ClientSide):
+    """One AMQP connection. `peer` is how logs name it; `is_loopback` says whether it came over a loopback address."""
+
+    def __init__(self, host: ConnectionHost, peer: str, is_loopback: bool, now_ms: i64) -> None:
+        super().__init__(host, now_ms)
+        self._host: ConnectionHost = host
+        self.peer: str = peer
+        self.state: i64 = STARTING
+        self.log: ConnectionLog = ConnectionLog(host.next_connection_number(), peer)
+        self.vhost: Vhost | None = None
+        self.channels: dict[int, Channel] = {}
+        # For the shell, which is known to it only.
+        self.shell: object | None = None
+        self.close_at_ms: i64 = now_ms + HANDSHAKE_TIMEOUT_MS
+        # Channels that wait until what they answered is written, and direct replies since the socket took anything.
+        self._awaiting_room: deque[ChannelSide] = deque()
+        self._are_consumers_first: bool = False
+        self._reply_bytes: i64 = 0
+        self._confirm_later: list[PublishConfirms] = []
+        self._frames: FrameBuffer = FrameBuffer(FRAME_MIN_SIZE)
+        # The client has sent connection.close; it is answered when no channel is suspended any more.
+        self._is_close_due: bool = False
+        self._last_channel: Channel | None = None
+        self._heartbeats: Heartbeats = Heartbeats()
+        self._handshake: Handshake = Handshake(
+            host.settings, host.access, host.vhosts, self.client, self.log, is_loopback
+        )
+        self.out.method(0, self._handshake.start())
+
+    # -- bytes in ------------------------------------------------------------------------------------------------
+
+    def receive(self, data: bytes, now_ms: i64) -> None:
+        """Handle the next bytes of the stream. Never raises."""
+        self.now_ms = now_ms
+        self._heartbeats.has_received = True
+        if self.state == CLOSED:
+            return
+        frames = self._frames
+        frames.feed(data)
+        # Three names for three types: compiled, a variable has one type, also as the target of `except`.
+        try:
+            while self.state != CLOSED:
+                kind = frames.next_frame()
+                if kind == NEED_DATA:
+                    break
+                channel = self._last_channel
+                if channel is None or channel.number != frames.channel or channel.is_closing:
+                    channel = self._channel_for(kind)
+                    if channel is None:
+                        continue
+                if kind > FRAME_BODY or kind < FRAME_METHOD:
+                    raise self._bad_frame(kind)
+                try:
+                    channel.on_frame(kind, frames.data, frames.start, frames.end)
+                except ChannelException as refusal:
+                    self.close_channel(channel, refusal)
+        except ConnectionException as fault:
+            self.fail(fault)
+            self._read_closing()
+        except (
+            Exception
+        ) as crash:  # A bug of ours costs this connection, not the node (protocol: 541).
+            self._host.log_crash(self.peer, crash)
+            self.fail(ConnectionException(INTERNAL_ERROR, ""))
+        self._finish_turn()
+
+    def _read_closing(self) -> None:
+        # What came in the same packet as the fault: the peer may have begun to close, too.
+        try:
+            while self.state == CLOSING:
+                kind = self._frames.next_frame()
+                if kind == NEED_DATA:
+                    return
+                self._channel_for(kind)
+        except ConnectionException:
+            self._linger()
+
+    def replay(self, number: i64) -> None:
+        channel = self.channels[number]
+        try:
+            while self.state == RUNNING and not channel.is_closed:
+                if channel.is_suspended:
+                    channel.backlog.let_settles_pass(self, channel)
+                    break
+                kept = channel.backlog.take(self)
+                if kept is None:
+                    break
+                kind, payload = kept
+                if channel.is_closing:
+                    self._on_closing_channel(channel, kind, payload, 0, len(payload))
+                    continue
+                try:
+                    channel.on_frame(kind, payload, 0, len(payload))
+                except ChannelException as refusal:
+                    self.close_channel(channel, refusal)
+        except ConnectionException as fault:
+            self.fail(fault)
+        except Exception as crash:  # As in `receive`.
+            self._host.log_crash(self.peer, crash)
+            self.fail(ConnectionException(INTERNAL_ERROR, ""))
+        if self._is_close_due and self.state < CLOSING:
+            self._on_close()
+        self._finish_turn()
+
+    def _finish_turn(self) -> None:
+        for confirms in self._confirm_later:
+            confirms.confirm_finished()
+        self._confirm_later.clear()
+        if self.published != NOTHING:
+            if self.vhost is not None:
+                self.node.disk_flow.on_publish(self, self.vhost.journal, self.published)
+            self.published = NOTHING
+        self.touch()
+
+    def _bad_frame(self, kind: i64) -> ConnectionException:
+        frames = self._frames
+        size = frames.end - frames.start
+        octets = octets_text(frames.data[frames.start : min(frames.end, frames.start + 16)])
+        text = f"type {kind}, {'all' if size <= 16 else 'first 16'} octets = {octets}"
+        is_known = (
+            kind == FRAME_BODY
+            or (kind == FRAME_HEADER and size >= 12)
+            or (kind == FRAME_METHOD and size >= 4)
+        )
+        if (
+            is_known
+            or (kind == FRAME_HEARTBEAT and size == 0)
+            or (frames.channel != 0 and self.state != RUNNING)
+        ):
+            return ConnectionException(UNEXPECTED_FRAME, text)
+        return ConnectionException(FRAME_ERROR, f"{text}: unknown_frame")
+
+    def _channel_for(self, kind: i64) -> Channel | None:
+        """The open channel the current frame belongs to; None when the frame has been dealt with here."""
+        frames = self._frames
+        number = frames.channel
+        data = frames.data
+        start = frames.start
+        end = frames.end
+        if self.state == CLOSING:
+            if number == 0 and kind == FRAME_METHOD:
+                self._on_closing(data, start, end)
+            return None
+        if number == 0:
+            if kind == FRAME_METHOD:
+                self._on_connection_method(decode_method(data, start, end))
+            elif kind != FRAME_HEARTBEAT or start != end:
+                raise self._bad_frame(kind)
+            return None
+        if kind > FRAME_BODY or kind < FRAME_METHOD or self.state != RUNNING:
+            raise self._bad_frame(kind)
+        channel = self.channels.get(number)
+        if channel is None:
+            self._open_channel(kind, number, data, start, end)
+            return None
+        if channel.is_closing:
+            self._on_closing_channel(channel, kind, data, start, end)
+            return None
+        self._last_channel = channel
+        return channel
+
+    # -- channels --------------------------------------------------------------------------------------------------
+
+    def _open_channel(self, kind: i64, number: i64, data: bytes, start: i64, end: i64) -> None:
+        method = decode_method(data, start, end) if kind == FRAME_METHOD else None
+        if method is None or method.id != CHANNEL_OPEN:
+            if method is not None and method.id == CHANNEL_CLOSE_OK:
+                return
+            class_id = 0 if method is None else method.class_id
+            method_id = 0 if method is None else method.method_id
+            raise ConnectionException(CHANNEL_ERROR, "expected 'channel.open'", class_id, method_id)
+        tuned = self._handshake.tuned
+        assert tuned is not None and self.vhost is not None
+        if tuned.channel_max != 0 and len(self.channels) >= tuned.channel_max:
+            raise ConnectionException(
+                NOT_ALLOWED,
+                f"number of channels opened ({len(self.channels)}) has reached the negotiated channel_max "
+                f"({tuned.channel_max})",
+            )
+        self.channels[number] = Channel(self, number, self.vhost)
+        self.out.method(number, ChannelOpenOk())
+
+    def channel_method(self, number: i64, method: Method) -> None:
+        channel = self.channels[number]
+        if method.id == CHANNEL_OPEN:
+            raise ConnectionException(CHANNEL_ERROR, "second 'channel.open' seen", 20, 10)
+        if method.id == CHANNEL_CLOSE:
+            self._drop_channel(channel)
+            self.out.method(channel.number, ChannelCloseOk())
+        elif method.id == CHANNEL_CLOSE_OK:
+            raise ConnectionException(COMMAND_INVALID, "unimplemented method", 20, 41)
+        else:
+            handle_channel_method(channel, method)
+
+    def close_channel(self, channel: Channel, error: ChannelException) -> None:
+        """Tell the peer of a channel error; the channel is dead until it answers."""
+        class_id = error.class_id
+        method_id = error.method_id
+        if class_id == 0 and method_id == 0:
+            class_id = channel.current_method >> 16
+            method_id = channel.current_method & 0xFFFF
+        self.log.channel_error(channel.number, error, class_id << 16 | method_id)
+        channel.is_closing = True
+        channel.drop_content()
+        if self._last_channel is channel:
+            self._last_channel = None
+        channel.close()
+        self.out.method(
+            channel.number, ChannelClose(error.code, error.text.encode(), class_id, method_id)
+        )
+        self.touch()
+
+    def _on_closing_channel(
+        self, channel: Channel, kind: i64, data: bytes, start: i64, end: i64
+    ) -> None:
+        # Everything under way when we closed is swallowed; only the closing handshake counts (5.1, P7).
+        if kind != FRAME_METHOD:
+            return
+        method = decode_method(data, start, end)
+        if method.id == CHANNEL_CLOSE_OK:
+            self.channels.pop(channel.number, None)
+        elif method.id == CHANNEL_CLOSE:
+            self.out.method(channel.number, ChannelCloseOk())
+
+    def _drop_channel(self, channel: Channel) -> None:
+        self.channels.pop(channel.number, None)
+        if self._last_channel is channel:
+            self._last_channel = None
+        channel.is_closing = True
+        channel.close()
+
+    # -- the connection's own methods ----------------------------------------------------------------------------
+
+    def _on_connection_method(self, method: Method) -> None:
+        if isinstance(method, ConnectionClose):
+            self._on_close()
+        elif self.state < RUNNING:
+            self._shake_hands(method)
+        elif isinstance(method, ConnectionUpdateSecret):
+            # The internal user database has nothing to refresh; the client only wants to hear so.
+            self.out.method(0, ConnectionUpdateSecretOk())
+        else:
+            raise unexpected_method(method, self.state)
+
+    def _shake_hands(self, method: Method) -> None:
+        handshake = self._handshake
+        reply = handshake.take(method)
+        refusal = handshake.refusal
+        if refusal is not None:
+            self._linger()
+            if self.client.wants_refusal():
+                self._send_close(refusal)
+                # The peer's close-ok ends it before the time is over.
+                self.state = CLOSING
+            return
+        self.state = handshake.state
+        tuned = handshake.tuned
+        if self.state == OPENING and tuned is not None:
+            # Without a limit on frames the one on messages bounds what is gathered for a frame.
+            self._frames.frame_max = tuned.frame_max or max(
+                self.max_message_size, i64(_UNLIMITED_FRAME_MIN)
+            )
+            self.out.frame_max = tuned.frame_max
+            self._heartbeats.start(tuned.heartbeat * 1000, self.now_ms)
+        elif self.state == RUNNING:
+            self.vhost = handshake.vhost
+            self.throttle.wants_notice = self.client.wants_blocked_notices()
+            self.close_at_ms = NEVER
+        if reply is not None:
+            self.out.method(0, reply)
+
+    # -- end -------------------------------------------------------------------------------------------------------
+
+    def fail(self, error: AmqpError) -> None:
+        if self.state >= CLOSING:
+            return
+        self.log.connection_error(error, STATE_NAMES[self.state])
+        is_tuned = self.state == RUNNING or self.state == OPENING
+        is_told = is_tuned or self.state == TUNING
+        self._release()
+        if is_told:
+            self._send_close(error)
+        self._linger()
+        if error.code == FRAME_ERROR or not is_told:
+            # The stream cannot be trusted any more (or nobody listens): only the time to read our close is left.
+            return
+        self.state = CLOSING
+        if is_tuned:
+            self.close_at_ms = self.now_ms + self._heartbeats.close_timeout_ms()
+
+    def lost(self, now_ms: i64) -> None:
+        """The socket is gone."""
+        self.now_ms = now_ms
+        self.log.socket_lost(self.state < CLOSING)
+        if self.state != CLOSED:
+            self._release()
+        self.state = CLOSED
+        self.out.drop()
+
+    def _on_close(self) -> None:
+        for channel in self.channels.values():
+            if channel.is_suspended:
+                # What the client sent before its close is still waiting there and comes first.
+                self._is_close_due = True
+                return
+        self._release()
+        self.out.method(0, ConnectionCloseOk())
+        self._linger()
+        # The client closes the socket; we do so when it does not.
+        self.close_at_ms = self.now_ms + self._heartbeats.close_timeout_ms()
+
+    def _on_closing(self, data: bytes, start: i64, end: i64) -> None:
+        try:
+            method = decode_method(data, start, end)
+        except ConnectionException:
+            return
+        if isinstance(method, ConnectionClose):
+            self.out.method(0, ConnectionCloseOk())
+        elif isinstance(method, ConnectionCloseOk):
+            self.state = CLOSED
+            self.close_at_ms = self.now_ms
+
+    def _release(self) -> None:
+        """Channels, then exclusive queues, are gone before any close or close-ok is sent (P33)."""
+        self._last_channel = None
+        self._confirm_later.clear()
+        self.throttle.end()
+        channels = list(self.channels.values())
+        self.channels.clear()
+        idle: list[bytes] = []
+        for channel in channels:
+            channel.is_closing = True
+            idle.extend(channel.stop_consuming())
+        # By now none of them is given what another one gives back.
+        for channel in channels:
+            channel.close()
+        vhost = self.vhost
+        if vhost is not None:
+            for name in idle:
+                vhost.delete_queue(vhost.queues[name], self.now_ms)
+            vhost.delete_exclusive_queues(self, self.now_ms)
+
+    def _send_close(self, error: AmqpError) -> None:
+        self.out.method(
+            0, ConnectionClose(error.code, error.text.encode(), error.class_id, error.method_id)
+        )
+        self.touch()
+
+    def _linger(self) -> None:
+        self.state = CLOSED
+        self.close_at_ms = self.now_ms + GRACE_MS
+
+    def silence_max_ms(self) -> i64:
+        """For how long the peer's system may leave heartbeats unacked; 0 without heartbeats."""
+        return IDLE_CHECKS_MAX * self._heartbeats.interval_ms
+
+    # -- for channels ------------------------------------------------------------------------------------------------
+
+    def wait_for_room(self, channel: ChannelSide) -> None:
+        if not self.can_take():
+            channel.suspend()
+            self._awaiting_room.append(channel)
+
+    def has_room_for_reply(self, size: i64) -> bool:
+        if self.is_writable:
+            self._reply_bytes = 0
+        self._reply_bytes += size
+        return self._reply_bytes <= REPLY_BYTES_MAX
+
+    def touch(self) -> None:
+        if not self.is_dirty:
+            self.is_dirty = True
+            self._host.dirty_connections.append(self)
+            self.node.wake()
+
+    def confirm_later(self, confirms: PublishConfirms) -> None:
+        waiting = self._confirm_later
+        if len(waiting) == 0 or waiting[-1] is not confirms:
+            waiting.append(confirms)
+
+    # -- for the shell -----------------------------------------------------------------------------------------------
+
+    def is_ahead(self) -> bool:
+        """Should this connection be read a little later, so that consumers of what it publishes catch up?
+
+        Without this a publisher with a full socket gets the larger share of the loop, and a backlog grows before
+        consumers that could take all of it.
+        """
+        return self._last_channel is not None and self._last_channel.is_ahead()
+
+    def take_output(self) -> list[bytes | memoryview]:
+        """What is to be written now."""
+        self.is_dirty = False
+        parts = self.out.take()
+        if len(parts) > 0:
+            self._heartbeats.has_sent = True
+        return parts
+
+    def on_written(self, now_ms: i64) -> None:
+        """Output was taken and the socket accepts more: serve consumers and channels that had to wait."""
+        if len(self._awaiting_room) > 0:
+            # Consumers and channels that answer both fill all room there is: they come first by turns.
+            self._are_consumers_first = not self._are_consumers_first
+            if self._are_consumers_first:
+                self._serve_consumers(now_ms)
+            while len(self._awaiting_room) > 0 and self.can_take():
+                self._awaiting_room.popleft().resume(now_ms)
+        self._serve_consumers(now_ms)
+
+    def _serve_consumers(self, now_ms: i64) -> None:
+        if self.rotation.count == 0:
+            return
+        self.now_ms = now_ms
+        while self.can_take():
+            consumer = self.rotation.take()
+            if consumer is None:
+                return
+            assert isinstance(consumer, ChannelConsumer)
+            consumer.channel.room.give_turn(consumer, self.rotation, TURN_MESSAGES, now_ms)
+
+    def tick(self, now_ms: i64) -> None:
+        """Heartbeats and bodies that stand still, about once a second."""
+        self.now_ms = now_ms
+        if self.state != RUNNING:
+            return
+        for number in self.throttle.find_stalled_bodies(self, self._frames.partial_bytes(), now_ms):
+            seconds = self.node.settings.unfinished_message_timeout
+            text = f"the body of a message has not gone on for {seconds} s"
+            self.close_channel(
+                self.channels[number], ChannelException(PRECONDITION_FAILED, text, 60, 40)
+            )
+        if self._heartbeats.is_beat_due(self.is_reading, now_ms):
+            self.out.heartbeat()
+            self.touch()
+        if self._heartbeats.is_peer_dead(self.is_reading, now_ms):
+            self.log.heartbeats_missed(self._heartbeats.interval_ms // 1000)
+            self.give_up(now_ms)
+
+    def give_up(self, now_ms: i64) -> None:
+        """The peer does not listen: drop the socket at once."""
+        self._release()
+        self.state = CLOSED
+        self.close_at_ms = now_ms
+        self.touch()

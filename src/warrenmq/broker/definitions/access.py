@@ -1,0 +1,36 @@
+"""Users, and who may log in and enter which vhost."""
+
+from __future__ import annotations
+
+from warrenmq.broker.definitions.metadata import Definitions, PutUser
+from warrenmq.broker.definitions.passwords import is_password
+
+
+class Access:
+    """The users of a node, by name. `loopback_users` may log in over a loopback address only."""
+
+    def __init__(self, loopback_users: frozenset[bytes]) -> None:
+        self.users: dict[bytes, PutUser] = {}
+        # (user, vhost) pairs with a permission entry.
+        self.permissions: set[tuple[bytes, bytes]] = set()
+        self._loopback_users: frozenset[bytes] = loopback_users
+
+    def load(self, definitions: Definitions) -> None:
+        """Take over users and permissions."""
+        for user in definitions.users:
+            self.users[user.name] = user
+        for permission in definitions.permissions:
+            self.permissions.add((permission.user, permission.vhost))
+
+    def authenticate(self, name: bytes, password: bytes, is_loopback: bool) -> PutUser | None:
+        """The user, if the password is right and they may log in from where they are."""
+        user = self.users.get(name)
+        if user is None or not password:
+            return None
+        if name in self._loopback_users and not is_loopback:
+            return None
+        return user if is_password(password, user.password_hash, user.hashing) else None
+
+    def may_enter(self, user_name: bytes, vhost_name: bytes) -> bool:
+        """Has the user a permission entry for the vhost?"""
+        return (user_name, vhost_name) in self.permissions

@@ -1,0 +1,30 @@
+"""What the metadata must forget when queues, exchanges and bindings go."""
+
+from warrenmq.broker.definitions.metadata import Change, DeleteBinding, DeleteExchange
+from warrenmq.routing.exchange import Binding
+from warrenmq.routing.router import RemovedBindings
+
+
+def removal_changes(vhost_name: bytes, removed: RemovedBindings) -> list[Change]:
+    """The metadata changes for what went with a queue, exchange or binding."""
+    changes: list[Change] = []
+    for binding in removed.bindings:
+        if binding.is_durable():
+            changes.append(delete_binding(vhost_name, binding))
+    for exchange in removed.exchanges:
+        if exchange.durable:
+            changes.append(DeleteExchange(vhost_name, exchange.name))
+    return changes
+
+
+def delete_binding(vhost_name: bytes, binding: Binding) -> DeleteBinding:
+    """The metadata change for a binding that goes."""
+    destination = binding.destination
+    return DeleteBinding(
+        vhost_name,
+        binding.source.name,
+        destination.name,
+        destination.is_queue,
+        binding.key,
+        binding.arguments,
+    )

@@ -1,0 +1,222 @@
+"""Memory and disk alarms: when they are on, and what that does to publishers.
+
+Memory: the node uses more than its limit. Disk: less than the limit is free. While one of them is on, connections that
+publish are blocked (`throttle.py`), all others go on, so that consumers can empty the node; publishers go on when
+both are off. The shell measures and tells (`memory_used`, `disk_free`); limits may be changed while the node runs, and
+a change counts at once, against the last measurement.
+
+After an alarm, connections are unblocked one after another, about RELEASE_BYTES of kept frames a turn: thousands of
+blocked publishers must not stop everybody else for a second time. Should an alarm come on again meanwhile, those whose
+turn has not come simply stay blocked.
+
+Memory that blocked connections hold themselves, as bodies that are arriving and transactions without a commit, is freed
+by no consumer, so the memory alarm must not wait for that. An open transaction may go on until PASS_BYTES of
+all transactions together have passed the alarm; then it is refused. When unfinished messages still take more than a
+quarter of the limit after SHED_AFTER_MS, the connections that have most of them are closed with 506 (`shed`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from mypy_extensions import i64
+
+from warrenmq.broker.flow.alarm_state import OFF, UNFINISHED_MIN_BYTES, UNFINISHED_SHARE, AlarmState
+from warrenmq.broker.flow.throttle import ThrottledClient
+from warrenmq.wire.errors import RESOURCE_ERROR, ConnectionException
+
+logger = logging.getLogger("warren.alarms")
+
+# How long a memory alarm lasts before unfinished messages are dropped (ms): time for paging and for commits.
+SHED_AFTER_MS: Final = 1000
+# Kept frames (bytes) that are handled in one turn when an alarm is over.
+RELEASE_BYTES: Final = 1048576
+_UNKNOWN: Final = -1
+
+
+class Alarms(AlarmState):
+    """The alarms of a node and the limits behind them, in bytes.
+
+    Limits are absolute, or relative to the machine's memory: `set_memory_limit` and `set_disk_limit` take either.
+    `clients` are all connections of the node, now and later; `wake` asks for a turn.
+    """
+
+    def __init__(
+        self,
+        total_memory_bytes: i64,
+        max_unfinished_bytes: i64,
+        clients: Sequence[ThrottledClient],
+        wake: Callable[[], None],
+    ) -> None:
+        super().__init__(max_unfinished_bytes)
+        self.total_memory_bytes: i64 = total_memory_bytes
+        self.disk_limit_bytes: i64 = 0
+        self.memory_used_bytes: i64 = _UNKNOWN
+        self.disk_free_bytes: i64 = _UNKNOWN
+        self.release_bytes: i64 = RELEASE_BYTES
+        self._clients: Sequence[ThrottledClient] = clients
+        self._wake: Callable[[], None] = wake
+        self._releasing: list[ThrottledClient] = []
+
+    # -- unfinished messages -----------------------------------------------------------------------------------------
+
+    def shed(self, now_ms: i64) -> None:
+        """Close connections whose unfinished messages keep the memory alarm on; called about once a second."""
+        if self.memory_since_ms == OFF or now_ms - self.memory_since_ms < SHED_AFTER_MS:
+            return
+        limit = max(self.memory_limit_bytes // UNFINISHED_SHARE, i64(UNFINISHED_MIN_BYTES))
+        total: i64 = 0
+        for connection in self._clients:
+            total += connection.throttle.unfinished_bytes
+        if total <= limit:
+            return
+        logger.warning(
+            "memory alarm: unfinished messages take %d bytes, %d are allowed; connections with most are closed",
+            total,
+            limit,
+        )
+        for connection in sorted(self._clients, key=_unfinished_bytes, reverse=True):
+            size = connection.throttle.unfinished_bytes
+            connection.now_ms = now_ms
+            connection.fail(
+                ConnectionException(
+                    RESOURCE_ERROR,
+                    f"low on memory: {size} bytes of unfinished messages on this connection",
+                )
+            )
+            total -= size
+            if total <= limit // 2:
+                return
+
+    # -- limits ------------------------------------------------------------------------------------------------------
+
+    def set_memory_limit(self, absolute_bytes: i64, relative: float, now_ms: i64) -> None:
+        """The absolute limit, never above all memory; when that is negative, `relative` of all memory."""
+        total = self.total_memory_bytes
+        self.memory_limit_bytes = (
+            share_of(total, relative) if absolute_bytes < 0 else min(absolute_bytes, total)
+        )
+        logger.info(
+            "memory high watermark set to %d MiB (%d bytes) of %d MiB (%d bytes) total",
+            self.memory_limit_bytes >> 20,
+            self.memory_limit_bytes,
+            total >> 20,
+            total,
+        )
+        self._judge_memory(now_ms)
+
+    def set_disk_limit(self, absolute_bytes: i64, relative: float, now_ms: i64) -> None:
+        """The absolute limit; when that is negative, `relative` times all memory."""
+        limit = (
+            share_of(self.total_memory_bytes, relative) if absolute_bytes < 0 else absolute_bytes
+        )
+        self.disk_limit_bytes = limit
+        logger.info("disk free limit set to %d MB (%d bytes)", limit // 1000000, limit)
+        self._judge_disk(now_ms)
+
+    # -- measurements ------------------------------------------------------------------------------------------------
+
+    def memory_used(self, used_bytes: i64, now_ms: i64) -> None:
+        """The node's memory was measured."""
+        self.memory_used_bytes = used_bytes
+        self._judge_memory(now_ms)
+
+    def disk_free(self, free_bytes: i64, now_ms: i64) -> None:
+        """The free space below the data directory was measured."""
+        self.disk_free_bytes = free_bytes
+        self._judge_disk(now_ms)
+
+    def _judge_memory(self, now_ms: i64) -> None:
+        used = self.memory_used_bytes
+        if used == _UNKNOWN:
+            return
+        limit = self.memory_limit_bytes
+        is_on = used > limit
+        if is_on == (self.memory_since_ms != OFF):
+            return
+        if is_on:
+            logger.warning(
+                "memory alarm: %d bytes are used, %d are allowed; publishers are blocked until it clears",
+                used,
+                limit,
+            )
+        else:
+            seconds = (now_ms - self.memory_since_ms) // 1000
+            logger.info(
+                "memory alarm cleared after %d s: %d bytes are used, %d are allowed",
+                seconds,
+                used,
+                limit,
+            )
+        self.memory_since_ms = now_ms if is_on else OFF
+        self._apply()
+
+    def _judge_disk(self, now_ms: i64) -> None:
+        free = self.disk_free_bytes
+        if free == _UNKNOWN:
+            return
+        limit = self.disk_limit_bytes
+        is_on = free < limit
+        if is_on == (self.disk_since_ms != OFF):
+            return
+        if is_on:
+            logger.warning(
+                "disk alarm: %d bytes are free, the limit is %d; publishers are blocked until it clears",
+                free,
+                limit,
+            )
+        else:
+            seconds = (now_ms - self.disk_since_ms) // 1000
+            logger.info(
+                "disk alarm cleared after %d s: %d bytes are free, the limit is %d",
+                seconds,
+                free,
+                limit,
+            )
+        self.disk_since_ms = now_ms if is_on else OFF
+        self._apply()
+
+    # -- effect ------------------------------------------------------------------------------------------------------
+
+    def _apply(self) -> None:
+        is_on = self.memory_since_ms != OFF or self.disk_since_ms != OFF
+        if is_on == self.is_on:
+            return
+        self.is_on = is_on
+        if is_on:
+            self._releasing = []
+            self.passed_bytes = 0
+            for connection in self._clients:
+                connection.throttle.is_alarmed = True
+            return
+        for connection in self._clients:
+            if connection.throttle.is_blocked:
+                self._releasing.append(connection)
+                self._wake()
+            else:
+                connection.throttle.end_alarm(connection)
+        # Taken from the end: the first to come is the first to go on.
+        self._releasing.reverse()
+
+    def release_some(self, now_ms: i64) -> None:
+        """Unblock the next connections after an alarm; called once a turn."""
+        waiting = self._releasing
+        if len(waiting) == 0:
+            return
+        size: i64 = 0
+        while len(waiting) > 0 and size < self.release_bytes:
+            connection = waiting.pop()
+            size += connection.throttle.unblock(connection, now_ms)
+            self._wake()
+
+
+def share_of(total_bytes: i64, share: float) -> i64:
+    """`share` times `total_bytes`, in whole bytes."""
+    whole = int(float(total_bytes) * share)
+    return whole
+
+
+def _unfinished_bytes(connection: ThrottledClient) -> int:
+    return connection.throttle.unfinished_bytes

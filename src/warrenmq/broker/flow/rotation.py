@@ -1,0 +1,73 @@
+"""Consumers that share room (a channel's prefetch, a connection's output) and wait for some: who is served next.
+
+Queues take turns, as consumers of different queues must not depend on the order in which they were started. Among the
+consumers of one queue priority decides, then who has waited longest (protocol 9.1). A turn costs the same whatever the
+number of consumers.
+"""
+
+from collections import OrderedDict
+
+from mypy_extensions import i64
+
+from warrenmq.queues.entry import Consumer, QueueEnd
+from warrenmq.queues.waiting_consumers import WaitingConsumers
+
+
+class Rotation:
+    """Waiting consumers, `count` of them. Who is served goes to the end by waiting again."""
+
+    def __init__(self) -> None:
+        self.count: i64 = 0
+        # In order of service; a queue is in it while a consumer of it waits here.
+        self._by_queue: OrderedDict[QueueEnd, _QueueConsumers] = OrderedDict()
+
+    def add(self, consumer: Consumer) -> None:
+        """Let `consumer` wait, behind all queues when it is the first of its own."""
+        waiting = self._by_queue.get(consumer.queue)
+        if waiting is None:
+            waiting = _QueueConsumers(self)
+            self._by_queue[consumer.queue] = waiting
+        waiting.add(consumer)
+        self.count += 1
+
+    def take(self) -> Consumer | None:
+        """Remove and return the consumer whose turn it is; its queue goes to the end. None when nobody waits."""
+        if len(self._by_queue) == 0:
+            return None
+        queue, waiting = self._by_queue.popitem(last=False)
+        consumer = waiting.take()
+        if not waiting.is_empty():
+            self._by_queue[queue] = waiting
+        self.count -= 1
+        return consumer
+
+    def take_fair(self, room: i64) -> Consumer | None:
+        """As `take`, but who holds more than an even share of `room` messages lets one other go first."""
+        consumer = self.take()
+        if (
+            consumer is not None
+            and self.count > 0
+            and consumer.unacked_count * (self.count + 1) > room
+        ):
+            self.add(consumer)
+            consumer = self.take()
+        return consumer
+
+    def on_removed(self, consumer: Consumer, is_last: bool) -> None:
+        """`consumer` was cancelled; `is_last`: no other one of its queue waits here."""
+        self.count -= 1
+        if is_last:
+            self._by_queue.pop(consumer.queue, None)
+
+
+class _QueueConsumers(WaitingConsumers):
+    """The consumers of one queue in a rotation."""
+
+    def __init__(self, rotation: Rotation) -> None:
+        super().__init__()
+        self._rotation: Rotation = rotation
+
+    def remove(self, consumer: Consumer) -> None:
+        """See `WaitingConsumers`. A cancelled consumer must not keep its queue in the rotation, and in memory."""
+        super().remove(consumer)
+        self._rotation.on_removed(consumer, self.is_empty())

@@ -1,0 +1,34 @@
+"""What a node offers its vhosts and connections: settings, memory, alarms, flow control, ids, and to be woken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mypy_extensions import i64
+
+from warrenmq.broker.definitions.settings import Settings
+from warrenmq.broker.flow.alarms import Alarms
+from warrenmq.broker.flow.disk_flow import DiskFlow
+from warrenmq.queues.memory_account import MemoryAccount
+from warrenmq.queues.queue import Queue
+
+
+class NodeServices:
+    """The services of one node. `wake` is called when there is something to write or to commit."""
+
+    def __init__(self, settings: Settings, alarms: Alarms, wake: Callable[[], None]) -> None:
+        self.settings: Settings = settings
+        self.alarms: Alarms = alarms
+        self.disk_flow: DiskFlow = DiskFlow()
+        self.memory_account: MemoryAccount = MemoryAccount(wake)
+        # Queues whose messages or that themselves expire; a dict, as the order of a set would be that of addresses.
+        self.timed_queues: dict[Queue, None] = {}
+        self.wake: Callable[[], None] = wake
+
+    def next_queue_id(self) -> i64:
+        """A number no queue of this node ever had."""
+        raise RuntimeError("abstract")
+
+    def random_name(self) -> bytes:
+        """22 characters for server-made names (5.4)."""
+        raise RuntimeError("abstract")

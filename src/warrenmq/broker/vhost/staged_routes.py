@@ -1,0 +1,117 @@
+"""Staged messages on their way in and out: may a client publish this one, and which queues does it go to?
+
+A message is checked as that of `basic.publish` is, when it is staged. Where it goes is asked twice: when it is staged, to
+tell the client how many would get nowhere, and when it is published, from what the exchanges say by then.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from warrenmq.broker.content.properties import PublishProperties, inspect_properties
+from warrenmq.broker.vhost.stage import BAD_REQUEST, NOT_FOUND, PRECONDITION, StageError
+from warrenmq.broker.vhost.vhost_queues import VhostQueues
+from warrenmq.queues.queue import Queue
+from warrenmq.queues.reader_group import text
+from warrenmq.routing.exchange import Exchange
+from warrenmq.store.message import Message
+from warrenmq.wire.errors import AmqpError
+from warrenmq.wire.frames import FRAME_OVERHEAD
+
+# Ways that are remembered, by address.
+_ROUTES_MAX: Final = 4096
+_DIRECT_REPLY_TO: Final = b"amq.rabbitmq.reply-to"
+# What a header frame has besides the properties: class, weight, size of the body.
+_HEADER_BYTES: Final = 12
+
+
+class StagedRoutes:
+    """The ways through the exchanges of one vhost."""
+
+    def __init__(self, vhost: VhostQueues) -> None:
+        self._vhost: VhostQueues = vhost
+        self._known: dict[bytes, list[Queue]] = {}
+        self._version: i64 = -1
+
+    def check(self, message: Message, target: bytes, user: bytes | None) -> PublishProperties:
+        """Its properties, inspected. `target`: the queue that it is for, empty when its exchange decides; `user`: whose name
+        a user-id may have (None: anybody's). StageError when it cannot be published."""
+        settings = self._vhost.node.settings
+        if len(message.body) > settings.max_message_size:
+            raise StageError(
+                PRECONDITION,
+                f"a message of {len(message.body)} bytes is above max_message_size ({settings.max_message_size})",
+            )
+        properties = inspect(message)
+        if len(target) == 0:
+            self._check_published(message, properties, user)
+        return properties
+
+    def queues_for(
+        self, target: bytes, address: bytes, properties: PublishProperties
+    ) -> list[Queue]:
+        """The queues that a message goes to: `target`, if that is not empty, or those of its exchange."""
+        if len(target) > 0:
+            queue = self._vhost.queues.get(target)
+            return [] if queue is None else [queue]
+        router = self._vhost.router
+        if self._version != router.version or len(self._known) >= _ROUTES_MAX:
+            self._known = {}
+            self._version = router.version
+        if len(properties.extra_routing_keys) == 0:
+            known = self._known.get(address)
+            if known is not None:
+                return known
+        name_end: i64 = 1 + i64(address[0])
+        exchange: Exchange | None = router.exchanges.get(address[1:name_end])
+        if exchange is None:
+            # Deleted since it was staged.
+            return []
+        keys = [address[name_end + 1 :]]
+        if len(properties.extra_routing_keys) > 0 or router.depends_on_headers(exchange):
+            keys.extend(properties.extra_routing_keys)
+            return self._vhost.route(exchange, keys, properties.headers)
+        queues = self._vhost.route(exchange, keys, b"")
+        self._known[address] = queues
+        return queues
+
+    def _check_published(
+        self, message: Message, properties: PublishProperties, user: bytes | None
+    ) -> None:
+        frame_max: i64 = self._vhost.node.settings.frame_max
+        if frame_max != 0 and len(message.properties) > frame_max - FRAME_OVERHEAD - _HEADER_BYTES:
+            # A header frame is never cut: nobody could be given the message.
+            raise StageError(
+                PRECONDITION,
+                f"a message has {len(message.properties)} bytes of properties, which do not fit into a frame "
+                f"(frame_max is {frame_max})",
+            )
+        if properties.user_id is not None and user is not None and properties.user_id != user:
+            raise StageError(
+                PRECONDITION,
+                f"user_id '{text(properties.user_id)}' is not that of the session, '{text(user)}'",
+            )
+        if properties.reply_to == _DIRECT_REPLY_TO:
+            raise StageError(
+                PRECONDITION, f"reply_to '{text(_DIRECT_REPLY_TO)}' needs a channel that consumes"
+            )
+        name = message.exchange()
+        exchange = self._vhost.router.exchanges.get(name)
+        if exchange is None:
+            raise StageError(NOT_FOUND, f"no {self._vhost.exchange_text(name)}")
+        if exchange.internal:
+            raise StageError(
+                PRECONDITION, f"cannot publish to internal {self._vhost.exchange_text(name)}"
+            )
+
+
+def inspect(message: Message) -> PublishProperties:
+    """The properties of a message. StageError when they are not as they should be."""
+    try:
+        return inspect_properties(message.properties)
+    except AmqpError as error:
+        raise StageError(
+            BAD_REQUEST, error.text or "the properties of a message cannot be read"
+        ) from None

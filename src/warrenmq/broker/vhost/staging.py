@@ -1,0 +1,588 @@
+"""Sinks: batches of messages that are published once, whatever crashes (decision 010).
+
+A batch comes in parts, from several clients, each into a *staging log*: a durable queue of the vhost that has no name, no
+bindings and no consumers, journaled and paged like any other (`Stage`). A commit names the sink, the number of the batch
+and its logs in order. Its commit point is one row of the definitions (PutSink); a batch with a number that is not above
+the row's is done already. Logs that no commit names are dropped after STAGE_TTL_MS.
+
+Behind the commit point the messages are moved: taken from the logs in order, routed through their exchanges, published,
+and settled in their log once the batch of the journal with their publishes is durable (`store/journal.py`, "Moves"). A
+start goes on with the logs that the row names; what the journal says was published is only settled (`Stage.moved`).
+So each message is in the queues it was routed to exactly once, and in order for each log.
+
+What a client sends is checked when it is staged: properties, exchange, and whether any queue would get it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from mypy_extensions import i64
+
+from warrenmq.broker.definitions.metadata import (
+    Change,
+    Definitions,
+    DeleteSink,
+    DeleteStage,
+    PutSink,
+    PutStage,
+)
+from warrenmq.broker.vhost.arrival import arrive
+from warrenmq.broker.vhost.stage import (
+    BAD_REQUEST,
+    MOVE_SLICE_MESSAGES,
+    NOT_FOUND,
+    PRECONDITION,
+    STORAGE_FAILED,
+    UNROUTABLE,
+    MoveSlice,
+    Sink,
+    Stage,
+    StageError,
+)
+from warrenmq.broker.vhost.staged_routes import StagedRoutes, inspect
+from warrenmq.broker.vhost.vhost_queues import VhostQueues
+from warrenmq.queues.definition import QueueDefinition
+from warrenmq.queues.entry import Entry
+from warrenmq.queues.leave_reason import ACKED
+from warrenmq.queues.queue import Queue
+from warrenmq.queues.reader_group import text
+from warrenmq.queues.settings import NO_LIMIT, QueueSettings
+from warrenmq.queues.variable_queue import LOADING, READY
+from warrenmq.store.message import JournalFile, MovedMessage, QueueLedger
+from warrenmq.store.publish_body import decode_message
+from warrenmq.store.record import read_u32
+
+# The staging logs of a batch are dropped when nobody has staged anything of it, or committed it, for this time.
+STAGE_TTL_MS: Final = 3_600_000
+# So many there may be in a vhost.
+STAGES_MAX: Final = 10_000
+# Moved and not settled yet, of all sinks together.
+OUT_BYTES: Final = 8 * 1024 * 1024
+OUT_MESSAGES: Final = 16_384
+_SWEEP_INTERVAL_MS: Final = 10_000
+# In a block, each message is preceded by the size of what follows.
+_LENGTH_BYTES: Final = 4
+
+
+class Staging:
+    """The sinks and staging logs of one vhost."""
+
+    def __init__(self, vhost: VhostQueues) -> None:
+        self.vhost: VhostQueues = vhost
+        self.sinks: dict[bytes, Sink] = {}
+        # By id, which is that of their queue.
+        self.stages: dict[int, Stage] = {}
+        # Nothing is moved any more: the node stops.
+        self.is_stopped: bool = False
+        # Flow control held a sink back in this turn.
+        self._is_paused: bool = False
+        self._moving: list[Sink] = []
+        # Moved in one turn, for each sink.
+        self.slice_messages: i64 = MOVE_SLICE_MESSAGES
+        # On their way, oldest first.
+        self.slices: list[MoveSlice] = []
+        self._out_bytes: i64 = 0
+        self._out_count: i64 = 0
+        self._routes: StagedRoutes = StagedRoutes(vhost)
+        self._sweep_at_ms: i64 = 0
+        vhost.host.unacked_finders.append(self.find_unacked)
+        vhost.host.loss_watchers.append(self.forget)
+
+    # -- stages ----------------------------------------------------------------------------------------------
+
+    def open(
+        self, sink: bytes, batch: i64, client: object, now_ms: i64, target: bytes = b""
+    ) -> Stage:
+        """A new staging log for a part of the sink's batch; it is dropped with its `owner` until it is finished. `target`: the
+        queue that all of it goes to, empty to route it."""
+        if len(self.stages) >= STAGES_MAX:
+            raise StageError(
+                PRECONDITION, f"there are {STAGES_MAX} staging logs in this vhost already"
+            )
+        queue_id = self.vhost.node.next_queue_id()
+        stage = Stage(
+            self._make_queue(queue_id, sink, batch, now_ms), sink, batch, client, now_ms, target
+        )
+        stage.failures = self.vhost.journal.failed_count
+        self.stages[queue_id] = stage
+        self.vhost.add_changes([self._put_stage(stage)])
+        return stage
+
+    def stage_block(
+        self, stage_id: i64, client: object, block: bytes, user: bytes | None, now_ms: i64
+    ) -> i64:
+        """Append the messages of `block` to a log that `owner` has opened and not finished: each the size of what follows
+        (u32), then the body of a PUBLISH record without positions. `user`: whose name a user-id may have (None: anybody's).
+        Returns how many there were.
+
+        A block that is not as it should be ends the staging log: StageError.
+        """
+        stage = self._expect_own(stage_id, client)
+        stage.used_ms = now_ms
+        before = stage.message_count
+        try:
+            self._stage_all(stage, block, user, now_ms)
+        except StageError:
+            self.drop([stage], now_ms)
+            raise
+        return stage.message_count - before
+
+    def finish(
+        self,
+        stage_id: i64,
+        client: object,
+        count: i64,
+        done: Callable[[StageError | None], None],
+        now_ms: i64,
+    ) -> None:
+        """The staging log of `owner` has all of its `count` messages: `done` when they are durable, or with why they are not."""
+        stage = self._expect_own(stage_id, client)
+        if stage.message_count != count:
+            self.drop([stage], now_ms)
+            raise StageError(
+                PRECONDITION,
+                f"staging log {stage_id} has {stage.message_count} messages instead of {count}",
+            )
+        stage.used_ms = now_ms
+        stage.is_finished = True
+        stage.client = None
+
+        def on_durable(ok: bool, done_ms: int) -> None:
+            if stage.is_dropped:
+                done(StageError(PRECONDITION, f"staging log {stage_id} was dropped"))
+            elif not ok or self.vhost.journal.failed_count != stage.failures:
+                # Some of its messages may be in memory only.
+                self.drop([stage], done_ms)
+                done(
+                    StageError(
+                        STORAGE_FAILED, "the broker could not store the messages; stage them again"
+                    )
+                )
+            else:
+                stage.is_durable = True
+                done(None)
+
+        self.vhost.commit_with([self._put_stage(stage)], on_durable)
+
+    def abort(self, stage_ids: list[int], now_ms: i64) -> i64:
+        """Drop those of the staging logs that no commit has named; returns how many there were."""
+        found: list[Stage] = []
+        for stage_id in stage_ids:
+            stage = self.stages.get(stage_id)
+            if stage is not None and not stage.is_committed:
+                found.append(stage)
+        self.drop(found, now_ms)
+        return len(found)
+
+    def on_client_gone(self, client: object, now_ms: i64) -> None:
+        """A client is gone: what it has not finished is dropped."""
+        self.drop([stage for stage in self.stages.values() if stage.client is client], now_ms)
+
+    def drop(self, stages: list[Stage], now_ms: i64) -> None:
+        """These staging logs and what is in them go."""
+        changes: list[Change] = []
+        for stage in stages:
+            if not stage.is_dropped:
+                changes.append(self._remove(stage, now_ms))
+        self.vhost.add_changes(changes)
+
+    def is_full(self) -> bool:
+        """Must those who stage messages wait: for memory, for the disk?"""
+        node = self.vhost.node
+        return node.alarms.is_on or node.disk_flow.is_full(self.vhost.journal)
+
+    # -- sinks -----------------------------------------------------------------------------------------------
+
+    def last_batch(self, name: bytes) -> i64:
+        """The last batch that the sink has committed; -1: none."""
+        sink = self.sinks.get(name)
+        return sink.batch if sink is not None else -1
+
+    def is_busy(self, name: bytes) -> bool:
+        """Is a commit of the sink on its way to the disk, or are its messages being moved?"""
+        sink = self.sinks.get(name)
+        return sink is not None and sink.is_busy()
+
+    def when_idle(self, name: bytes, callback: Callable[[], None]) -> None:
+        """Call `callback` once the sink, which is busy, is not."""
+        self.sinks[name].waiters.append(callback)
+
+    def commit(
+        self,
+        name: bytes,
+        batch: i64,
+        stage_ids: list[int],
+        mandatory: bool,
+        done: Callable[[], None],
+        now_ms: i64,
+    ) -> None:
+        """Commit a batch of a sink that is not busy: `done` when that is durable. From then on its messages will be in
+        their queues. Raises StageError when a log is missing or named twice, or with `mandatory` when a message would get
+        nowhere."""
+        stages = [self._expect_finished(stage_id, name, batch) for stage_id in stage_ids]
+        if len(set(stage_ids)) < len(stage_ids):
+            raise StageError(PRECONDITION, "the commit names a staging log twice")
+        unroutable: i64 = 0
+        for stage in stages:
+            unroutable += stage.unroutable_count
+        if mandatory and unroutable > 0:
+            raise StageError(UNROUTABLE, _unroutable_text(stages, unroutable))
+        sink = self.sinks.get(name)
+        if sink is None:
+            sink = Sink(name)
+            self.sinks[name] = sink
+        sink.is_committing = True
+        sink.stages = stages
+        for stage in stages:
+            stage.is_committed = True
+        asked = _Commit(self, sink, batch, done)
+        # Its messages are durable. It cannot be taken back: a commit that failed may be on the disk all the same.
+        change_set = self.vhost.store_changes([self._put_sink(sink, batch)], True, is_patient=True)
+        change_set.callbacks.append(asked.on_stored)
+
+    def on_committed(self, sink: Sink, batch: i64, now_ms: i64) -> None:
+        """The commit of a batch is durable."""
+        sink.is_committing = False
+        sink.batch = batch
+        superseded = [
+            stage
+            for stage in self.stages.values()
+            if stage.sink == sink.name and stage.batch <= batch and not stage.is_committed
+        ]
+        self.drop(superseded, now_ms)
+        self._begin_move(sink)
+
+    def delete_sink(self, name: bytes, done: Callable[[bool], None], now_ms: i64) -> None:
+        """Forget a sink that is not busy, and its staging logs: `done(ok)` when that is durable."""
+        sink = self.sinks.get(name)
+        stages = [stage for stage in self.stages.values() if stage.sink == name]
+        if sink is None and len(stages) == 0:
+            raise StageError(
+                NOT_FOUND, f"no sink '{text(name)}' in vhost '{text(self.vhost.name)}'"
+            )
+        if sink is not None and sink.is_busy():
+            raise StageError(
+                PRECONDITION, f"sink '{text(name)}' is publishing batch {sink.batch}; try again"
+            )
+        self.sinks.pop(name, None)
+        self.drop(stages, now_ms)
+        change_set = self.vhost.store_changes([DeleteSink(self.vhost.name, name)], True)
+        change_set.callbacks.append(lambda ok, _now_ms: done(ok))
+
+    # -- start and stop --------------------------------------------------------------------------------------
+
+    def restore(self, definitions: Definitions, now_ms: i64) -> None:
+        """Bring back sinks and finished staging logs, still empty; those that were not finished are dropped."""
+        committed: set[int] = set()
+        for put_sink in definitions.sinks:
+            if put_sink.vhost == self.vhost.name:
+                sink = Sink(put_sink.name)
+                sink.batch = put_sink.batch
+                self.sinks[sink.name] = sink
+                committed.update(put_sink.stages)
+        changes: list[Change] = []
+        for put in definitions.stages:
+            if put.vhost != self.vhost.name:
+                continue
+            if put.finished_ms == 0 and put.id not in committed:
+                changes.append(DeleteStage(put.vhost, put.id))
+                continue
+            queue = self._make_queue(put.id, put.sink, put.batch, now_ms)
+            stage = Stage(queue, put.sink, put.batch, None, now_ms, put.target)
+            stage.is_finished = True
+            stage.is_durable = True
+            stage.is_committed = put.id in committed
+            stage.message_count = put.message_count
+            stage.unroutable_count = put.unroutable_count
+            stage.unroutable = put.unroutable
+            self.stages[put.id] = stage
+        for put_sink in definitions.sinks:
+            if put_sink.vhost == self.vhost.name:
+                sink = self.sinks[put_sink.name]
+                sink.stages = [
+                    self.stages[stage_id] for stage_id in put_sink.stages if stage_id in self.stages
+                ]
+                self._begin_move(sink)
+        self.vhost.add_changes(changes)
+
+    def restore_moved(self, moved: dict[int, dict[int, JournalFile]]) -> None:
+        """What the journal says was published already, by staging log and seq id."""
+        for stage_id, files in moved.items():
+            stage = self.stages.get(stage_id)
+            if stage is not None:
+                stage.moved = files
+                for file in files.values():
+                    file.pins += 1
+
+    def stop(self) -> None:
+        """Move nothing more; the next start goes on."""
+        self.is_stopped = True
+
+    # -- moving ----------------------------------------------------------------------------------------------
+
+    def advance(self, now_ms: i64) -> bool:
+        """The end of a turn: settle what is durable, move a slice; True when there is more to do at once."""
+        if now_ms >= self._sweep_at_ms:
+            self._sweep_at_ms = now_ms + _SWEEP_INTERVAL_MS
+            self._sweep(now_ms)
+        self._is_paused = False
+        if len(self._moving) == 0:
+            return False
+        self._settle_durable(now_ms)
+        has_more = False
+        for sink in list(self._moving):
+            if sink.is_committing:
+                # Its batch before had nothing to move, and the next one is not durable yet.
+                continue
+            while len(sink.stages) > 0 and self._is_moved(sink.stages[0]):
+                self._on_stage_moved(sink, now_ms)
+            if len(sink.stages) == 0:
+                self._moving.remove(sink)
+                _call_waiters(sink)
+            elif self._must_pause():
+                self._is_paused = True
+            elif self._move_slice(sink.stages[0], now_ms):
+                has_more = True
+        return has_more
+
+    def may_resume(self) -> bool:
+        """Was a sink held back in this turn, and may it go on now? No other event would wake the node for it."""
+        return self._is_paused and not self._must_pause()
+
+    def find_unacked(self, ledger: QueueLedger, first: i64, end: i64) -> list[Entry]:
+        """Entries of a staging log that were taken and are not settled yet."""
+        stage = self.stages.get(ledger.queue_id)
+        if stage is None or stage.queue.ledger is not ledger:
+            return []
+        return [entry for seq, entry in stage.out.items() if first <= seq < end]
+
+    def forget(self, ledger: QueueLedger, lost: list[Entry]) -> None:
+        """Their contents cannot be had; the queue has settled them."""
+        stage = self.stages.get(ledger.queue_id)
+        if stage is not None and stage.queue.ledger is ledger:
+            for entry in lost:
+                stage.out.pop(entry.seq, None)
+
+    def _must_pause(self) -> bool:
+        node = self.vhost.node
+        if self.is_stopped or self._out_bytes >= OUT_BYTES or self._out_count >= OUT_MESSAGES:
+            return True
+        # Moving takes no more memory than staging did, but it writes.
+        return node.alarms.disk_since_ms >= 0 or node.disk_flow.is_full(self.vhost.journal)
+
+    def _is_moved(self, stage: Stage) -> bool:
+        return stage.queue.ready_count == 0 and len(stage.out) == 0
+
+    def _move_slice(self, stage: Stage, now_ms: i64) -> bool:
+        queue = stage.queue
+        taken = MoveSlice(stage, self.vhost.journal)
+        state: i64 = READY
+        while (
+            len(taken.entries) < self.slice_messages
+            and self._out_bytes + taken.size_bytes < OUT_BYTES
+        ):
+            state = queue.head_state(now_ms)
+            if state != READY:
+                break
+            entry = queue.get(False, now_ms)
+            if entry is None:
+                break
+            stage.out[entry.seq] = entry
+            taken.entries.append(entry)
+            taken.size_bytes += entry.content_bytes
+            file = stage.moved.pop(entry.seq, None)
+            if file is not None:
+                taken.files.append(file)
+            else:
+                taken.messages.append(self._publish(stage, entry, now_ms))
+        if state == LOADING and not stage.is_waiting:
+            stage.is_waiting = True
+            queue.when_head(stage.on_head)
+        if len(taken.entries) == 0:
+            return False
+        self._out_bytes += taken.size_bytes
+        self._out_count += len(taken.entries)
+        self.slices.append(taken)
+        taken.watch()
+        return state == READY
+
+    def _publish(self, stage: Stage, entry: Entry, now_ms: i64) -> MovedMessage:
+        staged = entry.message
+        properties = inspect(staged)
+        message = MovedMessage(
+            staged.address,
+            properties.raw,
+            staged.body,
+            properties.persistent,
+            now_ms,
+            stage.queue.id,
+            entry.seq,
+        )
+        queues = self._routes.queues_for(stage.target, staged.address, properties)
+        # Before a crash it may have been published, and been given to somebody, without anything being on disk.
+        arrive(queues, message, properties.expiration_ms, now_ms, entry.redelivered)
+        self.vhost.journal.moves.add(message)
+        return message
+
+    def _settle_durable(self, now_ms: i64) -> None:
+        while len(self.slices) > 0 and self.slices[0].is_durable:
+            taken = self.slices.pop(0)
+            stage = taken.stage
+            self._out_bytes -= taken.size_bytes
+            self._out_count -= len(taken.entries)
+            for entry in taken.entries:
+                if stage.out.pop(entry.seq, None) is not None:
+                    stage.queue.leave(entry, ACKED, now_ms)
+            moves = self.vhost.journal.moves
+            for message in taken.messages:
+                if message.pinned is not None:
+                    moves.settled(message.pinned)
+            for file in taken.files:
+                moves.settled(file)
+
+    def _begin_move(self, sink: Sink) -> None:
+        self._moving.append(sink)
+        self.vhost.node.wake()
+
+    def _on_stage_moved(self, sink: Sink, now_ms: i64) -> None:
+        stage = sink.stages.pop(0)
+        for file in stage.moved.values():
+            self.vhost.journal.moves.settled(file)
+        stage.moved = {}
+        removal = self._remove(stage, now_ms)
+        self.vhost.add_changes([self._put_sink(sink, sink.batch), removal])
+
+    # -- inside ----------------------------------------------------------------------------------------------
+
+    def _make_queue(self, queue_id: i64, sink: bytes, batch: i64, now_ms: i64) -> Queue:
+        vhost = self.vhost
+        name = b"staged for %s, batch %d" % (sink, batch)
+        queue = Queue(
+            QueueDefinition(name, queue_id, True, False, None, b"", QueueSettings()),
+            vhost.host,
+            now_ms,
+        )
+        vhost.queues_by_id[queue_id] = queue
+        return queue
+
+    def _remove(self, stage: Stage, now_ms: i64) -> Change:
+        queue = stage.queue
+        stage.is_dropped = True
+        self.stages.pop(queue.id, None)
+        self.vhost.queues_by_id.pop(queue.id, None)
+        queue.delete(now_ms)
+        return DeleteStage(self.vhost.name, queue.id)
+
+    def _stage_all(self, stage: Stage, block: bytes, user: bytes | None, now_ms: i64) -> None:
+        at: i64 = 0
+        end: i64 = len(block)
+        while at < end:
+            start = at + _LENGTH_BYTES
+            next_at = start + read_u32(block, at) if start <= end else end + 1
+            if next_at > end:
+                raise StageError(BAD_REQUEST, "the block ends in the middle of a message")
+            message = decode_message(block, start, next_at)
+            if message is None or read_u32(block, start) != 0:
+                raise StageError(BAD_REQUEST, "the block has something that is no message")
+            at = next_at
+            # It must outlive the client whatever it is to be in the end.
+            message.persistent = True
+            properties = self._routes.check(message, stage.target, user)
+            if len(self._routes.queues_for(stage.target, message.address, properties)) == 0:
+                if stage.unroutable_count == 0:
+                    stage.unroutable = message.address
+                stage.unroutable_count += 1
+            stage.message_count += 1
+            stage.queue.publish(message, NO_LIMIT, now_ms)
+
+    def _expect(self, stage_id: i64) -> Stage:
+        stage = self.stages.get(stage_id)
+        if stage is None:
+            raise StageError(NOT_FOUND, f"staging log {stage_id} is not there (any more)")
+        return stage
+
+    def _expect_own(self, stage_id: i64, client: object) -> Stage:
+        stage = self._expect(stage_id)
+        if stage.is_finished:
+            raise StageError(PRECONDITION, f"staging log {stage_id} is finished")
+        if stage.client is not client:
+            raise StageError(PRECONDITION, f"staging log {stage_id} was opened by another session")
+        return stage
+
+    def _expect_finished(self, stage_id: i64, name: bytes, batch: i64) -> Stage:
+        stage = self._expect(stage_id)
+        if stage.sink != name or stage.batch != batch:
+            raise StageError(
+                PRECONDITION,
+                f"staging log {stage_id} is for batch {stage.batch} of sink '{text(stage.sink)}', "
+                f"not for batch {batch} of '{text(name)}'",
+            )
+        if not stage.is_durable:
+            raise StageError(PRECONDITION, f"staging log {stage_id} is not finished")
+        return stage
+
+    def _sweep(self, now_ms: i64) -> None:
+        """Drop the logs of batches that nobody has staged anything of for STAGE_TTL_MS."""
+        used: dict[tuple[bytes, int], int] = {}
+        for stage in self.stages.values():
+            batch = (stage.sink, int(stage.batch))
+            used[batch] = max(used.get(batch, 0), stage.used_ms)
+        self.drop(
+            [
+                stage
+                for stage in self.stages.values()
+                if not stage.is_committed
+                and now_ms - used[stage.sink, int(stage.batch)] > STAGE_TTL_MS
+            ],
+            now_ms,
+        )
+
+    def _put_stage(self, stage: Stage) -> PutStage:
+        return PutStage(
+            self.vhost.name,
+            stage.queue.id,
+            stage.sink,
+            stage.batch,
+            stage.used_ms if stage.is_finished else 0,
+            stage.message_count,
+            stage.unroutable_count,
+            stage.unroutable,
+            stage.target,
+        )
+
+    def _put_sink(self, sink: Sink, batch: i64) -> PutSink:
+        return PutSink(self.vhost.name, sink.name, batch, [stage.queue.id for stage in sink.stages])
+
+
+class _Commit:
+    """A commit on its way to the disk; a class for the reason that `MoveSlice` gives."""
+
+    def __init__(self, staging: Staging, sink: Sink, batch: i64, done: Callable[[], None]) -> None:
+        self._staging: Staging = staging
+        self._sink: Sink = sink
+        self._batch: i64 = batch
+        self._done: Callable[[], None] = done
+
+    def on_stored(self, _ok: bool, now_ms: int) -> None:
+        """The definition of the commit is durable."""
+        self._staging.on_committed(self._sink, self._batch, now_ms)
+        self._done()
+
+
+def _call_waiters(sink: Sink) -> None:
+    waiters = sink.waiters
+    sink.waiters = []
+    for waiter in waiters:
+        waiter()
+
+
+def _unroutable_text(stages: list[Stage], count: i64) -> str:
+    address = next(stage.unroutable for stage in stages if stage.unroutable_count > 0)
+    exchange = text(address[1 : 1 + address[0]])
+    key = text(address[2 + address[0] :])
+    return (
+        f"{count} messages would get to no queue, the first one with routing key '{key}' to exchange '{exchange}'; "
+        f"nothing of the batch was published"
+    )

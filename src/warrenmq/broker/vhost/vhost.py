@@ -1,0 +1,135 @@
+"""A virtual host: its queues with their store, what its turns do, and what start-up brings back."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from warrenmq.broker.definitions.metadata import PutQueue
+from warrenmq.broker.vhost.loss_log import LossLog
+from warrenmq.broker.vhost.node_services import NodeServices
+from warrenmq.broker.vhost.queue_access import VhostLossReport, VhostQueueAccess
+from warrenmq.broker.vhost.staging import Staging
+from warrenmq.broker.vhost.vhost_queues import VhostQueues
+from warrenmq.queues.arguments import parse_arguments
+from warrenmq.queues.definition import QueueDefinition
+from warrenmq.queues.queue import Queue
+from warrenmq.queues.settings import NO_LIMIT
+from warrenmq.store.figures import update_debt
+from warrenmq.store.recovery import JournalReplay, RecoveredQueue
+from warrenmq.store.vhost_store import VhostStore
+
+# The debt of the store is counted so often (ms).
+_DEBT_INTERVAL_MS: Final = 1000
+
+
+class Vhost(VhostQueues):
+    """One vhost."""
+
+    def __init__(self, node: NodeServices, name: bytes, vhost_id: i64, store: VhostStore) -> None:
+        super().__init__(node, name, vhost_id, store)
+        # What the log has not been told yet.
+        self.losses: LossLog = LossLog(name)
+        # Its queues are in `queues_by_id` only.
+        self.staging: Staging = Staging(self)
+        # How many batches had been sealed, and finished, when the queues were told of it.
+        self._batches: i64 = 0
+        self._debt_at_ms: i64 = 0
+        store.set_queue_access(VhostQueueAccess(self.host), VhostLossReport(self.host, self.losses))
+
+    # -- start-up --------------------------------------------------------------------------------------------------
+
+    def restore_queue(self, definition: PutQueue, now_ms: i64) -> Queue:
+        """Bring back a durable queue from the metadata, still empty."""
+        settings = parse_arguments(definition.arguments, self.queue_text(definition.name))
+        return self.add_queue(
+            QueueDefinition(
+                definition.name,
+                definition.id,
+                definition.durable,
+                definition.auto_delete,
+                None,
+                definition.arguments,
+                settings,
+            ),
+            now_ms,
+        )
+
+    def restore_messages(
+        self, replay: JournalReplay, next_queue_id: i64, unusable_ids: set[int], now_ms: i64
+    ) -> list[RecoveredQueue]:
+        """Give what was recovered to the queues.
+
+        Returns what belongs to queues the metadata never heard of, or whose definition is damaged (`unusable_ids`):
+        those messages must be kept aside (W23). Other ids below `next_queue_id` that are gone belong to deleted queues.
+        """
+        self.staging.restore_moved(replay.moved)
+        orphans: list[RecoveredQueue] = []
+        for queue_id, recovered in replay.queues.items():
+            queue = self.queues_by_id.get(queue_id)
+            if queue is not None:
+                self._restore_queue(queue, recovered, replay.is_clean)
+            elif queue_id >= next_queue_id or queue_id in unusable_ids:
+                if len(recovered.positions) > 0:
+                    orphans.append(recovered)
+                self.store.forget_positions(recovered, now_ms)
+            else:
+                self.store.adopt_deleted(recovered, now_ms)
+        return orphans
+
+    def _restore_queue(self, queue: Queue, recovered: RecoveredQueue, is_clean: bool) -> None:
+        backing = queue.backing
+        self.store.adopt(backing.store, recovered)
+        index = queue.ledger.index
+        if index is not None:
+            first = (
+                index.segments[0].number * index.segment_entries if len(index.segments) > 0 else 0
+            )
+            upto = queue.ledger.indexed_upto
+            count = index.live_count(0, upto)
+            live_bytes: i64 = 0
+            for segment in index.segments:
+                if segment.entries > 0:
+                    live_bytes += segment.size_bytes * segment.live // segment.entries
+            may_expire = queue.settings.message_ttl_ms != NO_LIMIT
+            backing.restore_delta(first, upto, count, live_bytes, may_expire)
+        backing.restore(queue, recovered.in_order(), is_clean)
+
+    # -- invariants ------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Assert what holds between two operations; for tests and the simulator, as it walks through all there is."""
+        for queue in self.queues_by_id.values():
+            queue.backing.check()
+        for channel in self.host.channels:
+            channel.check()
+        self.router.check()
+        self.store.check()
+
+    # -- turns -----------------------------------------------------------------------------------------------------
+
+    def advance(self, now_ms: i64) -> bool:
+        """The end of a turn: what queues and store have to do, a slice of it; True when there is more to do."""
+        # What was sealed may move; what refers to contents, when these are on disk.
+        batches = self.journal.last_sealed() + self.store.journal.last_finished()
+        if batches != self._batches:
+            self._batches = batches
+            self.host.on_sealed()
+        is_moving = self.staging.advance(now_ms)
+        self.host.end_turn(now_ms)
+        self.store.advance(now_ms)
+        self.losses.report(now_ms)
+        if now_ms >= self._debt_at_ms:
+            self._debt_at_ms = now_ms + _DEBT_INTERVAL_MS
+            update_debt(self.store)
+            if self.store.debt.payable_bytes > 0:
+                # Only a checkpoint deletes files.
+                self.store.checkpoints.want()
+        memory = self.host.memory
+        is_late = self.host.has_more and memory.ram_bytes > memory.stop_above
+        waiting_bytes = self.store.jobs.lane.waiting_bytes
+        self.node.disk_flow.store_waits(
+            self.journal, waiting_bytes, self.store.debt.grown_bytes, is_late
+        )
+        return self.store.has_more or is_moving or self.staging.may_resume()

@@ -1,0 +1,144 @@
+"""The queues and exchanges of a virtual host, and how their definitions are stored.
+
+Queues are found by name through the router and by id through the journal. A definition that is durable goes to the
+metadata in the same group commit as the messages that depend on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mypy_extensions import i64
+
+from warrenmq.broker.definitions.metadata import Change, DeleteQueue
+from warrenmq.broker.definitions.removal_changes import removal_changes
+from warrenmq.broker.flow.channel_side import ChannelSide
+from warrenmq.broker.vhost.node_services import NodeServices
+from warrenmq.broker.vhost.vhost_queue_host import VhostQueueHost
+from warrenmq.queues.definition import QueueDefinition
+from warrenmq.queues.queue import Queue
+from warrenmq.routing.equivalence import resource_text
+from warrenmq.routing.exchange import Exchange
+from warrenmq.routing.router import Router
+from warrenmq.store.change_sets import ChangeSet
+from warrenmq.store.journal import Journal
+from warrenmq.store.vhost_store import VhostStore
+
+
+class VhostQueues:
+    """The queues of one vhost of `node`. `id` names its directory; `name` is what clients say."""
+
+    def __init__(self, node: NodeServices, name: bytes, vhost_id: i64, store: VhostStore) -> None:
+        self.node: NodeServices = node
+        self.name: bytes = name
+        self.id: i64 = vhost_id
+        self.store: VhostStore = store
+        self.journal: Journal = store.journal
+        self.host: VhostQueueHost = VhostQueueHost(node, store)
+        self.router: Router = Router()
+        self.queues: dict[bytes, Queue] = {}
+        self.queues_by_id: dict[int, Queue] = self.host.queues_by_id
+        # Those that go with a connection, by it and by id.
+        self._exclusive: dict[object, dict[int, Queue]] = {}
+        # Receivers of direct replies, by the name replies are sent to.
+        self.reply_channels: dict[bytes, ChannelSide] = {}
+        # Told of every queue that is deleted, how many ready messages it had, and the time: reader groups let go of what
+        # they hold of it.
+        self.deletion_watchers: list[Callable[[Queue, int, int], None]] = []
+        # Exchanges, queues and bindings that are new and not stored yet, with the change sets that store them.
+        self.unstored: dict[object, ChangeSet] = {}
+
+    # -- texts -----------------------------------------------------------------------------------------------------
+
+    def queue_text(self, name: bytes) -> str:
+        """`queue 'q' in vhost '/'`."""
+        return resource_text("queue", name, self.name)
+
+    def exchange_text(self, name: bytes) -> str:
+        """`exchange 'x' in vhost '/'`."""
+        return resource_text("exchange", name, self.name)
+
+    # -- routing ---------------------------------------------------------------------------------------------------
+
+    def route(self, exchange: Exchange, routing_keys: list[bytes], headers: bytes) -> list[Queue]:
+        """The queues a message goes to, each once."""
+        return [
+            destination
+            for destination in self.router.route(exchange, routing_keys, headers)
+            if isinstance(destination, Queue)
+        ]
+
+    # -- definitions -----------------------------------------------------------------------------------------------
+
+    def remove_queue(self, queue: Queue, now_ms: i64) -> list[Change]:
+        """Delete a queue with its messages and bindings, cancel its consumers; returns the metadata changes."""
+        del self.queues[queue.name]
+        self.queues_by_id.pop(queue.id, None)
+        owner = queue.definition.owner
+        if owner in self._exclusive:
+            self._exclusive[owner].pop(queue.id, None)
+        self.node.timed_queues.pop(queue, None)
+        changes = removal_changes(self.name, self.router.remove_queue(queue))
+        if queue.durable:
+            changes.append(DeleteQueue(self.name, queue.id))
+        ready_count = queue.ready_count
+        for consumer in queue.delete(now_ms):
+            consumer.on_queue_deleted()
+        for watcher in self.deletion_watchers:
+            watcher(queue, ready_count, now_ms)
+        return changes
+
+    def delete_queue(self, queue: Queue, now_ms: i64) -> None:
+        """Delete a queue nobody waits for: auto-deleted, exclusive, expired."""
+        if not queue.is_deleted:
+            self.add_changes(self.remove_queue(queue, now_ms))
+
+    def delete_exclusive_queues(self, owner: object, now_ms: i64) -> None:
+        """The owner's connection ends."""
+        owned = self._exclusive.pop(owner, None)
+        if owned is not None:
+            for queue in owned.values():
+                self.delete_queue(queue, now_ms)
+
+    def commit(self, done: Callable[[bool, int], None]) -> None:
+        """Call `done(ok, now_ms)` when everything journaled so far is durable."""
+        self.journal.when_durable(done)
+        self.node.wake()
+
+    def commit_with(
+        self, changes: list[Change], done: Callable[[bool, int], None], is_kept: bool = False
+    ) -> None:
+        """Call `done(ok, now_ms)` when everything journaled so far is durable and `changes` are stored."""
+        if len(changes) == 0:
+            self.commit(done)
+            return
+        stored: list[bool] = []
+        self.store_changes(changes, is_kept).callbacks.append(lambda ok, _now_ms: stored.append(ok))
+        # Definitions are decided before records are.
+        self.commit(lambda ok, now_ms: done(ok and stored[0], now_ms))
+
+    def store_changes(
+        self, changes: list[Change], is_kept: bool, is_patient: bool = False
+    ) -> ChangeSet:
+        """Store `changes` with the next group commit; `ChangeSet` says what the two flags mean, and who is told."""
+        opaque: list[object] = list(changes)
+        self.node.wake()
+        return self.journal.definitions.add(opaque, is_kept, is_patient)
+
+    def add_changes(self, changes: list[Change]) -> None:
+        """Changes of definitions that say what has happened, and nobody waits for."""
+        if len(changes) > 0:
+            self.store_changes(changes, True)
+
+    def add_queue(self, definition: QueueDefinition, now_ms: i64) -> Queue:
+        """Make a queue, new or back from the metadata. The caller has checked that its name is free, and stores it when
+        durable."""
+        queue = Queue(definition, self.host, now_ms)
+        self.queues[queue.name] = queue
+        self.queues_by_id[queue.id] = queue
+        if definition.owner is not None:
+            self._exclusive.setdefault(definition.owner, {})[queue.id] = queue
+        self.router.add_queue(queue)
+        if queue.settings.need_timer():
+            self.node.timed_queues[queue] = None
+        return queue

@@ -1,0 +1,137 @@
+"""`warren group`: the reader groups of a running node.
+
+Exit status 0; 1 when there is no group of that name; 2 with one line on standard error when the node does not answer or
+refuses.
+"""
+
+from typing import Annotated
+
+import msgspec
+import typer
+
+from warrenmq.admin.client import AdminRefusedError
+from warrenmq.admin.protocol import (
+    BAD_REQUEST,
+    DeleteGroup,
+    GroupDeleted,
+    GroupList,
+    GroupStatus,
+    ListGroups,
+)
+from warrenmq.cli.connection import Node, node_client, takes_node
+from warrenmq.cli.output import AsJson, fail, print_json, print_rows
+from warrenmq.queues.reader_group import NOT_FOUND
+
+NO_GROUP_EXIT = 1
+
+group = typer.Typer(
+    help="Reader groups of a running node: who reads queues by position, and how far behind they are.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="Its name.")]
+
+
+@group.command("list")
+@takes_node
+def list_command(
+    node: Node,
+    as_json: AsJson = False,
+) -> None:
+    """All groups of a vhost."""
+    groups = _groups(node)
+    if as_json:
+        print_json({"vhost": node.address.vhost, "groups": [_as_json(each) for each in groups]})
+        return
+    rows = [["group", "queues", "held", "lag", "lag seconds", "opened by"]]
+    for each in groups:
+        lag_seconds = f"{each.lag_seconds:.1f}"
+        rows.append(
+            [
+                each.group,
+                _queues(each),
+                str(each.held),
+                str(each.lag),
+                lag_seconds,
+                each.opener or "?",
+            ]
+        )
+    print_rows(rows, 2)
+
+
+@group.command("show")
+@takes_node
+def show_command(
+    name: GroupName,
+    node: Node,
+    as_json: AsJson = False,
+) -> None:
+    """One group, queue by queue."""
+    found = [each for each in _groups(node) if each.group == name]
+    if not found:
+        fail(f"no reader group '{name}'", NO_GROUP_EXIT)
+    (status,) = found
+    if as_json:
+        print_json({"vhost": node.address.vhost, **_as_json(status)})
+        return
+    print(
+        f"{status.group}: epoch {status.epoch}, opened by {status.opener or 'nobody since the start'}"
+    )
+    if status.pattern:
+        print(f"queues that match {status.pattern}")
+    rows = [["queue", "incarnation", "acked", "reserved", "held", "lag", "lag seconds"]]
+    for member in status.members:
+        numbers = [member.incarnation, member.acked, member.reserved, member.held, member.lag]
+        queue_name = _text(member.queue) + (" (deleted)" if member.is_lost else "")
+        rows.append([queue_name, *map(str, numbers), f"{member.lag_seconds:.1f}"])
+    print_rows(rows, 1)
+
+
+@group.command("delete")
+@takes_node
+def delete_command(
+    name: GroupName,
+    node: Node,
+    as_json: AsJson = False,
+) -> None:
+    """Forget a group; the messages it holds go back to their places in the queues. Its reader ends with an error."""
+    with node_client(node, "warren group") as client:
+        try:
+            client.request(DeleteGroup(name), GroupDeleted)
+        except AdminRefusedError as error:
+            # What cannot be a name is none of a group either.
+            if error.code in (NOT_FOUND, BAD_REQUEST):
+                fail(f"no reader group '{name}'", NO_GROUP_EXIT)
+            raise
+    if as_json:
+        print_json({"vhost": node.address.vhost, "group": name, "deleted": True})
+    else:
+        print(f"{name} is deleted")
+
+
+def _groups(node: Node) -> list[GroupStatus]:
+    with node_client(node, "warren group") as client:
+        return client.request(ListGroups(), GroupList).groups
+
+
+def _as_json(status: GroupStatus) -> dict[str, object]:
+    found: dict[str, object] = msgspec.to_builtins(status, builtin_types=(bytes,))
+    members = [
+        {**msgspec.to_builtins(member, builtin_types=(bytes,)), "queue": _text(member.queue)}
+        for member in status.members
+    ]
+    return {**found, "members": members}
+
+
+def _queues(status: GroupStatus) -> str:
+    """The pattern, or the queues, the first few of many."""
+    if status.pattern:
+        return f"{status.pattern} ({len(status.members)})"
+    names = [_text(member.queue) for member in status.members]
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "replace")

@@ -1,0 +1,291 @@
+"""`warren pipeline JOB`: jobs on queues, stores and archives, done by Spark.
+
+The work is done by `warrenmq.pipeline`; here are the options and what is printed. Each command hands a function to
+`run_job`. Exit status: 0, 1 when something was found or done in part only, 2 with one line on standard error when the job
+could not be done.
+"""
+
+import json
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from traceback import format_exception_only, print_exception
+from typing import Annotated, Final
+
+import typer
+
+from warrenmq import pipeline as jobs
+from warrenmq.admin.client import AdminRefusedError, NodeUnreachableError
+from warrenmq.broker.definitions.metadata import MetadataError
+from warrenmq.cli.connection import NamedBy, Node, takes_node_and_waits
+from warrenmq.cli.job_progress import ProgressKind, progress_of
+from warrenmq.offline.data_directory import ToolError
+from warrenmq.pipeline.archives.job import INTERVAL_S, MERGE_BYTES
+from warrenmq.pipeline.progress import Progress
+from warrenmq.pipeline.result import FAILED_EXIT, JobError, JobResult
+from warrenmq.pipeline.spark_run import one_line, program_ends_with_job
+from warrenmq.spark import SparkUnavailableError
+
+_log = logging.getLogger(__name__)
+
+pipeline = typer.Typer(
+    help="Jobs on queues, stores and archives, done by Spark; they need the extra spark and Java 17 or newer.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+class EngineChoice(StrEnum):
+    """The value of `--engine`: where a job's tasks run."""
+
+    AUTO = "auto"
+    SPARK = "spark"
+    LOCAL = "local"
+
+
+class FileFormat(StrEnum):
+    """What an archive is."""
+
+    PARQUET = "parquet"
+    DELTA = "delta"
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
+Master = Annotated[
+    str | None,
+    typer.Option(
+        "--master",
+        metavar="URL",
+        help="Spark's address, as local[2,4] or spark://HOST:PORT. (default: this machine)",
+    ),
+]
+EngineOption = Annotated[
+    EngineChoice,
+    typer.Option(
+        "--engine",
+        help="Who does the work; local: this machine without Java; auto: local for small input, else spark.",
+    ),
+]
+Traceback = Annotated[
+    bool,
+    typer.Option("--traceback", help="Of an error, show the stack too, and what Spark logs of it."),
+]
+Shown = Annotated[
+    ProgressKind,
+    typer.Option(
+        "--progress",
+        help="On standard error; auto is a bar on a terminal, json a line for each step.",
+    ),
+]
+# Of jobs that read a store, or a running node instead.
+StoreDirectory = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir",
+        metavar="DIR",
+        help="Of a stopped node: its data directory, or a backup of files.",
+    ),
+]
+Snapshots = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Where a running node makes its snapshot: on its machine, best on the file system of its data.",
+    ),
+]
+
+# Failures whose text is one line that says why. Everything else is a mistake of ours.
+_FAILURES: Final = (
+    JobError,
+    SparkUnavailableError,
+    ToolError,
+    AdminRefusedError,
+    NodeUnreachableError,
+    MetadataError,
+    OSError,
+)
+
+
+@pipeline.callback()
+def _pipeline() -> None:
+    pass
+
+
+def run_job(
+    work: Callable[[Progress], JobResult],
+    as_json: bool,
+    shown: ProgressKind,
+    traceback: bool = False,
+    notice: str = "",
+) -> None:
+    """Do it, print its result, and leave with its exit status. `notice`: a line to be shown before; empty for none."""
+    program_ends_with_job(shows_logs=traceback)
+    try:
+        with progress_of(shown) as progress:
+            if notice:
+                _log.warning(notice)
+            result = work(progress)
+    except KeyboardInterrupt:
+        print("warren: interrupted", file=sys.stderr)
+        raise typer.Exit(FAILED_EXIT) from None
+    except Exception as error:
+        # Python's own exit status for what is not caught, 1, says that something was found.
+        _tell(error, traceback)
+        raise typer.Exit(FAILED_EXIT) from None
+    if as_json:
+        print(json.dumps(result.as_json(), indent=2))
+    else:
+        for line in result.lines():
+            print(line)
+    raise typer.Exit(result.exit_code)
+
+
+def _tell(error: Exception, traceback: bool) -> None:
+    """One line of cause, and the stack when it is asked for."""
+    if isinstance(error, _FAILURES):
+        print(f"warren: {error}", file=sys.stderr)
+    else:
+        hint = "" if traceback else " (a mistake in warren: --traceback shows where)"
+        print(f"warren: {one_line(''.join(format_exception_only(error)))}{hint}", file=sys.stderr)
+    if traceback:
+        print_exception(error)
+
+
+def data_dir_or_node(data_dir: Path | None, node: Node) -> Node | None:
+    """The node that a job is about, or None when it is about the directory.
+
+    Raises JobError when both are named or neither is; beside a directory, a node from the environment does not count."""
+    is_both = data_dir is not None and node.named_by is NamedBy.OPTION
+    if is_both or (data_dir is None and node.named_by is NamedBy.DEFAULT):
+        raise JobError("name a directory with --data-dir, or a node with --uri: one of them")
+    return node if data_dir is None else None
+
+
+@pipeline.command()
+@takes_node_and_waits
+def archive(
+    target: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TARGET", help="The archive: a new directory, or one to go on with."
+        ),
+    ],
+    node: Node,
+    queues: Annotated[
+        list[str] | None,
+        typer.Option("--queue", metavar="NAME", help="A durable queue; repeatable."),
+    ] = None,
+    pattern: Annotated[
+        str | None,
+        typer.Option(
+            "--pattern",
+            metavar="REGEX",
+            help="Instead: all durable queues whose whole names match.",
+        ),
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option("--group", metavar="NAME", help="Reader group. (default: one for TARGET)"),
+    ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            "--checkpoint", metavar="DIR", help="How far it is. (default: TARGET.checkpoint)"
+        ),
+    ] = None,
+    file_format: Annotated[
+        FileFormat, typer.Option("--format", help="delta needs the extra delta.")
+    ] = FileFormat.PARQUET,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on with what arrives, until Ctrl-C or SIGTERM.")
+    ] = False,
+    interval_s: Annotated[
+        float, typer.Option("--interval", metavar="SECONDS", help="With --follow: between batches.")
+    ] = INTERVAL_S,
+    merge_mib: Annotated[
+        int,
+        typer.Option("--merge", metavar="MIB", help="Merge small files up to this size; 0: never."),
+    ] = MERGE_BYTES >> 20,
+    ignore_data_loss: Annotated[
+        bool,
+        typer.Option(
+            "--ignore-data-loss",
+            help="Go on although a queue or the group was deleted before everything was read.",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+    master: Master = None,
+    shown: Shown = ProgressKind.AUTO,
+    traceback: Traceback = False,
+) -> None:
+    """Move queues into Parquet files or a Delta table, each message exactly once."""
+    stopping = threading.Event()
+    if follow:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stopping.set())
+    run_job(
+        lambda progress: jobs.archive(
+            target,
+            uri=node.uri,
+            queues=queues or [],
+            pattern=pattern,
+            group=group,
+            checkpoint=checkpoint,
+            format=file_format.value,
+            continuous=follow,
+            interval_s=interval_s,
+            merge_bytes=merge_mib << 20 if merge_mib else None,
+            fail_on_data_loss=not ignore_data_loss,
+            retry_timeout_s=node.retry_timeout_s,
+            master=master,
+            progress=progress,
+            stopping=stopping,
+        ),
+        as_json,
+        shown,
+        traceback,
+        node.default_notice,
+    )
+
+
+@pipeline.command()
+@takes_node_and_waits
+def report(
+    html: Annotated[
+        Path,
+        typer.Argument(metavar="FILE.html", help="The page; the same as JSON comes beside it."),
+    ],
+    node: Node,
+    data_dir: StoreDirectory = None,
+    snapshots: Snapshots = None,
+    headers: Annotated[
+        bool, typer.Option("--headers/--no-headers", help="Look into headers, for dead letters.")
+    ] = True,
+    as_json: AsJson = False,
+    master: Master = None,
+    engine: EngineOption = EngineChoice.AUTO,
+    shown: Shown = ProgressKind.AUTO,
+    traceback: Traceback = False,
+) -> None:
+    """What is in a store: one HTML file with charts, and JSON."""
+
+    def work(progress: Progress) -> JobResult:
+        named = data_dir_or_node(data_dir, node)
+        return jobs.report(
+            html,
+            directory=data_dir,
+            uri=None if named is None else named.uri,
+            snapshots=snapshots,
+            headers=headers,
+            retry_timeout_s=node.retry_timeout_s,
+            master=master,
+            engine=engine.value,
+            progress=progress,
+        )
+
+    run_job(work, as_json, shown, traceback)

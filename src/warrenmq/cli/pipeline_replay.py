@@ -1,0 +1,107 @@
+"""`warren pipeline replay`."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from warrenmq.cli.connection import Node, takes_node_and_waits
+from warrenmq.cli.job_progress import ProgressKind
+from warrenmq.cli.pipeline import (
+    AsJson,
+    EngineChoice,
+    EngineOption,
+    Master,
+    Shown,
+    Traceback,
+    pipeline,
+    run_job,
+)
+
+
+class Unroutable(StrEnum):
+    """What becomes of a message that no queue would get."""
+
+    FAIL = "fail"
+    IGNORE = "ignore"
+
+
+@pipeline.command("replay")
+@takes_node_and_waits
+def replay_command(
+    sources: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="SOURCE...",
+            help="Archives, Delta tables, backups in Parquet, or other Parquet files with messages.",
+        ),
+    ],
+    node: Node,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SQL",
+            help="Only the messages for which this holds, as \"routing_key like 'a.%' and size < 1000\".",
+        ),
+    ] = None,
+    exchange: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Publish all to this one; empty: the default exchange. (default: as they were)",
+        ),
+    ] = None,
+    routing_key: Annotated[
+        str | None,
+        typer.Option(
+            "--routing-key", metavar="KEY", help="Publish all with it. (default: as they were)"
+        ),
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(metavar="NUMBER", help="Messages a second, at most.")
+    ] = None,
+    mandatory: Annotated[
+        Unroutable,
+        typer.Option(
+            help="A message that no queue would get ends the run, or is left out (exit status 1)."
+        ),
+    ] = Unroutable.FAIL,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Count by exchange and routing key, and publish nothing."),
+    ] = False,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="How far it is. (default: one beside the first SOURCE)"),
+    ] = None,
+    as_json: AsJson = False,
+    master: Master = None,
+    engine: EngineOption = EngineChoice.AUTO,
+    shown: Shown = ProgressKind.AUTO,
+    traceback: Traceback = False,
+) -> None:
+    """Publish messages from Parquet files, Delta tables or backups, each exactly once."""
+    from warrenmq.pipeline.replays.job import replay
+
+    run_job(
+        lambda progress: replay(
+            sources,
+            uri=node.uri,
+            where=where,
+            exchange=exchange,
+            routing_key=routing_key,
+            rate=rate,
+            mandatory=mandatory.value,
+            dry_run=dry_run,
+            checkpoint=checkpoint,
+            retry_timeout_s=node.retry_timeout_s,
+            master=master,
+            engine=engine.value,
+            progress=progress,
+        ),
+        as_json,
+        shown,
+        traceback,
+        node.default_notice,
+    )

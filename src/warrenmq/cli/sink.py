@@ -1,0 +1,107 @@
+"""`warren sink list`, `warren sink show` and `warren sink delete`: who publishes batches exactly once.
+
+Exit status 0, or 2 with one line on standard error when the node does not answer or refuses.
+"""
+
+from typing import Annotated
+
+import msgspec
+import typer
+
+from warrenmq.admin.sink_protocol import (
+    DeleteSink,
+    DescribeSink,
+    ListSinks,
+    SinkDeleted,
+    SinkList,
+    SinkStatus,
+)
+from warrenmq.cli.connection import Node, node_client, takes_node
+from warrenmq.cli.output import AsJson, fail, print_json, print_rows
+
+sink = typer.Typer(
+    help="Who publishes batches exactly once (docs/operations.md).",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+SinkName = Annotated[str, typer.Argument(metavar="SINK", help="Id of the sink.")]
+
+
+@sink.command("list")
+@takes_node
+def list_command(
+    node: Node,
+    as_json: AsJson = False,
+) -> None:
+    """The sinks of a vhost: which batch each has committed last, and what of it is still to be published."""
+    with node_client(node, "warren sink") as client:
+        found = client.request(ListSinks(), SinkList).sinks
+    if as_json:
+        print_json(
+            {
+                "vhost": node.address.vhost,
+                "sinks": [msgspec.structs.asdict(status) for status in found],
+            }
+        )
+        return
+    rows = [["sink", "state", "batch", "left", "logs", "staged"]]
+    rows.extend(_row(status) for status in found)
+    print_rows(rows, 2)
+
+
+@sink.command("show")
+@takes_node
+def show_command(
+    name: SinkName,
+    node: Node,
+    as_json: AsJson = False,
+) -> None:
+    """One sink."""
+    with node_client(node, "warren sink") as client:
+        found = client.request(_request(DescribeSink, name), SinkStatus)
+    if as_json:
+        print_json(msgspec.structs.asdict(found))
+        return
+    _, state, batch, left, logs, staged = _row(found)
+    print(f"{found.sink}: {state}; last batch {batch}, {left} messages of it to be published")
+    print(f"staged and not committed: {staged} messages in {logs} logs")
+
+
+@sink.command("delete")
+@takes_node
+def delete_command(
+    name: SinkName,
+    node: Node,
+    as_json: AsJson = False,
+) -> None:
+    """Forget a sink and drop what it has staged. A query that goes on with it may publish its last batch again."""
+    with node_client(node, "warren sink") as client:
+        client.request(_request(DeleteSink, name), SinkDeleted)
+    if as_json:
+        print_json({"vhost": node.address.vhost, "sink": name, "deleted": True})
+    else:
+        print(f"{name} is deleted")
+
+
+def _request(kind: type[DescribeSink] | type[DeleteSink], name: str) -> DescribeSink | DeleteSink:
+    try:
+        return msgspec.convert({"sink": name}, kind)
+    except msgspec.ValidationError:
+        fail(
+            ValueError(
+                f"'{name}' is no id of a sink: 1 to 128 letters, digits, dots, underscores and dashes"
+            )
+        )
+
+
+def _row(status: SinkStatus) -> list[str]:
+    return [
+        status.sink,
+        "publishing" if status.is_busy else "idle",
+        "none" if status.batch is None else str(status.batch),
+        str(status.messages_left),
+        str(status.stages),
+        str(status.staged_messages),
+    ]

@@ -1,0 +1,126 @@
+"""`warren status` and `warren queues`: a running node in numbers.
+
+Exit status 0, or 2 with one line on standard error when the node does not answer or refuses.
+"""
+
+import msgspec
+
+from warrenmq.admin.protocol import (
+    ContentStatus,
+    DescribeNode,
+    ListQueues,
+    NodeStatus,
+    QueueList,
+    QueueStatus,
+    VhostStatus,
+)
+from warrenmq.cli.connection import Node, node_client, takes_node
+from warrenmq.cli.output import AsJson, print_json, print_rows
+from warrenmq.offline.sizes import size_text
+
+
+@takes_node
+def status_command(
+    node: Node,
+    as_json: AsJson = False,
+) -> None:
+    """How a running node is doing, and what its stores hold.
+
+    Users with the tag administrator or monitoring see the stores of all vhosts, others that of the vhost they name.
+    """
+    with node_client(node, "warren status") as client:
+        status = client.request(DescribeNode(), NodeStatus)
+    if as_json:
+        print_json(msgspec.to_builtins(status))
+        return
+    _print_node(status)
+    for each in status.vhosts:
+        _print_vhost(each)
+
+
+@takes_node
+def queues_command(
+    node: Node,
+    as_json: AsJson = False,
+) -> None:
+    """The queues of a vhost of a running node: how many messages are where."""
+    queues: list[QueueStatus] = []
+    with node_client(node, "warren queues") as client:
+        page = client.request(ListQueues(), QueueList)
+        queues.extend(page.queues)
+        while not page.is_last:
+            page = client.request(ListQueues(queues[-1].id), QueueList)
+            queues.extend(page.queues)
+    queues.sort(key=lambda queue: queue.name)
+    if as_json:
+        print_json({"vhost": node.address.vhost, "queues": msgspec.to_builtins(queues)})
+        return
+    rows = [
+        ("name", "mode", "ready", "unacked", "alpha", "beta", "gamma", "delta", "RAM", "target")
+    ]
+    for queue in queues:
+        target = queue.target_ram_count
+        counts = (queue.ready, queue.unacked)
+        forms = (queue.alpha.count, queue.beta.count, queue.gamma.count, queue.delta.count)
+        alpha, beta, gamma, delta = [str(count) for count in forms]
+        ready, unacked = [str(count) for count in counts]
+        size = size_text(queue.ram_bytes)
+        limit = "none" if target is None else str(target)
+        rows.append(
+            (queue.name, queue.mode, ready, unacked, alpha, beta, gamma, delta, size, limit)
+        )
+    print_rows(rows, 2)
+
+
+def _print_node(status: NodeStatus) -> None:
+    alarms = " and ".join(status.alarms) or "none"
+    print(
+        f"{status.node}: warren {status.version} ({status.build}), {status.connections} connections"
+    )
+    print(
+        f"memory: {_measured(status.memory_used_bytes)} used, {size_text(status.memory_limit_bytes)} allowed, "
+        f"{size_text(status.message_bytes)} by messages, {size_text(status.unfinished_bytes)} by unfinished ones"
+    )
+    print(
+        f"disk: {_measured(status.disk_free_bytes)} free, {size_text(status.disk_limit_bytes)} must be; "
+        f"publishers stopped {status.flow_stops} times"
+    )
+    print(f"alarms: {alarms}")
+
+
+def _print_vhost(vhost: VhostStatus) -> None:
+    print()
+    print(
+        f"vhost '{vhost.vhost}': {vhost.queues} queues; {size_text(vhost.disk_bytes)} on disk, "
+        f"{size_text(vhost.live_bytes)} alive, debt {size_text(vhost.debt_bytes)}"
+    )
+    journal = vhost.journal
+    index = vhost.index
+    rows = [
+        ["where", "size", "live", "files"],
+        ["journal", size_text(journal.bytes), size_text(journal.live_bytes), str(journal.files)],
+        ["index", size_text(index.bytes), size_text(index.live_bytes), str(index.segments)],
+        _content_row("persistent contents", vhost.persistent),
+        _content_row("transient contents", vhost.transient),
+        ["to be deleted", size_text(vhost.deletable_bytes), "", ""],
+    ]
+    print_rows(rows, 1)
+    behind = ", the disk is behind" if vhost.is_behind else ""
+    print(f"  {index.live_positions} messages in the index")
+    print(f"  {size_text(vhost.waiting_bytes)} wait to be written{behind}")
+    print(
+        f"  {vhost.checkpoints} checkpoints, {vhost.failed_checkpoints} failed, the last is number {vhost.generation}"
+    )
+    print(f"  {vhost.damaged} damaged records, {vhost.lost} lost messages")
+    if vhost.groups:
+        print(
+            f"  {vhost.groups} reader groups hold {vhost.group_held} messages, {vhost.group_lag} are not acked"
+        )
+
+
+def _content_row(name: str, status: ContentStatus) -> list[str]:
+    return [name, size_text(status.total_bytes), size_text(status.valid_bytes), str(status.files)]
+
+
+def _measured(size: int | None) -> str:
+    return "?" if size is None else size_text(size)

@@ -1,0 +1,195 @@
+"""Backup of a data directory whose node is stopped, and restore of any backup."""
+
+import contextlib
+import os
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import warrenmq
+from warrenmq.offline.backup_files import (
+    Manifest,
+    OnPiece,
+    SourceFile,
+    begin_new,
+    copy_file,
+    differences,
+    finish_backup,
+    give_up,
+    must_be_outside,
+    now_text,
+    put_in_place,
+    read_manifest,
+    take_files,
+)
+from warrenmq.offline.check import JOURNAL_GAP, CheckResult, check_directory
+from warrenmq.offline.data_directory import (
+    DATABASE_NAME,
+    VHOSTS_PATH,
+    ToolError,
+    VhostDirectory,
+    files_of,
+    opened,
+)
+from warrenmq.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME, decode_checkpoint
+from warrenmq.store.disk.files import make_directories, read_whole, sync_directory, sync_file
+from warrenmq.store.disk.index_rebuild import CONTENT_NAME, SEGMENT_NAME
+from warrenmq.store.disk.snapshot import NoStore, find_store_id
+from warrenmq.store.layout import PERSISTENT_NAME, QUEUES_NAME, TRANSIENT_NAME
+from warrenmq.store.queue_index import SEGMENT_ENTRIES
+
+_DATABASE_NAMES: Final = (DATABASE_NAME, f"{DATABASE_NAME}-wal", f"{DATABASE_NAME}-shm")
+
+
+@contextlib.contextmanager
+def _new_directory(target: Path, what: str) -> Iterator[Path]:
+    """Where the directory `target` is made; it gets its name at the end. Should that fail, which is a ToolError for the disk's
+    part, nothing is left of it."""
+    path = begin_new(target)
+    try:
+        yield path
+        put_in_place(path, target)
+    except BaseException as error:
+        give_up(path)
+        if isinstance(error, OSError):
+            raise ToolError(f"the {what} failed: {error}") from error
+        raise
+
+
+def back_up(directory: Path, target: Path, on_piece: OnPiece = lambda size: None) -> Manifest:
+    """Back up a data directory that no node has open. Raises ToolError; nothing is left of the backup then."""
+    must_be_outside(directory, target)
+    with opened(directory) as data, _new_directory(target, "backup") as path:
+        for vhost in data.vhosts:
+            for file in _files_of(vhost):
+                place = f"{VHOSTS_PATH}/{vhost.id}/{file.path}"
+                take_files(
+                    directory,
+                    path,
+                    [SourceFile(place, file.size, file.is_sealed)],
+                    on_piece,
+                    lambda size: None,
+                )
+            make_directories(path / VHOSTS_PATH / str(vhost.id))
+        _copy_database(directory, path, data.definitions_error)
+        manifest = finish_backup(path, warrenmq.__version__, now_text(), on_piece)
+    return manifest
+
+
+def restore(
+    backup: Path,
+    directory: Path,
+    accept_problems: bool = False,
+    on_piece: OnPiece = lambda size: None,
+) -> tuple[Manifest, CheckResult]:
+    """Make the new data directory `directory` of a backup. Raises ToolError before anything is made when the backup is
+    not as it should be; problems that the store in it had already are accepted with `accept_problems`."""
+    if not backup.is_dir():
+        raise ToolError(f"{backup} is not a directory")
+    must_be_outside(backup, directory)
+    manifest = read_manifest(backup)
+    found = differences(backup, manifest, on_piece)
+    if found:
+        more = f", and {len(found) - 5} more" if len(found) > 5 else ""
+        raise ToolError(f"{backup} is damaged: {'; '.join(found[:5])}{more}")
+    result = check_directory(backup, on_piece)
+    # The manifest vouches for the files: a number that is missing was given up by the node.
+    problems = {kind: count for kind, count in result.problem_counts.items() if kind != JOURNAL_GAP}
+    if problems and not accept_problems:
+        counts = ", ".join(f"{count} {kind}" for kind, count in sorted(problems.items()))
+        raise ToolError(
+            f"the store in {backup} has problems ({counts}): see warren store check; --accept-problems restores it as it is"
+        )
+    with _new_directory(directory, "restore") as path:
+        for file in manifest.files:
+            make_directories((path / file.path).parent)
+            crc = copy_file(backup / file.path, path / file.path, file.size, on_piece)
+            if crc != file.crc:
+                raise ToolError(f"{backup / file.path} has changed, or cannot be read reliably")
+        for place, _, _ in os.walk(path):
+            sync_directory(Path(place))
+    return manifest, result
+
+
+def _files_of(vhost: VhostDirectory) -> list[SourceFile]:
+    """Everything in a vhost's directory, but for what a start wipes."""
+    is_sealed = _sealed_segments(vhost)
+    found: list[SourceFile] = []
+    for place, names, files in os.walk(vhost.path):
+        relative = Path(place).relative_to(vhost.path).as_posix()
+        if relative == ".":
+            names[:] = [name for name in names if name != TRANSIENT_NAME]
+        names.sort()
+        for name in sorted(files):
+            path = name if relative == "." else f"{relative}/{name}"
+            if (Path(place) / name).is_symlink():
+                raise ToolError(f"{Path(place) / name} is a symbolic link")
+            found.append(SourceFile(path, -1, is_sealed(path)))
+    return found
+
+
+def _sealed_segments(vhost: VhostDirectory) -> Callable[[str], bool]:
+    """Tells of a path whether the next node never appends to it: it starts journal and content files of its own, and
+    goes on with the last segment of each index, as of either checkpoint."""
+    indexed: dict[str, int] = {}
+    with files_of(vhost) as files:
+        try:
+            store_id = find_store_id(files)
+        except NoStore:
+            return lambda path: False
+        names = [name for name in (CHECKPOINT_NAME, PREVIOUS_NAME) if files.is_file(name)]
+        checkpoints = [decode_checkpoint(read_whole(files, name), store_id) for name in names]
+    if len(checkpoints) == 2 and None not in checkpoints:
+        for checkpoint in checkpoints:
+            assert checkpoint is not None
+            for row in checkpoint.queues:
+                known = indexed.get(str(row.queue_id), row.indexed_upto)
+                indexed[str(row.queue_id)] = min(known, row.indexed_upto)
+        # Of a queue that one of them does not know, nothing is sealed.
+        ids = [
+            {str(row.queue_id) for row in checkpoint.queues}
+            for checkpoint in checkpoints
+            if checkpoint
+        ]
+        for queue_id in ids[0] ^ ids[1]:
+            indexed.pop(queue_id, None)
+
+    def is_sealed(path: str) -> bool:
+        parts = path.split("/")
+        if len(parts) == 3 and parts[0] == QUEUES_NAME:
+            match = SEGMENT_NAME.fullmatch(parts[2])
+            end = (int(match.group(1)) + 1) * SEGMENT_ENTRIES if match else 0
+            return match is not None and end <= indexed.get(parts[1], 0)
+        if len(parts) == 2 and parts[0] == PERSISTENT_NAME:
+            return CONTENT_NAME.fullmatch(parts[1]) is not None
+        return len(parts) == 2 and parts[0] == "journal" and parts[1].endswith(".wal")
+
+    return is_sealed
+
+
+def _copy_database(directory: Path, target: Path, definitions_error: str) -> None:
+    """One whole file of what a node may have left in two; a damaged one goes as it is."""
+    names = [name for name in _DATABASE_NAMES if (directory / name).exists()]
+    if definitions_error:
+        for name in names:
+            size = (directory / name).stat().st_size
+            copy_file(directory / name, target / name, size, lambda piece: None)
+        return
+    with tempfile.TemporaryDirectory(prefix="warren-") as copy:
+        for name in names:
+            if not name.endswith("-shm"):
+                size = (directory / name).stat().st_size
+                copy_file(directory / name, Path(copy) / name, size, lambda piece: None)
+        source = sqlite3.connect(Path(copy) / DATABASE_NAME, isolation_level=None)
+        whole = sqlite3.connect(target / DATABASE_NAME, isolation_level=None)
+        try:
+            source.backup(whole)
+            whole.execute("PRAGMA journal_mode = DELETE")
+        except sqlite3.Error as error:
+            raise ToolError(f"{directory / DATABASE_NAME} cannot be copied: {error}") from None
+        finally:
+            whole.close()
+            source.close()
+    sync_file(target / DATABASE_NAME)

@@ -1,0 +1,162 @@
+"""A data directory as the tools see it: whose it is at the moment, its definitions, its vhosts.
+
+A backup has the same layout, so all this reads one as well. Nothing is written: the database is opened in a copy, since
+SQLite makes files beside one that a node left in a crash.
+"""
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from warrenmq.broker.definitions.metadata import Definitions, MetadataError, PutVhost
+from warrenmq.broker.definitions.metadata_sqlite import SqliteMetadata
+from warrenmq.store.disk.files import LOST_AND_FOUND
+from warrenmq.store.disk.local_file_system import LocalFileSystem
+
+DATABASE_NAME: Final = "node.sqlite"
+LOCK_NAME: Final = "lock"
+VHOSTS_PATH: Final = "msg_stores/vhosts"
+
+_VHOST_NAME: Final = re.compile(r"[1-9][0-9]{0,18}")
+
+
+class ToolError(Exception):
+    """What was asked cannot be done; one line that says why. Nothing was changed."""
+
+
+@dataclass
+class VhostDirectory:
+    """One vhost's store. `definition` is None when no definition names its directory, or none can be read."""
+
+    id: int
+    path: Path
+    definition: PutVhost | None
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        if self.definition is None:
+            return f"(id {self.id})"
+        return self.definition.name.decode("utf-8", "replace")
+
+
+@dataclass
+class DataDirectory:
+    """`definitions` are empty when they cannot be read; `definitions_error` says why then."""
+
+    path: Path
+    definitions: Definitions = field(default_factory=Definitions)
+    definitions_error: str = ""
+    vhosts: list[VhostDirectory] = field(default_factory=list)
+    # Vhosts that are defined and have no directory.
+    missing: list[PutVhost] = field(default_factory=list)
+    # Names that are no part of a data directory.
+    strange: list[str] = field(default_factory=list)
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[DataDirectory]:
+    """The directory, which no node has open and none can open meanwhile. Raises ToolError."""
+    if not path.is_dir():
+        raise ToolError(f"{path} is not a directory")
+    if not (path / DATABASE_NAME).exists() and not (path / VHOSTS_PATH).is_dir():
+        raise ToolError(
+            f"{path} is not a data directory: it has neither {DATABASE_NAME} nor {VHOSTS_PATH}"
+        )
+    try:
+        with locked(path):
+            yield read(path)
+    except OSError as error:
+        raise ToolError(f"{path}: {error}") from error
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Keep nodes out of a data directory, not other tools. Raises ToolError when a node has it."""
+    try:
+        # Not made when it is missing: then there never was a node, and the medium may be a read-only one.
+        descriptor = os.open(path / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield
+        return
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ToolError(
+                f"{path} is in use by a running node; stop it, or look at a backup"
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def read(path: Path) -> DataDirectory:
+    """Definitions and vhosts of a data directory that nobody changes."""
+    directory = DataDirectory(path)
+    _read_definitions(directory)
+    by_id = {definition.id: definition for definition in directory.definitions.vhosts}
+    found: set[int] = set()
+    vhosts = path / VHOSTS_PATH
+    names = sorted(os.listdir(vhosts)) if vhosts.is_dir() else []
+    for name in names:
+        if _VHOST_NAME.fullmatch(name) and (vhosts / name).is_dir():
+            directory.vhosts.append(VhostDirectory(int(name), vhosts / name, by_id.get(int(name))))
+            found.add(int(name))
+        elif name != LOST_AND_FOUND:
+            directory.strange.append(f"{VHOSTS_PATH}/{name}")
+    directory.vhosts.sort(key=lambda vhost: vhost.id)
+    directory.missing = [
+        definition for vhost_id, definition in by_id.items() if vhost_id not in found
+    ]
+    return directory
+
+
+@contextlib.contextmanager
+def files_of(vhost: VhostDirectory) -> Iterator[LocalFileSystem]:
+    """The vhost's directory as a file system."""
+    files = LocalFileSystem(vhost.path)
+    try:
+        yield files
+    finally:
+        files.release()
+
+
+def _read_definitions(directory: DataDirectory) -> None:
+    database = directory.path / DATABASE_NAME
+    if not database.exists():
+        directory.definitions_error = f"{DATABASE_NAME} is missing"
+        return
+    with tempfile.TemporaryDirectory(prefix="warren-") as copy:
+        for suffix in ("", "-wal"):
+            part = directory.path / (DATABASE_NAME + suffix)
+            if part.exists():
+                shutil.copyfile(part, Path(copy) / part.name)
+        try:
+            metadata = SqliteMetadata(Path(copy) / DATABASE_NAME)
+            try:
+                directory.definitions = metadata.load()
+            finally:
+                metadata.close()
+        except (MetadataError, sqlite3.Error) as error:
+            directory.definitions_error = str(error).replace(str(Path(copy)), str(directory.path))
+            return
+    if not directory.definitions.vhosts:
+        directory.definitions_error = f"{DATABASE_NAME} defines no vhost"
+
+
+def queue_names(definitions: Definitions, vhost: bytes) -> dict[int, bytes]:
+    """The queues of a vhost by their ids, staging logs of sinks among them."""
+    names = {queue.id: queue.name for queue in definitions.queues if queue.vhost == vhost}
+    for stage in definitions.stages:
+        if stage.vhost == vhost:
+            names[stage.id] = b"staged for %s, batch %d" % (stage.sink, stage.batch)
+    return names

@@ -1,0 +1,194 @@
+"""What lies in a data directory: messages per queue, bytes by where they are, garbage per file, sizes, ages."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from warrenmq.broker.definitions.metadata import Definitions
+from warrenmq.offline.check import is_deleted_queue
+from warrenmq.offline.data_directory import VhostDirectory, files_of, opened, queue_names
+from warrenmq.store.content_records import content_bytes_of
+from warrenmq.store.disk.files import journal_path
+from warrenmq.store.disk.snapshot import NoStore, VhostSnapshot
+from warrenmq.store.message import Position
+from warrenmq.store.queue_index import SEGMENT_ENTRIES, Segment
+from warrenmq.store.recovery import RecoveredQueue
+
+# Upper bounds of the classes of the histogram, in bytes of body; what is larger is in a last one.
+SIZE_CLASSES: Final = (0, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 16777216)
+# Bytes of an index record beside the message's address, properties and body, and of one that refers to a content.
+_EMBEDDED_BYTES: Final = 58
+_REFERENCE_BYTES: Final = 76
+
+
+@dataclass
+class QueueReport:
+    """One queue. Bytes are of address, properties and body, wherever they are."""
+
+    id: int
+    name: str
+    messages: int = 0
+    bytes: int = 0
+    # Of these, in the journal only, and large ones whose content is in a content file.
+    journal_messages: int = 0
+    large_messages: int = 0
+    oldest_ms: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """For --json."""
+        return dict(vars(self))
+
+
+@dataclass
+class FileReport:
+    """One file of the journal, an index or the content store. Bytes."""
+
+    path: str
+    size: int
+    live: int
+
+    def as_json(self) -> dict[str, Any]:
+        """For --json."""
+        return {"path": self.path, "size": self.size, "live": self.live, "garbage": self.garbage}
+
+    @property
+    def garbage(self) -> int:
+        """Bytes that nothing needs."""
+        return max(self.size - self.live, 0)
+
+
+@dataclass
+class VhostReport:
+    """One vhost."""
+
+    id: int
+    name: str
+    queues: list[QueueReport] = field(default_factory=list)
+    journal: list[FileReport] = field(default_factory=list)
+    index: list[FileReport] = field(default_factory=list)
+    contents: list[FileReport] = field(default_factory=list)
+    # Messages by class of size; one more than SIZE_CLASSES.
+    histogram: list[int] = field(default_factory=lambda: [0] * (len(SIZE_CLASSES) + 1))
+    error: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """For --json."""
+        found: dict[str, Any] = {"id": self.id, "name": self.name, "error": self.error}
+        found["messages"] = sum(queue.messages for queue in self.queues)
+        found["queues"] = [queue.as_json() for queue in self.queues]
+        for kind, files in self.files().items():
+            found[kind] = {
+                "size": sum(file.size for file in files),
+                "live": sum(file.live for file in files),
+                "garbage": sum(file.garbage for file in files),
+                "files": [file.as_json() for file in files],
+            }
+        bounds = [*SIZE_CLASSES, None]
+        found["body_sizes"] = [
+            {"bytes_upto": bound, "messages": count}
+            for bound, count in zip(bounds, self.histogram, strict=True)
+        ]
+        return found
+
+    def files(self) -> dict[str, list[FileReport]]:
+        """The files by what they are."""
+        return {"journal": self.journal, "index": self.index, "contents": self.contents}
+
+
+def report_directory(
+    path: Path, on_bytes: Callable[[int], None] = lambda size: None
+) -> list[VhostReport]:
+    """Look at a data directory or a backup. Raises ToolError when it cannot be looked at."""
+    reports: list[VhostReport] = []
+    with opened(path) as directory:
+        for vhost in directory.vhosts:
+            report = VhostReport(vhost.id, vhost.name)
+            reports.append(report)
+            with files_of(vhost) as files:
+                try:
+                    snapshot = VhostSnapshot(files, SEGMENT_ENTRIES)
+                except NoStore as error:
+                    report.error = str(error)
+                    continue
+                _report(directory.definitions, vhost, snapshot, report, on_bytes)
+    return reports
+
+
+def _report(
+    definitions: Definitions,
+    vhost: VhostDirectory,
+    snapshot: VhostSnapshot,
+    report: VhostReport,
+    on_bytes: Callable[[int], None],
+) -> None:
+    on_bytes(snapshot.report.bytes_read)
+    known = queue_names(definitions, vhost.definition.name) if vhost.definition is not None else {}
+    names = {queue_id: name.decode("utf-8", "replace") for queue_id, name in known.items()}
+    for queue_id, name in names.items():
+        if snapshot.queue(queue_id) is None:
+            report.queues.append(QueueReport(queue_id, name))
+    for queue in snapshot.queues():
+        queue_id = queue.ledger.queue_id
+        if queue_id not in names and is_deleted_queue(definitions, vhost, queue_id):
+            continue
+        row = QueueReport(queue_id, names.get(queue_id, f"(id {queue_id})"))
+        for segment in snapshot.segments(queue):
+            _add_segment(snapshot, queue, segment, row, report, on_bytes)
+        for position in queue.in_order():
+            row.journal_messages += 1
+            _add(snapshot, queue, position, row, report)
+        report.queues.append(row)
+    report.queues.sort(key=lambda row: row.name)
+    for file in snapshot.replay.files:
+        report.journal.append(
+            FileReport(journal_path(file.number), file.size_bytes, file.live_bytes)
+        )
+    for content_file in snapshot.content_files:
+        report.contents.append(
+            FileReport(content_file.path, content_file.size_bytes, content_file.valid_bytes)
+        )
+
+
+def _add_segment(
+    snapshot: VhostSnapshot,
+    queue: RecoveredQueue,
+    segment: Segment,
+    row: QueueReport,
+    report: VhostReport,
+    on_bytes: Callable[[int], None],
+) -> None:
+    path = snapshot.path_of(queue, segment)
+    file = FileReport(path, segment.size_bytes, 0)
+    report.index.append(file)
+    if not snapshot.files.is_file(path) or segment.live_persistent == 0:
+        return
+    for position in snapshot.segment_positions(queue, segment, on_read=on_bytes):
+        _add(snapshot, queue, position, row, report)
+        if position.content_ref is None:
+            file.live += position.content_bytes + _EMBEDDED_BYTES
+        else:
+            file.live += _REFERENCE_BYTES
+
+
+def _add(
+    snapshot: VhostSnapshot,
+    queue: RecoveredQueue,
+    position: Position,
+    row: QueueReport,
+    report: VhostReport,
+) -> None:
+    if row.messages == 0:
+        row.oldest_ms = snapshot.timestamp_ms(queue, position)
+    row.messages += 1
+    content = position.content_ref
+    if content is None:
+        row.bytes += position.content_bytes
+    else:
+        row.large_messages += 1
+        row.bytes += content_bytes_of(content)
+    place = 0
+    body_bytes = position.body_bytes
+    while place < len(SIZE_CLASSES) and body_bytes > SIZE_CLASSES[place]:
+        place += 1
+    report.histogram[place] += 1

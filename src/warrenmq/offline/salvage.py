@@ -1,0 +1,512 @@
+"""A new data directory from what is left of an old one.
+
+Everything that a start would deliver goes over, in order, without its garbage; and what a start gives up where more can
+be had: messages whose index entries are lost are looked for in all journal files that are there, and large ones in the
+content files, which name the positions that shared them. What earlier starts put into `lost+found` of queues that they did
+not know becomes queues of its own. Queues whose definitions are lost get a name by their id. Definitions that are readable are taken as they
+are. The old directory is only read.
+"""
+
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from warrenmq.broker.definitions.metadata import (
+    Change,
+    Definitions,
+    PutPermission,
+    PutQueue,
+    PutUser,
+    PutVhost,
+)
+from warrenmq.broker.definitions.metadata_sqlite import SqliteMetadata
+from warrenmq.broker.definitions.passwords import SHA256, hash_password
+from warrenmq.offline.backup_files import must_be_new
+from warrenmq.offline.check import is_deleted_queue
+from warrenmq.offline.data_directory import (
+    DATABASE_NAME,
+    VHOSTS_PATH,
+    DataDirectory,
+    ToolError,
+    VhostDirectory,
+    files_of,
+    opened,
+    queue_names,
+)
+from warrenmq.offline.lost_queues import find_lost_queues
+from warrenmq.offline.store_builder import StoreBuilder
+from warrenmq.store.content_file import GONE, ContentFile, index_of
+from warrenmq.store.content_records import StoredContent, decode_content
+from warrenmq.store.disk.files import (
+    journal_numbers,
+    journal_path,
+    make_directories,
+    read_whole,
+    sync_directory,
+)
+from warrenmq.store.disk.local_file_system import LocalFileSystem
+from warrenmq.store.disk.snapshot import NoStore, ReferenceCounts, VhostSnapshot
+from warrenmq.store.message import ABSENT, ContentRef, Message, Position, QueueLedger
+from warrenmq.store.queue_index import SEGMENT_ENTRIES, Segment
+from warrenmq.store.record import (
+    FLAG_REDELIVERED,
+    FLAG_TRANSIENT,
+    POSITION_BYTES,
+    RECORD_HEADER_BYTES,
+    read_u32,
+    read_u64,
+)
+from warrenmq.store.recovery import JournalReplay, RecoveredQueue
+from warrenmq.store.runs import Runs, add_run, contains, subtract
+
+# The vhost that a first start makes has this id.
+_FIRST_VHOST_ID: Final = 1
+
+
+@dataclass
+class SalvagedQueue:
+    """What became of one queue. `lost` messages are not in the new directory; `found_again` ones had no index entry any
+    more. `missing` are seq ids, first and last of each run, of which nothing was found: lost messages have some of these."""
+
+    vhost: str
+    id: int
+    name: str
+    messages: int = 0
+    lost: int = 0
+    found_again: int = 0
+    missing: list[tuple[int, int]] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """For --json."""
+        return dict(vars(self))
+
+
+@dataclass
+class SalvageResult:
+    """What is in the new directory, and what is not."""
+
+    queues: list[SalvagedQueue] = field(default_factory=list)
+    # Lines for people: what could not be taken over, and what was made up.
+    losses: list[str] = field(default_factory=list)
+    # Losses of which nobody can say how many messages they were.
+    uncounted: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def messages(self) -> int:
+        """All that came over."""
+        return sum(queue.messages for queue in self.queues)
+
+    @property
+    def lost(self) -> int:
+        """All that are known to be lost."""
+        return sum(queue.lost for queue in self.queues)
+
+    def as_json(self) -> dict[str, Any]:
+        """For --json."""
+        return {
+            "messages": self.messages,
+            "lost": self.lost,
+            "uncounted_losses": self.uncounted,
+            "queues": [queue.as_json() for queue in self.queues],
+            "losses": self.losses,
+            "notes": self.notes,
+        }
+
+
+def salvage(
+    path: Path, target: Path, on_bytes: Callable[[int], None] = lambda size: None
+) -> SalvageResult:
+    """Make `target` from `path`. Raises ToolError; what there is of `target` is then of no use."""
+    result = SalvageResult()
+    if target.resolve().is_relative_to(path.resolve()):
+        raise ToolError(f"{target} lies in {path}, which is not to be written to")
+    with opened(path) as directory:
+        must_be_new(target)
+        make_directories(target)
+        changes = _taken_over(directory, result)
+        for vhost in directory.vhosts:
+            changes += _salvage_vhost(directory, vhost, target, result, on_bytes)
+        database = target / DATABASE_NAME
+        metadata = SqliteMetadata(database)
+        metadata.apply(changes)
+        metadata.close()
+        sync_directory(target)
+    return result
+
+
+def _taken_over(directory: DataDirectory, result: SalvageResult) -> list[Change]:
+    """The definitions that are left, or the beginnings of new ones."""
+    definitions = directory.definitions
+    if directory.definitions_error:
+        result.losses.append(f"the definitions: {directory.definitions_error}")
+        result.notes.append("user guest with password guest is made, as at a first start")
+        user = PutUser(b"guest", hash_password(b"guest"), SHA256, ["administrator"])
+        return [user]
+    return definitions.as_changes()
+
+
+def _salvage_vhost(
+    directory: DataDirectory,
+    vhost: VhostDirectory,
+    target: Path,
+    result: SalvageResult,
+    on_bytes: Callable[[int], None],
+) -> list[Change]:
+    changes: list[Change] = []
+    definition = vhost.definition
+    if definition is None:
+        name = b"/" if vhost.id == _FIRST_VHOST_ID else b"salvaged-%d" % vhost.id
+        definition = PutVhost(name, vhost.id)
+        users = [user.name for user in directory.definitions.users] or [b"guest"]
+        changes += [definition, *(PutPermission(name, user, ".*", ".*", ".*") for user in users)]
+        result.notes.append(
+            f"vhost id {vhost.id}, whose definition is lost, is called {name.decode()!r}"
+        )
+    path = target / VHOSTS_PATH / str(vhost.id)
+    make_directories(path)
+    with files_of(vhost) as files:
+        try:
+            snapshot = VhostSnapshot(files, SEGMENT_ENTRIES)
+        except NoStore as error:
+            result.losses.append(f"vhost '{vhost.name}': {error}")
+            return changes
+        target_files = LocalFileSystem(path)
+        try:
+            work = _VhostSalvage(
+                directory.definitions, vhost, definition, snapshot, result, on_bytes
+            )
+            changes += work.run(StoreBuilder(target_files))
+        finally:
+            target_files.release()
+    return changes
+
+
+class _VhostSalvage:
+    def __init__(
+        self,
+        definitions: Definitions,
+        vhost: VhostDirectory,
+        definition: PutVhost,
+        snapshot: VhostSnapshot,
+        result: SalvageResult,
+        on_bytes: Callable[[int], None],
+    ) -> None:
+        self.vhost = vhost
+        self.definition = definition
+        self.snapshot = snapshot
+        self.result = result
+        self.on_bytes = on_bytes
+        self.names = queue_names(definitions, definition.name)
+        self.next_queue_id = int(definitions.next_queue_id)
+        self.counts = ReferenceCounts(snapshot.content_files)
+        # Where a content is in the new store, by the index of its old file and its place there.
+        self.moved: list[_Moved] = [_Moved(file) for file in snapshot.content_files]
+        self.queues = [
+            queue
+            for queue in snapshot.queues()
+            if queue.ledger.queue_id in self.names
+            or not (queue.is_deleted or is_deleted_queue(definitions, vhost, queue.ledger.queue_id))
+        ]
+        # Seq ids whose records cannot be read, by queue; and large messages among them that were found again.
+        self.lost: dict[int, Runs] = {}
+        self.found_again: dict[int, dict[int, Position]] = {}
+
+    def run(self, builder: StoreBuilder) -> list[Change]:
+        """Fill the new store; returns the definitions of queues that had none."""
+        self._report_start()
+        for queue in self.queues:
+            self._count(queue)
+        if self.lost:
+            self._search_journal()
+        for index, file in enumerate(self.snapshot.content_files):
+            self._copy_contents(index, file, builder)
+        changes: list[Change] = []
+        for queue in self.queues:
+            changes += self._copy_queue(queue, builder)
+        changes += self._copy_lost_queues(builder, changes)
+        builder.finish()
+        return changes
+
+    def _report_start(self) -> None:
+        report = self.snapshot.report
+        where = f"vhost '{self.vhost.name}'"
+        if report.is_rebuilt:
+            self.result.notes.append(
+                f"{where}: there is no usable checkpoint; messages acked before it may be there again"
+            )
+        self.result.uncounted += len(report.damage) + len(report.missing_journal)
+        for line in report.missing_journal:
+            self.result.losses.append(f"{where}: missing: {line}")
+        for damage in report.damage:
+            self.result.losses.append(
+                f"{where}: what was in journal file {damage.file_number}, bytes {damage.start} to {damage.end}"
+            )
+        for line in report.quarantined:
+            self.result.losses.append(f"{where}: not a usable file: {line.partition(' -> ')[0]}")
+        for missing in report.missing:
+            self.result.losses.append(f"{where}: missing: {missing}")
+
+    # -- what is referred to -----------------------------------------------------------------------------------------
+
+    def _count(self, queue: RecoveredQueue) -> None:
+        lost: Runs = []
+        for segment in self.snapshot.segments(queue):
+            if segment.live_persistent > 0:
+                self._count_segment(queue, segment, lost)
+        for position in queue.in_order():
+            if position.content_ref is not None:
+                self.counts.add(position.content_ref.id)
+        if lost:
+            self.lost[queue.ledger.queue_id] = lost
+
+    def _count_segment(self, queue: RecoveredQueue, segment: Segment, lost: Runs) -> None:
+        index = queue.ledger.index
+        assert index is not None
+        entries = index.segment_entries
+        end = min((segment.number + 1) * entries, queue.ledger.indexed_upto)
+        expected = segment.number * entries
+        count = 0
+        gaps: Runs = []
+        for position in self._positions(queue, segment):
+            if position.content_ref is not None:
+                self.counts.add(position.content_ref.id)
+            if position.seq > expected:
+                gaps.append((expected, position.seq - 1))
+            expected = position.seq + 1
+            count += 1
+        if count >= segment.live_persistent:
+            return
+        if expected < end:
+            gaps.append((expected, end - 1))
+        for first, last in gaps:
+            lost += subtract(first, last, index.settled)
+
+    def _positions(self, queue: RecoveredQueue, segment: Segment) -> Iterator[Position]:
+        """The live positions of a segment, as far as it can be read."""
+        path = self.snapshot.path_of(queue, segment)
+        if self.snapshot.files.is_file(path):
+            try:
+                yield from self.snapshot.segment_positions(queue, segment)
+            except OSError as error:
+                self.result.losses.append(f"{path} cannot be read: {error}")
+
+    def _search_journal(self) -> None:
+        """Messages whose place in the index is lost may be in journal files that nothing needs any more."""
+        snapshot = self.snapshot
+        replay = JournalReplay(snapshot.store_id, None, SEGMENT_ENTRIES)
+        for number in journal_numbers(snapshot.files)[0]:
+            # Of a file that is not ours no record is valid.
+            replay.feed_file(number, read_whole(snapshot.files, journal_path(number)))
+        for queue_id, lost in self.lost.items():
+            recovered = replay.queues.get(queue_id)
+            for position in recovered.in_order() if recovered is not None else []:
+                content = position.content_ref
+                if not contains(lost, position.seq) or (content is not None and content.transient):
+                    continue
+                if content is None or self.counts.add(content.id):
+                    self.found_again.setdefault(queue_id, {})[position.seq] = position
+
+    # -- contents ----------------------------------------------------------------------------------------------------
+
+    def _copy_contents(self, index: int, file: ContentFile, builder: StoreBuilder) -> None:
+        scan = self.snapshot.content_scan(file)
+        counts = self.counts.of_file(index)
+        moved = self.moved[index]
+        before = 0
+        while scan.advance():
+            self.on_bytes(scan.offset + scan.length - before)
+            before = scan.offset + scan.length
+            place = file.place_of(scan.content_id) if scan.is_valid else -1
+            if place < 0 or moved.ids[place]:
+                continue
+            live = counts[place]
+            if live == 0 and (not self.lost or file.released_at(place) == GONE):
+                continue
+            record = scan.record()
+            stored = decode_content(record, RECORD_HEADER_BYTES, len(record))
+            if stored is None:
+                continue
+            positions = _named_positions(record, stored)
+            again = [position for position in positions if self._is_lost(position)]
+            if live + len(again) == 0:
+                continue
+            live = min(live + len(again), len(positions))
+            content = builder.add_content(stored.message, positions, live)
+            moved.set(place, content, stored.message.timestamp_ms)
+            for position in again:
+                position.content_ref = ContentRef(scan.content_id, 0, 0, 0, 1, False)
+                position.message = ABSENT
+                self.found_again.setdefault(position.ledger.queue_id, {})[position.seq] = position
+
+    def _is_lost(self, position: Position) -> bool:
+        queue_id = position.ledger.queue_id
+        if position.seq in self.found_again.get(queue_id, {}):
+            return False
+        lost = self.lost.get(queue_id)
+        return lost is not None and contains(lost, position.seq)
+
+    # -- queues ------------------------------------------------------------------------------------------------------
+
+    def _copy_queue(self, queue: RecoveredQueue, builder: StoreBuilder) -> list[Change]:
+        queue_id = queue.ledger.queue_id
+        changes: list[Change] = []
+        expected = len(queue.positions)
+        for segment in self.snapshot.segments(queue):
+            expected += segment.live_persistent
+        name = self.names.get(queue_id)
+        if name is None and expected == 0:
+            # Deleted, for all that is known.
+            return changes
+        if name is None:
+            name = b"salvaged-%d" % queue_id
+            changes.append(PutQueue(self.definition.name, queue_id, name, True, False, b""))
+        vhost_name = self.definition.name.decode("utf-8", "replace")
+        row = SalvagedQueue(vhost_name, queue_id, name.decode("utf-8", "replace"))
+        builder.start_queue(queue_id)
+        again = self.found_again.get(queue_id, {})
+        waiting = sorted(again, reverse=True)
+        for segment in self.snapshot.segments(queue):
+            if segment.live_persistent == 0:
+                continue
+            for position in self._positions(queue, segment):
+                while waiting and waiting[-1] < position.seq:
+                    self._copy(again[waiting.pop()], row, builder)
+                self._copy(position, row, builder)
+                self.on_bytes(position.content_bytes if position.has_content else 0)
+        while waiting:
+            self._copy(again[waiting.pop()], row, builder)
+        for position in queue.in_order():
+            self._copy(position, row, builder)
+        builder.end_queue(queue.ledger.next_seq, queue.ledger.delivered_upto)
+        row.lost = max(expected - row.messages, 0)
+        row.found_again = len(again)
+        for first, last in self.lost.get(queue_id, []):
+            row.missing += [
+                (int(a), int(b)) for a, b in subtract(first, last, _runs_of(sorted(again)))
+            ]
+        if row.lost:
+            self.result.losses.append(
+                f"vhost '{vhost_name}', queue '{row.name}': {row.lost} messages"
+            )
+        self.result.queues.append(row)
+        if changes:
+            self.result.notes.append(
+                f"queue id {queue_id}, whose definition is lost, is called '{row.name}'"
+            )
+        return changes
+
+    def _copy_lost_queues(self, builder: StoreBuilder, made: list[Change]) -> list[Change]:
+        changes: list[Change] = []
+        taken = {
+            *self.names.values(),
+            *(change.name for change in made if isinstance(change, PutQueue)),
+        }
+        lost_queues = find_lost_queues(self.snapshot.files, self.snapshot.store_id)
+        known = [*self.snapshot.replay.queues, *(queue.queue_id for queue in lost_queues)]
+        next_id = max([self.next_queue_id, *(queue_id + 1 for queue_id in known)])
+        vhost_name = self.definition.name.decode("utf-8", "replace")
+        for queue_id, queue in enumerate(lost_queues, next_id):
+            name = base = b"salvaged-%d" % queue.queue_id
+            number = 1
+            while name in taken:
+                number += 1
+                name = b"%s-%d" % (base, number)
+            taken.add(name)
+            row = SalvagedQueue(vhost_name, queue_id, name.decode())
+            builder.start_queue(queue_id)
+            next_seq = 1
+            for position, message in queue.positions():
+                next_seq = position.seq + 1
+                if message is None:
+                    row.lost += 1
+                    continue
+                builder.add(position, message, None)
+                row.messages += 1
+            builder.end_queue(next_seq, 0)
+            row.found_again = row.messages
+            changes.append(PutQueue(self.definition.name, queue_id, name, True, False, b""))
+            self.result.queues.append(row)
+            self.result.notes.append(
+                f"vhost '{vhost_name}': what lost+found has of queue id {queue.queue_id}, {row.messages} messages, is called "
+                f"'{row.name}'; acked ones may be among them"
+            )
+            if row.lost:
+                self.result.losses.append(
+                    f"vhost '{vhost_name}', queue '{row.name}': {row.lost} messages"
+                )
+        return changes
+
+    def _copy(self, position: Position, row: SalvagedQueue, builder: StoreBuilder) -> None:
+        content = position.content_ref
+        if content is None:
+            builder.add(position, position.message, None)
+        else:
+            index = index_of(self.snapshot.content_files, content.id)
+            place = self.snapshot.content_files[index].place_of(content.id) if index >= 0 else -1
+            if place < 0 or not self.moved[index].ids[place]:
+                return
+            moved, timestamp_ms = self.moved[index].get(place)
+            builder.add(position, Message(b"\x00\x00", b"\x00\x00", b"", True, timestamp_ms), moved)
+        row.messages += 1
+
+
+def _runs_of(seqs: list[int]) -> Runs:
+    runs: Runs = []
+    for seq in seqs:
+        add_run(runs, seq, seq)
+    return runs
+
+
+class _Moved:
+    """Where the contents of one old file are in the new store; 32 bytes each. An id of 0: nowhere."""
+
+    def __init__(self, file: ContentFile) -> None:
+        self.ids = array("Q", bytes(8 * file.count))
+        self._files = array("L", bytes(8 * file.count))
+        self._offsets = array("L", bytes(8 * file.count))
+        self._sizes = array("L", bytes(8 * file.count))
+        self._references = array("H", bytes(2 * file.count))
+        self._timestamps = array("Q", bytes(8 * file.count))
+
+    def set(self, place: int, content: ContentRef, timestamp_ms: int) -> None:
+        """The content at `place` is there."""
+        self.ids[place] = content.id
+        self._files[place] = content.file
+        self._offsets[place] = content.offset
+        self._sizes[place] = content.stored_bytes
+        self._references[place] = content.references
+        self._timestamps[place] = max(timestamp_ms, 0)
+
+    def get(self, place: int) -> tuple[ContentRef, int]:
+        """Where the content at `place` is, and when its message was published (ms)."""
+        content = ContentRef(
+            self.ids[place],
+            self._files[place],
+            self._offsets[place],
+            self._sizes[place],
+            self._references[place],
+            False,
+        )
+        return content, self._timestamps[place]
+
+
+def _named_positions(record: bytes, stored: StoredContent) -> list[Position]:
+    """The positions that shared a content from the start, as its record names them."""
+    positions: list[Position] = []
+    at: int = stored.positions_start
+    for _ in range(stored.references):
+        position = Position(
+            stored.message,
+            QueueLedger(read_u32(record, at)),
+            read_u64(record, at + 4),
+            read_u64(record, at + 12),
+        )
+        flags = record[at + 20]
+        position.redelivered = (flags & FLAG_REDELIVERED) != 0
+        position.persistent = (flags & FLAG_TRANSIENT) == 0
+        positions.append(position)
+        at += POSITION_BYTES
+    return positions

@@ -1,0 +1,63 @@
+"""The rare methods that a running connection must understand: closes, cancels, blocks and flow.
+
+`notice` turns one of them into a code, so that publisher and consumer branch on an integer; a close raises PerfError,
+because no run goes on after it.
+"""
+
+from typing import Final
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64
+
+from warrenmq.perf.errors import PerfError
+from warrenmq.wire.encode import write_method_frame
+from warrenmq.wire.errors import ConnectionException
+from warrenmq.wire.methods import (
+    BasicCancel,
+    ChannelClose,
+    ChannelFlow,
+    ChannelFlowOk,
+    ConnectionBlocked,
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionUnblocked,
+    decode_method,
+)
+
+OTHER: Final = 0
+BLOCKED: Final = 1
+UNBLOCKED: Final = 2
+FLOW_ON: Final = 3
+FLOW_OFF: Final = 4
+CANCELLED: Final = 5
+CLOSED: Final = 6
+
+
+def notice(data: bytes, start: i64, end: i64) -> i64:
+    """Which of the codes above the method `data[start:end]` is. Raises PerfError when it closes or does not decode."""
+    try:
+        method = decode_method(data, start, end)
+    except ConnectionException as error:
+        raise PerfError(f"the broker sent a method that does not decode: {error.text}") from None
+    if isinstance(method, (ConnectionClose, ChannelClose)):
+        what = "connection" if isinstance(method, ConnectionClose) else "channel"
+        text = method.reply_text.decode("utf-8", "replace")
+        raise PerfError(f"the broker closed the {what}: {method.reply_code} {text}")
+    if isinstance(method, ConnectionBlocked):
+        return BLOCKED
+    if isinstance(method, ConnectionUnblocked):
+        return UNBLOCKED
+    if isinstance(method, ChannelFlow):
+        return FLOW_ON if method.active else FLOW_OFF
+    if isinstance(method, BasicCancel):
+        return CANCELLED
+    if isinstance(method, ConnectionCloseOk):
+        return CLOSED
+    return OTHER
+
+
+def flow_ok_frame(active: bool) -> bytes:
+    """The reply to channel.flow."""
+    out = BytesWriter()
+    write_method_frame(out, 1, ChannelFlowOk(active=active))
+    return out.getvalue()

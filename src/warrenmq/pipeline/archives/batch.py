@@ -1,0 +1,71 @@
+"""What happens to each batch of an archive whose tasks have written its files: it counts, and its files are put in place."""
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from warrenmq.pipeline.archives.delta import DeltaFiles
+from warrenmq.pipeline.archives.directory import ArchiveDirectory, Commit
+from warrenmq.pipeline.archives.merge import Merger, ParquetFiles, SmallFile
+from warrenmq.spark.offsets import OffsetJson
+
+
+class BatchWriter:
+    """The end of an archive's stream. Small files are merged by a thread beside it."""
+
+    def __init__(
+        self,
+        directory: ArchiveDirectory,
+        files: ParquetFiles | DeltaFiles,
+        merge_bytes: int | None,
+    ) -> None:
+        self._directory = directory
+        self._files = files
+        self._merger: Merger | None = None
+        if merge_bytes is not None:
+            self._merger = Merger(files.files(), merge_bytes, files.replace)
+        self._thread = ThreadPoolExecutor(1, "warren-merge")
+        # What the thread does; only then it may touch the merger.
+        self._merge: Future[int] | None = None
+        # Files for the merger.
+        self._came: list[SmallFile] = []
+        self.batches = 0
+        self.merged_files = 0
+
+    def add(self, staged: list[Path], offset: OffsetJson) -> None:
+        """Archive a batch: the files of its tasks, and how far the queues are read with it."""
+        commit = self._directory.commit(staged, offset)
+        put_in_place(self._directory, self._files, commit)
+        self.batches += 1
+        self._came += [SmallFile(file.path, file.bytes) for file in commit.files]
+        if self._merge is None or self._merge.done():
+            self._begin_merge(1)
+
+    def close(self) -> None:
+        """No batch is written afterwards. Merges what is left to merge."""
+        self._begin_merge(1 << 30)
+        self._end_merge()
+        self._thread.shutdown()
+        self._files.finish()
+
+    def _begin_merge(self, merges_max: int) -> None:
+        self._end_merge()
+        if self._merger is not None:
+            self._merger.add(self._came)
+            self._came = []
+            self._merge = self._thread.submit(self._merger.merge, merges_max)
+
+    def _end_merge(self) -> None:
+        """Wait for it; what made it fail is raised."""
+        merge = self._merge
+        self._merge = None
+        if merge is not None:
+            self.merged_files += merge.result()
+
+
+def put_in_place(
+    directory: ArchiveDirectory, files: ParquetFiles | DeltaFiles, commit: Commit
+) -> None:
+    """Show a batch that counts to those who read the archive. May be repeated."""
+    with files.changing:
+        directory.move(commit)
+        files.commit(commit)

@@ -1,0 +1,174 @@
+"""The log of an archive that is a Delta table: what was moved to it counts when the log says so.
+
+Spark cannot write Delta tables without jars that are not in PySpark; its tasks write the Parquet files, and `deltalake` beside
+it the log. Each entry carries the archive's id and the batch's number as the application's transaction: deltalake stores
+them but does not enforce them, so they are compared before an entry is made.
+"""
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+from urllib.parse import unquote
+
+from warrenmq.pipeline.archives.directory import (
+    ArchivedFile,
+    ArchiveDirectory,
+    Commit,
+    parquet_figures,
+    partition_of,
+)
+from warrenmq.pipeline.archives.merge import FilesGoneError, SmallFile, merge_those_there
+from warrenmq.pipeline.result import JobError
+
+PARTITION_COLUMNS: Final = ["queue", "date"]
+
+
+def require_deltalake() -> None:
+    """JobError when the library is missing."""
+    try:
+        import deltalake  # noqa: F401 - only to find out whether it is there
+    except ImportError:
+        raise JobError("deltalake is not installed: pip install 'warrenmq[delta]'") from None
+
+
+class DeltaFiles:
+    """The files of an archive that is a Delta table: those its log names."""
+
+    def __init__(self, directory: ArchiveDirectory) -> None:
+        self._directory = directory
+        self.changing = threading.Lock()
+
+    def commit(self, commit: Commit) -> None:
+        """Enter the files of a commit, which are in their places, into the log, unless it has them."""
+        from deltalake.transaction import AddAction, CommitProperties, Transaction
+
+        if not commit.files:
+            return
+        table = self._table(commit.files[0])
+        application = f"warren-archive-{self._directory.id}"
+        last = table.transaction_version(application)
+        if last is not None and last >= commit.batch:
+            return
+        now_ms = round(time.time() * 1000)
+        actions = [
+            AddAction(
+                path=file.path,
+                size=file.bytes,
+                partition_values=file.partition,
+                modification_time=now_ms,
+                data_change=True,
+                stats=_statistics(file.rows, file.seq_first, file.seq_last),
+            )
+            for file in commit.files
+        ]
+        with _refusing():
+            table.create_write_transaction(
+                actions,
+                mode="append",
+                schema=table.schema(),
+                partition_by=PARTITION_COLUMNS,
+                commit_properties=CommitProperties(
+                    app_transactions=[Transaction(application, commit.batch)]
+                ),
+            )
+
+    def files(self) -> list[SmallFile]:
+        """Those that count and that an archive has written."""
+        if not self._is_there():
+            return []
+        ours = f"part-{self._directory.id[:8]}-"
+        found = _files_of(self._opened())
+        return [file for file in found if file.path.rpartition("/")[2].startswith(ours)]
+
+    def replace(self, partition: str, chosen: list[SmallFile], name: str) -> int:
+        """One file in the place of several, by one entry of the log. The files stay until `finish` finds them old."""
+        from deltalake.transaction import AddAction, RemoveAction
+
+        target = self._directory.target
+        goal = target / name
+        merge_those_there(target, chosen, goal)
+        size = goal.stat().st_size
+        now_ms = round(time.time() * 1000)
+        values: dict[str, str | None] = dict(partition_of(name))
+        actions: list[AddAction | RemoveAction] = [
+            RemoveAction(file.path, False, now_ms, file.bytes, values) for file in chosen
+        ]
+        statistics = _statistics(*parquet_figures(goal))
+        actions.append(AddAction(name, size, values, now_ms, False, statistics))
+        with self.changing:
+            table = self._opened()
+            # Other programs may write to a table: what they have merged or deleted would be in it again. deltalake looks
+            # only for what comes between here and the entry.
+            if not {file.path for file in chosen} <= {file.path for file in _files_of(table)}:
+                goal.unlink()
+                raise FilesGoneError
+            with _refusing():
+                table.create_write_transaction(
+                    actions, mode="append", schema=table.schema(), partition_by=PARTITION_COLUMNS
+                )
+        return size
+
+    def finish(self) -> None:
+        """Delete files that are out of the log for longer than readers may need them (Delta's default: a week)."""
+        if self._is_there():
+            with _refusing():
+                self._opened().vacuum(dry_run=False)
+
+    def _is_there(self) -> bool:
+        from deltalake import DeltaTable
+
+        return bool(DeltaTable.is_deltatable(str(self._directory.target)))
+
+    def _opened(self) -> Any:
+        from deltalake import DeltaTable
+
+        with _refusing():
+            return DeltaTable(str(self._directory.target))
+
+    def _table(self, sample: ArchivedFile) -> Any:
+        """The table; created, empty, with the columns of `sample` when it is not there."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+        from deltalake import DeltaTable
+
+        if not self._is_there():
+            schema = pq.read_schema(self._directory.target / sample.path).remove_metadata()
+            schema = schema.append(pa.field("queue", pa.string())).append(
+                pa.field("date", pa.date32())
+            )
+            target = str(self._directory.target)
+            with _refusing():
+                DeltaTable.create(target, schema, mode="ignore", partition_by=PARTITION_COLUMNS)
+        return self._opened()
+
+
+def _files_of(table: Any) -> list[SmallFile]:
+    actions = table.get_add_actions(flatten=True)
+    paths, sizes = actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist()
+    # It encodes names that it is given, and gives them back as they are in the log.
+    return [SmallFile(unquote(path), size) for path, size in zip(paths, sizes, strict=True)]
+
+
+@contextlib.contextmanager
+def _refusing() -> Iterator[None]:
+    """What is wrong with a table comes out as JobError."""
+    from deltalake.exceptions import DeltaError
+
+    try:
+        yield
+    except DeltaError as error:
+        raise JobError(f"the Delta table cannot be used: {' '.join(str(error).split())}") from error
+
+
+def _statistics(rows: int, seq_first: int, seq_last: int) -> str:
+    return json.dumps(
+        {
+            "numRecords": rows,
+            "minValues": {"seq": seq_first},
+            "maxValues": {"seq": seq_last},
+            "nullCount": {"seq": 0},
+        }
+    )

@@ -1,0 +1,242 @@
+"""Where an archive keeps its books: what makes a batch count once, whatever is killed when.
+
+An archive is two directories on one file system. TARGET has nothing in it but finished files,
+
+    queue=orders/date=2026-01-31/part-1f0c83aa-00000012-0001.parquet
+
+and CHECKPOINT (TARGET.checkpoint) everything else: `archive.json` says what the archive is, `staging/` has
+batches that are being written, `committed.json` is the last batch that counts, `lock` belongs to the one process that writes. So whatever tool reads TARGET sees each message once, without a log that only Spark understands.
+
+A batch goes through these steps, each durable before the next:
+
+1. Spark's tasks write it to files in `staging/`, in a directory of this run. A crash leaves them; the next start deletes them.
+2. `committed.json` is replaced by one that names the batch, its files, where they go, and how far the queues were read. That
+   is the commit.
+3. The files are moved to TARGET (and entered into the log of a Delta table). A crash in between: the next start goes on.
+
+4. The broker is told: only now it lets go of the messages.
+
+A start goes on where the last commit has read to. The reader group in the broker holds everything from there on, so what was
+read and not committed is read again, in the same batches or others. A batch is known by the archive's id and its number,
+which ascends by one.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import uuid
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Final, Literal
+from urllib.parse import unquote
+
+import msgspec
+
+from warrenmq.pipeline.result import JobError, must_have_parent
+from warrenmq.pipeline.state_files import locked, read_state, write_state
+from warrenmq.store.disk.files import sync_directory
+
+ARCHIVE_VERSION: Final = 2
+Format = Literal["parquet", "delta"]
+
+
+class ArchiveIdentity(msgspec.Struct, frozen=True):
+    """What an archive is, for good. Its id is in the names of its files, and made up when it is created."""
+
+    version: int
+    format: Format
+    vhost: str
+    group: str
+    # Of version 1 there was none.
+    id: str = ""
+
+
+class ArchivedFile(msgspec.Struct, frozen=True):
+    """A file of the archive: its name below the target, where it was written, and what is in it."""
+
+    path: str
+    staged: str
+    bytes: int
+    rows: int
+    seq_first: int
+    seq_last: int
+
+    @property
+    def partition(self) -> dict[str, str]:
+        """The values of its partition columns, which are in its name."""
+        return partition_of(self.path)
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """The last batch that counts, and what all batches so far have come to."""
+
+    batch: int
+    files: list[ArchivedFile]
+    # How far the queues were read (spark/offsets.py).
+    offset: dict[str, Any]
+    total_rows: int
+    total_bytes: int
+
+
+class ArchiveDirectory:
+    """The books of one archive."""
+
+    def __init__(self, target: Path, checkpoint: Path) -> None:
+        self.target = target
+        self.checkpoint = checkpoint
+        # Of the archive; known when it is open.
+        self.id = ""
+
+    @property
+    def staging(self) -> Path:
+        """What is being written."""
+        return self.checkpoint / "staging"
+
+    def check_places(self) -> None:
+        """JobError when there cannot be an archive. Creates nothing."""
+        if self.target in (self.checkpoint, *self.checkpoint.parents):
+            raise JobError(f"the checkpoint {self.checkpoint} must be outside of {self.target}")
+        for place in (self.target, self.checkpoint):
+            if place.exists() and not place.is_dir():
+                raise JobError(f"{place} is no directory")
+            must_have_parent(place)
+
+    def open(self, format: Format, vhost: str, group: str) -> None:
+        """Create the archive, or find it as it was left. JobError when there is something else in its place.
+
+        Call it under `locked`.
+        """
+        known = self._identity()
+        wanted = ArchiveIdentity(
+            ARCHIVE_VERSION, format, vhost, group, uuid.uuid4().hex if known is None else known.id
+        )
+        if known is None and self.target.exists() and any(self.target.iterdir()):
+            raise JobError(
+                f"{self.target} is not empty and {self.checkpoint} does not know it: name a new directory, or its checkpoint"
+            )
+        committed = self.committed()
+        if known is not None:
+            self._must_be_newest(known.id, -1 if committed is None else committed.batch)
+        self.target.mkdir(exist_ok=True)
+        if known is None or committed is None:
+            # One that has nothing yet is still what it is asked to be: the first run may have named what is not there.
+            write_state(self.checkpoint / "archive.json", wanted)
+            known = wanted
+        if known != wanted:
+            raise JobError(
+                f"{self.target} is an archive in format {known.format} of vhost '{known.vhost}' with the reader group "
+                f"{known.group}; this run asks for {wanted.format}, '{wanted.vhost}' and {wanted.group}"
+            )
+        if os.stat(self.target).st_dev != os.stat(self.checkpoint).st_dev:
+            raise JobError(f"{self.target} and {self.checkpoint} must be on one file system")
+        self.id = known.id
+
+    def _must_be_newest(self, archive_id: str, batch: int) -> None:
+        """JobError when there are files of batches after this one: their names would be given out again."""
+        name = re.compile(rf"part-{archive_id[:8]}-(\d+)-.*\.parquet")
+        found = [name.fullmatch(path.name) for path in self.target.rglob("part-*.parquet")]
+        newest = max([int(each[1]) for each in found if each is not None], default=-1)
+        if newest > batch:
+            raise JobError(
+                f"{self.target} has batch {newest}, and the last one that {self.checkpoint} knows of is "
+                f"{'none' if batch < 0 else batch}: it is an older copy, or damaged"
+            )
+
+    def _identity(self) -> ArchiveIdentity | None:
+        found = read_state(self.checkpoint / "archive.json", ArchiveIdentity)
+        if found is not None and found.version != ARCHIVE_VERSION:
+            raise JobError(f"{self.target} was made by another version of warren ({found.version})")
+        return found
+
+    def locked(self) -> AbstractContextManager[None]:
+        """While nobody else writes to this archive. JobError when somebody does."""
+        return locked(self.checkpoint, f"another process writes to {self.target}")
+
+    def committed(self) -> Commit | None:
+        """The last batch that counts; None before the first."""
+        return read_state(self.checkpoint / "committed.json", Commit)
+
+    def new_staging(self) -> Path:
+        """A directory for what the tasks of a run write. What a run before has left is deleted.
+
+        Each has a name of its own: tasks of a killed driver may go on writing to theirs for a moment.
+        """
+        shutil.rmtree(self.staging, ignore_errors=True)
+        place = self.staging / uuid.uuid4().hex
+        place.mkdir(parents=True)
+        return place
+
+    def commit(self, staged: list[Path], offset: dict[str, Any]) -> Commit:
+        """Make the next batch count, whose files, durable and below a directory of `new_staging`, are `staged`."""
+        before = self.committed()
+        batch = before.batch + 1 if before else 0
+        files = self._staged_files(batch, staged)
+        for directory in {self.checkpoint / Path(file.staged).parent for file in files}:
+            sync_directory(directory)
+        commit = Commit(
+            batch=batch,
+            files=files,
+            offset=offset,
+            total_rows=(before.total_rows if before else 0) + sum([file.rows for file in files]),
+            total_bytes=(before.total_bytes if before else 0) + sum([file.bytes for file in files]),
+        )
+        write_state(self.checkpoint / "committed.json", commit)
+        return commit
+
+    def _staged_files(self, batch: int, staged: list[Path]) -> list[ArchivedFile]:
+        found = []
+        for path in staged:
+            # Behind the run's own directory: QUEUE/DATE/NAME.
+            partition = "/".join(path.relative_to(self.staging).parts[1:-1])
+            found.append((partition, parquet_figures(path), path))
+        # So that files of a partition are numbered in the order of their messages.
+        found.sort(key=lambda file: (file[0], file[1][1]))
+        return [
+            ArchivedFile(
+                path=f"{partition}/part-{self.id[:8]}-{batch:08d}-{number:04d}.parquet",
+                staged=str(path.relative_to(self.checkpoint)),
+                bytes=path.stat().st_size,
+                rows=rows,
+                seq_first=seq_first,
+                seq_last=seq_last,
+            )
+            for number, (partition, (rows, seq_first, seq_last), path) in enumerate(found)
+        ]
+
+    def move(self, commit: Commit) -> None:
+        """Move the files of a commit to the target; those that are moved already are left alone."""
+        parents = set()
+        for file in commit.files:
+            goal = self.target / file.path
+            goal.parent.mkdir(parents=True, exist_ok=True)
+            # Not there: moved before a crash, and it may have been merged into another one since.
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(self.checkpoint / file.staged, goal)
+            parents |= {goal.parent, goal.parent.parent}
+        for directory in parents:
+            sync_directory(directory)
+        sync_directory(self.target)
+
+
+def partition_of(path: str) -> dict[str, str]:
+    """`queue=a%2Fb/date=2026-01-31/x.parquet` is in {queue: a/b, date: 2026-01-31}."""
+    values = {}
+    for part in path.split("/")[:-1]:
+        name, _, value = part.partition("=")
+        values[name] = unquote(value)
+    return values
+
+
+def parquet_figures(path: Path) -> tuple[int, int, int]:
+    """Rows of a file, its lowest and its highest seq, from its footer."""
+    import pyarrow.parquet as pq
+
+    footer = pq.read_metadata(path)
+    column = footer.schema.names.index("seq")
+    statistics = [
+        footer.row_group(index).column(column).statistics for index in range(footer.num_row_groups)
+    ]
+    lowest = [int(found.min) for found in statistics if found is not None and found.has_min_max]
+    highest = [int(found.max) for found in statistics if found is not None and found.has_min_max]
+    return footer.num_rows, min(lowest, default=0), max(highest, default=0)

@@ -1,0 +1,127 @@
+"""Messages as Parquet files below queue and day: what a task of an archive does with what it reads."""
+
+import os
+import uuid
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from warrenmq.store.disk.files import sync_file
+
+ROW_GROUP_BYTES: Final = 32 << 20
+# So many files are written at once; then they are finished and others begun.
+OPEN_FILES_MAX: Final = 8
+# Bodies are all different: a dictionary of them is work for nothing.
+PLAIN_COLUMNS: Final = ("body", "headers_raw")
+_DAY_US: Final = 86_400_000_000
+# What Hive and Spark write as %XX in names of directories.
+_ESCAPED: Final = frozenset("\"#%'*/:=?\\{}[]^\x7f" + "".join([chr(code) for code in range(32)]))
+
+
+# What they call a value that is null.
+_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+
+
+def escaped(value: str) -> str:
+    """A partition's value as a part of a directory's name."""
+    if value == _NULL:
+        return f"%{ord(value[0]):02X}{value[1:]}"
+    return "".join([f"%{ord(each):02X}" if each in _ESCAPED else each for each in value])
+
+
+def queue_directory(queue: str) -> str:
+    """The name of the directory that a queue's messages are in."""
+    return f"queue={escaped(queue)}"
+
+
+class StagedFiles:
+    """Writes batches of messages to files below `staging`; `close` makes them durable, and `paths` names them."""
+
+    def __init__(self, staging: Path) -> None:
+        self._staging = staging
+        self._open: dict[tuple[str, str], _StagedFile] = {}
+        self.paths: list[str] = []
+
+    def __enter__(self) -> "StagedFiles":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # Files of a task that failed are nobody's, and deleted with the rest of the staging directory.
+        if kind is None:
+            self.close()
+
+    def write(self, batch: Any) -> None:
+        """Write a record batch whose messages are all of one queue."""
+        if batch.num_rows == 0:
+            return
+        queue = batch.column("queue")[0].as_py()
+        days = pc.divide(batch.column("enqueued_at").cast(pa.int64()), _DAY_US)
+        rows = batch.drop_columns(["queue"])
+        found = pc.unique(days).to_pylist()
+        for day in found:
+            self._file(queue, day).write(
+                rows if len(found) == 1 else rows.filter(pc.equal(days, day))
+            )
+
+    def close(self) -> None:
+        """Finish all files."""
+        for file in self._open.values():
+            file.close()
+            self.paths.append(str(file.path))
+        self._open = {}
+
+    def _file(self, queue: str, day: int) -> "_StagedFile":
+        date = pa.scalar(day, pa.int32()).cast(pa.date32()).as_py().isoformat()
+        file = self._open.get((queue, date))
+        if file is None:
+            if len(self._open) == OPEN_FILES_MAX:
+                self.close()
+            directory = self._staging / queue_directory(queue) / f"date={date}"
+            directory.mkdir(parents=True, exist_ok=True)
+            file = self._open[queue, date] = _StagedFile(directory / f"{uuid.uuid4().hex}.parquet")
+        return file
+
+
+class _StagedFile:
+    """One file; rows wait until they are a row group."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._writer: Any = None
+        self._waiting: list[Any] = []
+        self._waiting_bytes = 0
+
+    def write(self, rows: Any) -> None:
+        self._waiting.append(rows)
+        self._waiting_bytes += rows.nbytes
+        if self._waiting_bytes >= ROW_GROUP_BYTES:
+            self._flush()
+
+    def close(self) -> None:
+        if self._waiting:
+            self._flush()
+        self._writer.close()
+        sync_file(self.path)
+
+    def _flush(self) -> None:
+        table = pa.Table.from_batches(self._waiting)
+        if self._writer is None:
+            self._writer = parquet_writer(self.path, table.schema)
+        self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+        self._waiting = []
+        self._waiting_bytes = 0
+
+
+def parquet_writer(path: str | os.PathLike[str], schema: Any) -> Any:
+    """A writer with the settings of archives."""
+    dictionaries = [name for name in schema.names if name not in PLAIN_COLUMNS]
+    return pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=dictionaries)

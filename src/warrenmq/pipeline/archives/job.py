@@ -1,0 +1,374 @@
+"""The job `archive`: queues into Parquet files or a Delta table, each message exactly once.
+
+Here is the loop over batches and who looks after it; what a batch reads is in source.py, what happens to it in
+batch.py, and why it counts once in directory.py.
+"""
+
+import contextlib
+import dataclasses
+import json
+import re
+import threading
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from warrenmq.admin.client import (
+    RETRY_TIMEOUT_S,
+    AdminClient,
+    AdminRefusedError,
+    NodeAddress,
+    NodeUnreachableError,
+)
+from warrenmq.admin.protocol import GroupList, ListGroups
+from warrenmq.pipeline.archives.directory import ArchiveDirectory, Format
+from warrenmq.pipeline.broker import address_of, as_job_error, must_be_reachable
+from warrenmq.pipeline.progress import Progress, Silent, Step
+from warrenmq.pipeline.result import JobError, JobResult
+from warrenmq.pipeline.sharing import Sharing
+from warrenmq.pipeline.spark_run import StartingSpark, starting_spark
+from warrenmq.spark.options import OptionError, parse_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from warrenmq.pipeline.archives.batch import BatchWriter
+    from warrenmq.pipeline.archives.source import ArchiveReader
+    from warrenmq.spark.offsets import OffsetJson
+    from warrenmq.spark.options import SourceOptions
+
+MERGE_BYTES: Final = 128 << 20
+BATCH_MESSAGES: Final = 1_000_000
+BATCH_BYTES: Final = 1 << 30
+INTERVAL_S: Final = 2.0
+_INTERVAL_S: Final = 0.2
+_ASK_S: Final = 2.0
+
+
+@dataclasses.dataclass
+class ArchiveResult(JobResult):
+    """What a run has archived, and what the archive has come to."""
+
+    target: Path
+    format: str
+    group: str
+    # Of this run. Bytes are those of its files.
+    messages: int
+    bytes: int
+    batches: int
+    # Small files that went into larger ones.
+    merged_files: int
+    seconds: float
+    # Of these, until Spark had started.
+    spark_seconds: float
+    # Of all runs.
+    total_messages: int
+    total_bytes: int
+    # What the queues still had when the run ended, and how old the oldest of it was; None: the node could not be asked.
+    lag_messages: int | None
+    lag_seconds: float | None
+
+    def lines(self) -> list[str]:
+        """For people."""
+        rate = self.messages / self.seconds if self.seconds else 0.0
+        lag = (
+            "unknown"
+            if self.lag_messages is None
+            else f"{self.lag_messages:,} messages, {self.lag_seconds:.1f} s"
+        )
+        return [
+            f"{self.messages:,} messages archived in {self.seconds:.1f} s ({rate:,.0f}/s), {self.bytes:,} bytes",
+            f"{self.target} has {self.total_messages:,} messages, {self.total_bytes:,} bytes ({self.format})",
+            f"not archived: {lag} (reader group {self.group})",
+        ]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Stream:
+    """What to read and how."""
+
+    uri: str = dataclasses.field(repr=False)
+    queues: tuple[str, ...]
+    pattern: str | None
+    group: str
+    max_messages: int
+    max_bytes: int
+    continuous: bool
+    interval_s: float
+    fails_on_data_loss: bool = True
+    retry_timeout_s: float = RETRY_TIMEOUT_S
+
+
+def archive(
+    target: str | Path,
+    *,
+    uri: str,
+    queues: Sequence[str] = (),
+    pattern: str | None = None,
+    group: str | None = None,
+    checkpoint: str | Path | None = None,
+    format: Format = "parquet",
+    continuous: bool = False,
+    interval_s: float = INTERVAL_S,
+    merge_bytes: int | None = MERGE_BYTES,
+    max_messages: int = BATCH_MESSAGES,
+    max_bytes: int = BATCH_BYTES,
+    fail_on_data_loss: bool = True,
+    retry_timeout_s: float = RETRY_TIMEOUT_S,
+    master: str | None = None,
+    spark: "SparkSession | None" = None,
+    progress: Progress | None = None,
+    stopping: threading.Event | None = None,
+) -> ArchiveResult:
+    """Move what is in `queues`, or in those that `pattern` matches, to files below `target`, each message exactly once.
+
+    Ends when what was there at the beginning is archived, or, `continuous`, when `stopping` is set, with a batch every
+    `interval_s` seconds. A run that is killed is gone on with by the next one: same target, same checkpoint (a directory
+    beside the target, on the same file system). Files smaller than half of `merge_bytes` are merged; None: never. `group` is the reader
+    group in the broker, by default one for this target. Without `fail_on_data_loss` a queue or a group that was deleted behind
+    its back does not end it. A broker that does not answer is waited for, `retry_timeout_s` each time. JobError when it
+    cannot be done; what was archived stays so.
+    """
+    stream = _Stream(
+        uri=uri,
+        queues=tuple(queues),
+        pattern=pattern,
+        group=group or default_group(Path(target)),
+        max_messages=max_messages,
+        max_bytes=max_bytes,
+        continuous=continuous,
+        interval_s=interval_s,
+        fails_on_data_loss=fail_on_data_loss,
+        retry_timeout_s=retry_timeout_s,
+    )
+    vhost = _check(stream, merge_bytes)
+    target = Path(target).absolute()
+    books = ArchiveDirectory(
+        target,
+        Path(checkpoint).absolute()
+        if checkpoint
+        else target.with_name(f"{target.name}.checkpoint"),
+    )
+    books.check_places()
+    progress = progress or Silent()
+    must_be_reachable(uri, "warren archive", retry_timeout_s)
+    progress.show(Step("starting Spark"))
+    started_s = time.monotonic()
+    with starting_spark("archive", master, spark) as starting, books.locked():
+        return _archive(
+            starting,
+            books,
+            stream,
+            vhost,
+            format,
+            merge_bytes,
+            progress,
+            stopping or threading.Event(),
+            started_s,
+        )
+
+
+def _archive(
+    starting: StartingSpark,
+    books: ArchiveDirectory,
+    stream: _Stream,
+    vhost: str,
+    format: Format,
+    merge_bytes: int | None,
+    progress: Progress,
+    stopping: threading.Event,
+    started_s: float,
+) -> ArchiveResult:
+    """Under the lock of `books`; `started_s` is when the job began."""
+    from warrenmq.pipeline.archives.batch import BatchWriter, put_in_place
+    from warrenmq.pipeline.archives.delta import DeltaFiles, require_deltalake
+    from warrenmq.pipeline.archives.merge import ParquetFiles
+
+    if format == "delta":
+        require_deltalake()
+    books.open(format, vhost, stream.group)
+    files = DeltaFiles(books) if format == "delta" else ParquetFiles(books)
+    before = books.committed()
+    if before is not None:
+        put_in_place(books, files, before)
+    writer = BatchWriter(books, files, merge_bytes)
+    watch = _Watch(books, stream, progress)
+    try:
+        with watch.showing():
+            _run(starting, books, stream, writer, stopping)
+    finally:
+        # Waits for the merge under way, after a failure too.
+        progress.show(Step("merging small files"))
+        writer.close()
+    seconds = time.monotonic() - started_s
+    after = books.committed()
+    lag = watch.lag()
+    rows, size = (after.total_rows, after.total_bytes) if after else (0, 0)
+    return ArchiveResult(
+        target=books.target,
+        format=format,
+        group=stream.group,
+        messages=rows - (before.total_rows if before else 0),
+        bytes=size - (before.total_bytes if before else 0),
+        batches=writer.batches,
+        merged_files=writer.merged_files,
+        seconds=seconds,
+        spark_seconds=starting.seconds,
+        total_messages=rows,
+        total_bytes=size,
+        lag_messages=lag.messages if lag else None,
+        lag_seconds=lag.seconds if lag else None,
+    )
+
+
+def default_group(target: Path) -> str:
+    """A name for the reader group of an archive: the same for the same place."""
+    place = str(target.absolute())
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", target.name)[:64]
+    return f"archive-{name}-{zlib.crc32(place.encode('utf-8', 'surrogateescape')):08x}"
+
+
+def _check(stream: _Stream, merge_bytes: int | None) -> str:
+    """The vhost. JobError for what cannot be."""
+    if bool(stream.queues) == bool(stream.pattern):
+        raise JobError("name the queues, or a pattern for their names")
+    if (
+        stream.max_messages < 1
+        or stream.max_bytes < 1
+        or (merge_bytes is not None and merge_bytes < 1)
+    ):
+        raise JobError("sizes of batches and of merged files are positive numbers")
+    if not 0 <= stream.interval_s <= threading.TIMEOUT_MAX:
+        raise JobError("the interval is a number of seconds")
+    vhost = address_of(stream.uri).vhost
+    try:
+        _options(stream)
+    except OptionError as error:
+        raise JobError(str(error)) from None
+    return vhost
+
+
+def _options(stream: _Stream) -> "SourceOptions":
+    given = {"uri": stream.uri, "group": stream.group}
+    if stream.pattern is not None:
+        given["queuesPattern"] = stream.pattern
+    else:
+        given["queues"] = json.dumps(stream.queues)
+    given["maxMessagesPerTrigger"] = str(stream.max_messages)
+    given["maxBytesPerTrigger"] = str(stream.max_bytes)
+    given["retryTimeoutMs"] = str(round(stream.retry_timeout_s * 1000))
+    given["failOnDataLoss"] = "true" if stream.fails_on_data_loss else "false"
+    return parse_options(given)
+
+
+def _run(
+    spark: StartingSpark,
+    books: ArchiveDirectory,
+    stream: _Stream,
+    writer: "BatchWriter",
+    stopping: threading.Event,
+) -> None:
+    """Batch after batch, until everything is archived that was there at the beginning, or until it is told to stop."""
+    from warrenmq.pipeline.archives.source import ArchiveReader
+
+    with as_job_error():
+        reader = ArchiveReader(_options(stream), books.new_staging())
+        if not stream.continuous:
+            reader.prepareForTriggerAvailableNow()
+        before = books.committed()
+        start = reader.initialOffset() if before is None else before.offset
+        while not stopping.is_set():
+            begun_s = time.monotonic()
+            # Lets go of what is below `start`: that is committed.
+            end = reader.latestOffset(start, reader.getDefaultReadLimit())
+            if end != start:
+                writer.add(_written(spark.wait(), reader, start, end), end)
+                start = end
+            elif not stream.continuous:
+                break
+            if stream.continuous:
+                stopping.wait(begun_s + stream.interval_s - time.monotonic())
+        reader.commit(start)
+
+
+def _written(
+    sharing: Sharing, reader: "ArchiveReader", start: "OffsetJson", end: "OffsetJson"
+) -> list[Path]:
+    """The files of a batch; Spark's tasks write them. SourceError when one of them cannot."""
+    from warrenmq.pipeline.archives.source import staged_paths
+
+    parts = reader.tasks(start, end, sharing.at_once())
+    return staged_paths(sharing.run(reader.write, parts)) if parts else []
+
+
+@dataclasses.dataclass(frozen=True)
+class _Lag:
+    """Messages that the group has not acked, and the age of the oldest."""
+
+    messages: int
+    seconds: float
+
+
+class _Watch:
+    """Tells how far the archive is."""
+
+    def __init__(self, books: ArchiveDirectory, stream: _Stream, progress: Progress) -> None:
+        self._books = books
+        self._stream = stream
+        self._progress = progress
+        found = books.committed()
+        self._rows_before = found.total_rows if found else 0
+        self._due_s = 0.0
+        self._lag: _Lag | None = None
+
+    @contextlib.contextmanager
+    def showing(self) -> Iterator[None]:
+        """Meanwhile a thread looks again and again."""
+        is_over = threading.Event()
+
+        def look_on() -> None:
+            while not is_over.wait(_INTERVAL_S):
+                self.show()
+
+        thread = threading.Thread(target=look_on, name="warren-archive-progress", daemon=True)
+        self.show()
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
+
+    def show(self) -> None:
+        """Show it; the broker is asked once in a while."""
+        now = time.monotonic()
+        if now >= self._due_s:
+            self._lag = self.lag()
+            self._due_s = now + _ASK_S
+        found = self._books.committed()
+        done = (found.total_rows if found else 0) - self._rows_before
+        total = None
+        if self._lag is not None and not self._stream.continuous:
+            total = done + self._lag.messages
+        note = "" if self._lag is None else f"lag {self._lag.messages:,}, {self._lag.seconds:.1f} s"
+        self._progress.show(Step("archiving", done, total, "messages", note))
+
+    def lag(self) -> _Lag | None:
+        """None when the node cannot be asked."""
+        try:
+            with AdminClient(NodeAddress(self._stream.uri), "warren archive") as client:
+                groups = client.request(ListGroups(), GroupList).groups
+        except (AdminRefusedError, NodeUnreachableError):
+            return None
+        members = [
+            member
+            for group in groups
+            if group.group == self._stream.group
+            for member in group.members
+        ]
+        return _Lag(
+            sum([member.lag for member in members]),
+            max([member.lag_seconds for member in members], default=0.0),
+        )

@@ -1,0 +1,225 @@
+"""Small files of an archive become larger ones, while it grows and at the end of a run.
+
+A stream writes files as large as its batches. Of one partition (queue and day) those of about the same size are merged as
+soon as they are many or fill a large file, so a message is written a few times at most, however small the batches are.
+
+Readers of a Parquet archive see a partition before the merge or after it, never both or neither: a second directory is
+made beside (the merged file, and links to all that stays), and the two change names in one system call. A crash before
+it leaves the second directory, one after it the first one; both are in CHECKPOINT/merging and the next start deletes them.
+In a Delta table one entry of its log takes the small files out and puts the large one in.
+"""
+
+import ctypes
+import errno
+import os
+import re
+import shutil
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from warrenmq.pipeline.archives.directory import ArchiveDirectory, Commit, parquet_figures
+from warrenmq.pipeline.result import JobError
+from warrenmq.store.disk.files import sync_directory, sync_file
+
+# So many files of about one size are worth merging, ...
+FILES_MIN: Final = 8
+# ... and sizes are about the same when they differ less than this factor.
+TIER_FACTOR: Final = 8
+_TIER_BYTES_MIN: Final = 1 << 12
+_RENAME_EXCHANGE: Final = 2
+_AT_FDCWD: Final = -100
+_NAME: Final = re.compile(r"(part-.*?)(?:-m(\d+))?\.parquet")
+
+
+@dataclass(frozen=True)
+class SmallFile:
+    """A file's name below the target, and its size."""
+
+    path: str
+    bytes: int
+
+
+def choose(files: list[SmallFile], target_bytes: int) -> list[SmallFile]:
+    """Which files of one partition to merge now, in the order of their names; none when it is not worth it."""
+    tiers: dict[int, list[SmallFile]] = {}
+    for file in sorted(files, key=lambda file: file.path):
+        if file.bytes < target_bytes // 2:
+            tiers.setdefault(_tier(file.bytes), []).append(file)
+    for tier in sorted(tiers):
+        chosen: list[SmallFile] = []
+        size = 0
+        for file in tiers[tier]:
+            if size + file.bytes > target_bytes:
+                break
+            chosen.append(file)
+            size += file.bytes
+        if len(chosen) >= FILES_MIN or (len(chosen) >= 2 and size >= target_bytes // 2):
+            return chosen
+    return []
+
+
+def _tier(size: int) -> int:
+    tier = 0
+    while size > _TIER_BYTES_MIN:
+        size //= TIER_FACTOR
+        tier += 1
+    return tier
+
+
+def merged_name(first: str) -> str:
+    """The name of the file that `first` and those behind it are merged into: it sorts in their place."""
+    directory, _, name = first.rpartition("/")
+    found = _NAME.fullmatch(name)
+    if found is None:
+        raise ValueError(f"'{first}' is no name of a file in an archive")
+    return f"{directory}/{found[1]}-m{int(found[2] or 0) + 1:02d}.parquet"
+
+
+def write_merged(sources: list[Path], goal: Path) -> None:
+    """Write the rows of `sources`, one file after the other, to a new file, durably. Holds one row group at a time."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from warrenmq.pipeline.archives.files import ROW_GROUP_BYTES, parquet_writer
+
+    schema = pq.read_schema(sources[0])
+    expected = 0
+    with parquet_writer(goal, schema) as writer:
+        waiting: list[Any] = []
+        for source in sources:
+            with pq.ParquetFile(source) as file:
+                expected += file.metadata.num_rows
+                for index in range(file.num_row_groups):
+                    waiting.append(file.read_row_group(index))
+                    if sum([table.nbytes for table in waiting]) >= ROW_GROUP_BYTES:
+                        writer.write_table(pa.concat_tables(waiting))
+                        waiting = []
+        if waiting:
+            writer.write_table(pa.concat_tables(waiting))
+    sync_file(goal)
+    rows, _, _ = parquet_figures(goal)
+    if rows != expected:
+        raise JobError(f"{goal} has {rows} rows of {expected}: nothing was merged")
+
+
+class FilesGoneError(Exception):
+    """Somebody else has taken files out of a partition, or put others in their place: they are not ours to merge."""
+
+
+def merge_those_there(target: Path, chosen: list[SmallFile], goal: Path) -> None:
+    """`write_merged`. Raises FilesGoneError when one of `chosen` is not there."""
+    sources = [target / file.path for file in chosen]
+    try:
+        write_merged(sources, goal)
+    except FileNotFoundError:
+        if all([source.exists() for source in sources]):
+            raise
+        raise FilesGoneError from None
+
+
+# Puts the file named last in the place of some of one partition; returns its size in bytes. Raises FilesGoneError when one
+# of these does not count any more, and has changed nothing then.
+Replace: TypeAlias = Callable[[str, list[SmallFile], str], int]
+
+
+class Merger:
+    """Merges files of an archive; knows what is in it, so that looking for work costs nothing."""
+
+    def __init__(self, files: list[SmallFile], target_bytes: int, replace: Replace) -> None:
+        self._target_bytes = target_bytes
+        self._replace = replace
+        self._partitions: dict[str, list[SmallFile]] = {}
+        self.add(files)
+
+    def add(self, files: list[SmallFile]) -> None:
+        """Files came to the archive."""
+        for file in files:
+            self._partitions.setdefault(file.path.rpartition("/")[0], []).append(file)
+
+    def merge(self, merges_max: int) -> int:
+        """Merge as long as it is worth it, but not more often than this; how many files fewer there are."""
+        gone = 0
+        for partition in list(self._partitions):
+            while merges_max > 0:
+                chosen = choose(self._partitions[partition], self._target_bytes)
+                if not chosen:
+                    break
+                merges_max -= 1
+                name = merged_name(chosen[0].path)
+                try:
+                    size = self._replace(partition, chosen, name)
+                except FilesGoneError:
+                    # What is left of it is looked at by the next run.
+                    del self._partitions[partition]
+                    break
+                gone += len(chosen) - 1
+                left = [file for file in self._partitions[partition] if file not in chosen]
+                self._partitions[partition] = [*left, SmallFile(name, size)]
+        return gone
+
+
+class ParquetFiles:
+    """The files of an archive that is nothing but files."""
+
+    def __init__(self, directory: ArchiveDirectory) -> None:
+        self._directory = directory
+        # Held while the files of the target change: a merge is done beside the stream.
+        self.changing = threading.Lock()
+        self._scratch = directory.checkpoint / "merging"
+        # What a crash has left.
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def commit(self, commit: Commit) -> None:
+        """Where the files of a commit are is all there is to say."""
+
+    def files(self) -> list[SmallFile]:
+        """All of them."""
+        target = self._directory.target
+        return [
+            SmallFile(path.relative_to(target).as_posix(), path.stat().st_size)
+            for path in target.rglob("part-*.parquet")
+        ]
+
+    def replace(self, partition: str, chosen: list[SmallFile], name: str) -> int:
+        """One file in the place of several: readers see it or them."""
+        target = self._directory.target
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._scratch.mkdir()
+        goal = self._scratch / name.rpartition("/")[2]
+        merge_those_there(target, chosen, goal)
+        size = goal.stat().st_size
+        replaced = {file.path.rpartition("/")[2] for file in chosen}
+        # A file that came in between would stay behind.
+        with self.changing:
+            names = set(os.listdir(target / partition)) if (target / partition).is_dir() else set()
+            if not replaced <= names:
+                raise FilesGoneError
+            for file_name in names - replaced:
+                os.link(target / partition / file_name, self._scratch / file_name)
+            sync_directory(self._scratch)
+            exchange(self._scratch, target / partition)
+            sync_directory((target / partition).parent)
+            sync_directory(self._scratch.parent)
+        shutil.rmtree(self._scratch)
+        return size
+
+    def finish(self) -> None:
+        """Nothing is left over."""
+
+
+def exchange(one: Path, other: Path) -> None:
+    """Two directories change their names, at once. JobError where the file system cannot do that."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    result = libc.renameat2(
+        _AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE
+    )
+    if result != 0:
+        number = ctypes.get_errno()
+        if number in (errno.EINVAL, errno.ENOSYS, errno.EXDEV):
+            raise JobError(
+                f"the file system of {other} cannot exchange two directories: archive without merging, or as a Delta table"
+            )
+        raise OSError(number, os.strerror(number), str(other))

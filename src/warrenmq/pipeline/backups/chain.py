@@ -1,0 +1,253 @@
+"""A backup in Parquet with those it is based on: opened, compared with their manifests, and read queue by queue."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from warrenmq.offline.data_directory import ToolError
+from warrenmq.pipeline.backups.manifest import (
+    ALIVE_PATH,
+    DATA_PATH,
+    Manifest,
+    file_problem,
+    read_manifest,
+)
+from warrenmq.tables.data_files import ALIVE_SCHEMA, DATA_SCHEMA
+from warrenmq.tables.file_figures import DataFile
+from warrenmq.tables.file_scan import Array
+
+# Of a row's place in the chain.
+ROW_COLUMNS = ("queue_id", "seq", "redelivered")
+
+
+@dataclass(frozen=True)
+class ChainFile:
+    """A file of messages. `is_older`: not of the last backup, so not all of its messages are alive."""
+
+    path: Path
+    file: DataFile
+    is_older: bool
+
+    def has_of(self, queue_id: int, first_seq: int, end_seq: int) -> bool:
+        """May there be rows of a queue in [first_seq, end_seq)?"""
+        return any(
+            rows.queue_id == queue_id and rows.first_seq < end_seq and rows.last_seq >= first_seq
+            for rows in self.file.queues
+        )
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The backups of a chain, oldest first, with their manifests and the checksums of these. Can be pickled."""
+
+    directories: tuple[Path, ...]
+    manifests: tuple[Manifest, ...]
+
+    @property
+    def last(self) -> Manifest:
+        """The backup that is restored."""
+        return self.manifests[-1]
+
+    def files(self) -> list[ChainFile]:
+        """All files of messages, in the order of their backups."""
+        return [
+            ChainFile(directory / DATA_PATH / file.name, file, manifest is not self.last)
+            for directory, manifest in zip(self.directories, self.manifests, strict=True)
+            for file in manifest.data
+        ]
+
+    def alive_files(self) -> list[Path]:
+        """Of the last backup: what of the older ones is alive."""
+        return [self.directories[-1] / ALIVE_PATH / file.name for file in self.last.alive]
+
+    def all_files(self) -> list[tuple[Path, DataFile]]:
+        """Everything with a checksum."""
+        return [
+            (directory / name / file.name, file)
+            for directory, manifest in zip(self.directories, self.manifests, strict=True)
+            for name, files in ((DATA_PATH, manifest.data), (ALIVE_PATH, manifest.alive))
+            for file in files
+        ]
+
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum([path.stat().st_size for path, _ in self.all_files() if path.exists()])
+
+
+def open_chain(backup: Path, bases: Iterable[Path] = ()) -> Chain:
+    """The backup and those before it: of `bases`, or where they were when it was made. Raises ToolError."""
+    given = {}
+    for directory in bases:
+        manifest, crc = read_manifest(directory)
+        given[manifest.id, crc] = directory
+    directories = [backup]
+    manifests = [read_manifest(backup)[0]]
+    while (base := manifests[0].base) is not None:
+        directory = given.get((base.id, base.crc32c)) or (directories[0] / base.path).resolve()
+        if directory in directories:
+            raise ToolError(f"{directory} is based on itself")
+        try:
+            manifest, crc = read_manifest(directory)
+        except ToolError as error:
+            raise ToolError(
+                f"{directories[0]} is based on backup {base.id}; name it with --base, since {error}"
+            ) from None
+        if (manifest.id, crc) != (base.id, base.crc32c) or manifest.store_id != manifests[
+            0
+        ].store_id:
+            raise ToolError(
+                f"{directory} is not the backup that {directories[0]} is based on ({base.id}); name it with --base"
+            )
+        directories.insert(0, directory)
+        manifests.insert(0, manifest)
+    return Chain(tuple(directories), tuple(manifests))
+
+
+def check_file(task: tuple[Path, DataFile]) -> str:
+    """In a worker: what is wrong with a file, or ""."""
+    return file_problem(*task)
+
+
+# -- rows --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AliveRuns:
+    """Which older messages of a queue are alive: inclusive runs of seq ids, ascending."""
+
+    firsts: Array
+    lasts: Array
+    redelivered: Array
+
+    def find(self, seqs: Array) -> Array:
+        """For each of `seqs` the run that it is in, or -1."""
+        if len(self.firsts) == 0:
+            return np.full(len(seqs), -1)
+        place = np.searchsorted(self.firsts, seqs, "right") - 1
+        return np.where((place >= 0) & (seqs <= self.lasts[place]), place, -1)
+
+
+def alive_runs(chain: Chain, queue_ids: Iterable[int] | None = None) -> dict[int, AliveRuns]:
+    """By queue id, of some queues or all."""
+    tables = [
+        pq.read_table(
+            path,
+            schema=ALIVE_SCHEMA,
+            filters=None if queue_ids is None else [("queue_id", "in", list(queue_ids))],
+        )
+        for path in chain.alive_files()
+    ]
+    if not tables:
+        return {}
+    columns = [column.to_numpy() for column in pa.concat_tables(tables).columns]
+    order = np.lexsort((columns[1], columns[0]))
+    ids, firsts, lasts, redelivered = (column[order] for column in columns)
+    found = {}
+    for queue_id in np.unique(ids).tolist():
+        some = slice(*np.searchsorted(ids, [queue_id, queue_id + 1]))
+        found[queue_id] = AliveRuns(firsts[some], lasts[some], redelivered[some])
+    return found
+
+
+def only_alive(batch: Any, runs: dict[int, AliveRuns]) -> Any:
+    """The rows of an older backup that are alive, with the marks of redelivery that they have by now."""
+    queue_ids = batch.column("queue_id").to_numpy()
+    seqs = batch.column("seq").to_numpy()
+    kept = np.zeros(len(seqs), bool)
+    redelivered = np.zeros(len(seqs), bool)
+    for queue_id in np.unique(queue_ids).tolist():
+        known = runs.get(queue_id)
+        if known is None:
+            continue
+        mine = np.flatnonzero(queue_ids == queue_id)
+        places = known.find(seqs[mine])
+        mine, places = mine[places >= 0], places[places >= 0]
+        kept[mine] = True
+        redelivered[mine] = known.redelivered[places]
+    batch = batch.set_column(
+        batch.schema.get_field_index("redelivered"), "redelivered", pa.array(redelivered)
+    )
+    return batch.filter(pa.array(kept))
+
+
+def rows_of_queue(
+    chain: Chain, queue_id: int, first_seq: int, end_seq: int, schema: Any = DATA_SCHEMA
+) -> Iterator[Any]:
+    """The messages of a queue in [first_seq, end_seq) that are alive, ascending by seq id, as batches of `schema`."""
+    files = [found for found in chain.files() if found.has_of(queue_id, first_seq, end_seq)]
+    runs = alive_runs(chain, [queue_id]) if any(found.is_older for found in files) else {}
+    if _is_in_order(files, queue_id, first_seq, end_seq):
+        for found in files:
+            yield from _rows_in(found, runs, queue_id, first_seq, end_seq, schema)
+        return
+    # As when a batch failed and was written again behind others. A range has the size that fits a task.
+    rows = [
+        batch
+        for found in files
+        for batch in _rows_in(found, runs, queue_id, first_seq, end_seq, schema)
+    ]
+    yield from (
+        pa.Table.from_batches(rows, schema=schema)
+        .sort_by("seq")
+        .combine_chunks()
+        .to_batches(10_000)
+    )
+
+
+def _is_in_order(files: list[ChainFile], queue_id: int, first_seq: int, end_seq: int) -> bool:
+    before = 0
+    for found in files:
+        for batch in _rows_in(
+            found, None, queue_id, first_seq, end_seq, pa.schema([DATA_SCHEMA.field("seq")])
+        ):
+            seqs = batch.column("seq").to_numpy()
+            if len(seqs) and (seqs[0] <= before or np.any(np.diff(seqs) <= 0)):
+                return False
+            before = int(seqs[-1]) if len(seqs) else before
+    return True
+
+
+def _rows_in(
+    found: ChainFile,
+    runs: dict[int, AliveRuns] | None,
+    queue_id: int,
+    first_seq: int,
+    end_seq: int,
+    schema: Any,
+) -> Iterator[Any]:
+    """Of one file; without `runs` also those that are not alive."""
+    names = list(dict.fromkeys([*schema.names, *ROW_COLUMNS]))
+    with pq.ParquetFile(found.path) as file:
+        groups = _row_groups(file, queue_id, first_seq, end_seq)
+        for batch in file.iter_batches(10_000, row_groups=groups, columns=names) if groups else ():
+            seqs = batch.column("seq").to_numpy()
+            kept = (
+                (batch.column("queue_id").to_numpy() == queue_id)
+                & (seqs >= first_seq)
+                & (seqs < end_seq)
+            )
+            if not kept.all():
+                batch = batch.filter(pa.array(kept))
+            if found.is_older and runs is not None:
+                batch = only_alive(batch, runs)
+            if batch.num_rows:
+                yield batch.select(schema.names).cast(schema)
+
+
+def _row_groups(file: Any, queue_id: int, first_seq: int, end_seq: int) -> list[int]:
+    """Those that may have rows of the range."""
+    names = [file.schema_arrow.get_field_index(name) for name in ("queue_id", "seq")]
+    found = []
+    for number in range(file.num_row_groups):
+        group = file.metadata.row_group(number)
+        ids, seqs = (group.column(index).statistics for index in names)
+        if ids is not None and seqs is not None and ids.has_min_max and seqs.has_min_max:
+            if not ids.min <= queue_id <= ids.max or seqs.max < first_seq or seqs.min >= end_seq:
+                continue
+        found.append(number)
+    return found

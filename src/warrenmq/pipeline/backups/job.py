@@ -1,0 +1,497 @@
+"""`backup`: a vhost as Parquet files with a manifest, from which each message can be had back as it was.
+
+The source is a running node (through a snapshot, which the node makes of hard links), the data directory of a stopped one,
+or a backup of files that `warren backup` has made. With `base` only what came after an earlier backup is written, and
+which of the older messages are still there.
+"""
+
+import contextlib
+import dataclasses
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+import warrenmq
+from warrenmq.admin.client import RETRY_TIMEOUT_S
+from warrenmq.offline.backup_files import must_be_outside, now_text, put_in_place
+from warrenmq.offline.data_directory import VHOSTS_PATH, ToolError, locked, opened
+from warrenmq.offline.sizes import tree_bytes
+from warrenmq.pipeline.backups.manifest import (
+    ALIVE_PATH,
+    DATA_PATH,
+    FORMAT,
+    KIND,
+    BaseBackup,
+    Manifest,
+    QueueEntry,
+    read_manifest,
+    write_manifest,
+    write_topology,
+)
+from warrenmq.pipeline.backups.topology import topology_of
+from warrenmq.pipeline.engine import Engine, sharing_for
+from warrenmq.pipeline.progress import Progress, Silent, Step
+from warrenmq.pipeline.result import FOUND_EXIT, OK_EXIT, JobResult
+from warrenmq.pipeline.sharing import Sharing
+from warrenmq.pipeline.state_files import fingerprint
+from warrenmq.pipeline.tasks import run_tasks
+from warrenmq.pipeline.unfinished import Unfinished, absolute, unfinished
+from warrenmq.store.disk.files import make_directories, sync_directory
+from warrenmq.tables.file_figures import DataFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from warrenmq.tables.parts import FilePart, Partition
+    from warrenmq.tables.queue_states import VhostState
+
+_RESULTS: Final = "results"
+_SNAPSHOT: Final = "files"
+
+
+@dataclass
+class BackupResult(JobResult):
+    """What is in the new backup. `messages` of them are alive; `lost` ones could not be read, by queue in `losses`;
+    `waiting` ones, by sink, are committed and in no queue yet. `damage` is what is lost without being counted."""
+
+    backup: Path
+    id: str
+    vhost: str
+    base: str | None = None
+    queues: int = 0
+    messages: int = 0
+    written_messages: int = 0
+    bytes: int = 0
+    lost: int = 0
+    losses: dict[str, int] = field(default_factory=dict)
+    waiting: dict[str, int] = field(default_factory=dict)
+    damage: list[str] = field(default_factory=list)
+
+    @property
+    def exit_code(self) -> int:
+        """1: something is not in it, since it could not be read or was on its way."""
+        return FOUND_EXIT if self.lost or self.waiting or self.damage else OK_EXIT
+
+
+def backup(
+    source: str | Path,
+    target: Path,
+    *,
+    vhost: str | None = None,
+    base: Path | None = None,
+    snapshot_directory: Path | None = None,
+    retry_timeout_s: float = RETRY_TIMEOUT_S,
+    spark: "SparkSession | None" = None,
+    master: str | None = None,
+    engine: Engine = "auto",
+    progress: Progress | None = None,
+) -> BackupResult:
+    """Make the new directory `target` of one vhost of `source`, a directory or the URI of a running node.
+
+    Without `vhost` it is the one that the URI names, of a directory "/".
+
+    Of a running node the snapshot is made below `snapshot_directory`, by the node and on its machine, by default beside
+    `target`; on the file system of its data directory it takes no space. What was interrupted goes on when it is called
+    again with the same arguments. A node that does not answer is waited for, `retry_timeout_s`. Raises ToolError, JobError, and what a node refuses.
+    """
+    progress = progress or Silent()
+    target = absolute(target)
+    name = vhost if vhost is not None else _vhost_of(str(source))
+    of = {
+        "source": _without_password(str(source)),
+        "vhost": name,
+        "base": str(base.resolve()) if base is not None else "",
+    }
+    with unfinished(target, "backup", of) as begun:
+        if begun.result is not None:
+            if snapshot := begun.fact("snapshot"):
+                shutil.rmtree(snapshot, ignore_errors=True)
+            return BackupResult(**(begun.result | {"backup": target}))
+        job = _Job(str(source), begun, name, base, snapshot_directory, retry_timeout_s, progress)
+        with job.directory() as directory, locked(directory):
+            # Before a JVM is started for nothing.
+            look = job.survey(directory)
+            size = tree_bytes(directory)
+            with sharing_for("backup", engine, size, master, spark, progress) as sharing:
+                return job.run(sharing, directory, look)
+
+
+@dataclass(frozen=True)
+class BackupTask:
+    """What one task writes: messages of `new`, and which of those in `older` are alive."""
+
+    number: int
+    work: Path
+    new: "Partition | None"
+    older: "Partition | None"
+
+
+class BackupPart(msgspec.Struct, frozen=True):
+    """What a task has written. `alive_rows`: older messages by queue id."""
+
+    data: DataFile | None = None
+    alive: DataFile | None = None
+    alive_rows: dict[int, int] = {}
+
+
+@dataclass(frozen=True)
+class _Survey:
+    """What was found in the source: its queues, the manifest of the backup before and its checksum, and what is to be done."""
+
+    state: "VhostState"
+    older: Manifest | None
+    base_crc32c: str
+    tasks: dict[str, BackupTask]
+
+
+@dataclass
+class _Job:
+    source: str
+    begun: Unfinished
+    vhost: str
+    base: Path | None
+    snapshot_directory: Path | None
+    retry_timeout_s: float
+    progress: Progress
+
+    def __post_init__(self) -> None:
+        self.work = self.begun.incomplete
+        self.results = self.begun.path / _RESULTS
+
+    # -- the source --------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def directory(self) -> Iterator[Path]:
+        """What is read. The snapshot of a node stays until the backup is finished, for those who begin again."""
+        if "://" not in self.source:
+            directory = Path(self.source)
+            if not directory.is_dir():
+                raise ToolError(f"{directory} is not a directory")
+            must_be_outside(directory, self.begun.target)
+            yield directory
+            return
+        known = self.begun.fact("snapshot")
+        snapshot = Path(known) / _SNAPSHOT if known else None
+        if snapshot is None or not (snapshot / "manifest.json").exists():
+            if known:
+                shutil.rmtree(known, ignore_errors=True)
+            snapshot = self._make_snapshot()
+        try:
+            yield snapshot
+        except BaseException:
+            if not self.results.exists():
+                # Nothing was done with it: it is of no use to another call.
+                self._forget(snapshot)
+            raise
+        shutil.rmtree(snapshot.parent, ignore_errors=True)
+
+    def _make_snapshot(self) -> Path:
+        from warrenmq.admin.backup_client import BackupFailedError, back_up_node
+        from warrenmq.pipeline.broker import reach
+
+        place = self.snapshot_directory if self.snapshot_directory is not None else self.begun.path
+        snapshot = absolute(place) / f"warren-snapshot-{secrets.token_hex(4)}" / _SNAPSHOT
+        # First of all: whoever begins again knows what is to be removed.
+        self.begun.keep(snapshot=str(snapshot.parent))
+        self.progress.show(Step("snapshot", 0, None, "bytes"))
+        try:
+            snapshot.parent.mkdir(0o700)
+            with reach(self.source, "warren pipeline backup", self.retry_timeout_s) as client:
+                back_up_node(
+                    client,
+                    str(snapshot),
+                    lambda status: self.progress.show(
+                        Step(
+                            f"snapshot: {status.step}",
+                            status.done_bytes,
+                            status.total_bytes,
+                            "bytes",
+                        )
+                    ),
+                )
+        except BaseException as error:
+            self._forget(snapshot)
+            if isinstance(error, BackupFailedError | ValueError):
+                raise ToolError(str(error)) from None
+            raise
+        return snapshot
+
+    def _forget(self, snapshot: Path) -> None:
+        shutil.rmtree(snapshot.parent, ignore_errors=True)
+        self.begun.drop()
+
+    # -- the work ----------------------------------------------------------------------------------------------------
+
+    def survey(self, directory: Path) -> "_Survey":
+        """What there is to do. Raises ToolError when it cannot be done."""
+        from warrenmq.tables.planning import PlanError
+        from warrenmq.tables.queue_states import vhost_state
+
+        try:
+            state = vhost_state(directory, self.vhost)
+            older, crc = read_manifest(self.base) if self.base is not None else (None, "")
+            if older is not None and older.store_id != state.store_id.hex():
+                raise ToolError(
+                    f"{self.base} is a backup of another store: it cannot be gone on with"
+                )
+            if older is not None:
+                self._must_not_be_newer(older, state)
+            return _Survey(state, older, crc, self._tasks(directory, older))
+        except PlanError as error:
+            raise ToolError(str(error)) from None
+
+    def _must_not_be_newer(self, older: Manifest, state: "VhostState") -> None:
+        """ToolError when the source was put back to what it was before the earlier backup: new messages have old seq ids."""
+        for queue in older.queues:
+            now = state.queues.get(queue.id)
+            if now is not None and now.next_seq < queue.end_seq:
+                raise ToolError(
+                    f"{self.base} is newer than {self.source}: it knows messages of queue '{queue.name}' up to "
+                    f"seq id {queue.end_seq - 1}, and the next one there is {now.next_seq}; make a backup without --base"
+                )
+
+    def run(self, sharing: Sharing, directory: Path, look: "_Survey") -> BackupResult:
+        """All of it, once the source is there and stays as it is."""
+        state, older = look.state, look.older
+        self._begin(directory, state)
+        with opened(directory) as data:
+            definition = next(found.definition for found in data.vhosts if found.name == self.vhost)
+            assert definition is not None
+            topology = topology_of(data.definitions, definition)
+        parts = run_tasks(
+            sharing,
+            self.results,
+            look.tasks,
+            write_backup_part,
+            BackupPart,
+            self.progress,
+            "backup",
+        )
+        base = None
+        if older is not None and self.base is not None:
+            base = BaseBackup(
+                id=older.id,
+                crc32c=look.base_crc32c,
+                path=os.path.relpath(self.base.resolve(), self.begun.target.resolve()),
+            )
+        manifest = Manifest(
+            format=FORMAT,
+            kind=KIND,
+            id=os.urandom(16).hex(),
+            warren=warrenmq.__version__,
+            created=now_text(),
+            source=_without_password(self.source),
+            vhost=self.vhost,
+            store_id=state.store_id.hex(),
+            base=base,
+            topology_crc32c=write_topology(self.work, topology),
+            queues=_entries(state, older, list(parts.values())),
+            data=[part.data for part in parts.values() if part.data is not None],
+            alive=[part.alive for part in parts.values() if part.alive is not None],
+        )
+        _remove_all_but(self.work / DATA_PATH, manifest.data)
+        _remove_all_but(self.work / ALIVE_PATH, manifest.alive)
+        write_manifest(self.work, manifest)
+        result = _result(self.begun.target, manifest, state)
+        self.begun.keep_result(result)
+        put_in_place(self.work, self.begun.target)
+        return result
+
+    def _tasks(self, directory: Path, older: Manifest | None) -> dict[str, BackupTask]:
+        from warrenmq.tables.parts import ReadOptions
+        from warrenmq.tables.planning import plan
+        from warrenmq.tables.schemas import MESSAGES
+
+        # Of a queue that lost messages the earlier backup has not all that is alive: it is written whole once more.
+        floors = (
+            {queue.id: queue.end_seq for queue in older.queues if not queue.lost} if older else {}
+        )
+        tasks = {}
+        for number, partition in enumerate(
+            plan(directory, MESSAGES, ReadOptions(vhost=self.vhost))
+        ):
+            new = _part_of(partition, floors, is_older=False)
+            known = _part_of(partition, floors, is_older=True) if floors else None
+            tasks[f"{number:06d}"] = BackupTask(number, self.work, new, known)
+        return tasks
+
+    def _begin(self, directory: Path, state: "VhostState") -> None:
+        """Make the work directory, and forget what was done on another state of the source."""
+        found = fingerprint(directory / VHOSTS_PATH / str(state.id))
+        places = (self.work / DATA_PATH, self.work / ALIVE_PATH, self.results)
+        if self.begun.fact("fingerprint") != found:
+            for path in places:
+                shutil.rmtree(path, ignore_errors=True)
+        self.begun.keep(fingerprint=found)
+        for path in places:
+            make_directories(path)
+
+
+def _vhost_of(source: str) -> str:
+    from warrenmq.admin.client import NodeAddress
+
+    if "://" not in source:
+        return "/"
+    try:
+        return NodeAddress(source).vhost
+    except ValueError as error:
+        raise ToolError(str(error)) from None
+
+
+def _without_password(source: str) -> str:
+    if "://" not in source:
+        return str(Path(source).resolve())
+    scheme, _, rest = source.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}"
+
+
+def _part_of(partition: "Partition", floors: dict[int, int], is_older: bool) -> "Partition | None":
+    """What of a partition is below the floors of its queues, or not; None: nothing."""
+    if not floors and not is_older:
+        return partition
+    parts = [
+        part
+        for found in partition.parts
+        if (part := _file_part_of(found, floors, is_older)) is not None
+    ]
+    return dataclasses.replace(partition, parts=tuple(parts)) if parts else None
+
+
+def _file_part_of(part: "FilePart", floors: dict[int, int], is_older: bool) -> "FilePart | None":
+    from warrenmq.tables.parts import INDEX
+
+    if part.kind == INDEX:
+        floor = floors.get(part.queues[0].id, 0)
+        if is_older:
+            part = dataclasses.replace(part, seq_to=min(part.seq_to, floor))
+        else:
+            part = dataclasses.replace(part, seq_from=max(part.seq_from, floor))
+        return part if part.seq_from < part.seq_to else None
+    queues = []
+    for queue in part.queues:
+        below = queue.seqs < floors.get(queue.id, 0)
+        seqs = queue.seqs[below if is_older else ~below]
+        if len(seqs):
+            queues.append(dataclasses.replace(queue, seqs=seqs))
+    return dataclasses.replace(part, queues=tuple(queues)) if queues else None
+
+
+def write_backup_part(task: BackupTask) -> BackupPart:
+    """In a worker: the files of one task."""
+    from warrenmq.tables.data_files import ALIVE_SCHEMA, DATA_SCHEMA, DataFileWriter
+    from warrenmq.tables.parts import VERIFY_NONE
+    from warrenmq.tables.reading import read
+
+    name = f"part-{task.number:06d}.parquet"
+    data = alive = None
+    alive_rows: dict[int, int] = {}
+    if task.new is not None:
+        with DataFileWriter(task.work / DATA_PATH / name, DATA_SCHEMA) as writer:
+            for batch in read(task.new, DATA_SCHEMA):
+                writer.write(batch)
+            data = writer.finish() if writer.rows else None
+        sync_directory(task.work / DATA_PATH)
+    if task.older is not None:
+        # What they hold is in the backups before.
+        options = dataclasses.replace(task.older.options, verify=VERIFY_NONE)
+        partition = dataclasses.replace(task.older, options=options)
+        with DataFileWriter(task.work / ALIVE_PATH / name, ALIVE_SCHEMA) as writer:
+            for batch in read(partition, _alive_columns()):
+                writer.write(_runs(batch, alive_rows))
+            alive = writer.finish() if writer.rows else None
+        sync_directory(task.work / ALIVE_PATH)
+    return BackupPart(data, alive, alive_rows)
+
+
+def _alive_columns() -> Any:
+    import pyarrow as pa
+
+    from warrenmq.tables.data_files import DATA_SCHEMA
+
+    return pa.schema([DATA_SCHEMA.field(name) for name in ("queue_id", "seq", "redelivered")])
+
+
+def _runs(batch: Any, counts: dict[int, int]) -> Any:
+    """Neighbouring seq ids of a queue as runs; counts them by queue."""
+    import numpy as np
+    import pyarrow as pa
+
+    from warrenmq.tables.data_files import ALIVE_SCHEMA
+
+    columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in batch.schema.names]
+    order = np.lexsort((columns[1], columns[0]))
+    queue_ids, seqs, redelivered = (column[order] for column in columns)
+    is_new = (
+        (np.diff(queue_ids) != 0) | (np.diff(seqs) != 1) | (redelivered[1:] != redelivered[:-1])
+    )
+    starts = np.flatnonzero(np.append(True, is_new))
+    ends = np.append(starts[1:], len(seqs)) - 1
+    for queue_id, count in zip(*np.unique(queue_ids, return_counts=True), strict=True):
+        counts[int(queue_id)] = counts.get(int(queue_id), 0) + int(count)
+    runs = [queue_ids[starts], seqs[starts], seqs[ends], redelivered[starts]]
+    return pa.RecordBatch.from_arrays([pa.array(run) for run in runs], schema=ALIVE_SCHEMA)
+
+
+def _entries(
+    state: "VhostState", older: Manifest | None, parts: list[BackupPart]
+) -> list[QueueEntry]:
+    from warrenmq.tables.data_files import QueueSums
+
+    sums = QueueSums()
+    alive: dict[int, int] = {}
+    for part in parts:
+        if part.data is not None:
+            sums.add_rows(part.data.queues)
+        for queue_id, count in part.alive_rows.items():
+            alive[queue_id] = alive.get(queue_id, 0) + count
+    written = {rows.queue_id: rows for rows in sums.by_queue()}
+    ends = {queue.id: queue.end_seq for queue in older.queues} if older is not None else {}
+    entries = []
+    for queue_id, queue in sorted(state.queues.items()):
+        rows = written.get(queue_id)
+        count = rows.rows if rows is not None else 0
+        entries.append(
+            QueueEntry(
+                id=queue_id,
+                name=queue.definition.name.decode("utf-8", "replace"),
+                rows=count,
+                older=alive.get(queue_id, 0),
+                lost=max(queue.messages - count - alive.get(queue_id, 0), 0),
+                digest=rows.digest if rows is not None else f"{0:016x}",
+                end_seq=max(ends.get(queue_id, 1), rows.last_seq + 1 if rows is not None else 1),
+                next_seq=queue.next_seq,
+            )
+        )
+    return entries
+
+
+def _remove_all_but(directory: Path, files: list[DataFile]) -> None:
+    """What attempts have left that did not come to their end."""
+    names = {file.name for file in files}
+    for path in directory.iterdir():
+        if path.name not in names:
+            path.unlink()
+    sync_directory(directory)
+
+
+def _result(target: Path, manifest: Manifest, state: "VhostState") -> BackupResult:
+    return BackupResult(
+        backup=target,
+        id=manifest.id,
+        vhost=manifest.vhost,
+        base=manifest.base.id if manifest.base is not None else None,
+        queues=len(manifest.queues),
+        messages=manifest.messages,
+        written_messages=sum(queue.rows for queue in manifest.queues),
+        bytes=sum(file.bytes for file in [*manifest.data, *manifest.alive]),
+        lost=sum(queue.lost for queue in manifest.queues),
+        losses={queue.name: queue.lost for queue in manifest.queues if queue.lost},
+        waiting={name.decode("utf-8", "replace"): count for name, count in state.waiting.items()},
+        damage=state.damage,
+    )

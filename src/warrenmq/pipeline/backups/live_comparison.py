@@ -1,0 +1,98 @@
+"""Is what a queue of a running node has what the backup has of it? Row by row, by the checksums of their contents.
+
+The queue is only looked at. What its consumers have taken meanwhile, or hold, is not there; what others have published is.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from warrenmq.admin.client import AdminClient, AdminRefusedError, NodeAddress, NodeUnreachableError
+from warrenmq.admin.protocol import DescribeQueue, Fetched, Peek, QueueDescription
+from warrenmq.pipeline.backups.chain import Chain, rows_of_queue
+from warrenmq.pipeline.backups.manifest import SEQ_END
+from warrenmq.tables.blocks import BlockBatches
+from warrenmq.tables.data_files import DATA_SCHEMA
+
+if TYPE_CHECKING:
+    from warrenmq.tables.file_scan import Array
+
+_CHECKSUM: Final = pa.schema([DATA_SCHEMA.field("checksum")])
+_PEEK_MESSAGES: Final = 10_000
+_PEEK_BYTES: Final = 8 << 20
+
+
+@dataclass(frozen=True)
+class CompareTask:
+    """One queue."""
+
+    chain: Chain
+    uri: str = field(repr=False)
+    queue_id: int
+    name: bytes
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """Messages of the backup that are in the queue, that are not, and others that are; `is_in_order`: those that are have
+    the order of the backup."""
+
+    found: int
+    missing: int
+    others: int
+    is_in_order: bool
+
+
+def compare_queue(task: CompareTask) -> Comparison:
+    """In a worker. ValueError when the node cannot be asked."""
+    try:
+        return compare(_of_backup(task), _of_node(task))
+    except (AdminRefusedError, NodeUnreachableError) as error:
+        raise ValueError(str(error)) from None
+
+
+def compare(wanted: "Array", there: "Array") -> Comparison:
+    """Of checksums in their order."""
+    if len(wanted) == len(there) and np.array_equal(wanted, there):
+        return Comparison(len(wanted), 0, 0, True)
+    values, places = np.unique(np.concatenate([wanted, there]), return_inverse=True)
+    wanted_counts = np.bincount(places[: len(wanted)], minlength=len(values))
+    there_counts = np.bincount(places[len(wanted) :], minlength=len(values))
+    found = int(np.minimum(wanted_counts, there_counts).sum())
+    # What is on one side only has no place in an order; of what is several times, any may be missing.
+    known = wanted_counts == there_counts
+    is_in_order = np.array_equal(
+        wanted[known[places[: len(wanted)]]], there[known[places[len(wanted) :]]]
+    )
+    return Comparison(found, len(wanted) - found, len(there) - found, is_in_order)
+
+
+def _of_backup(task: CompareTask) -> "Array":
+    return _joined(
+        batch.column("checksum")
+        for batch in rows_of_queue(task.chain, task.queue_id, 0, SEQ_END, _CHECKSUM)
+    )
+
+
+def _of_node(task: CompareTask) -> "Array":
+    with AdminClient(NodeAddress(task.uri), "warren restore") as client:
+        return _joined(_peeked(client, task.name))
+
+
+def _peeked(client: AdminClient, name: bytes) -> Iterator[Any]:
+    queue = client.request(DescribeQueue(name), QueueDescription)
+    builder = BlockBatches(_CHECKSUM, "", "")
+    start = queue.first_ready
+    while start < queue.tail:
+        request = Peek(name, queue.incarnation, start, queue.tail, _PEEK_MESSAGES, _PEEK_BYTES)
+        fetched = client.request(request, Fetched)
+        yield builder.build(fetched.block).column("checksum")
+        start = fetched.next
+
+
+def _joined(columns: Iterator[Any]) -> "Array":
+    found = [column.to_numpy(zero_copy_only=False) for column in columns]
+    return np.concatenate(found) if found else np.empty(0, np.int64)

@@ -1,0 +1,198 @@
+"""What a backup in Parquet says of itself.
+
+    TARGET/
+    ├── data/part-NNNNNN.parquet     messages (`tables/data_files.py`)
+    ├── alive/part-NNNNNN.parquet    of an incremental one: which messages of those before it are still there
+    ├── topology.json                definitions (`topology.py`)
+    └── manifest.json                all of these with their checksums, and its own; written last
+
+A backup without a manifest was never finished. An incremental backup has what came after the one that it is based on, and
+runs of seq ids of the older messages that were alive when it was made; a message is in exactly one backup of a chain.
+"""
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from crc32c import crc32c
+
+from warrenmq.offline.data_directory import ToolError
+from warrenmq.pipeline.backups.topology import Topology
+from warrenmq.store.disk.files import sync_directory
+from warrenmq.tables.file_figures import DataFile
+
+FORMAT: Final = 1
+KIND: Final = "warren vhost backup"
+MANIFEST_NAME: Final = "manifest.json"
+TOPOLOGY_NAME: Final = "topology.json"
+DATA_PATH: Final = "data"
+ALIVE_PATH: Final = "alive"
+PIECE_BYTES: Final = 1 << 20
+SEQ_END: Final = 1 << 62
+
+_FILE_NAME: Final = re.compile(r"part-[0-9]{6}\.parquet")
+
+
+class QueueEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue when the backup was made. `older` of its messages are in the backups before it, `rows` in this one; `lost`
+    could not be read. `end_seq` is behind the last message of this and all backups before it, 1 when there is none."""
+
+    id: int
+    name: str
+    rows: int
+    older: int
+    lost: int
+    digest: str
+    end_seq: int
+    next_seq: int
+
+    @property
+    def messages(self) -> int:
+        """In this backup and those it is based on."""
+        return self.rows + self.older
+
+
+class BaseBackup(msgspec.Struct, frozen=True, kw_only=True):
+    """The backup that an incremental one goes on from. `path` is where it was then; `crc32c` that of its manifest."""
+
+    id: str
+    crc32c: str
+    path: str
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """A backup. `store_id` is that of the vhost's store."""
+
+    format: int
+    kind: str
+    id: str
+    warren: str
+    created: str
+    source: str
+    vhost: str
+    store_id: str
+    base: BaseBackup | None
+    topology_crc32c: str
+    queues: list[QueueEntry]
+    data: list[DataFile]
+    alive: list[DataFile]
+
+    @property
+    def messages(self) -> int:
+        """In this backup and those it is based on."""
+        return sum(queue.messages for queue in self.queues)
+
+
+def write_manifest(directory: Path, manifest: Manifest) -> None:
+    """The end of a backup."""
+    raw = json.loads(msgspec.json.encode(manifest))
+    raw["crc32c"] = f"{crc32c(_canonical(raw)):08x}"
+    path = directory / MANIFEST_NAME
+    new = directory / f"{MANIFEST_NAME}.new"
+    with new.open("w") as file:
+        json.dump(raw, file, indent=1)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    new.rename(path)
+    sync_directory(directory)
+
+
+def read_manifest(directory: Path) -> tuple[Manifest, str]:
+    """The manifest of the backup in `directory`, and its checksum. Raises ToolError when there is none to be believed."""
+    path = directory / MANIFEST_NAME
+    try:
+        raw = json.loads(path.read_bytes())
+        if not isinstance(raw, dict):
+            raise ValueError("it is no object")
+        crc = raw.pop("crc32c", None)
+        if crc != f"{crc32c(_canonical(raw)):08x}":
+            raise ValueError("its checksum is wrong, or it is of another kind of backup")
+        if raw.get("kind") != KIND or raw.get("format") != FORMAT:
+            raise ToolError(
+                f"{path} has kind {raw.get('kind')!r} and format {raw.get('format')!r}; this reads {KIND!r}, {FORMAT}"
+            )
+        manifest = msgspec.convert(raw, Manifest)
+        _must_make_sense(manifest)
+    except FileNotFoundError:
+        raise ToolError(
+            f"{directory} has no {MANIFEST_NAME}: it is no backup, or one that was not finished"
+        ) from None
+    except OSError as error:
+        raise ToolError(f"{path}: {error}") from None
+    except (ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise ToolError(f"{path} is damaged: {error}") from None
+    return manifest, str(crc)
+
+
+def _must_make_sense(manifest: Manifest) -> None:
+    ids = [queue.id for queue in manifest.queues]
+    if len(set(ids)) < len(ids):
+        raise ValueError("a queue id stands there twice")
+    for queue in manifest.queues:
+        figures = (queue.rows, queue.older, queue.lost, queue.next_seq)
+        if min(figures) < 0 or not 0 < queue.end_seq <= SEQ_END or queue.next_seq > SEQ_END:
+            raise ValueError(f"queue id {queue.id} has figures that cannot be")
+    for files in (manifest.data, manifest.alive):
+        names = [file.name for file in files]
+        if len(set(names)) < len(names):
+            raise ValueError("a file stands there twice")
+        for file in files:
+            if not _FILE_NAME.fullmatch(file.name):
+                raise ValueError(f"{file.name!r} is no file of a backup")
+            for rows in file.queues:
+                int(rows.digest, 16)
+
+
+def write_topology(directory: Path, topology: Topology) -> str:
+    """Write the definitions; returns their checksum."""
+    data = msgspec.json.format(msgspec.json.encode(topology), indent=1)
+    path = directory / TOPOLOGY_NAME
+    with path.open("wb") as file:
+        # Hashes of passwords are not for everybody.
+        os.chmod(path, 0o640)
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    return f"{crc32c(data):08x}"
+
+
+def read_topology(directory: Path, manifest: Manifest) -> Topology:
+    """The definitions. Raises ToolError when they are not what the manifest says."""
+    path = directory / TOPOLOGY_NAME
+    try:
+        data = path.read_bytes()
+        if f"{crc32c(data):08x}" != manifest.topology_crc32c:
+            raise ToolError(f"{path} is not what it was when the backup was made")
+        return msgspec.json.decode(data, type=Topology)
+    except OSError as error:
+        raise ToolError(f"{path} cannot be read: {error}") from None
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise ToolError(f"{path} is damaged: {error}") from None
+
+
+def file_problem(path: Path, file: DataFile) -> str:
+    """Read a file of a backup whole; what is not as the manifest says, in one line, or ""."""
+    crc = 0
+    size = 0
+    if path.is_symlink() or path.parent.is_symlink():
+        return f"{path} is a symbolic link"
+    try:
+        with path.open("rb", buffering=0) as reader:
+            while data := reader.read(PIECE_BYTES):
+                crc = crc32c(data, crc)
+                size += len(data)
+    except OSError as error:
+        return f"{path} cannot be read: {error.strerror}"
+    if size != file.bytes:
+        return f"{path} has {size} bytes instead of {file.bytes}"
+    if f"{crc:08x}" != file.crc32c:
+        return f"{path} does not have the content that it had"
+    return ""
+
+
+def _canonical(raw: object) -> bytes:
+    return json.dumps(raw, sort_keys=True, separators=(",", ":")).encode()

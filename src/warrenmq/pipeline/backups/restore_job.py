@@ -1,0 +1,380 @@
+"""`restore`: a new data directory from a backup in Parquet.
+
+Everything is read and compared with the manifests first; then the store is written part by part (`offline/store_writer.py`),
+read back and compared with what was in the backup, and only then it gets its name.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from warrenmq.broker.definitions.metadata import Definitions
+from warrenmq.offline.backup_files import give_up
+from warrenmq.offline.data_directory import ToolError
+from warrenmq.offline.part_writer import PLAN_NAME, PartWriter, Sharer
+from warrenmq.offline.store_plan import Part, PartManifest, QueueExtent, WriterSettings
+from warrenmq.offline.store_writer import StoreWriter
+from warrenmq.pipeline.backups.manifest import Manifest, read_topology
+from warrenmq.pipeline.backups.topology import definitions_of
+from warrenmq.pipeline.engine import Engine, sharing_for
+from warrenmq.pipeline.progress import Progress, Silent
+from warrenmq.pipeline.result import JobError, JobResult
+from warrenmq.pipeline.sharing import Sharing
+from warrenmq.pipeline.tasks import run_tasks
+from warrenmq.pipeline.unfinished import Unfinished, absolute, unfinished
+from warrenmq.store.disk.files import make_directories
+from warrenmq.tables.file_figures import QueueRows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from warrenmq.pipeline.backups.chain import Chain
+    from warrenmq.pipeline.backups.shared_contents import SharedList
+    from warrenmq.tables.parts import Partition
+
+# What one part of the new store has of messages, about.
+PART_BYTES: Final = 128 * 1024 * 1024
+_RESULTS: Final = "results"
+_SHARED: Final = "shared"
+
+
+@dataclass
+class RestoreResult(JobResult):
+    """What is in the new data directory; all of it was read back and compared."""
+
+    directory: Path
+    backup: Path
+    id: str
+    vhost: str
+    chain: int = 1
+    queues: int = 0
+    messages: int = 0
+    message_bytes: int = 0
+    shared_contents: int = 0
+
+
+def restore(
+    backup: Path,
+    directory: Path,
+    *,
+    bases: Sequence[Path] = (),
+    spark: "SparkSession | None" = None,
+    master: str | None = None,
+    engine: Engine = "auto",
+    progress: Progress | None = None,
+) -> RestoreResult:
+    """Make the data directory `directory`, which is not there or empty, of a vhost's backup.
+
+    An incremental backup needs those it is based on: `bases`, or where they were when it was made. What was interrupted
+    goes on when it is called again. Raises ToolError and JobError; nothing is at `directory` then.
+    """
+    from warrenmq.pipeline.backups.chain import open_chain
+
+    progress = progress or Silent()
+    directory = absolute(directory)
+    for place in (backup, *bases):
+        if directory.resolve().is_relative_to(place.resolve()):
+            raise ToolError(f"{directory} lies in the backup {place}")
+    chain = open_chain(backup, bases)
+    definitions = definitions_of(read_topology(backup, chain.last))
+    _must_be_defined(chain.last, definitions)
+    of = {"chain": " ".join(manifest.id for manifest in chain.manifests)}
+    with unfinished(directory, "restore", of) as begun:
+        if begun.result is not None:
+            return RestoreResult(**(begun.result | {"directory": directory, "backup": backup}))
+        with sharing_for("restore", engine, chain.size(), master, spark, progress) as sharing:
+            return _Restore(chain, begun, definitions, sharing, progress).run()
+
+
+def _must_be_defined(manifest: Manifest, definitions: Definitions) -> None:
+    """ToolError when backup and definitions contradict each other."""
+    defined = {int(queue.id) for queue in definitions.queues}
+    for queue in manifest.queues:
+        if queue.id not in defined:
+            raise ToolError(
+                f"queue id {queue.id} ('{queue.name}') of the backup is not in its definitions"
+            )
+
+
+def _extents(chain: "Chain", vhost_id: int) -> list[QueueExtent]:
+    """Where the messages of each queue will be: from its first one on, since much may have gone through it before."""
+    from warrenmq.pipeline.backups.chain import alive_runs
+
+    firsts = {queue_id: int(runs.firsts[0]) for queue_id, runs in alive_runs(chain).items()}
+    for file in chain.last.data:
+        for rows in file.queues:
+            firsts[rows.queue_id] = min(rows.first_seq, firsts.get(rows.queue_id, rows.first_seq))
+    return [
+        QueueExtent(
+            vhost_id=vhost_id,
+            queue_id=queue.id,
+            first_seq=firsts.get(queue.id, 1) if queue.messages else 1,
+            end_seq=queue.end_seq if queue.messages else 1,
+            next_seq=max(queue.next_seq, queue.end_seq),
+        )
+        for queue in chain.last.queues
+    ]
+
+
+class QueuePartResult(msgspec.Struct, frozen=True):
+    """A part of the new store, and what was put into it."""
+
+    manifest: PartManifest
+    rows: list[QueueRows]
+
+
+class Sums(msgspec.Struct, frozen=True):
+    """What was found in a partition of the new store."""
+
+    rows: list[QueueRows]
+
+
+@dataclass(frozen=True)
+class QueuePartTask:
+    """What one task writes."""
+
+    chain: "Chain"
+    shared: "SharedList"
+    work: Path
+    part: Part
+
+
+@dataclass
+class _Restore:
+    chain: "Chain"
+    begun: Unfinished
+    definitions: Definitions
+    sharing: Sharing
+    progress: Progress
+
+    def run(self) -> RestoreResult:
+        """All of it."""
+        from warrenmq.pipeline.backups.chain import check_file
+        from warrenmq.pipeline.backups.shared_contents import list_shared
+
+        last = self.chain.last
+        scratch = self.begun.path
+        self.begun.keep()
+        make_directories(scratch / _SHARED)
+        checks = {f"{number:06d}": file for number, file in enumerate(self.chain.all_files())}
+        problems = run_tasks(
+            self.sharing,
+            scratch / "check",
+            checks,
+            check_file,
+            str,
+            self.progress,
+            "check the backup",
+        )
+        found = [text for text in problems.values() if text]
+        if found:
+            self.begun.drop()
+            more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+            raise ToolError(f"the backup is damaged: {found[0]}{more}")
+        self._find_shared(scratch)
+        queue_ids = {queue.id for queue in last.queues}
+        shared = list_shared(scratch / _SHARED, len(self.chain.files()), queue_ids)
+        writer = self._writer(shared)
+        manifests = self._write_shared(scratch, shared, writer)
+        manifests += self._write_queues(scratch, shared, writer)
+        result = RestoreResult(
+            directory=self.begun.target,
+            backup=self.chain.directories[-1],
+            id=last.id,
+            vhost=last.vhost,
+            chain=len(self.chain.manifests),
+            queues=len(last.queues),
+            messages=sum(manifest.messages for manifest in manifests),
+            message_bytes=sum(manifest.message_bytes for manifest in manifests),
+            shared_contents=shared.count,
+        )
+
+        def look(data: Path) -> None:
+            self._compare(scratch, data)
+            self.begun.keep_result(result)
+
+        writer.finish(manifests, look)
+        return result
+
+    def _writer(self, shared: "SharedList") -> StoreWriter:
+        if (self.begun.incomplete / PLAN_NAME).exists():
+            return StoreWriter.resume(self.begun.target)
+        messages = max(self.chain.last.messages, 1)
+        size = sum(file.bytes for _, file in self.chain.all_files())
+        vhost_id = int(self.definitions.vhosts[0].id)
+        # Of an attempt that was killed before it had a plan.
+        give_up(self.begun.incomplete)
+        return StoreWriter.create(
+            self.begun.target,
+            self.definitions,
+            _extents(self.chain, vhost_id),
+            {vhost_id: shared.count} if shared.count else {},
+            max(PART_BYTES * messages // max(size, 1), 1),
+            WriterSettings(keep_transient=True),
+        )
+
+    # -- its steps ---------------------------------------------------------------------------------------------------
+
+    def _find_shared(self, scratch: Path) -> None:
+        from warrenmq.pipeline.backups.shared_contents import FindTask, Found, find_shared
+
+        tasks = {
+            f"{number:06d}": FindTask(self.chain, number, scratch / _SHARED)
+            for number in range(len(self.chain.files()))
+        }
+        run_tasks(
+            self.sharing,
+            scratch / "find",
+            tasks,
+            find_shared,
+            Found,
+            self.progress,
+            "find shared contents",
+        )
+
+    def _write_shared(
+        self, scratch: Path, shared: "SharedList", writer: StoreWriter
+    ) -> list[PartManifest]:
+        from warrenmq.pipeline.backups.shared_contents import (
+            SharedTask,
+            note_places,
+            write_shared_part,
+        )
+
+        tasks = {}
+        first = 0
+        parts = [part for part in writer.plan.parts if part.queue_id == 0]
+        for part in parts:
+            end = first + part.end_content_id - part.first_content_id
+            tasks[part.name] = SharedTask(self.chain, shared, writer.work, part, first, end)
+            first = end
+        done = run_tasks(
+            self.sharing,
+            scratch / "contents",
+            tasks,
+            write_shared_part,
+            PartManifest,
+            self.progress,
+            "shared contents",
+        )
+        note_places(shared, parts)
+        return list(done.values())
+
+    def _write_queues(
+        self, scratch: Path, shared: "SharedList", writer: StoreWriter
+    ) -> list[PartManifest]:
+        from warrenmq.tables.data_files import QueueSums
+
+        tasks = {
+            part.name: QueuePartTask(self.chain, shared, writer.work, part)
+            for part in writer.plan.parts
+            if part.queue_id
+        }
+        parts = run_tasks(
+            self.sharing,
+            scratch / _RESULTS,
+            tasks,
+            write_queue_part,
+            QueuePartResult,
+            self.progress,
+            "restore",
+        )
+        sums = QueueSums()
+        for part in parts.values():
+            sums.add_rows(part.rows)
+        self.expected = {rows.queue_id: rows for rows in sums.by_queue()}
+        for queue in self.chain.last.queues:
+            rows = self.expected.get(queue.id)
+            count = rows.rows if rows is not None else 0
+            if count != queue.messages:
+                raise JobError(
+                    f"the backup has {count} messages of queue '{queue.name}'; its manifest says {queue.messages}"
+                )
+            is_whole = self.chain.last.base is None and rows is not None
+            if is_whole and rows is not None and rows.digest != queue.digest:
+                raise JobError(
+                    f"the messages of queue '{queue.name}' are not those that were backed up"
+                )
+        return [part.manifest for part in parts.values()]
+
+    def _compare(self, scratch: Path, data: Path) -> None:
+        """Read the new store back, before it gets its name. Raises JobError when it is not as it should be."""
+        from warrenmq.tables.data_files import QueueSums
+        from warrenmq.tables.parts import ReadOptions
+        from warrenmq.tables.planning import plan
+        from warrenmq.tables.schemas import MESSAGES
+
+        # It may have been put together anew since an earlier call.
+        give_up(scratch / "compare")
+        tasks = {
+            f"{number:06d}": partition
+            for number, partition in enumerate(plan(data, MESSAGES, ReadOptions()))
+        }
+        found = run_tasks(
+            self.sharing, scratch / "compare", tasks, sum_up, Sums, self.progress, "read it back"
+        )
+        sums = QueueSums()
+        for part in found.values():
+            sums.add_rows(part.rows)
+        if {rows.queue_id: rows for rows in sums.by_queue()} != self.expected:
+            raise JobError(
+                f"what was written for {self.begun.target} is not what the backup has; it is not put in place"
+            )
+
+
+def write_queue_part(task: QueuePartTask) -> QueuePartResult:
+    """In a worker: the messages of a queue in a range of seq ids."""
+    from warrenmq.pipeline.backups.chain import rows_of_queue
+    from warrenmq.tables.data_files import QueueSums
+
+    part = task.part
+    sums = QueueSums()
+    with PartWriter(task.work, part) as writer:
+        for batch in rows_of_queue(task.chain, part.queue_id, part.first_seq, part.end_seq):
+            sums.add(batch)
+            _write_batch(writer, batch, task.shared)
+        return QueuePartResult(writer.finish(), sums.by_queue())
+
+
+def _write_batch(writer: PartWriter, batch: Any, shared: "SharedList") -> None:
+    import numpy as np
+
+    from warrenmq.pipeline.backups.shared_contents import content_at
+    from warrenmq.tables.messages_to_write import columns_of
+
+    rows = shared.find(batch.column("content_id").fill_null(0).to_numpy())
+    is_shared = rows >= 0
+    if not is_shared.any():
+        writer.add_columns(columns_of(batch))
+        return
+    places = shared.places()
+    # Runs of rows that are shared, or not.
+    bounds = [0, *(np.flatnonzero(np.diff(is_shared)) + 1).tolist(), len(rows)]
+    for start, end in itertools.pairwise(bounds):
+        columns = columns_of(batch.slice(start, end - start))
+        if not is_shared[start]:
+            writer.add_columns(columns)
+            continue
+        for place, row in enumerate(rows[start:end].tolist()):
+            sharer = Sharer(
+                writer.part.queue_id,
+                columns.seqs[place],
+                columns.expires_ms[place],
+                columns.redelivered[place],
+            )
+            writer.add_shared(content_at(places, row), sharer)
+
+
+def sum_up(partition: "Partition") -> Sums:
+    """In a worker: what is in a partition of the new store."""
+    from warrenmq.tables.data_files import DIGEST_SCHEMA, QueueSums
+    from warrenmq.tables.reading import read
+
+    sums = QueueSums()
+    for batch in read(partition, DIGEST_SCHEMA):
+        sums.add(batch)
+    return Sums(sums.by_queue())

@@ -1,0 +1,285 @@
+"""`restore` into a running node: the definitions of a backup, and its messages in the queues they were in.
+
+Everything is compared first: the files with the manifests, the definitions with those of the vhost. Then what is missing is
+declared, the messages are staged for their queues and moved there by the broker, each once (staged_publisher.py), read back
+and compared. Bindings come last, so that nobody publishes between the messages of a new queue.
+"""
+
+import itertools
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from warrenmq.admin.client import RETRY_TIMEOUT_S, AdminClient
+from warrenmq.admin.protocol import ListQueues, QueueList
+from warrenmq.admin.sink_protocol import OpenStage, StageOpened
+from warrenmq.broker.definitions.metadata import Definitions
+from warrenmq.pipeline.backups.manifest import SEQ_END, QueueEntry, read_topology
+from warrenmq.pipeline.backups.topology import definitions_of
+from warrenmq.pipeline.broker import address_of, as_job_error, must_be_reachable, reach
+from warrenmq.pipeline.engine import Engine, sharing_for
+from warrenmq.pipeline.progress import Progress, Silent, Step
+from warrenmq.pipeline.result import FOUND_EXIT, OK_EXIT, JobError, JobResult
+from warrenmq.pipeline.sharing import Sharing
+from warrenmq.pipeline.staged_publisher import (
+    BATCH_BYTES,
+    BATCH_MESSAGES,
+    WAIT_MS,
+    StagedPublisher,
+    pieces,
+)
+from warrenmq.pipeline.tasks import run_tasks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from warrenmq.pipeline.backups.chain import Chain
+
+_PURPOSE: Final = "warren restore"
+
+
+@dataclass
+class QueueDifference:
+    """Of a queue: messages of the backup that are not in it, as when consumers took them; others that are; and whether those
+    of the backup are in its order."""
+
+    queue: str
+    missing: int
+    others: int
+    is_in_order: bool
+
+
+@dataclass
+class LiveRestoreResult(JobResult):
+    """What was restored. `messages` are those of the backup, `restored_before` those that earlier runs have restored."""
+
+    backup: Path
+    id: str
+    vhost: str
+    sink: str
+    chain: int
+    queues: int
+    bindings: int
+    declared_exchanges: int
+    declared_queues: int
+    messages: int
+    restored: int
+    restored_before: int
+    differences: list[QueueDifference] = field(default_factory=list)
+
+    @property
+    def exit_code(self) -> int:
+        """1: what was read back is not what the backup has."""
+        return FOUND_EXIT if self.differences else OK_EXIT
+
+
+def restore_live(
+    backup: Path,
+    uri: str,
+    *,
+    bases: Sequence[Path] = (),
+    retry_timeout_s: float = RETRY_TIMEOUT_S,
+    spark: "SparkSession | None" = None,
+    master: str | None = None,
+    engine: Engine = "auto",
+    progress: Progress | None = None,
+) -> LiveRestoreResult:
+    """Put the messages of a vhost's backup into the vhost of the running node at `uri`; an administrator's.
+
+    Exchanges, queues and bindings are declared where they are missing. Queues that get messages must be empty. Each message is
+    there once, in its order, also when a run is killed and this is called again. A node that does not answer is waited for,
+    `retry_timeout_s` each time. Raises ToolError and JobError; when it does
+    so before the first message, nothing was changed but for definitions that were missing.
+    """
+    from warrenmq.pipeline.backups.chain import open_chain
+
+    chain = open_chain(backup, bases)
+    definitions = definitions_of(read_topology(backup, chain.last))
+    vhost = address_of(uri).vhost
+    must_be_reachable(uri, _PURPOSE, retry_timeout_s)
+    progress = progress or Silent()
+    with sharing_for("restore", engine, chain.size(), master, spark, progress) as sharing:
+        return _LiveRestore(
+            chain, definitions, uri, vhost, retry_timeout_s, sharing, progress
+        ).run()
+
+
+@dataclass
+class _LiveRestore:
+    chain: "Chain"
+    definitions: Definitions
+    uri: str = field(repr=False)
+    vhost: str
+    retry_timeout_s: float
+    sharing: Sharing
+    progress: Progress
+
+    def __post_init__(self) -> None:
+        from warrenmq.spark.sink_options import SinkOptions
+
+        self.sink = f"restore-{self.chain.last.id}"
+        retry_ms = round(self.retry_timeout_s * 1000)
+        options = SinkOptions(self.uri, None, None, self.sink, True, True, WAIT_MS, retry_ms)
+        self.publisher = StagedPublisher(options, self.sink)
+        self.names = {int(queue.id): queue.name for queue in self.definitions.queues}
+        self.queues = [queue for queue in self.chain.last.queues if queue.messages]
+
+    def run(self) -> LiveRestoreResult:
+        """All of it."""
+        from warrenmq.pipeline.backups.live_definitions import LiveDefinitions
+
+        last = self.chain.last
+        live = LiveDefinitions(self.uri, self.definitions, self.retry_timeout_s)
+        with tempfile.TemporaryDirectory(prefix="warren-restore-") as scratch:
+            try:
+                self._check_files(Path(scratch))
+                self._must_be_allowed()
+                missing = live.compare()
+                before = self.publisher.published() or 0
+                if before == 0:
+                    self._must_be_empty()
+                live.declare(missing)
+                self._publish(before)
+                differences = self._compare(Path(scratch))
+                bindings = live.bind()
+            finally:
+                live.close()
+        return LiveRestoreResult(
+            backup=self.chain.directories[-1],
+            id=last.id,
+            vhost=self.vhost,
+            sink=self.sink,
+            chain=len(self.chain.manifests),
+            queues=len(last.queues),
+            bindings=bindings,
+            declared_exchanges=len(missing.exchanges),
+            declared_queues=len(missing.queues),
+            messages=last.messages,
+            restored=last.messages - before,
+            restored_before=before,
+            differences=differences,
+        )
+
+    def _check_files(self, scratch: Path) -> None:
+        from warrenmq.pipeline.backups.chain import check_file
+
+        for queue in self.chain.last.queues:
+            if queue.id not in self.names:
+                raise JobError(
+                    f"queue id {queue.id} ('{queue.name}') of the backup is not in its definitions"
+                )
+        checks = {f"{number:06d}": file for number, file in enumerate(self.chain.all_files())}
+        problems = run_tasks(
+            self.sharing,
+            scratch / "check",
+            checks,
+            check_file,
+            str,
+            self.progress,
+            "check the backup",
+        )
+        found = [text for text in problems.values() if text]
+        if found:
+            more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+            raise JobError(f"the backup is damaged: {found[0]}{more}")
+
+    def _must_be_allowed(self) -> None:
+        """JobError when the user may not put messages into queues."""
+        # Ended without a message, the log goes with its client.
+        with as_job_error(), self._client() as client:
+            client.request(OpenStage(self.sink, 0, b"-"), StageOpened)
+
+    def _must_be_empty(self) -> None:
+        """JobError when a queue that is to get messages has some: nobody could tell them apart."""
+        wanted = {self.names[queue.id].decode("utf-8", "replace") for queue in self.queues}
+        found = []
+        with self._client() as client:
+            after = 0
+            while True:
+                queues = client.request(ListQueues(after), QueueList)
+                found += [
+                    queue
+                    for queue in queues.queues
+                    if queue.name in wanted and queue.ready + queue.unacked
+                ]
+                if queues.is_last:
+                    break
+                after = queues.queues[-1].id
+        if found:
+            more = f", nor are {len(found) - 1} others" if len(found) > 1 else ""
+            raise JobError(
+                f"queue '{found[0].name}' in vhost '{self.vhost}' is not empty "
+                f"({found[0].ready + found[0].unacked} messages){more}: restore into empty queues"
+            )
+
+    def _client(self) -> AdminClient:
+        return reach(self.uri, _PURPOSE, self.retry_timeout_s)
+
+    def _publish(self, before: int) -> None:
+        """All rows behind the first `before`, queue by queue."""
+        total = self.chain.last.messages
+        done = 0
+        for queue in self.queues:
+            end = done + queue.messages
+            if end > before:
+                left_out = max(before - done, 0)
+                at = done + left_out
+                for rows in pieces(self._rows(queue, left_out), BATCH_MESSAGES, BATCH_BYTES):
+                    self.progress.show(Step("restore", at, total))
+                    at += sum([batch.num_rows for batch in rows])
+                    self.publisher.publish(rows, at, self.names[queue.id])
+                if at != end:
+                    raise JobError(
+                        f"the backup has {queue.messages + at - end} messages of queue '{queue.name}'; "
+                        f"its manifest says {queue.messages}"
+                    )
+            done = end
+        if total:
+            self.progress.show(Step("waiting for the queues", total, total))
+            self.publisher.await_queues(total)
+
+    def _rows(self, queue: QueueEntry, left_out: int) -> Iterator[Any]:
+        """The messages of a queue behind the first ones."""
+        from warrenmq.pipeline.backups.chain import rows_of_queue
+
+        firsts = {
+            rows.first_seq
+            for file in self.chain.files()
+            for rows in file.file.queues
+            if rows.queue_id == queue.id
+        }
+        bounds = [*sorted(firsts), SEQ_END]
+        for first, end in itertools.pairwise(bounds):
+            for batch in rows_of_queue(self.chain, queue.id, first, end):
+                skipped = min(left_out, batch.num_rows)
+                left_out -= skipped
+                if skipped < batch.num_rows:
+                    yield batch.slice(skipped)
+
+    def _compare(self, scratch: Path) -> list[QueueDifference]:
+        """Read the queues, and tell what is different."""
+        from warrenmq.pipeline.backups.live_comparison import CompareTask, Comparison, compare_queue
+
+        tasks = {
+            str(queue.id): CompareTask(self.chain, self.uri, queue.id, self.names[queue.id])
+            for queue in self.queues
+        }
+        found = run_tasks(
+            self.sharing,
+            scratch / "compare",
+            tasks,
+            compare_queue,
+            Comparison,
+            self.progress,
+            "read it back",
+        )
+        differences = []
+        for queue in self.queues:
+            one = found[str(queue.id)]
+            if one.missing or one.others or not one.is_in_order:
+                differences.append(
+                    QueueDifference(queue.name, one.missing, one.others, one.is_in_order)
+                )
+        return differences

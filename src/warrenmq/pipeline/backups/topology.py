@@ -1,0 +1,217 @@
+"""The definitions of one vhost as JSON, exactly: names that are not UTF-8 and tables of arguments are kept as bytes.
+
+Users are those with permissions in the vhost, with the hashes of their passwords. Reader groups are left out: what they
+have read belongs to the store they have read it from.
+"""
+
+from typing import Any
+
+import msgspec
+
+from warrenmq.broker.definitions.metadata import (
+    Definitions,
+    PutBinding,
+    PutExchange,
+    PutPermission,
+    PutQueue,
+    PutUser,
+    PutVhost,
+)
+from warrenmq.offline.data_directory import ToolError
+from warrenmq.wire.errors import AmqpError
+from warrenmq.wire.field_table import decode_table
+
+NAME_BYTES_MAX = 255
+QUEUE_ID_END = 1 << 32
+
+
+class RawName(msgspec.Struct, frozen=True):
+    """A name that is not UTF-8."""
+
+    base64: bytes
+
+
+Name = str | RawName
+
+
+class Exchange(msgspec.Struct, frozen=True, kw_only=True):
+    """A durable exchange. `arguments` is the table as it was declared; `shown` the same for people, as of all here."""
+
+    name: Name
+    type: str
+    auto_delete: bool
+    internal: bool
+    arguments: bytes
+    shown: Any = None
+
+
+class Queue(msgspec.Struct, frozen=True, kw_only=True):
+    """A durable queue."""
+
+    id: int
+    name: Name
+    auto_delete: bool
+    arguments: bytes
+    shown: Any = None
+
+
+class Binding(msgspec.Struct, frozen=True, kw_only=True):
+    """A binding between them."""
+
+    source: Name
+    destination: Name
+    destination_is_queue: bool
+    routing_key: Name
+    arguments: bytes
+    shown: Any = None
+
+
+class User(msgspec.Struct, frozen=True, kw_only=True):
+    """Who may enter the vhost."""
+
+    name: Name
+    password_hash: bytes
+    hashing: str
+    tags: list[str]
+    configure: str
+    write: str
+    read: str
+
+
+class Topology(msgspec.Struct, frozen=True, kw_only=True):
+    """One vhost."""
+
+    vhost: Name
+    vhost_id: int
+    exchanges: list[Exchange]
+    queues: list[Queue]
+    bindings: list[Binding]
+    users: list[User]
+
+
+def name_of(raw: bytes) -> Name:
+    """As JSON has it."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return RawName(raw)
+
+
+def bytes_of(name: Name) -> bytes:
+    """The name itself. ToolError when no name is so long."""
+    raw = name.encode() if isinstance(name, str) else name.base64
+    if len(raw) > NAME_BYTES_MAX:
+        raise ToolError(f"{raw[:40]!r}... is longer than {NAME_BYTES_MAX} bytes: no name")
+    return raw
+
+
+def topology_of(definitions: Definitions, vhost: PutVhost) -> Topology:
+    """What `definitions` say of `vhost`."""
+    users = {user.name: user for user in definitions.users}
+    return Topology(
+        vhost=name_of(vhost.name),
+        vhost_id=vhost.id,
+        exchanges=[
+            Exchange(
+                name=name_of(exchange.name),
+                type=exchange.type.decode(),
+                auto_delete=exchange.auto_delete,
+                internal=exchange.internal,
+                arguments=exchange.arguments,
+                shown=_shown(exchange.arguments),
+            )
+            for exchange in definitions.exchanges
+            if exchange.vhost == vhost.name
+        ],
+        queues=[
+            Queue(
+                id=queue.id,
+                name=name_of(queue.name),
+                auto_delete=queue.auto_delete,
+                arguments=queue.arguments,
+                shown=_shown(queue.arguments),
+            )
+            for queue in definitions.queues
+            if queue.vhost == vhost.name
+        ],
+        bindings=[
+            Binding(
+                source=name_of(binding.source),
+                destination=name_of(binding.destination),
+                destination_is_queue=binding.destination_is_queue,
+                routing_key=name_of(binding.key),
+                arguments=binding.arguments,
+                shown=_shown(binding.arguments),
+            )
+            for binding in definitions.bindings
+            if binding.vhost == vhost.name
+        ],
+        users=[
+            User(
+                name=name_of(permission.user),
+                password_hash=users[permission.user].password_hash,
+                hashing=users[permission.user].hashing,
+                tags=users[permission.user].tags,
+                configure=permission.configure,
+                write=permission.write,
+                read=permission.read,
+            )
+            for permission in definitions.permissions
+            if permission.vhost == vhost.name and permission.user in users
+        ],
+    )
+
+
+def _shown(arguments: bytes) -> Any:
+    from warrenmq.tables.columns import table_as_json
+
+    return table_as_json(arguments) if arguments else None
+
+
+def definitions_of(topology: Topology) -> Definitions:
+    """The definitions of a node that has this vhost only. ToolError when they are none."""
+    found = Definitions()
+    vhost = bytes_of(topology.vhost)
+    found.vhosts.append(PutVhost(vhost, topology.vhost_id))
+    for user in topology.users:
+        name = bytes_of(user.name)
+        found.users.append(PutUser(name, user.password_hash, user.hashing, user.tags))
+        found.permissions.append(PutPermission(vhost, name, user.configure, user.write, user.read))
+    for exchange in topology.exchanges:
+        found.exchanges.append(
+            PutExchange(
+                vhost,
+                bytes_of(exchange.name),
+                exchange.type.encode(),
+                exchange.auto_delete,
+                exchange.internal,
+                _table(exchange.arguments),
+            )
+        )
+    for queue in topology.queues:
+        if not 0 < queue.id < QUEUE_ID_END:
+            raise ToolError(f"{queue.id} is no queue id")
+        arguments = _table(queue.arguments)
+        found.queues.append(
+            PutQueue(vhost, queue.id, bytes_of(queue.name), True, queue.auto_delete, arguments)
+        )
+    for binding in topology.bindings:
+        found.bindings.append(
+            PutBinding(
+                vhost,
+                bytes_of(binding.source),
+                bytes_of(binding.destination),
+                binding.destination_is_queue,
+                bytes_of(binding.routing_key),
+                _table(binding.arguments),
+            )
+        )
+    return found
+
+
+def _table(raw: bytes) -> bytes:
+    try:
+        decode_table(raw)
+    except AmqpError as error:
+        raise ToolError(f"arguments that are no table: {error}") from None
+    return raw

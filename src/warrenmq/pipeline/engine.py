@@ -1,0 +1,93 @@
+"""Where a job's tasks run: in Spark, or on the cores of this machine without a JVM.
+
+A JVM costs tens of seconds of CPU before the first task, so a small job is done before Spark would have begun. The tasks are
+the same functions, so both engines give the same result; only the machines differ that can do them.
+"""
+
+import contextlib
+import importlib.util
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+from warrenmq.pipeline.progress import Progress, Step
+from warrenmq.pipeline.result import JobError
+from warrenmq.pipeline.sharing import LocalSharing, Sharing
+from warrenmq.spark.java import SparkUnavailableError, require_spark
+from warrenmq.spark.local_session import CONNECT_SCHEME
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Engine = Literal["auto", "spark", "local"]
+# `auto` takes Spark for more bytes of input than this; docs/decisions/012-small-jobs-without-spark.md has the measurement.
+LOCAL_BYTES_MAX: Final = 2 << 30
+
+
+def is_local(
+    engine: Engine, size: int, master: str | None = None, given: "SparkSession | None" = None
+) -> bool:
+    """Is a job with `size` bytes of input done without Spark?
+
+    `auto` takes Spark when the caller names one (`master`, `given`), or when the input is large and Spark can be had.
+    JobError for engines that do not exist, and for `local` with a Spark that is named.
+    """
+    is_named = master is not None or given is not None
+    if engine not in get_args(Engine):
+        raise JobError(f"unknown engine '{engine}'; there are: {', '.join(get_args(Engine))}")
+    if engine == "local" and is_named:
+        raise JobError(
+            "the engine local uses no Spark: leave its address out, or take the engine spark"
+        )
+    if engine != "auto":
+        return engine == "local"
+    if is_named:
+        return False
+    return size <= LOCAL_BYTES_MAX or not _can_have_spark()
+
+
+def require_engine(
+    engine: Engine, master: str | None = None, given: "SparkSession | None" = None
+) -> None:
+    """Raise what choosing the engine for any input would raise, before there is input; also when what
+    the engine needs is not installed."""
+    if is_local(engine, 0, master, given):
+        require_modules("pyarrow", "numpy")
+    elif given is None and not (master or "").startswith(CONNECT_SCHEME):
+        require_spark()
+
+
+def _can_have_spark() -> bool:
+    try:
+        require_spark()
+    except SparkUnavailableError:
+        return False
+    return True
+
+
+def require_modules(*names: str) -> None:
+    """JobError unless these modules of the extra `jobs` are installed."""
+    for name in names:
+        if importlib.util.find_spec(name) is None:
+            raise JobError(f"{name} is not installed: pip install 'warrenmq[jobs]'")
+
+
+@contextlib.contextmanager
+def sharing_for(
+    job: str,
+    engine: Engine,
+    size: int,
+    master: str | None,
+    given: "SparkSession | None",
+    progress: Progress,
+) -> Iterator[Sharing]:
+    """The engine for a job with `size` bytes of input (see `is_local`). Raises what `starting_spark` does."""
+    if is_local(engine, size, master, given):
+        require_modules("pyarrow", "numpy")
+        with contextlib.closing(LocalSharing()) as local:
+            yield local
+        return
+    from warrenmq.pipeline.spark_run import starting_spark
+
+    progress.show(Step("starting Spark"))
+    with starting_spark(job, master, given) as spark:
+        yield spark.wait()

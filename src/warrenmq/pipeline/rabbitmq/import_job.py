@@ -1,0 +1,456 @@
+"""`import_rabbitmq`: the data directory of a RabbitMQ 3.x node that does not run, as a warren data directory or in Parquet.
+
+Messages keep their order, properties and bodies; seq ids are given anew, from 1 on, so what cannot be read leaves a gap.
+In Parquet each vhost is a backup, from which `restore` makes a data directory.
+"""
+
+import hashlib
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+import warrenmq
+from warrenmq.broker.definitions.metadata import PutVhost
+from warrenmq.offline.backup_files import give_up, must_be_outside, now_text, put_in_place
+from warrenmq.offline.data_directory import ToolError
+from warrenmq.offline.part_writer import PLAN_NAME, PartWriter
+from warrenmq.offline.sizes import tree_bytes
+from warrenmq.offline.store_plan import Part, PartManifest, QueueExtent
+from warrenmq.offline.store_writer import StoreWriter
+from warrenmq.pipeline.backups.manifest import (
+    ALIVE_PATH,
+    DATA_PATH,
+    FORMAT,
+    KIND,
+    Manifest,
+    QueueEntry,
+    write_manifest,
+    write_topology,
+)
+from warrenmq.pipeline.backups.topology import topology_of
+from warrenmq.pipeline.engine import Engine, sharing_for
+from warrenmq.pipeline.progress import Progress, Silent, Step
+from warrenmq.pipeline.rabbitmq.imported_definitions import ImportedDefinitions
+from warrenmq.pipeline.result import FOUND_EXIT, OK_EXIT, JobError, JobResult
+from warrenmq.pipeline.sharing import Sharing
+from warrenmq.pipeline.state_files import fingerprint
+from warrenmq.pipeline.tasks import run_tasks
+from warrenmq.pipeline.unfinished import Unfinished, absolute, unfinished
+from warrenmq.store.disk.files import make_directories, sync_directory
+from warrenmq.store.queue_index import SEGMENT_ENTRIES
+from warrenmq.tables.file_figures import DataFile, QueueRows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from warrenmq.tables.rabbitmq.damage import Damage
+    from warrenmq.tables.rabbitmq.import_plan import ImportPlan, Partition, PlannedQueue
+
+# Of a queue, what one task reads; a whole number of segments.
+PART_MESSAGES: Final = 4 * SEGMENT_ENTRIES
+DAMAGE_LISTED_MAX: Final = 1000
+
+
+@dataclass
+class ImportResult(JobResult):
+    """What is in the new directory. `damage` says what could not be read (`lost` messages of it), `left_out` which
+    definitions warren has no place for; transient messages do not come back, as with RabbitMQ itself."""
+
+    directory: Path
+    source: Path
+    vhosts: int = 0
+    queues: int = 0
+    messages: int = 0
+    message_bytes: int = 0
+    transient: int = 0
+    lost: int = 0
+    damage: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+    @property
+    def exit_code(self) -> int:
+        """1: something was left out."""
+        return FOUND_EXIT if self.damage or self.left_out else OK_EXIT
+
+
+class ImportedPart(msgspec.Struct, frozen=True):
+    """What a task has written: a part of a store, or a file. `damage` as lines."""
+
+    rows: list[QueueRows]
+    damage: list[str]
+    lost: int
+    manifest: PartManifest | None = None
+    data: DataFile | None = None
+
+
+@dataclass(frozen=True)
+class ImportTask:
+    """Messages of one queue, in the files `partitions`; they get seq ids from `first_seq` on.
+
+    They go to `part` of the store in `work`, or without one to the file `target`.
+    """
+
+    partitions: tuple[Path, ...]
+    queue_id: int
+    first_seq: int
+    enqueued_ms: int
+    work: Path
+    part: Part | None = None
+    target: Path | None = None
+
+
+def import_rabbitmq(
+    source: Path,
+    directory: Path,
+    *,
+    definitions: Path | None = None,
+    to_parquet: bool = False,
+    spark: "SparkSession | None" = None,
+    master: str | None = None,
+    engine: Engine = "auto",
+    progress: Progress | None = None,
+) -> ImportResult:
+    """Make `directory`, which is not there or empty, of what is in `source`, which is only read.
+
+    `definitions` is an export of the node's definitions; without one there are the queues that have messages, and the user
+    guest. What was interrupted goes on when it is called again. Raises ToolError and JobError.
+    """
+    from warrenmq.tables.rabbitmq.definitions import DefinitionsError, read_definitions
+    from warrenmq.tables.rabbitmq.import_plan import VHOSTS_PATH, NotADataDirectory, plan
+
+    progress = progress or Silent()
+    directory = absolute(directory)
+    must_be_outside(source, directory)
+    progress.show(Step("look at the directory", 0, None))
+    try:
+        export = read_definitions(definitions) if definitions is not None else None
+        found = plan(source, export)
+    except DefinitionsError as error:
+        raise ToolError(f"{definitions}: {error}") from None
+    except NotADataDirectory as error:
+        raise ToolError(str(error)) from None
+    # RabbitMQ leaves directories of queues that are not durable, with nothing that a restart would keep.
+    names = [
+        (queue.vhost, queue.name) for queue in found.queues if queue.messages or export is None
+    ]
+    ours = ImportedDefinitions(export, names, found.vhosts)
+    of = {
+        "source": str(found.path.resolve()),
+        "state": fingerprint(found.path / VHOSTS_PATH),
+        "definitions": hashlib.sha256(definitions.read_bytes()).hexdigest()
+        if definitions is not None
+        else "",
+        "format": "parquet" if to_parquet else "store",
+    }
+    with unfinished(directory, "import", of) as begun:
+        if begun.result is not None:
+            return ImportResult(**(begun.result | {"directory": directory, "source": found.path}))
+        size = tree_bytes(found.path)
+        with sharing_for("import-rabbitmq", engine, size, master, spark, progress) as sharing:
+            job = _Import(found, ours, begun, sharing, progress)
+            return job.to_parquet() if to_parquet else job.to_store()
+
+
+class _Import:
+    def __init__(
+        self,
+        found: "ImportPlan",
+        ours: ImportedDefinitions,
+        begun: Unfinished,
+        sharing: Sharing,
+        progress: Progress,
+    ) -> None:
+        self.found = found
+        self.ours = ours
+        self.begun = begun
+        self.directory = begun.target
+        self.sharing = sharing
+        self.progress = progress
+        # Levels of a priority queue are one queue, the highest first.
+        self.queues: dict[int, list[PlannedQueue]] = {}
+        for queue in found.queues:
+            if (queue.vhost, queue.name) in ours.queue_ids:
+                self.queues.setdefault(ours.queue_ids[queue.vhost, queue.name], []).append(queue)
+        self.scratch = begun.path
+        # When the messages count as published, ms since 1970.
+        self.enqueued_ms = int(begun.fact("enqueued_ms") or time.time() * 1000)
+        begun.keep(enqueued_ms=str(self.enqueued_ms))
+
+    # -- a data directory --------------------------------------------------------------------------------------------
+
+    def to_store(self) -> ImportResult:
+        """Write a store, read it back, and put it in its place."""
+        ids = self.ours.vhost_ids
+        extents = [
+            QueueExtent(
+                vhost_id=ids[levels[0].vhost], queue_id=queue_id, end_seq=_count(levels) + 1
+            )
+            for queue_id, levels in self.queues.items()
+        ]
+        if (self.begun.incomplete / PLAN_NAME).exists():
+            writer = StoreWriter.resume(self.directory)
+        else:
+            # Of an attempt that was killed before it had a plan.
+            give_up(self.begun.incomplete)
+            writer = StoreWriter.create(
+                self.directory, self.ours.definitions, extents, part_messages=PART_MESSAGES
+            )
+        tasks = {
+            part.name: self._task(
+                part.name, part.queue_id, part.first_seq, part.end_seq, writer.work, part
+            )
+            for part in writer.plan.parts
+        }
+        parts = self._run(tasks)
+        manifests = [part.manifest for part in parts.values() if part.manifest is not None]
+        result = self._result(parts, sum(manifest.message_bytes for manifest in manifests))
+
+        def look(data: Path) -> None:
+            self._compare(data, parts)
+            self.begun.keep_result(result)
+
+        writer.finish(manifests, look)
+        return result
+
+    def _compare(self, data: Path, parts: dict[str, ImportedPart]) -> None:
+        """Read the new store back, before it gets its name."""
+        from warrenmq.pipeline.backups.restore_job import Sums, sum_up
+        from warrenmq.tables.data_files import QueueSums
+        from warrenmq.tables.parts import ReadOptions
+        from warrenmq.tables.planning import plan
+        from warrenmq.tables.schemas import MESSAGES
+
+        give_up(self.scratch / "compare")
+        tasks = {
+            f"{number:06d}": one for number, one in enumerate(plan(data, MESSAGES, ReadOptions()))
+        }
+        found = run_tasks(
+            self.sharing,
+            self.scratch / "compare",
+            tasks,
+            sum_up,
+            Sums,
+            self.progress,
+            "read it back",
+        )
+        expected, written = QueueSums(), QueueSums()
+        for part in parts.values():
+            expected.add_rows(part.rows)
+        for sums in found.values():
+            written.add_rows(sums.rows)
+        if expected.by_queue() != written.by_queue():
+            raise JobError(
+                f"what was written for {self.directory} is not what was read; it is not put in place"
+            )
+
+    # -- Parquet -----------------------------------------------------------------------------------------------------
+
+    def to_parquet(self) -> ImportResult:
+        """Write a backup for each vhost, `vhost-N`."""
+        work = self.begun.incomplete
+        for vhost in self.ours.definitions.vhosts:
+            for name in (DATA_PATH, ALIVE_PATH):
+                make_directories(work / f"vhost-{vhost.id}" / name)
+        tasks: dict[str, ImportTask] = {}
+        for queue_id, levels in self.queues.items():
+            vhost_id = self.ours.vhost_ids[levels[0].vhost]
+            for first in range(1, _count(levels) + 1, PART_MESSAGES):
+                end = min(first + PART_MESSAGES, _count(levels) + 1)
+                name = f"part-{len(tasks):06d}.parquet"
+                target = work / f"vhost-{vhost_id}" / DATA_PATH / name
+                tasks[f"{vhost_id}-{len(tasks)}"] = self._task(
+                    name, queue_id, first, end, work, target=target
+                )
+        parts = self._run(tasks)
+        for vhost in self.ours.definitions.vhosts:
+            mine = [part for name, part in parts.items() if name.startswith(f"{vhost.id}-")]
+            self._finish_vhost(work / f"vhost-{vhost.id}", vhost, mine)
+        sync_directory(work)
+        result = self._result(
+            parts, sum(part.data.bytes for part in parts.values() if part.data is not None)
+        )
+        self.begun.keep_result(result)
+        put_in_place(work, self.directory)
+        return result
+
+    def _finish_vhost(self, path: Path, vhost: PutVhost, parts: list[ImportedPart]) -> None:
+        from warrenmq.tables.data_files import QueueSums
+
+        sums = QueueSums()
+        for part in parts:
+            sums.add_rows(part.rows)
+        rows = {row.queue_id: row for row in sums.by_queue()}
+        entries = []
+        for queue in self.ours.definitions.queues:
+            if queue.vhost != vhost.name:
+                continue
+            row = rows.get(queue.id)
+            end = row.last_seq + 1 if row is not None else 1
+            entries.append(
+                QueueEntry(
+                    id=queue.id,
+                    name=queue.name.decode(),
+                    rows=row.rows if row is not None else 0,
+                    older=0,
+                    lost=0,
+                    digest=row.digest if row is not None else f"{0:016x}",
+                    end_seq=end,
+                    next_seq=end,
+                )
+            )
+        manifest = Manifest(
+            format=FORMAT,
+            kind=KIND,
+            id=os.urandom(16).hex(),
+            warren=warrenmq.__version__,
+            created=now_text(),
+            source=str(self.found.path),
+            vhost=vhost.name.decode(),
+            store_id=os.urandom(16).hex(),
+            base=None,
+            topology_crc32c=write_topology(path, topology_of(self.ours.definitions, vhost)),
+            queues=entries,
+            data=[part.data for part in parts if part.data is not None],
+            alive=[],
+        )
+        write_manifest(path, manifest)
+
+    # -- both --------------------------------------------------------------------------------------------------------
+
+    def _task(
+        self,
+        name: str,
+        queue_id: int,
+        first_seq: int,
+        end_seq: int,
+        work: Path,
+        part: Part | None = None,
+        target: Path | None = None,
+    ) -> ImportTask:
+        from warrenmq.tables.rabbitmq.partition_files import save_partition
+
+        paths = []
+        make_directories(self.scratch / "partitions")
+        for number, piece in enumerate(_pieces(self.queues[queue_id], first_seq - 1, end_seq - 1)):
+            paths.append(self.scratch / "partitions" / f"{name}-{number}.npz")
+            save_partition(paths[-1], piece)
+        return ImportTask(tuple(paths), queue_id, first_seq, self.enqueued_ms, work, part, target)
+
+    def _run(self, tasks: dict[str, ImportTask]) -> dict[str, ImportedPart]:
+        return run_tasks(
+            self.sharing,
+            self.scratch / "results",
+            tasks,
+            import_part,
+            ImportedPart,
+            self.progress,
+            "import",
+        )
+
+    def _result(self, parts: dict[str, ImportedPart], size: int) -> ImportResult:
+        damage = [_line(found) for found in self.found.damage]
+        damage += [line for part in parts.values() for line in part.damage]
+        return ImportResult(
+            directory=self.directory,
+            source=self.found.path,
+            vhosts=len(self.ours.definitions.vhosts),
+            queues=len(self.ours.definitions.queues),
+            messages=sum(rows.rows for part in parts.values() for rows in part.rows),
+            message_bytes=size,
+            transient=sum(queue.transient for queue in self.found.queues),
+            lost=sum(found.messages for found in self.found.damage)
+            + sum(part.lost for part in parts.values()),
+            damage=damage[:DAMAGE_LISTED_MAX],
+            left_out=self.ours.left_out,
+        )
+
+
+def _count(levels: "list[PlannedQueue]") -> int:
+    return sum(level.messages for level in levels)
+
+
+def _pieces(levels: "list[PlannedQueue]", first: int, end: int) -> "Iterator[Partition]":
+    """The messages `first` to `end` of a queue, by their number from 0 on."""
+    from warrenmq.tables.rabbitmq.partition_files import cut
+
+    at = 0
+    for level in levels:
+        for partition in level.partitions:
+            start, stop = max(first - at, 0), min(end - at, partition.messages)
+            if start < stop:
+                yield cut(partition, start, stop)
+            at += partition.messages
+
+
+def _line(found: "Damage") -> str:
+    where = f"{found.path}, byte {found.offset}: " if found.path else ""
+    queue = f"queue '{found.queue}' in vhost '{found.vhost}': " if found.queue else ""
+    return f"{queue}{where}{found.reason}"
+
+
+def import_part(task: ImportTask) -> ImportedPart:
+    """In a worker: read messages and write them."""
+    from warrenmq.tables.data_files import DATA_SCHEMA, DataFileWriter, QueueSums
+    from warrenmq.tables.messages_to_write import columns_of
+
+    damage: list[Damage] = []
+    sums = QueueSums()
+    manifest = data = None
+    if task.part is not None:
+        with PartWriter(task.work, task.part) as part:
+            for batch in _batches(task, damage):
+                sums.add(batch)
+                part.add_columns(columns_of(batch))
+            manifest = part.finish()
+    if task.target is not None:
+        with DataFileWriter(task.target, DATA_SCHEMA) as file:
+            for batch in _batches(task, damage):
+                file.write(batch)
+                sums.add(batch)
+            data = file.finish() if file.rows else None
+        sync_directory(task.target.parent)
+    lost = sum(found.messages for found in damage)
+    return ImportedPart(sums.by_queue(), [_line(found) for found in damage], lost, manifest, data)
+
+
+def _batches(task: ImportTask, damage: "list[Damage]") -> Iterator[Any]:
+    """The messages as batches of DATA_SCHEMA, numbered."""
+    import numpy as np
+    import pyarrow as pa
+
+    from warrenmq.tables.data_files import DATA_SCHEMA
+    from warrenmq.tables.messages_to_write import checksums_of
+    from warrenmq.tables.rabbitmq.partition_files import load_partition
+    from warrenmq.tables.rabbitmq.reading import read
+
+    first = task.first_seq
+    for path in task.partitions:
+        partition = load_partition(path)
+        for batch in read(partition, damage.append):
+            # Their order is that of RabbitMQ's numbers; what cannot be read leaves a gap.
+            places = np.searchsorted(partition.seqs, batch.column("seq").to_numpy())
+            count = batch.num_rows
+            made = {
+                "queue_id": pa.repeat(pa.scalar(task.queue_id, pa.int64()), count),
+                "seq": pa.array(first + places),
+                "enqueued_at": pa.repeat(
+                    pa.scalar(task.enqueued_ms * 1000, pa.int64()), count
+                ).view(DATA_SCHEMA.field("enqueued_at").type),
+                # A store has whole milliseconds.
+                "expires_at": batch.column("expires_at")
+                .cast(pa.timestamp("ms", tz="UTC"), safe=False)
+                .cast(DATA_SCHEMA.field("expires_at").type),
+                "content_id": pa.nulls(count, pa.int64()),
+                "references": pa.nulls(count, pa.int32()),
+                "checksum": pa.array(checksums_of(batch), pa.int64()),
+            }
+            yield pa.RecordBatch.from_arrays(
+                [made[name] if name in made else batch.column(name) for name in DATA_SCHEMA.names],
+                schema=DATA_SCHEMA,
+            )
+        first += partition.messages

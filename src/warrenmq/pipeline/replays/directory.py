@@ -1,0 +1,175 @@
+"""Where a replay keeps what it has to know when it is gone on with.
+
+CHECKPOINT has `replay.json`, which says what is replayed, and `messages/`: the messages that were chosen, in their order,
+as Parquet files. They are copied before the first one is published. So whatever becomes of the source meanwhile, the n-th
+message is the same one in each run; how many of them are published is known by the broker (`staged_publisher.py`).
+"""
+
+import contextlib
+import os
+import shutil
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from warrenmq.pipeline.result import JobError, must_have_parent
+from warrenmq.pipeline.state_files import locked, read_state, write_state
+from warrenmq.store.disk.files import sync_directory, sync_file
+
+REPLAY_VERSION: Final = 1
+_READ_BYTES: Final = 8 << 20
+_READ_ROWS_MAX: Final = 4096
+
+
+class ReplayIdentity(msgspec.Struct, frozen=True):
+    """What a replay is, for good."""
+
+    sources: list[str]
+    where: str | None
+    exchange: str | None
+    routing_key: str | None
+    vhost: str
+
+
+class MessageFile(msgspec.Struct, frozen=True):
+    """A file of messages: its name, and how many there are."""
+
+    name: str
+    rows: int
+
+
+class ReplayState(msgspec.Struct, frozen=True):
+    """How far it is. `files` are in the order of their messages. `is_begun`: something was published; `ended`: all was, at
+    that time."""
+
+    version: int
+    identity: ReplayIdentity
+    sink: str
+    files: list[MessageFile]
+    is_begun: bool = False
+    ended: str | None = None
+
+    @property
+    def messages(self) -> int:
+        """All that are chosen."""
+        return sum([file.rows for file in self.files])
+
+
+class ReplayDirectory:
+    """The checkpoint of one replay."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._messages = path / "messages"
+
+    @property
+    def draft(self) -> Path:
+        """Where the messages are written to at first."""
+        return self.path / "messages.new"
+
+    @property
+    def has_chosen(self) -> bool:
+        """The messages are here: the sources are not needed any more."""
+        return (self.path / "replay.json").is_file()
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """While nobody else works on this replay. JobError when somebody does, or something else is in its place."""
+        must_have_parent(self.path)
+        if self.path.exists() and (not self.path.is_dir() or self._is_strange()):
+            raise JobError(
+                f"{self.path} is no checkpoint of a replay: name a new directory with --checkpoint"
+            )
+        with locked(self.path, f"another process works on the replay in {self.path}"):
+            yield
+
+    def _is_strange(self) -> bool:
+        known = {"lock", "replay.json", ".replay.json.new", self._messages.name, self.draft.name}
+        return any(name not in known for name in os.listdir(self.path))
+
+    def forget_unbegun(self) -> None:
+        """Remove it when nothing was chosen yet: what was asked for cannot be done."""
+        if self.known() is None:
+            shutil.rmtree(self.path, ignore_errors=True)
+
+    def known(self) -> ReplayState | None:
+        """None when the messages are not chosen yet."""
+        found = read_state(self.path / "replay.json", ReplayState)
+        if found is not None and found.version != REPLAY_VERSION:
+            raise JobError(f"{self.path} was made by another version of warren ({found.version})")
+        return found
+
+    def expect(self, wanted: ReplayIdentity) -> ReplayState | None:
+        """The state of this replay. JobError when the checkpoint is of another one."""
+        found = self.known()
+        if found is not None and found.identity != wanted:
+            different = [
+                f"{name.replace('_', ' ')} {getattr(found.identity, name)!r}, not {getattr(wanted, name)!r}"
+                for name in ReplayIdentity.__struct_fields__
+                if getattr(found.identity, name) != getattr(wanted, name)
+            ]
+            raise JobError(f"{self.path} is of another replay: {'; '.join(different)}")
+        return found
+
+    def keep(self, state: ReplayState) -> ReplayState:
+        """Durably."""
+        write_state(self.path / "replay.json", state)
+        return state
+
+    def adopt_draft(self, identity: ReplayIdentity, sink: str) -> ReplayState:
+        """What is in `draft` are the messages from now on."""
+        import pyarrow.parquet as pq
+
+        files = []
+        for path in sorted(self.draft.glob("part-*.parquet")):
+            sync_file(path)
+            files.append(MessageFile(path.name, pq.read_metadata(path).num_rows))
+        sync_directory(self.draft)
+        shutil.rmtree(self._messages, ignore_errors=True)
+        self.draft.rename(self._messages)
+        return self.keep(ReplayState(REPLAY_VERSION, identity, sink, files))
+
+    def drop_messages(self) -> None:
+        """They are published."""
+        shutil.rmtree(self._messages, ignore_errors=True)
+
+    def messages(self, state: ReplayState, first: int) -> Iterator[Any]:
+        """The messages behind the first `first`, as record batches."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        skipped = 0
+        for file in state.files:
+            if skipped + file.rows <= first:
+                skipped += file.rows
+                continue
+            try:
+                with pq.ParquetFile(self._messages / file.name) as parquet:
+                    for group in range(parquet.num_row_groups):
+                        figures = parquet.metadata.row_group(group)
+                        if skipped + figures.num_rows <= first:
+                            skipped += figures.num_rows
+                            continue
+                        size = max(figures.total_byte_size // max(figures.num_rows, 1), 1)
+                        count = min(max(_READ_BYTES // size, 1), _READ_ROWS_MAX)
+                        for batch in parquet.iter_batches(count, row_groups=[group]):
+                            left_out = min(max(first - skipped, 0), batch.num_rows)
+                            skipped += left_out
+                            if left_out < batch.num_rows:
+                                yield batch.slice(left_out)
+            except (OSError, pa.ArrowException) as error:
+                raise JobError(f"{self._messages / file.name} cannot be read: {error}") from None
+
+
+def default_checkpoint(identity: ReplayIdentity, where: str) -> Path:
+    """Beside the first source, the same for the same replay into the node at `where` (host:port)."""
+    place = Path(identity.sources[0])
+    name = place.name
+    # Not among the partitions of a table.
+    while "=" in place.name:
+        place = place.parent
+    text = msgspec.json.encode((identity, where))
+    return place.with_name(f"{name}.replay-{zlib.crc32(text):08x}")

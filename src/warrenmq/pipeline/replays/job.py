@@ -1,0 +1,517 @@
+"""The job `replay`: messages from Parquet files, a Delta table or a backup into exchanges, each once.
+
+They are chosen, sorted and copied to the checkpoint (directory.py), by Spark (source.py) or, when they fit in
+memory, without it (local.py). Then they are published in that order, batch by batch, and the broker knows how many
+are (staged_publisher.py).
+"""
+
+import dataclasses
+import datetime
+import math
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+
+from warrenmq.admin.client import RETRY_TIMEOUT_S, NodeAddress
+from warrenmq.offline.sizes import tree_bytes
+from warrenmq.pipeline.broker import RETRY_OPTION, address_of, as_job_error, must_be_reachable
+from warrenmq.pipeline.engine import Engine, is_local
+from warrenmq.pipeline.progress import Progress, Silent, Step
+from warrenmq.pipeline.replays.directory import (
+    ReplayDirectory,
+    ReplayIdentity,
+    ReplayState,
+    default_checkpoint,
+)
+from warrenmq.pipeline.result import FOUND_EXIT, OK_EXIT, JobError, JobResult
+from warrenmq.pipeline.spark_run import spark_for
+from warrenmq.pipeline.staged_publisher import (
+    BATCH_BYTES,
+    BATCH_MESSAGES,
+    WAIT_MS,
+    StagedPublisher,
+    pieces,
+)
+from warrenmq.spark.retry import Retry
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Mandatory = Literal["fail", "ignore"]
+# Under a rate, what is published at once is what it allows for so long.
+_RATE_STEP_S: Final = 1.0
+# Parquet looks at sizes after a hundred rows for the first time: too late for the memory, when bodies are large.
+_ROW_GROUPS: Final = {
+    "parquet.block.size": 32 << 20,
+    "parquet.block.size.row.check.min": 1,
+    "parquet.page.size.row.check.min": 1,
+}
+# So many routes a dry run names.
+ROUTES_MAX: Final = 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class RouteCount:
+    """So many messages would be published to an exchange with a routing key."""
+
+    exchange: str
+    routing_key: str
+    messages: int
+
+
+@dataclasses.dataclass
+class ReplayResult(JobResult):
+    """What a run has published. `published` + `published_before` are `messages` when it has ended well."""
+
+    sources: list[Path]
+    dry_run: bool
+    # That were chosen.
+    messages: int
+    published: int
+    published_before: int
+    # Of this run: no queue would get them (`mandatory` is ignore).
+    unroutable: int
+    seconds: float
+    # None for a dry run.
+    checkpoint: Path | None
+    # When all was published; of an earlier run, if this one had nothing to do.
+    ended: str | None
+    # Of a dry run, those with most messages first, at most ROUTES_MAX of `route_count`.
+    route_count: int = 0
+    routes: list[RouteCount] = dataclasses.field(default_factory=list)
+
+    @property
+    def exit_code(self) -> int:
+        """1 when messages went nowhere."""
+        return FOUND_EXIT if self.unroutable else OK_EXIT
+
+    def lines(self) -> list[str]:
+        """For people."""
+        if self.dry_run:
+            found = [
+                f"{self.messages:,} messages would be published, by {self.route_count:,} routes"
+            ]
+            for route in self.routes:
+                found.append(
+                    f"{route.messages:>12,}  exchange '{route.exchange}', routing key '{route.routing_key}'"
+                )
+            if self.route_count > len(self.routes):
+                found.append(f"and {self.route_count - len(self.routes):,} routes more")
+            return found
+        rate = self.published / self.seconds if self.seconds else 0.0
+        found = [f"{self.published:,} messages published in {self.seconds:.1f} s ({rate:,.0f}/s)"]
+        if self.published_before:
+            found.append(f"{self.published_before:,} were published by runs before")
+        if self.unroutable:
+            found.append(f"{self.unroutable:,} of them were left out: no queue gets them")
+        if not self.published:
+            found.append(
+                f"this replay ended at {self.ended}; to do it once more, remove {self.checkpoint}"
+            )
+        return found
+
+
+@dataclasses.dataclass(frozen=True)
+class _Replay:
+    """What to publish and how."""
+
+    uri: str = dataclasses.field(repr=False)
+    identity: ReplayIdentity
+    mandatory: Mandatory
+    rate: float | None
+    retry_timeout_s: float = RETRY_TIMEOUT_S
+
+    @property
+    def sources(self) -> list[Path]:
+        return [Path(source) for source in self.identity.sources]
+
+    @property
+    def batch_messages(self) -> int:
+        if self.rate is None:
+            return BATCH_MESSAGES
+        return min(max(math.ceil(self.rate * _RATE_STEP_S), 1), BATCH_MESSAGES)
+
+
+def replay(
+    sources: Sequence[str | Path],
+    *,
+    uri: str,
+    where: str | None = None,
+    exchange: str | None = None,
+    routing_key: str | None = None,
+    rate: float | None = None,
+    mandatory: Mandatory = "fail",
+    dry_run: bool = False,
+    checkpoint: str | Path | None = None,
+    retry_timeout_s: float = RETRY_TIMEOUT_S,
+    master: str | None = None,
+    spark: "SparkSession | None" = None,
+    engine: Engine = "auto",
+    progress: Progress | None = None,
+) -> ReplayResult:
+    """Publish the messages of `sources` for which the SQL expression `where` holds, in the order of their sequence.
+
+    Each goes to the exchange and with the routing key it had, or to `exchange`, with `routing_key`; at most `rate` a second.
+    A message that no queue would get ends the run (`mandatory="fail"`), or is left out. With `dry_run` they are counted
+    and not published. A run that is killed is gone on with by the next one with the same arguments, or the same `checkpoint`
+    (a directory; by default one beside the first source); a replay that has ended is not done again while that is there.
+    A broker that does not answer is waited for, `retry_timeout_s` each time. JobError when it cannot be done; what was
+    published stays so.
+    """
+    from warrenmq.pipeline.replays.source import check_sources, must_be_there
+
+    places = [Path(source).absolute() for source in sources]
+    check_sources(places)
+    address = _address(uri, rate, exchange, routing_key)
+    work = _Replay(
+        uri=uri,
+        identity=ReplayIdentity(
+            [str(place) for place in places], where, exchange, routing_key, address.vhost
+        ),
+        mandatory=mandatory,
+        rate=rate,
+        retry_timeout_s=retry_timeout_s,
+    )
+    progress = progress or Silent()
+    directory = ReplayDirectory(
+        Path(checkpoint).absolute()
+        if checkpoint
+        else default_checkpoint(work.identity, address.where)
+    )
+    if dry_run or not directory.has_chosen:
+        must_be_there(places)
+    must_be_reachable(uri, "warren replay", retry_timeout_s)
+    # Checks the exchange of `--exchange` first: Spark would start and sort in vain when it is missing.
+    named = [] if exchange is None else [exchange.encode()]
+    if dry_run:
+        _check_exchanges(work, named)
+        messages = _local_messages(work, engine, master, spark, progress)
+        if messages is not None:
+            return _count_here(messages, work)
+        progress.show(Step("starting Spark"))
+        with spark_for("replay", master, spark) as session:
+            return _count(session, work, progress)
+    with directory.locked():
+        state = directory.expect(work.identity)
+        if state is None:
+            try:
+                _check_exchanges(work, named)
+                messages = _local_messages(work, engine, master, spark, progress)
+                if messages is not None:
+                    state = _choose_here(messages, work, directory)
+                else:
+                    progress.show(Step("starting Spark"))
+                    with spark_for("replay", master, spark) as session:
+                        state = _choose(session, work, directory, progress)
+            finally:
+                directory.forget_unbegun()
+        return _publish(work, directory, state, progress)
+
+
+def _address(
+    uri: str, rate: float | None, exchange: str | None, routing_key: str | None
+) -> NodeAddress:
+    """JobError for what cannot be."""
+    if rate is not None and not 0 < rate < math.inf:
+        raise JobError("the rate is a positive number of messages a second")
+    for name in (exchange, routing_key):
+        if name is not None and len(name.encode()) > 255:
+            raise JobError("exchange and routing key have at most 255 bytes")
+    return address_of(uri)
+
+
+# -- choosing ----------------------------------------------------------------------------------------------------------
+
+
+def _local_messages(
+    work: _Replay,
+    engine: Engine,
+    master: str | None,
+    spark: "SparkSession | None",
+    progress: Progress,
+) -> Any:
+    """All messages as an Arrow table, or None when Spark is to choose them. JobError when they cannot be replayed, or the
+    engine local cannot choose them."""
+    size = sum(
+        [
+            tree_bytes(source) if source.is_dir() else source.stat().st_size
+            for source in work.sources
+        ]
+    )
+    if not is_local(engine, size, master, spark):
+        return None
+    from warrenmq.pipeline.replays.local import NotLocalError, choose
+
+    progress.show(Step("choosing messages"))
+    try:
+        return choose(work.sources, work.identity.where, work.identity.exchange)
+    except NotLocalError as error:
+        if engine == "local":
+            raise JobError(f"{error}: take the engine spark") from None
+        return None
+
+
+def _choose_here(messages: Any, work: _Replay, directory: ReplayDirectory) -> ReplayState:
+    """Copy the messages to the checkpoint."""
+    from warrenmq.pipeline.replays.local import write
+
+    _must_be_publishable(messages, work)
+    write(messages, directory)
+    return directory.adopt_draft(work.identity, f"replay-{uuid.uuid4().hex}")
+
+
+def _count_here(messages: Any, work: _Replay) -> ReplayResult:
+    """Count what a run would publish, in memory."""
+    from warrenmq.pipeline.replays.local import routes
+
+    started_s = time.monotonic()
+    _must_be_publishable(messages, work)
+    found = [
+        RouteCount((exchange or b"").decode("utf-8", "replace"), key, count)
+        for exchange, key, count in routes(messages, work.identity.routing_key)
+    ]
+    return _dry_result(work, messages.num_rows, len(found), found[:ROUTES_MAX], started_s)
+
+
+def _must_be_publishable(messages: Any, work: _Replay) -> None:
+    from warrenmq.pipeline.replays.source import EXCHANGE_NAME
+
+    _must_be_messages(messages["body"].null_count, messages[EXCHANGE_NAME].null_count)
+    _check_exchanges(work, messages[EXCHANGE_NAME].unique().to_pylist())
+
+
+def _choose(
+    session: "SparkSession", work: _Replay, directory: ReplayDirectory, progress: Progress
+) -> ReplayState:
+    """Copy the messages to the checkpoint, in their order."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as f
+
+    from warrenmq.pipeline.replays.source import (
+        EXCHANGE_NAME,
+        ORDER_COLUMNS,
+        message_columns,
+        read_sources,
+    )
+
+    # As Arrow reads it exactly; Spark's default has another range.
+    session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    frame = read_sources(session, work.sources, work.identity.where, work.identity.exchange)
+    order = [name for name in ORDER_COLUMNS if name in frame.columns]
+    columns = message_columns(frame)
+    if order:
+        frame = frame.orderBy(*order)
+    seen = Observation()
+    # Spark may look at some rows twice, so nothing is counted here.
+    frame = frame.observe(
+        seen,
+        f.collect_set(EXCHANGE_NAME).alias("exchanges"),
+        f.count_if(f.col("body").isNull()).alias("without_body"),
+        f.count_if(f.col(EXCHANGE_NAME).isNull()).alias("without_exchange"),
+    )
+    progress.show(Step("choosing messages"))
+    writer = frame.select(*columns).write.mode("overwrite")
+    for name, value in _ROW_GROUPS.items():
+        writer = writer.option(name, value)
+    writer.parquet(str(directory.draft))
+    found = seen.get
+    _must_be_messages(found["without_body"], found["without_exchange"])
+    _check_exchanges(work, [bytes(name) for name in found["exchanges"]])
+    return directory.adopt_draft(work.identity, f"replay-{uuid.uuid4().hex}")
+
+
+def _count(session: "SparkSession", work: _Replay, progress: Progress) -> ReplayResult:
+    """Count what a run would publish, with Spark."""
+    from pyspark.sql import functions as f
+
+    from warrenmq.pipeline.replays.source import EXCHANGE_NAME, read_sources
+
+    started_s = time.monotonic()
+    frame = read_sources(session, work.sources, work.identity.where, work.identity.exchange)
+    progress.show(Step("counting messages"))
+    routes = _by_route(frame, work.identity.routing_key).cache()
+    try:
+        figures = routes.agg(
+            f.sum("messages").alias("messages"),
+            f.count("*").alias("routes"),
+            f.sum("without_body").alias("without_body"),
+            f.sum(f.when(f.col(EXCHANGE_NAME).isNull(), f.col("messages"))).alias(
+                "without_exchange"
+            ),
+            f.collect_set(EXCHANGE_NAME).alias("exchanges"),
+        ).collect()[0]
+        _must_be_messages(figures["without_body"] or 0, figures["without_exchange"] or 0)
+        _check_exchanges(work, [bytes(name) for name in figures["exchanges"]])
+        most = (
+            routes.orderBy(f.desc("messages"), EXCHANGE_NAME, "routing_key")
+            .limit(ROUTES_MAX)
+            .collect()
+        )
+    finally:
+        routes.unpersist()
+    found = [
+        RouteCount(
+            bytes(row[EXCHANGE_NAME]).decode("utf-8", "replace"),
+            row["routing_key"],
+            row["messages"],
+        )
+        for row in most
+    ]
+    return _dry_result(work, figures["messages"] or 0, figures["routes"], found, started_s)
+
+
+def _dry_result(
+    work: _Replay, messages: int, route_count: int, found: list[RouteCount], started_s: float
+) -> ReplayResult:
+    return ReplayResult(
+        sources=work.sources,
+        dry_run=True,
+        messages=messages,
+        published=0,
+        published_before=0,
+        unroutable=0,
+        seconds=time.monotonic() - started_s,
+        checkpoint=None,
+        ended=None,
+        route_count=route_count,
+        routes=found,
+    )
+
+
+def _by_route(frame: "DataFrame", routing_key: str | None) -> "DataFrame":
+    from pyspark.sql import functions as f
+
+    from warrenmq.pipeline.replays.source import EXCHANGE_NAME
+
+    if routing_key is not None:
+        key = f.lit(routing_key)
+    elif "routing_key" in frame.columns:
+        key = f.coalesce(f.col("routing_key"), f.lit(""))
+    else:
+        key = f.lit("")
+    return frame.groupBy(f.col(EXCHANGE_NAME), key.alias("routing_key")).agg(
+        f.count("*").alias("messages"), f.count_if(f.col("body").isNull()).alias("without_body")
+    )
+
+
+def _must_be_messages(without_body: int, without_exchange: int) -> None:
+    if without_body:
+        raise JobError(
+            "there are rows whose column 'body' is null: no messages; a filter can leave them out"
+        )
+    if without_exchange:
+        raise JobError(
+            "there are rows whose column 'exchange' is null: name one for all, or filter them out"
+        )
+
+
+def _check_exchanges(work: _Replay, names: Sequence[bytes]) -> None:
+    """JobError when an exchange is not there, or the node cannot be asked."""
+    from warrenmq.spark.amqp.connection import AmqpConnection, AmqpLostError, AmqpRefusedError
+    from warrenmq.wire.methods import ExchangeDeclare, ExchangeDeclareOk
+
+    address = NodeAddress(work.uri)
+    with as_job_error(), Retry(address.where, work.retry_timeout_s, RETRY_OPTION) as retry:
+        while True:
+            retry.attempt()
+            try:
+                connection = AmqpConnection(address, "warren replay", 0)
+                try:
+                    for name in sorted(names):
+                        # The default exchange is always there, and nobody may declare it.
+                        if name:
+                            connection.call(ExchangeDeclare(name, b"", True), ExchangeDeclareOk)
+                    connection.close()
+                finally:
+                    connection.drop()
+                return
+            except (AmqpLostError, AmqpRefusedError) as error:
+                retry.failed(error)
+
+
+# -- publishing --------------------------------------------------------------------------------------------------------
+
+
+def _publish(
+    work: _Replay, directory: ReplayDirectory, state: ReplayState, progress: Progress
+) -> ReplayResult:
+    """What is not published yet."""
+    publisher = StagedPublisher(_sink_options(work, state), state.sink)
+    started_s = time.monotonic()
+    before = state.messages
+    unroutable = 0
+    if state.ended is None:
+        known = publisher.published()
+        if known is None and state.is_begun:
+            raise JobError(
+                f"the broker does not know how far this replay was (sink {state.sink} is gone); "
+                f"remove {directory.path} to begin anew"
+            )
+        before = known or 0
+        unroutable = _publish_behind(before, work, directory, state, publisher, progress)
+        if state.messages:
+            progress.show(Step("waiting for the queues", state.messages, state.messages))
+            publisher.await_queues(state.messages)
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        state = directory.keep(msgspec.structs.replace(state, ended=now))
+    # Also what a run that was killed here has left.
+    publisher.forget()
+    directory.drop_messages()
+    return ReplayResult(
+        sources=work.sources,
+        dry_run=False,
+        messages=state.messages,
+        published=state.messages - before,
+        published_before=before,
+        unroutable=unroutable,
+        seconds=time.monotonic() - started_s,
+        checkpoint=directory.path,
+        ended=state.ended,
+    )
+
+
+def _sink_options(work: _Replay, state: ReplayState) -> Any:
+    from warrenmq.spark.sink_options import SinkOptions
+
+    return SinkOptions(
+        uri=work.uri,
+        exchange=work.identity.exchange,
+        routing_key=work.identity.routing_key,
+        sink_id=state.sink,
+        is_mandatory=work.mandatory == "fail",
+        is_persistent=True,
+        confirm_timeout_ms=WAIT_MS,
+        retry_timeout_ms=round(work.retry_timeout_s * 1000),
+    )
+
+
+def _publish_behind(
+    done: int,
+    work: _Replay,
+    directory: ReplayDirectory,
+    state: ReplayState,
+    publisher: StagedPublisher,
+    progress: Progress,
+) -> int:
+    """Returns how many of the messages behind the first `done` no queue gets."""
+    unroutable = 0
+    due_s = time.monotonic()
+    for rows in pieces(directory.messages(state, done), work.batch_messages, BATCH_BYTES):
+        progress.show(Step("publishing", done, state.messages))
+        now_s = time.monotonic()
+        if work.rate is not None:
+            if due_s > now_s:
+                time.sleep(due_s - now_s)
+            count = sum([batch.num_rows for batch in rows])
+            # What was too slow is not made up for.
+            due_s = max(due_s, now_s) + count / work.rate
+        done += sum([batch.num_rows for batch in rows])
+        unroutable += publisher.publish(rows, done)
+        if not state.is_begun:
+            state = directory.keep(msgspec.structs.replace(state, is_begun=True))
+    progress.show(Step("publishing", done, state.messages))
+    return unroutable

@@ -1,0 +1,210 @@
+"""The messages of a replay, chosen without Spark: sources that fit in memory, as one Arrow table in replay order.
+
+The rules are those of source.py. Sources that Spark could read otherwise, such as files of one table
+with different columns, raise `NotLocalError` with the reason; the job then runs on Spark.
+"""
+
+import datetime
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from warrenmq.pipeline.backups.manifest import MANIFEST_NAME
+from warrenmq.pipeline.replays.directory import ReplayDirectory
+from warrenmq.pipeline.replays.source import (
+    DELTA_LOG,
+    ESCAPE,
+    EXCHANGE_NAME,
+    ORDER_COLUMNS,
+    check_columns,
+    delta_files,
+    must_be_table,
+)
+
+# Largest sources (bytes, not compressed) for this engine. Sorting takes three times as much memory.
+MEMORY_BYTES_MAX: Final = 256 << 20
+_ROW_GROUP_BYTES: Final = 16 << 20
+# Types of partition values whose directory names equal Python's text of the value.
+_PLAIN_PARTITIONS: Final = (str, int, datetime.date)
+_NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
+
+
+class NotLocalError(Exception):
+    """These sources need Spark; a few words that say why."""
+
+
+def choose(sources: Sequence[Path], where: str | None, exchange: str | None) -> Any:
+    """A table of all messages of `sources`, in their order, with all columns and EXCHANGE_NAME. `exchange`: the one that
+    all go to. Raises NotLocalError, and JobError when the sources cannot be replayed."""
+    if where is not None:
+        raise NotLocalError("a filter is evaluated by Spark")
+    try:
+        tables = [_read(source) for source in sources]
+        kinds: dict[str, Any] = {}
+        for table in tables:
+            for field in table.schema:
+                if kinds.setdefault(field.name, field.type) != field.type:
+                    raise NotLocalError(f"column '{field.name}' has several types")
+        found = pa.concat_tables(tables, promote_options="default")
+        _check(found, sources, exchange)
+        if exchange is not None:
+            name = pa.repeat(pa.scalar(exchange.encode()), found.num_rows)
+        else:
+            name = found["exchange"].cast(pa.binary())
+            if "exchange_raw" in found.column_names:
+                name = pc.coalesce(found["exchange_raw"], name)
+        found = found.append_column(EXCHANGE_NAME, name)
+        order: dict[str, Any] = {}
+        for each in ORDER_COLUMNS:
+            if each in found.column_names:
+                # Nulls come first, as in Spark.
+                order |= {f"{each} is there": pc.is_valid(found[each]), each: found[each]}
+        if order:
+            keys = [(each, "ascending") for each in order]
+            found = found.take(pc.sort_indices(pa.table(order), sort_keys=keys))
+    except pa.ArrowException as error:
+        raise NotLocalError(str(error).splitlines()[0]) from None
+    return found
+
+
+def write(messages: Any, directory: ReplayDirectory) -> None:
+    """Write what messages are made of to the draft of a checkpoint."""
+    directory.draft.mkdir(exist_ok=True)
+    columns = _message_columns(messages)
+    rows = max(_ROW_GROUP_BYTES * columns.num_rows // max(columns.nbytes, 1), 1)
+    pq.write_table(
+        columns, directory.draft / "part-00000.parquet", row_group_size=rows, compression="zstd"
+    )
+
+
+def routes(messages: Any, routing_key: str | None) -> list[tuple[bytes | None, str, int]]:
+    """Exchange, routing key (`routing_key`, when it is given) and messages; those with most messages first."""
+    if routing_key is not None or "routing_key" not in messages.column_names:
+        key = pa.repeat(pa.scalar(routing_key or ""), messages.num_rows)
+    else:
+        key = pc.fill_null(messages["routing_key"], "")
+    table = pa.table({"exchange": messages[EXCHANGE_NAME], "key": key})
+    counts = table.group_by(["exchange", "key"]).aggregate([([], "count_all")])
+    order = [("count_all", "descending"), ("exchange", "ascending"), ("key", "ascending")]
+    return [
+        (row["exchange"], row["key"], row["count_all"]) for row in counts.sort_by(order).to_pylist()
+    ]
+
+
+def _message_columns(messages: Any) -> Any:
+    """The columns that make a message. Keeps headers as JSON only where the raw headers are missing."""
+    from warrenmq.spark.sink_columns import SINK_COLUMNS
+
+    found = messages.select([name for name in messages.column_names if name in SINK_COLUMNS])
+    if "headers" in found.column_names and "headers_raw" in found.column_names:
+        places = pa.array(range(found.num_rows), pa.int64())
+        kept = pc.if_else(pc.is_null(found["headers_raw"]), places, pa.scalar(None, pa.int64()))
+        headers = found["headers"].take(kept)
+        found = found.set_column(found.column_names.index("headers"), "headers", headers)
+    return found
+
+
+def _check(messages: Any, sources: Sequence[Path], exchange: str | None) -> None:
+    from pyspark.errors import PySparkException
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    from warrenmq.spark.sink_columns import SINK_COLUMNS
+
+    names = [name for name in messages.column_names if name in SINK_COLUMNS]
+    try:
+        schema = from_arrow_schema(messages.select(names).schema)
+    except PySparkException as error:
+        raise NotLocalError(str(error).splitlines()[0]) from None
+    check_columns(schema, sources, exchange)
+
+
+def _read(source: Path) -> Any:
+    if (source / MANIFEST_NAME).exists():
+        return _read_backup(source)
+    if (source / DELTA_LOG).is_dir():
+        return _read_files([(source / path, values) for path, values in delta_files(source)])
+    must_be_table(source)
+    if not source.is_dir():
+        return _read_files([(source, {})])
+    files = []
+    for directory, names, children in os.walk(source):
+        names[:] = sorted([name for name in names if not name.startswith(("_", "."))])
+        for child in sorted(children):
+            if not child.startswith(("_", ".")):
+                path = Path(directory) / child
+                files.append((path, _partition_values(path.relative_to(source))))
+    return _read_files(files)
+
+
+def _partition_values(path: Path) -> dict[str, object]:
+    """The columns that the names of directories say, as Spark reads them."""
+    values: dict[str, object] = {}
+    for part in path.parts[:-1]:
+        name, equals, text = part.partition("=")
+        if not equals:
+            raise NotLocalError(f"{path} lies in a directory that is no partition")
+        text = ESCAPE.sub(lambda found: chr(int(found[1], 16)), text)
+        values[name] = None if text == _NULL_PARTITION else text
+    return values
+
+
+def _read_files(files: Sequence[tuple[Path, dict[str, object]]]) -> Any:
+    """Files of one table; the values are columns that a file does not have itself."""
+    _must_fit([path for path, _ in files])
+    tables: list[Any] = []
+    for path, values in files:
+        with pq.ParquetFile(path) as file:
+            table = file.read()
+        for name, value in values.items():
+            if value is not None and type(value) not in _PLAIN_PARTITIONS:
+                raise NotLocalError(
+                    f"the partitions of column '{name}' are of type {type(value).__name__}"
+                )
+            text = None if value is None else str(value)
+            if name in table.column_names:
+                table = table.drop_columns([name])
+            table = table.append_column(
+                name, pa.repeat(pa.scalar(text, pa.string()), table.num_rows)
+            )
+        table = table.replace_schema_metadata(None)
+        if tables and table.schema.names != tables[0].schema.names:
+            raise NotLocalError(f"{path} has other columns than the files before it")
+        tables.append(table)
+    return pa.concat_tables(tables)
+
+
+def _read_backup(source: Path) -> Any:
+    from warrenmq.pipeline.backups.chain import alive_runs, only_alive, open_chain
+    from warrenmq.pipeline.result import JobError
+
+    chain = open_chain(source)
+    files = chain.files()
+    runs = alive_runs(chain) if any(file.is_older for file in files) else {}
+    _must_fit([file.path for file in files])
+    batches: list[Any] = []
+    for file in files:
+        with pq.ParquetFile(file.path) as parquet:
+            for batch in parquet.iter_batches():
+                batches.append(only_alive(batch, runs) if file.is_older else batch)
+    if not batches:
+        raise JobError(f"{source} is a backup without messages")
+    return pa.Table.from_batches(batches).replace_schema_metadata(None)
+
+
+def _must_fit(paths: Sequence[Path]) -> None:
+    """By the footers. Raises NotLocalError."""
+    size = 0
+    for path in paths:
+        footer = pq.read_metadata(path)
+        size += sum(
+            [footer.row_group(number).total_byte_size for number in range(footer.num_row_groups)]
+        )
+    if size > MEMORY_BYTES_MAX:
+        raise NotLocalError(
+            f"the messages take more than {MEMORY_BYTES_MAX >> 20} MiB, which are sorted by Spark"
+        )

@@ -1,0 +1,243 @@
+"""What is replayed: Parquet files, Delta tables and backups in Parquet, as one DataFrame of messages in their order."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from warrenmq.pipeline.backups.manifest import MANIFEST_NAME
+from warrenmq.pipeline.result import JobError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+# The order of messages, as far as a source has these columns.
+ORDER_COLUMNS: Final = ("queue", "seq")
+# The name as bytes of the exchange that a message goes to.
+EXCHANGE_NAME: Final = "exchange_name"
+# What Spark would take for a pattern in a path.
+_PATTERN: Final = "\\*?[]{}"
+DELTA_LOG: Final = "_delta_log"
+# In a name of a directory.
+ESCAPE: Final = re.compile("%([0-9A-Fa-f]{2})")
+# What changes the meaning of a table's files; with anything else they are what they seem.
+_DELTA_NOT_READ: Final = {"deletionVectors", "columnMapping"}
+
+
+def check_sources(sources: Sequence[Path]) -> None:
+    """JobError when there is nothing, or something twice."""
+    if not sources:
+        raise JobError("name what to replay: Parquet files, a Delta table, or a backup in Parquet")
+    for number, source in enumerate(sources):
+        if source in sources[:number]:
+            raise JobError(f"{source} is named twice")
+
+
+def must_be_there(sources: Sequence[Path]) -> None:
+    """JobError when something is not."""
+    for source in sources:
+        if not source.exists():
+            raise JobError(f"{source} is not there")
+
+
+def read_sources(
+    spark: "SparkSession", sources: Sequence[Path], where: str | None, exchange: str | None
+) -> "DataFrame":
+    """The messages that are chosen, in no order, with all columns of the sources and EXCHANGE_NAME. `exchange`: the one
+    that all go to. JobError when this cannot be replayed."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as f
+
+    frame: DataFrame | None = None
+    for source in sources:
+        found = _read(spark, source)
+        frame = found if frame is None else frame.unionByName(found, allowMissingColumns=True)
+    if frame is None:
+        raise JobError("name what to replay")
+    if where is not None:
+        try:
+            frame = frame.where(where)
+            # Over Connect nothing is looked at before.
+            frame.schema  # noqa: B018 - asks for the analysis
+        except PySparkException as error:
+            raise JobError(f"the filter cannot be used: {_first_line(error)}") from None
+    check_columns(frame.select(*message_columns(frame)).schema, sources, exchange)
+    if exchange is not None:
+        return frame.withColumn(EXCHANGE_NAME, f.lit(bytearray(exchange.encode())))
+    name = f.col("exchange").cast("binary")
+    if "exchange_raw" in frame.columns:
+        name = f.coalesce(f.col("exchange_raw"), name)
+    return frame.withColumn(EXCHANGE_NAME, name)
+
+
+def message_columns(frame: "DataFrame") -> list[Any]:
+    """What a message is made of. Headers as JSON only where they are not there as they were sent."""
+    from pyspark.sql import functions as f
+
+    from warrenmq.spark.sink_columns import SINK_COLUMNS
+
+    columns = []
+    for name in frame.columns:
+        if name == "headers" and "headers_raw" in frame.columns:
+            columns.append(f.when(f.col("headers_raw").isNull(), f.col(name)).alias(name))
+        elif name in SINK_COLUMNS:
+            columns.append(f.col(name))
+    return columns
+
+
+def _read(spark: "SparkSession", source: Path) -> "DataFrame":
+    if (source / MANIFEST_NAME).exists():
+        return _read_backup(spark, source)
+    if (source / DELTA_LOG).is_dir():
+        return _read_delta(spark, source)
+    must_be_table(source)
+    # Partition directories below `source` become columns.
+    return _read_files(spark, [source], source if source.is_dir() else None)
+
+
+def must_be_table(source: Path) -> None:
+    """JobError unless `source` is a Parquet file, or a directory that has some."""
+    example = next(source.rglob("*.parquet"), None) if source.is_dir() else source
+    if example is None:
+        raise JobError(
+            f"{source} is no table: it has no Parquet files, no Delta log and no backup's manifest"
+        )
+    _must_be_parquet(example)
+
+
+def _must_be_parquet(path: Path) -> None:
+    """Said in fewer words than Spark would."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        pq.read_metadata(path)
+    except (OSError, pa.ArrowException) as error:
+        raise JobError(f"{path} is no Parquet file: {error}") from None
+
+
+def _read_files(
+    spark: "SparkSession", paths: Sequence[Path], base: Path | None = None
+) -> "DataFrame":
+    reader = spark.read
+    if base is not None:
+        reader = reader.option("basePath", str(base))
+    return reader.parquet(*[_literal(path) for path in paths])
+
+
+def delta_files(source: Path) -> list[tuple[str, dict[str, Any]]]:
+    """The files of a Delta table: each one's path in it, and the values of the columns that it is partitioned by."""
+    from urllib.parse import unquote
+
+    from warrenmq.pipeline.archives.delta import require_deltalake
+
+    require_deltalake()
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    try:
+        table = DeltaTable(str(source))
+        not_read = _DELTA_NOT_READ & set(table.protocol().reader_features or ())
+        partitioned_by = table.metadata().partition_columns
+        actions = table.get_add_actions(flatten=True)
+    except DeltaError as error:
+        raise JobError(
+            f"{source} is no Delta table that can be read: {_first_line(error)}"
+        ) from None
+    if not_read:
+        raise JobError(
+            f"{source} is a Delta table with {', '.join(sorted(not_read))}, which is not read here"
+        )
+    paths = [unquote(path) for path in actions.column("path").to_pylist()]
+    if not paths:
+        raise JobError(f"{source} is a Delta table without data")
+    columns = {name: actions.column(f"partition.{name}").to_pylist() for name in partitioned_by}
+    return [
+        (path, {name: values[place] for name, values in columns.items()})
+        for place, path in enumerate(paths)
+    ]
+
+
+def _read_delta(spark: "SparkSession", source: Path) -> "DataFrame":
+    files = delta_files(source)
+    paths = [path for path, _ in files]
+    frame = _read_files(spark, [source / path for path in paths], source)
+    for name in files[0][1]:
+        if name in frame.columns:
+            frame = _with_values(frame, name, paths, [values[name] for _, values in files])
+    return frame
+
+
+def _with_values(
+    frame: "DataFrame", name: str, paths: Sequence[str], values: Sequence[object]
+) -> "DataFrame":
+    """A column of a Delta table's partitions with the values of its log.
+
+    Spark makes them of the names of directories. Other writers escape each byte of a text there, and Spark takes each for a
+    character.
+    """
+    from pyspark.sql import functions as f
+
+    wrong = {}
+    for path, value in zip(paths, values, strict=True):
+        for part in path.split("/")[:-1]:
+            column, _, text = part.partition("=")
+            read = ESCAPE.sub(lambda found: chr(int(found[1], 16)), text)
+            if column == name and isinstance(value, str) and read != value:
+                wrong[read] = value
+    if not wrong:
+        return frame
+    known = f.create_map(*[f.lit(text) for pair in wrong.items() for text in pair])
+    return frame.withColumn(name, f.coalesce(known[f.col(name)], f.col(name)))
+
+
+def _read_backup(spark: "SparkSession", source: Path) -> "DataFrame":
+    from pyspark.sql import functions as f
+
+    from warrenmq.pipeline.backups.chain import open_chain
+
+    chain = open_chain(source)
+    files = chain.files()
+    if not files:
+        raise JobError(f"{source} is a backup without messages")
+    newer = [file.path for file in files if not file.is_older]
+    older = [file.path for file in files if file.is_older]
+    parts = [_read_files(spark, paths) for paths in (newer, older) if paths]
+    if older:
+        # Of the messages of backups before it only those are in this one that were alive when it was made.
+        alive = _read_files(spark, chain.alive_files()) if chain.alive_files() else None
+        if alive is None:
+            parts.pop()
+        else:
+            rows = parts[-1].alias("rows")
+            runs = alive.alias("runs")
+            is_alive = (f.col("rows.queue_id") == f.col("runs.queue_id")) & f.col(
+                "rows.seq"
+            ).between(f.col("runs.first"), f.col("runs.last"))
+            parts[-1] = rows.join(runs, is_alive, "left_semi")
+    if not parts:
+        raise JobError(f"{source} is a backup without messages")
+    return parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
+
+
+def check_columns(schema: "StructType", sources: Sequence[Path], exchange: str | None) -> None:
+    """JobError unless rows of `schema` are messages; `exchange`: the one that all go to."""
+    from warrenmq.spark.options import OptionError
+    from warrenmq.spark.sink_columns import check_sink_columns
+
+    try:
+        check_sink_columns(schema, exchange is not None)
+    except OptionError as error:
+        names = ", ".join([str(source) for source in sources])
+        raise JobError(f"{names} cannot be replayed: {error}") from None
+
+
+def _literal(path: Path) -> str:
+    return "".join([f"\\{each}" if each in _PATTERN else each for each in str(path)])
+
+
+def _first_line(error: Exception) -> str:
+    from warrenmq.pipeline.spark_run import one_line
+
+    return one_line(str(error)).rstrip(";")

@@ -1,0 +1,180 @@
+"""The job `report`: what is in a store, as one HTML file with charts and as JSON.
+
+The store is the data directory of a node that is stopped, or a backup, or a running node's, of which a snapshot is made.
+"""
+
+import contextlib
+import dataclasses
+import datetime
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from warrenmq.admin.backup_client import BackupFailedError
+from warrenmq.admin.client import (
+    RETRY_TIMEOUT_S,
+    AdminClient,
+    AdminRefusedError,
+    NodeAddress,
+    NodeUnreachableError,
+)
+from warrenmq.admin.protocol import DescribeNode, ListQueues, NodeStatus, QueueList, QueueStatus
+from warrenmq.offline.sizes import tree_bytes
+from warrenmq.pipeline.broker import address_of, must_be_reachable
+from warrenmq.pipeline.engine import Engine, require_engine, require_modules, sharing_for
+from warrenmq.pipeline.progress import Progress, Silent, Step
+from warrenmq.pipeline.result import FOUND_EXIT, JobError, JobResult, json_value
+from warrenmq.spark import node_snapshot
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from warrenmq.pipeline.reports.figures import QueueForms, ReportFigures
+
+
+@dataclasses.dataclass
+class ReportResult(JobResult):
+    """The files that were written, and what is in them."""
+
+    html: Path
+    json: Path
+    figures: "ReportFigures"
+
+    @property
+    def exit_code(self) -> int:
+        """1 when the store has damage."""
+        return FOUND_EXIT if self.figures.damage_count else super().exit_code
+
+    def as_json(self) -> dict[str, Any]:
+        """The figures, and where the page is."""
+        return {"html": str(self.html), "json": str(self.json), **json_value(self.figures)}
+
+    def lines(self) -> list[str]:
+        """For people."""
+        figures = self.figures
+        found = [
+            f"{figures.messages:,} messages in {figures.queue_count:,} queues of {figures.source}"
+        ]
+        if figures.damage_count:
+            found.append(f"{figures.damage_count:,} damaged places")
+        return [*found, f"written: {self.html} and {self.json}"]
+
+
+def report(
+    html: str | Path,
+    *,
+    directory: str | Path | None = None,
+    uri: str | None = None,
+    snapshots: str | Path | None = None,
+    headers: bool = True,
+    retry_timeout_s: float = RETRY_TIMEOUT_S,
+    master: str | None = None,
+    spark: "SparkSession | None" = None,
+    engine: Engine = "auto",
+    progress: Progress | None = None,
+) -> ReportResult:
+    """Write what is in a store to the file `html`, and the same as JSON beside it.
+
+    `directory` is the data directory of a stopped node or a backup; `uri` names a running node instead, of which a
+    snapshot is made below `snapshots`, on the node's machine, by an administrator. Without `headers` there are no dead
+    letters in the report, which then needs no look at the properties of each message. A node that does not answer is waited
+    for, `retry_timeout_s`. JobError when it cannot be done.
+    """
+    page_path = Path(html).absolute()
+    json_path = page_path.with_suffix(".json")
+    progress = progress or Silent()
+    if (directory is None) == (uri is None):
+        raise JobError("name a data directory, or the URI of a running node")
+    if uri is not None:
+        address_of(uri)
+    if page_path.suffix.lower() not in (".html", ".htm"):
+        raise JobError(f"{page_path} must end in .html")
+    if page_path.is_dir():
+        raise JobError(f"{page_path} is a directory")
+    for place in (page_path.parent, *([Path(snapshots)] if snapshots is not None else [])):
+        if not place.is_dir():
+            raise JobError(f"there is no directory {place}")
+    require_engine(engine, master, spark)
+    require_modules("pyarrow", "numpy", "jinja2", "vl_convert")
+    if uri is not None:
+        must_be_reachable(uri, "warren report", retry_timeout_s)
+    from warrenmq.pipeline.reports.figures import read_figures
+    from warrenmq.pipeline.reports.page import page
+
+    with (
+        _store(directory, uri, snapshots, progress) as (store, source, forms),
+        sharing_for("report", engine, tree_bytes(store), master, spark, progress) as sharing,
+        tempfile.TemporaryDirectory(prefix="warren-report-") as scratch,
+    ):
+        made_at = datetime.datetime.now(datetime.UTC)
+        figures = read_figures(
+            sharing, store, Path(scratch), made_at, headers, source, forms, progress
+        )
+        progress.show(Step("writing"))
+        _replace(page_path, page(figures))
+        _replace(json_path, json.dumps(json_value(figures), indent=2) + "\n")
+    return ReportResult(page_path, json_path, figures)
+
+
+@contextlib.contextmanager
+def _store(
+    directory: str | Path | None, uri: str | None, snapshots: str | Path | None, progress: Progress
+) -> Iterator[tuple[Path, str, "list[QueueForms]"]]:
+    """Where the files are, what they are called in the report, and how the queues of a running node are."""
+    if uri is None:
+        assert directory is not None
+        yield Path(directory).absolute(), str(directory), []
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            name, forms = _forms(NodeAddress(uri))
+            progress.show(Step("making a snapshot"))
+            path = stack.enter_context(node_snapshot(uri, snapshots))
+        except (AdminRefusedError, BackupFailedError, NodeUnreachableError) as error:
+            raise JobError(str(error)) from error
+        yield path, name, forms
+
+
+def _forms(address: NodeAddress) -> tuple[str, "list[QueueForms]"]:
+    """The node's name, and the queues of all its vhosts that this user may enter."""
+    from warrenmq.pipeline.reports.figures import QueueForms
+
+    with AdminClient(address, "warren report") as client:
+        status = client.request(DescribeNode(), NodeStatus)
+    forms = []
+    for vhost in [vhost.vhost for vhost in status.vhosts]:
+        address.vhost = vhost
+        with contextlib.suppress(AdminRefusedError):
+            for queue in _queues(address):
+                forms.append(
+                    QueueForms(
+                        vhost,
+                        queue.name,
+                        queue.alpha.count,
+                        queue.beta.count,
+                        queue.gamma.count,
+                        queue.delta.count,
+                        queue.unacked,
+                    )
+                )
+    return status.node, forms
+
+
+def _queues(address: NodeAddress) -> list[QueueStatus]:
+    with AdminClient(address, "warren report") as client:
+        page = client.request(ListQueues(), QueueList)
+        found = list(page.queues)
+        while not page.is_last:
+            page = client.request(ListQueues(found[-1].id), QueueList)
+            found.extend(page.queues)
+    return found
+
+
+def _replace(path: Path, content: str) -> None:
+    """Write a file as a whole, for its owner and those the owner lets."""
+    draft = path.with_name(f".{path.name}.new")
+    draft.write_text(content, encoding="utf-8", errors="backslashreplace")
+    os.rename(draft, path)

@@ -1,0 +1,118 @@
+"""Engines that run the tasks of a job: Spark's workers, or the cores of this machine without a JVM.
+
+A task is a function in Python that is called with each of some parts, somewhere, again if it failed. Both engines call the
+same functions, so a job has the same result on either.
+"""
+
+import json
+import os
+import queue
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Protocol
+
+from warrenmq.pipeline.local_worker import LocalWorker
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+# Gets an iterator over one part; what it gives back are texts. It can be pickled, and so can the parts.
+Task = Callable[[Iterable[Any]], Iterator[str]]
+
+
+class Sharing(Protocol):
+    """Who does it."""
+
+    def at_once(self) -> int:
+        """How many tasks run at once."""
+        ...
+
+    def run(self, task: Task, parts: list[Any]) -> list[str]:
+        """All that the tasks gave back, in the order of `parts`."""
+        ...
+
+
+class LocalSharing:
+    """Processes of this machine, one a core; a single part is done in this process. To be closed."""
+
+    def __init__(self, cores: int | None = None) -> None:
+        self._cores = cores if cores is not None else len(os.sched_getaffinity(0))
+        self._workers: list[LocalWorker] = []
+
+    def at_once(self) -> int:
+        return self._cores
+
+    def run(self, task: Task, parts: list[Any]) -> list[str]:
+        """See Sharing; JobError when a worker process is killed."""
+        if len(parts) <= 1 or self._cores == 1:
+            return [text for part in parts for text in task(iter([part]))]
+        count = min(len(parts), self._cores)
+        while len(self._workers) < count:
+            self._workers.append(LocalWorker())
+        idle: queue.SimpleQueue[LocalWorker] = queue.SimpleQueue()
+        for worker in self._workers[:count]:
+            idle.put(worker)
+
+        def do(part: Any) -> list[str]:
+            worker = idle.get()
+            try:
+                return worker.call(task, part)
+            finally:
+                idle.put(worker)
+
+        threads = ThreadPoolExecutor(count, "warren-local")
+        try:
+            return [text for texts in threads.map(do, parts) for text in texts]
+        except BaseException:
+            # An interrupt does not wait for tasks: what they have not finished is done by the next run.
+            threads.shutdown(wait=False, cancel_futures=True)
+            self.close()
+            raise
+        finally:
+            threads.shutdown()
+
+    def close(self) -> None:
+        """End the processes, at once."""
+        workers, self._workers = self._workers, []
+        for worker in workers:
+            worker.end()
+
+
+class ContextSharing:
+    """A context of Spark's, in this process: what costs least."""
+
+    def __init__(self, context: "SparkContext") -> None:
+        self._context = context
+
+    def at_once(self) -> int:
+        return int(self._context.defaultParallelism)
+
+    def run(self, task: Task, parts: list[Any]) -> list[str]:
+        return list(self._context.parallelize(parts, len(parts)).mapPartitions(task).collect())
+
+
+class ServerSharing:
+    """A Spark Connect server: it knows queries only, so a task is a function of a row."""
+
+    def __init__(self, session: "SparkSession") -> None:
+        from pyspark.sql.functions import spark_partition_id
+
+        self._session = session
+        # A range is cut into so many partitions when nobody says how many.
+        self._at_once = session.range(1 << 16).select(spark_partition_id()).distinct().count()
+
+    def at_once(self) -> int:
+        return self._at_once
+
+    def run(self, task: Task, parts: list[Any]) -> list[str]:
+        from pyspark.sql.functions import udf
+
+        def work(number: int) -> str:
+            return json.dumps(list(task(iter([parts[number]]))))
+
+        # A plain function of one value: one over Arrow batches would need pandas.
+        called = udf(work, "string", useArrow=False).asNondeterministic()
+        count = len(parts)
+        rows = self._session.range(0, count, 1, count).select(called("id").alias("texts")).collect()
+        return [text for row in rows for text in json.loads(row["texts"])]

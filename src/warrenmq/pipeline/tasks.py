@@ -1,0 +1,123 @@
+"""Work that is cut into tasks, each done once, by Spark's workers or those of this machine (sharing.py).
+
+A task that is done leaves its result as a file, durably and after what it made; so a job that was interrupted goes on with
+the tasks that are left, a task may be done twice, and the driver sees how far the work is by looking at the files. Results
+are small; what a task makes goes to the disk, which all workers share with the driver.
+"""
+
+import contextlib
+import os
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from warrenmq.offline.data_directory import ToolError
+from warrenmq.pipeline.progress import Progress, Step
+from warrenmq.pipeline.result import JobError
+from warrenmq.pipeline.sharing import Sharing
+from warrenmq.store.disk.files import make_directories, sync_directory
+
+# Tasks beyond share a part: each costs Spark about 90 ms of CPU.
+_PARTS_MAX: Final = 400
+_INTERVAL_S: Final = 0.3
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def run_tasks(
+    sharing: Sharing,
+    results: Path,
+    tasks: Mapping[str, T],
+    do: Callable[[T], R],
+    kind: type[R],
+    progress: Progress,
+    step: str,
+) -> dict[str, R]:
+    """Do each of `tasks` that has no result below `results` yet; returns all results by the names of tasks.
+
+    `do`, a function of a module, runs in workers; `kind` is what it returns, as msgspec knows it. An OSError, ToolError,
+    ReadError or ValueError of a task is raised as JobError, after all other tasks are done and have their results.
+    """
+    make_directories(results)
+    done = _results(results, tasks, kind)
+    left = {name: task for name, task in tasks.items() if name not in done}
+    progress.show(Step(step, len(done), len(tasks), "parts"))
+    if left:
+        with _watching(results, len(tasks), progress, step):
+            errors = _run(sharing, results, left, do)
+        if errors:
+            more = f" (and {len(errors) - 1} more like it)" if len(errors) > 1 else ""
+            raise JobError(errors[0] + more)
+        done = _results(results, tasks, kind)
+    return {name: done[name] for name in tasks}
+
+
+def _run(
+    sharing: Sharing, results: Path, tasks: Mapping[str, T], do: Callable[[T], Any]
+) -> list[str]:
+    named = list(tasks.items())
+    count = min(len(named), _PARTS_MAX)
+    parts = [named[number::count] for number in range(count)]
+    return [error for error in sharing.run(partial(_do_part, results, do), parts) if error]
+
+
+def _do_part(
+    results: Path, do: Callable[[Any], Any], part: Iterable[list[tuple[str, Any]]]
+) -> Iterator[str]:
+    """Do the tasks of one part; gives back what went wrong first, or ""."""
+    for tasks in part:
+        errors = [_do(results / name, do, payload) for name, payload in tasks]
+        yield next((error for error in errors if error), "")
+
+
+def _do(path: Path, do: Callable[[Any], Any], payload: Any) -> str:
+    """Do one task, unless somebody has; returns what went wrong."""
+    from warrenmq.tables.reading import ReadError
+
+    if path.exists():
+        return ""
+    try:
+        result = msgspec.json.encode(do(payload))
+        new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        with new.open("xb") as file:
+            file.write(result)
+            file.flush()
+            os.fsync(file.fileno())
+        new.rename(path)
+        sync_directory(path.parent)
+    except (OSError, ToolError, ReadError, ValueError) as error:
+        return str(error) or type(error).__name__
+    return ""
+
+
+def _results(results: Path, tasks: Mapping[str, Any], kind: type[R]) -> dict[str, R]:
+    return {
+        name: msgspec.json.decode((results / name).read_bytes(), type=kind)
+        for name in os.listdir(results)
+        if name in tasks
+    }
+
+
+@contextlib.contextmanager
+def _watching(results: Path, total: int, progress: Progress, step: str) -> Iterator[None]:
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(_INTERVAL_S):
+            done = sum(not name.startswith(".") for name in os.listdir(results))
+            progress.show(Step(step, min(done, total), total, "parts"))
+
+    watcher = threading.Thread(target=look, name="watch tasks", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+        progress.show(Step(step, total, total, "parts"))

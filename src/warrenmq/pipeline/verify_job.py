@@ -1,0 +1,391 @@
+"""`verify`: does a store hold together? Every checksum and every count, with the reading shared out among workers.
+
+It finds what `warren store check` finds, since the judgement is the same code (`offline/check.py`): workers read segments and
+content files and leave behind what is in them, as numbers; what must fit together is compared in one place. Each problem is a
+row of a table, which can be written as Parquet.
+"""
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from warrenmq.offline.check import (
+    DEFINITIONS,
+    MISSING_FILE,
+    NO_DEFINITION,
+    NO_DIRECTORY,
+    NOT_OURS,
+    CheckResult,
+    FoundContent,
+    Problem,
+    SegmentFindings,
+    VhostCheck,
+    references_of,
+)
+from warrenmq.offline.data_directory import ToolError, VhostDirectory, files_of, opened
+from warrenmq.offline.sizes import tree_bytes
+from warrenmq.pipeline.engine import Engine, sharing_for
+from warrenmq.pipeline.progress import Progress, Silent, Step
+from warrenmq.pipeline.result import FOUND_EXIT, OK_EXIT, JobResult, must_have_parent
+from warrenmq.pipeline.sharing import Sharing
+from warrenmq.pipeline.state_files import fingerprint
+from warrenmq.pipeline.tasks import run_tasks
+from warrenmq.store.content_file import ContentFile
+from warrenmq.store.disk.files import make_directories
+from warrenmq.store.disk.local_file_system import LocalFileSystem
+from warrenmq.store.disk.snapshot import NoStore, SegmentPlace, VhostSnapshot, positions_in_segment
+from warrenmq.store.queue_index import Segment
+from warrenmq.store.recovery import RecoveredQueue
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# What one task reads, about.
+TASK_BYTES: Final = 128 * 1024 * 1024
+DAMAGE_LISTED_MAX: Final = 1_000_000
+# Of them, shown and in the result as JSON.
+SHOWN_MAX: Final = 1000
+_SOURCE_NAME: Final = "source"
+
+
+@dataclass
+class VerifyResult(JobResult):
+    """What was found. `damage` has a row for each problem, `counts` how many messages, records or files are concerned."""
+
+    source: Path
+    clean: bool
+    counts: dict[str, int]
+    vhosts: int
+    queues: int
+    messages: int
+    contents: int
+    bytes_read: int
+    damage: list[Problem] = field(default_factory=list, repr=False)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def exit_code(self) -> int:
+        """1: there are problems."""
+        return OK_EXIT if self.clean else FOUND_EXIT
+
+    def as_json(self) -> dict[str, Any]:
+        """The figures, and the first SHOWN_MAX rows of damage."""
+        return super().as_json() | {"damage": [vars(row) for row in self.damage[:SHOWN_MAX]]}
+
+    def lines(self) -> list[str]:
+        """The problems, the notes, the figures."""
+        rows = [
+            f"{row.kind}: vhost '{row.vhost}': {row.text}"
+            + (f" ({row.count})" if row.count != 1 else "")
+            for row in self.damage[:SHOWN_MAX]
+        ]
+        if len(self.damage) > SHOWN_MAX:
+            rows.append(f"and {len(self.damage) - SHOWN_MAX} more")
+        rows += [f"note: {note}" for note in self.notes]
+        rows.append(
+            f"{self.queues} queues, {self.messages} messages, {self.contents} large contents; {self.bytes_read} bytes read"
+        )
+        counts = ", ".join(f"{count} {kind}" for kind, count in sorted(self.counts.items()))
+        return [*rows, f"problems: {counts}" if counts else "no problems"]
+
+    def table(self) -> Any:
+        """The damage as a pyarrow Table, which `spark.createDataFrame` takes."""
+        import pyarrow as pa
+
+        number = pa.int64()
+        schema = pa.schema(
+            [
+                ("kind", pa.string()),
+                ("vhost", pa.string()),
+                ("text", pa.string()),
+                ("count", number),
+                ("path", pa.string()),
+                ("start", number),
+                ("end", number),
+                ("queue_id", number),
+                ("seq", number),
+            ]
+        )
+        return pa.Table.from_pylist([vars(row) for row in self.damage], schema=schema)
+
+
+def verify(
+    source: Path,
+    *,
+    damage_to: Path | None = None,
+    work: Path | None = None,
+    spark: "SparkSession | None" = None,
+    master: str | None = None,
+    engine: Engine = "auto",
+    progress: Progress | None = None,
+) -> VerifyResult:
+    """Look at a data directory whose node is stopped, or at a backup of files; nothing in it is changed.
+
+    The table of damage goes to the Parquet file `damage_to`. With `work`, a directory, an interrupted call is gone on with;
+    it is removed at the end. Raises ToolError and JobError.
+    """
+    progress = progress or Silent()
+    if damage_to is not None and not damage_to.absolute().parent.is_dir():
+        # Before hours of work.
+        raise ToolError(
+            f"{damage_to} cannot be written: there is no directory {damage_to.absolute().parent}"
+        )
+    with opened(source) as directory, _scratch(source, work) as scratch:
+        result = CheckResult(listed_max=DAMAGE_LISTED_MAX)
+        if directory.definitions_error:
+            result.add(Problem(DEFINITIONS, "", directory.definitions_error))
+        for definition in directory.missing:
+            name = definition.name.decode("utf-8", "replace")
+            result.add(Problem(NO_DIRECTORY, name, f"the vhost has no directory {definition.id}"))
+        for name in directory.strange:
+            result.add(Problem(NOT_OURS, "", f"{name} is no part of a data directory"))
+        size = tree_bytes(source)
+        with sharing_for("verify", engine, size, master, spark, progress) as sharing:
+            for vhost in directory.vhosts:
+                if vhost.definition is None and not directory.definitions_error:
+                    text = f"no vhost is defined with id {vhost.id}: its data is kept"
+                    result.add(Problem(NO_DEFINITION, vhost.name, text))
+                with files_of(vhost) as files:
+                    progress.show(Step("read checkpoint and journal", 0, None))
+                    try:
+                        snapshot = VhostSnapshot(files, has_moved=True)
+                    except NoStore as error:
+                        if any(vhost.path.iterdir()):
+                            result.add(Problem(MISSING_FILE, vhost.name, str(error)))
+                        continue
+                    known = _read_files(sharing, vhost, snapshot, scratch / str(vhost.id), progress)
+                    _Verify(directory.definitions, vhost, snapshot, result, known).run()
+        found = VerifyResult(
+            source=source,
+            clean=result.is_clean,
+            counts=dict(result.problem_counts),
+            vhosts=len(directory.vhosts),
+            queues=result.queues,
+            messages=result.messages,
+            contents=result.contents,
+            bytes_read=result.bytes_read,
+            damage=result.problems,
+            notes=result.notes,
+        )
+        if damage_to is not None:
+            import pyarrow.parquet as pq
+
+            try:
+                pq.write_table(found.table(), damage_to, compression="zstd")
+            except OSError as error:
+                raise ToolError(f"{damage_to} cannot be written: {error}") from None
+        return found
+
+
+@contextlib.contextmanager
+def _scratch(source: Path, work: Path | None) -> Iterator[Path]:
+    """Where the tasks leave their results; what is there must be of the same files."""
+    if work is None:
+        with tempfile.TemporaryDirectory(prefix="warren-verify-") as name:
+            yield Path(name)
+        return
+    path = work / _SOURCE_NAME
+    found = f"{source.resolve()} {fingerprint(source)}"
+    if path.exists():
+        if path.read_text() != found:
+            raise ToolError(
+                f"{work} is of another directory, or of another state of this one; remove it"
+            )
+    elif work.exists() and any(work.iterdir()):
+        raise ToolError(f"{work} is not empty, and not of an interrupted verify")
+    else:
+        must_have_parent(work)
+        make_directories(work)
+        path.write_text(found)
+    yield work
+    shutil.rmtree(work)
+
+
+# -- what workers do -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SegmentFile:
+    """A segment, and the seq ids in it that are settled."""
+
+    path: str
+    place: SegmentPlace
+    settled: list[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class ReadTask:
+    """Files of a vhost that one task reads; what it finds goes to numpy files that begin with `target`."""
+
+    vhost: Path
+    store_id: bytes
+    segments: tuple[SegmentFile, ...]
+    # Path and number.
+    contents: tuple[tuple[str, int], ...]
+    target: Path
+
+
+class FileFindings(msgspec.Struct, frozen=True):
+    """What is in a file; `array` is its numpy file, of references (content id, seq) or of FoundContent."""
+
+    path: str
+    array: str
+    bytes: int
+    live: int = 0
+    damaged: list[tuple[int, int]] = []
+
+
+def read_files(task: ReadTask) -> list[FileFindings]:
+    """In a worker: read segments and content files, compare all checksums."""
+    import numpy as np
+
+    files = LocalFileSystem(task.vhost)
+    found: list[FileFindings] = []
+
+    def keep(path: str, rows: list[Any], columns: int, size: int, **more: Any) -> None:
+        name = f"{task.target.name}-{len(found)}.npy"
+        np.save(task.target.with_name(name), np.array(rows, np.int64).reshape(-1, columns))
+        found.append(FileFindings(path, name, size, **more))
+
+    try:
+        for segment in task.segments:
+            live = size = 0
+            damaged: list[tuple[int, int]] = []
+            references: list[tuple[int, int]] = []
+
+            def on_damage(_: str, offset: int, data: bytes, damaged: Any = damaged) -> None:
+                damaged.append((offset, offset + len(data)))
+
+            for position in positions_in_segment(
+                files, segment.path, segment.place, segment.settled, on_damage
+            ):
+                live += 1
+                if position.content_ref is not None:
+                    references.append((position.content_ref.id, position.seq))
+            size = segment.place.size
+            keep(segment.path, references, 2, size, live=live, damaged=damaged)
+        for path, number in task.contents:
+            scan = _content_scan(files, path, number, task.store_id)
+            rows = []
+            while scan.advance():
+                end = scan.offset + scan.length
+                references_count = references_of(scan) if scan.is_valid else 0
+                rows.append(
+                    (scan.offset, end, scan.content_id, references_count, int(scan.is_valid))
+                )
+            keep(path, rows, 5, files.size(path))
+    finally:
+        files.release()
+    return found
+
+
+def _content_scan(files: LocalFileSystem, path: str, number: int, store_id: bytes) -> Any:
+    from functools import partial
+
+    from warrenmq.store.content_scan import ContentScan
+    from warrenmq.store.record import crc_seed
+
+    return ContentScan(partial(files.read, path), files.size(path), crc_seed(store_id, number))
+
+
+# -- what the driver does ------------------------------------------------------------------------------------------------
+
+
+def _read_files(
+    sharing: Sharing, vhost: VhostDirectory, snapshot: VhostSnapshot, work: Path, progress: Progress
+) -> dict[str, tuple[Path, FileFindings]]:
+    """Have all segments and content files read; what was found by their paths."""
+    arrays = work / "found"
+    make_directories(arrays)
+    tasks: dict[str, ReadTask] = {}
+    gathered: list[SegmentFile | tuple[str, int]] = []
+    size = 0
+
+    def end_task() -> None:
+        name = f"{len(tasks):06d}"
+        segments = tuple(one for one in gathered if isinstance(one, SegmentFile))
+        contents = tuple(one for one in gathered if not isinstance(one, SegmentFile))
+        tasks[name] = ReadTask(vhost.path, snapshot.store_id, segments, contents, arrays / name)
+        gathered.clear()
+
+    for one, weight in _files_to_read(snapshot):
+        if gathered and size + weight > TASK_BYTES:
+            end_task()
+            size = 0
+        gathered.append(one)
+        size += weight
+    if gathered:
+        end_task()
+    done = run_tasks(
+        sharing, work / "results", tasks, read_files, list[FileFindings], progress, "read"
+    )
+    return {found.path: (arrays, found) for files in done.values() for found in files}
+
+
+def _files_to_read(snapshot: VhostSnapshot) -> Iterator[tuple[SegmentFile | tuple[str, int], int]]:
+    """Segments and content files that are there, and their sizes."""
+    for queue in snapshot.queues():
+        index = queue.ledger.index
+        for segment in snapshot.segments(queue):
+            path = snapshot.path_of(queue, segment)
+            if index is None or not snapshot.files.is_file(path):
+                continue
+            first = segment.number * index.segment_entries
+            end = first + index.segment_entries
+            settled = [(int(a), int(b)) for a, b in index.settled if b >= first and a < end]
+            place = SegmentPlace(
+                snapshot.store_id,
+                int(queue.ledger.queue_id),
+                int(segment.number),
+                int(segment.size_bytes),
+                int(index.segment_entries),
+            )
+            yield SegmentFile(path, place, settled), place.size
+    for file in snapshot.content_files:
+        if snapshot.files.is_file(file.path):
+            yield (str(file.path), int(file.number)), int(snapshot.files.size(file.path))
+
+
+class _Verify(VhostCheck):
+    """The check, with what workers have read."""
+
+    def __init__(
+        self,
+        definitions: Any,
+        vhost: VhostDirectory,
+        snapshot: VhostSnapshot,
+        result: CheckResult,
+        known: dict[str, tuple[Path, FileFindings]],
+    ) -> None:
+        self._known = known
+
+        def count_bytes(size: int) -> None:
+            result.bytes_read += size
+
+        super().__init__(definitions, vhost, snapshot, result, count_bytes)
+
+    def scan_segment(self, queue: RecoveredQueue, segment: Segment) -> SegmentFindings:
+        """What a worker has found in it."""
+        rows, found = self._rows(self.snapshot.path_of(queue, segment))
+        return SegmentFindings(found.live, [(row[0], row[1]) for row in rows], found.damaged)
+
+    def scan_contents(self, file: ContentFile) -> Iterator[FoundContent]:
+        """What a worker has found in it."""
+        if file.path not in self._known:
+            # It is missing, and was reported.
+            return
+        for offset, end, content_id, references, is_valid in self._rows(file.path)[0]:
+            yield FoundContent(offset, end, content_id, references, bool(is_valid))
+
+    def _rows(self, path: str) -> tuple[list[list[int]], FileFindings]:
+        import numpy as np
+
+        directory, found = self._known[path]
+        self.on_bytes(found.bytes)
+        return np.load(directory / found.array).tolist(), found

@@ -1,0 +1,168 @@
+"""What a queue holds: its ready messages, the account of the unacked ones, and the parts that move both.
+
+The parts that work on it in slices are in files of their own, which take it as an argument: `loading.py`, `read_ahead.py`,
+`paging.py`, `purging.py`. `paged_queue.py` has the operations that change it.
+"""
+
+from __future__ import annotations
+
+from mypy_extensions import i64
+
+from warrenmq.queues.entry import Entry, EntryLedger
+from warrenmq.queues.head_demand import HeadDemand
+from warrenmq.queues.leave_reason import LOST
+from warrenmq.queues.loader import Loader
+from warrenmq.queues.operation_feed import OperationFeed
+from warrenmq.queues.queue_counters import QueueCounters
+from warrenmq.queues.queue_host import QueueHost
+from warrenmq.queues.queue_memory import QueueMemory
+from warrenmq.queues.turn import TurnShare
+from warrenmq.queues.unacked_account import UnackedAccount
+from warrenmq.queues.variable_queue import VariableQueue
+from warrenmq.store.message import NOT_JOURNALED
+from warrenmq.store.queue_store import QueueStore
+from warrenmq.store.runs import Runs
+
+
+class QueueContents(TurnShare):
+    """The contents of the queue of `log`. `demand` is who wants them."""
+
+    def __init__(
+        self,
+        ledger: EntryLedger,
+        demand: HeadDemand,
+        is_durable: bool,
+        is_lazy: bool,
+        host: QueueHost,
+    ) -> None:
+        super().__init__(host)
+        self.host: QueueHost = host
+        self.ledger: EntryLedger = ledger
+        self.store: QueueStore = host.open_store(ledger, is_durable)
+        self.ready: VariableQueue = VariableQueue()
+        self.out: UnackedAccount = UnackedAccount(ledger)
+        self.demand: HeadDemand = demand
+        self.counters: QueueCounters = QueueCounters()
+        self.memory: QueueMemory = QueueMemory(
+            host, self.ready, self.out, self.counters, self, is_lazy
+        )
+        self.loader: Loader = Loader(ledger, self.store, host.memory.transit)
+        # Who is told of every change of the messages; None: nobody.
+        self.feed: OperationFeed | None = None
+        self.is_deleted: bool = False
+        # A ready message may expire.
+        self.has_expiring: bool = False
+        # Transient messages are journaled, too: a reader group wants them to outlive a restart (`reader_group.py`).
+        self.journals_transient: bool = False
+
+    def is_wanted(self) -> bool:
+        return self.demand.has_taker()
+
+    # -- figures -------------------------------------------------------------------------------------------------
+
+    @property
+    def first_ready_seq(self) -> int:
+        """Where ready messages begin; where the next one will be when there is none. On disk only, it is a lower bound."""
+        if self.ready.has_head_entry():
+            return self.ready.head().seq
+        return self.ready.delta.start if self.ready.count > 0 else self.ledger.next_seq
+
+    def out_upto(self) -> i64:
+        """No unacked message, and none that ever was, has a higher seq id."""
+        return max(self.ledger.delivered_upto, self.out.highest_seq)
+
+    def find_out(self, first: i64, end: i64) -> list[Entry]:
+        """The unacked entries with seq ids in [first, end), whoever has them, in any order."""
+        return self.host.find_out(self.ledger, first, end)
+
+    # -- demand --------------------------------------------------------------------------------------------------
+
+    def serve_demand(self) -> None:
+        """A load has come. Whoever wanted the head meanwhile has asked for none; and it may have taken all there was."""
+        if self.loader.current is None and self.demand.is_there():
+            self.on_arrival()
+
+    # -- ranges --------------------------------------------------------------------------------------------------
+
+    def peek(self, from_seq: i64, max_messages: i64, max_bytes: i64) -> list[Entry]:
+        """Ready entries in memory from `from_seq` on, without taking them; at least one when there is one.
+
+        None when the first one `is_on_disk`; they end where delta begins.
+        """
+        if self.ready.is_on_disk(from_seq):
+            return []
+        index = self.ready.index_of_seq(from_seq)
+        count = self.count_within(index, max_messages, max_bytes)
+        return [self.ready.at(index + offset) for offset in range(count)]
+
+    def count_within(self, index: i64, max_messages: i64, max_bytes: i64) -> i64:
+        """How many entries from the place `index` on are within both limits; at least one when there is one."""
+        count: i64 = 0
+        size_bytes: i64 = 0
+        available: i64 = self.ready.run_length(index)
+        while count < available and count < max_messages:
+            size_bytes += self.ready.at(index + count).body_bytes
+            if count > 0 and size_bytes > max_bytes:
+                break
+            count += 1
+        return count
+
+    def take_reserved(self, entries: list[Entry]) -> None:
+        """Ready messages have become somebody's unacked ones."""
+        self.memory.touch()
+        for entry in entries:
+            self.out.add(entry)
+        if self.feed is not None:
+            for entry in entries:
+                self.feed.delivered(entry.seq)
+
+    # -- expiry --------------------------------------------------------------------------------------------------
+
+    def expect_expiry(self) -> None:
+        """A message that expires becomes ready."""
+        if not self.has_expiring:
+            self.has_expiring = True
+            self.host.expect_timer(self.ledger)
+
+    # -- loss ----------------------------------------------------------------------------------------------------
+
+    def tell_lost(self, entry: Entry) -> None:
+        """The content of `entry`, which was the queue's or somebody's, cannot be had."""
+        if self.feed is not None:
+            self.feed.settled(entry.seq, LOST)
+
+    def tell_shrunk(self, start: i64, end: i64, taken: list[Entry]) -> None:
+        """Delta was [start, end) before a load, and `taken`, ascending, have left it. Of what it does not cover any more all
+        others are unacked, settled, or could not be read."""
+        sink = self.feed
+        if sink is None:
+            return
+        delta = self.ready.delta
+        gone: Runs = [(start, end - 1)]
+        if delta.count > 0:
+            gone = [(start, delta.start - 1), (delta.end, end - 1)]
+        for first, last in gone:
+            if first <= last:
+                present = self.find_out(first, last + 1) + taken
+                present.sort()
+                sink.settled_runs(runs_between(first, last + 1, present), LOST)
+
+    # -- the store -----------------------------------------------------------------------------------------------
+
+    def settle_record(self, entry: Entry, now_ms: i64) -> None:
+        """`entry` is gone: so is what the store has of it."""
+        if entry.journal_state != NOT_JOURNALED or entry.content_ref is not None:
+            self.store.settle(entry, now_ms)
+
+
+def runs_between(first: i64, end: i64, present: list[Entry]) -> Runs:
+    """[first, end) without the seq ids of `present`, which ascend; some may be outside."""
+    runs: Runs = []
+    start = first
+    for entry in present:
+        if start < entry.seq < end:
+            runs.append((start, entry.seq - 1))
+        start = max(start, entry.seq + 1)
+    if start < end:
+        runs.append((start, end - 1))
+    return runs

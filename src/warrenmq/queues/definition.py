@@ -1,0 +1,31 @@
+"""A queue as it was declared. What applies to it may be something else (`Queue.settings`)."""
+
+from mypy_extensions import i64
+
+from warrenmq.queues.settings import QueueSettings
+
+
+class QueueDefinition:
+    """The declaration of one queue; it never changes.
+
+    `id` is never used twice. `owner`: the connection of an exclusive queue (None: not exclusive). `arguments`: the table
+    body as it was sent, of which `settings` were made.
+    """
+
+    def __init__(
+        self,
+        name: bytes,
+        id: i64,
+        durable: bool,
+        auto_delete: bool,
+        owner: object | None,
+        arguments: bytes,
+        settings: QueueSettings,
+    ) -> None:
+        self.name: bytes = name
+        self.id: i64 = id
+        self.durable: bool = durable
+        self.auto_delete: bool = auto_delete
+        self.owner: object | None = owner
+        self.arguments: bytes = arguments
+        self.settings: QueueSettings = settings

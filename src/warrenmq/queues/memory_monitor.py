@@ -1,0 +1,289 @@
+"""How much of its messages each queue may hold in RAM (S59, S69; reference 3.10).
+
+Every interval the queues that were active tell for how many seconds what they hold lasts at their rates. When the node
+uses more than the paging ratio of its memory limit, all are given the same desired duration
+
+    D = (average duration + 1 s / number of queues) / r      r = used / limit
+
+(without the second where r >= 0.95; it lets queues grow again that were all squeezed to nothing), and a queue whose
+target, D x its rates, has become smaller moves what is beyond it to disk. A duration that got smaller is told at once,
+any other at the queue's next report, 5 s after the last. While the disk alarm is on nothing is paged: D is infinite,
+and that is told at once.
+
+Beyond the original:
+
+Bytes. As soon as the account (`memory_account.py`) is above BEGIN of what the ratio allows, without waiting for the
+interval, active queues must come down to GOAL of that: each keeps the same share of what it has, if D does not leave it
+less. The rest is for what comes meanwhile and for what is on its way to the disk.
+
+Idle queues. They are not asked for reports and keep what they have. When memory is needed they give first, those that
+have been idle for longest before others, and all they hold, in slices; the active ones give what is missing then. An
+idle queue that holds next to nothing is left alone, unless nearly all is held by such queues.
+
+Used is what messages take by the account, unfinished ones included, or the resident set if that is more, but the resident
+set counts only up to twice what queues hold: memory that was freed and not given back to the system, or that something else uses, cannot be had
+by paging, and must not make the queues page for ever.
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from warrenmq.queues.memory_account import FOREVER_S, NO_LIMIT_BYTES, MemoryAccount, MemoryUser
+
+REPORT_MS: Final = 5000
+# Above this r, there is no additional second.
+_TIGHT_RATIO: Final = 0.95
+_ADDITIONAL_S: Final = 1.0
+# Where paging by bytes begins, as a share of what the ratio allows, and where it stops, as a share of where it begins.
+BEGIN: Final = 0.9
+GOAL: Final = 0.9
+# The share of the limit that may be on its way to sockets.
+TRANSIT_SHARE: Final = 8
+# Time between two reactions to an account that is over (ms).
+REACT_MS: Final = 100
+# Idle queues that are asked in one turn.
+ASK_SLICE: Final = 32
+# An idle queue with less than this share of what is needed is left alone.
+_WORTH_ASKING: Final = 1024
+
+
+def desired_duration(
+    total_s: float,
+    count: i64,
+    used_bytes: i64,
+    limit_bytes: i64,
+    paging_ratio: float,
+    is_disk_low: bool,
+) -> float:
+    """D in seconds, of `count` queues whose durations are `total_s` together."""
+    if is_disk_low:
+        return FOREVER_S
+    if limit_bytes <= 0:
+        return 0.0
+    ratio = float(used_bytes) / float(limit_bytes)
+    if ratio < paging_ratio or ratio == 0 or count == 0:
+        return FOREVER_S
+    if ratio < _TIGHT_RATIO:
+        total_s += _ADDITIONAL_S
+    return total_s / float(count) / ratio
+
+
+class MemoryMonitor:
+    """The monitor of one node. Sizes in bytes, times in ms unless named otherwise."""
+
+    def __init__(self, account: MemoryAccount, paging_ratio: float, interval_ms: i64) -> None:
+        self.account: MemoryAccount = account
+        self.paging_ratio: float = paging_ratio
+        self.desired_s: float = FOREVER_S
+        self._limit_bytes: i64 = NO_LIMIT_BYTES
+        # What is resident beside the account, as last measured.
+        self._beside_bytes: i64 = 0
+        self._is_disk_low: bool = False
+        self._interval_ms: i64 = interval_ms
+        self._next_tick_ms: i64 = 0
+        self._next_reaction_ms: i64 = 0
+        # Idle queues are being asked, slice by slice.
+        self._is_asking: bool = False
+
+    # -- what the node says ------------------------------------------------------------------------------------------
+
+    def set_limit(self, limit_bytes: i64) -> None:
+        """The memory limit (the alarm's; paging begins at the paging ratio of it)."""
+        self._limit_bytes = limit_bytes
+        self.account.transit.set_room(limit_bytes // TRANSIT_SHARE)
+        self._set_page_above()
+
+    def set_resident(self, resident_bytes: i64) -> None:
+        """The resident set was measured."""
+        account = self.account
+        self._beside_bytes = max(resident_bytes - account.ram_bytes - account.unfinished_bytes, 0)
+        self._set_page_above()
+
+    def set_disk_low(self, is_low: bool, now_ms: i64) -> None:
+        """The disk alarm came on or cleared."""
+        if is_low != self._is_disk_low:
+            self._is_disk_low = is_low
+            self._set_page_above()
+            self._inform(now_ms)
+
+    def used_bytes(self) -> i64:
+        """What counts as used, see above."""
+        held = self.account.ram_bytes
+        return held + self.account.unfinished_bytes + min(self._beside_bytes, held)
+
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    def tick(self, now_ms: i64) -> None:
+        """Called often; the work is done once an interval."""
+        if now_ms < self._next_tick_ms:
+            return
+        self._next_tick_ms = now_ms + self._interval_ms
+        account = self.account
+        self._retire_idle()
+        for user in account.active:
+            if now_ms - user.reported_ms >= REPORT_MS:
+                _report(user, now_ms)
+        self._inform(now_ms)
+        if account.ram_bytes > account.page_above:
+            self._react(now_ms)
+
+    def end_turn(self, now_ms: i64) -> None:
+        """Called once a turn: an account that is over is not left waiting for the interval."""
+        if self.account.is_over and now_ms >= self._next_reaction_ms:
+            self._react(now_ms)
+        elif self._is_asking:
+            self._ask_idle()
+
+    # -- the original's part -----------------------------------------------------------------------------------------
+
+    def _retire_idle(self) -> None:
+        account = self.account
+        active: dict[MemoryUser, bool] = {}
+        for user in account.active:
+            if user.is_touched:
+                user.is_touched = False
+                active[user] = True
+            else:
+                user.is_giving = False
+                account.retire(user)
+        account.active = active
+
+    def _inform(self, now_ms: i64) -> None:
+        """Compute D anew; tell it to those who reported now, and to those whom it concerns at once."""
+        before_s = self.desired_s
+        desired_s = self._desired()
+        self.desired_s = desired_s
+        for user in list(self.account.active):
+            is_urgent = False
+            if self._is_disk_low:
+                is_urgent = user.sent_s < desired_s
+            elif desired_s < before_s:
+                is_urgent = user.sent_s > desired_s and user.reported_s > desired_s
+            if not is_urgent and user.reported_ms != now_ms:
+                continue
+            if user.is_giving and user.reported_s == FOREVER_S and not self._is_disk_low:
+                # It gives all it has, and has nothing else to do.
+                continue
+            user.is_giving = False
+            _tell(user, desired_s)
+
+    def _desired(self) -> float:
+        total_s = 0.0
+        count: i64 = 0
+        for user in self.account.active:
+            if user.reported_s != FOREVER_S:
+                total_s += user.reported_s
+                count += 1
+        return desired_duration(
+            total_s,
+            count,
+            self.used_bytes(),
+            self._limit_bytes,
+            self.paging_ratio,
+            self._is_disk_low,
+        )
+
+    # -- the account is over -----------------------------------------------------------------------------------------
+
+    def _set_page_above(self) -> None:
+        """How much the account may have until `used_bytes` comes near the paging ratio."""
+        account = self.account
+        if self._is_disk_low:
+            account.page_above = NO_LIMIT_BYTES
+            account.stop_above = NO_LIMIT_BYTES
+            return
+        allowed = min(float(self._limit_bytes) * self.paging_ratio, float(NO_LIMIT_BYTES))
+        threshold: i64 = int(allowed * BEGIN)
+        # Unfinished messages leave less room for finished ones, as far as that goes.
+        room: i64 = max(threshold - account.unfinished_bytes, threshold // 4)
+        account.page_above = max(room - self._beside_bytes, room // 2)
+        account.stop_above = account.page_above + (int(allowed) - threshold)
+        if account.ram_bytes > account.page_above and not account.is_over:
+            account.rise()
+
+    def _react(self, now_ms: i64) -> None:
+        """Bring the account down to the goal."""
+        account = self.account
+        account.is_over = False
+        # Many active queues take a while to ask.
+        self._next_reaction_ms = now_ms + max(REACT_MS, len(account.active) // 10)
+        if account.ram_bytes > account.page_above:
+            self._ask_idle()
+            self._squeeze_active(now_ms)
+
+    def _goal_bytes(self) -> i64:
+        return int(float(self.account.page_above) * GOAL)
+
+    def _ask_idle(self) -> None:
+        """Ask idle queues for what they hold, until that will be enough; the next slice follows in the next turn."""
+        account = self.account
+        goal = self._goal_bytes()
+        need = account.ram_bytes - goal
+        for user in account.active:
+            if user.is_giving:
+                need -= user.ram_bytes
+        least: i64 = need // _WORTH_ASKING if account.idle_bytes <= goal // 2 else 0
+        chosen: list[MemoryUser] = []
+        self._is_asking = False
+        for user in account.idle:
+            if need <= 0:
+                break
+            if user.ram_bytes > least:
+                if len(chosen) == ASK_SLICE:
+                    self._is_asking = True
+                    break
+                chosen.append(user)
+                need -= user.ram_bytes
+        for user in chosen:
+            account.activate(user, user.ram_bytes)
+            user.is_giving = True
+            _tell(user, 0.0)
+        if self._is_asking:
+            account.wake_again()
+
+    def _squeeze_active(self, now_ms: i64) -> None:
+        """What idle queues do not give, the active ones must: each keeps the same share, and no more than D."""
+        account = self.account
+        held: i64 = 0
+        count: i64 = 0
+        for user in account.active:
+            if not user.is_giving:
+                held += user.ram_bytes
+                count += 1
+        # Idle queues that are still to be asked will hold nothing.
+        left = self._goal_bytes() - (0 if self._is_asking else account.idle_bytes)
+        if held <= left:
+            return
+        # Most is held by those with not much less than the average; the others are not worth the asking.
+        least = held // count // 4
+        heavy: list[MemoryUser] = []
+        heavy_bytes: i64 = 0
+        for user in account.active:
+            if not user.is_giving and user.ram_bytes > least:
+                heavy.append(user)
+                heavy_bytes += user.ram_bytes
+        left -= held - heavy_bytes
+        share = float(max(left, 0)) / float(heavy_bytes)
+        for user in heavy:
+            _report(user, now_ms)
+        desired_s = self._desired()
+        for user in heavy:
+            if user.reported_s == FOREVER_S:
+                # Active in name only: there is no rate to measure its share with.
+                user.is_giving = True
+                _tell(user, 0.0)
+            else:
+                # The queue reports half of what its messages last at its rates: twice of it is all it has.
+                _tell(user, min(desired_s, 2.0 * user.reported_s * share))
+
+
+def _report(user: MemoryUser, now_ms: i64) -> None:
+    user.sample_rates(now_ms)
+    user.reported_s = user.duration_s()
+    user.reported_ms = now_ms
+
+
+def _tell(user: MemoryUser, seconds: float) -> None:
+    user.sent_s = seconds
+    user.set_duration(seconds)

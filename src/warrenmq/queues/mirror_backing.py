@@ -1,0 +1,132 @@
+"""Applies the operations of a queue on another node to a copy of its messages, by seq id.
+
+A mirror keeps every live message of its master ready, the unacked ones too: it has no consumers, so it never hands
+anything out. The state of a seq id only rises (published, delivered, settled), so applying an operation twice changes
+nothing, and a promotion has nothing to requeue. A returned message needs no operation: it never left the mirror.
+
+The master alone decides when a message expires, so nothing here asks for a timer.
+"""
+
+from __future__ import annotations
+
+from mypy_extensions import i64
+
+from warrenmq.queues.entry import ALPHA, Entry, QueueEnd
+from warrenmq.queues.paged_queue import PagedQueue
+from warrenmq.store.message import Message
+from warrenmq.store.runs import Runs, add_run, contains, index_of_run, subtract
+
+
+class MirrorBacking:
+    """The messages of `backing`, changed only by what their master says. `end` is where they leave after a promotion."""
+
+    def __init__(self, backing: PagedQueue, end: QueueEnd) -> None:
+        self.backing: PagedQueue = backing
+        self._end: QueueEnd = end
+
+    def publish_at(
+        self, seq: i64, message: Message, expiry_ms: i64, is_redelivered: bool, now_ms: i64
+    ) -> None:
+        """Append `message` as `seq`, and journal it when the queue is durable and the message persistent.
+
+        Skips a seq id that was published or settled before. `expiry_ms`: milliseconds since 1970, 0 for never.
+        """
+        backing = self.backing
+        ledger = backing.ledger
+        if seq < ledger.next_seq:
+            return
+        ledger.next_seq = seq + 1
+        backing.memory.touch()
+        backing.counters.published += 1
+        backing.host.arrived_count += 1
+        entry = Entry(message, ledger, seq, expiry_ms, self._end)
+        entry.redelivered = is_redelivered
+        if expiry_ms != 0:
+            # The queue that takes over starts the timer; `append` would ask for it now.
+            backing.has_expiring = True
+        backing.append(entry, now_ms)
+
+    def mark_delivered(self, runs: Runs) -> None:
+        """Note that somebody had every message of `runs` (inclusive seq ids): they are redeliveries after a promotion."""
+        ledger = self.backing.ledger
+        ready = self.backing.ready
+        for first, last in runs:
+            if last > ledger.delivered_upto:
+                # Messages in delta get their mark from this number when they are loaded.
+                ledger.delivered_upto = last
+            place = ready.index_of_seq(first)
+            while place < ready.entry_count and ready.at(place).seq <= last:
+                ready.at(place).redelivered = True
+                place += 1
+
+    def settle(self, runs: Runs, now_ms: i64) -> None:
+        """Drop every message of `runs` (inclusive seq ids) from memory and disk.
+
+        Skips seq ids that were settled before. A seq id that was never published counts as used: the master settled
+        its message on arrival. Messages in delta stop counting at once; their records are settled in slices.
+        """
+        backing = self.backing
+        backing.memory.touch()
+        dropped = backing.loader.dropped
+        for first, last in runs:
+            new = subtract(first, last, dropped)
+            add_run(dropped, first, last)
+            for new_first, new_last in new:
+                self._drop_from_memory(new_first, new_last, now_ms)
+                self._drop_from_delta(new_first, new_last)
+            if last >= backing.ledger.next_seq:
+                backing.ledger.next_seq = last + 1
+
+    def delete(self, now_ms: i64) -> None:
+        """Drop all content: the master's queue was deleted."""
+        self.backing.delete(now_ms)
+
+    def check(self) -> None:
+        """Assert the invariants of a mirror; for tests and the simulator."""
+        backing = self.backing
+        backing.check()
+        assert backing.out.count == 0
+        dropped = backing.loader.dropped
+        ready = backing.ready
+        for place in range(ready.entry_count):
+            assert not contains(dropped, ready.at(place).seq)
+        delta = ready.delta
+        if delta.count > 0 and not delta.is_uncertain:
+            # Both ends of delta are live messages.
+            assert not contains(dropped, delta.start) and not contains(dropped, delta.end - 1)
+
+    def _drop_from_memory(self, first: i64, last: i64, now_ms: i64) -> None:
+        backing = self.backing
+        ready = backing.ready
+        place = ready.index_of_seq(first)
+        count: i64 = 0
+        while place + count < ready.entry_count and ready.at(place + count).seq <= last:
+            count += 1
+        if count == 0:
+            return
+        backing.counters.settled += count
+        for entry in ready.take_range(place, count):
+            # A load of its content that is under way finds by this that nobody wants it.
+            entry.form = ALPHA
+            backing.settle_record(entry, now_ms)
+
+    def _drop_from_delta(self, first: i64, last: i64) -> None:
+        backing = self.backing
+        delta = backing.ready.delta
+        if delta.count == 0 or first >= delta.end or last < delta.start:
+            return
+        first = max(first, delta.start)
+        end: i64 = min(last + 1, delta.end)
+        backing.counters.settled += end - first
+        dropped = backing.loader.dropped
+        # Delta keeps its ends on live messages, so that it is read from where something is left.
+        start = delta.start
+        place = index_of_run(dropped, start)
+        if dropped[place][0] <= start:
+            start = dropped[place][1] + 1
+        stop = delta.end
+        place = index_of_run(dropped, stop - 1)
+        if place < len(dropped) and dropped[place][0] < stop:
+            stop = dropped[place][0]
+        backing.ready.shrink_delta(end - first, start, stop)
+        backing.purges.add_range(backing, first, end)

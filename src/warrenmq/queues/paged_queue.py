@@ -1,0 +1,268 @@
+"""The messages of one queue behind one interface, wherever they are: memory, index or content store (S48).
+
+Every change of a queue's contents is one of the operations here: a message arrives and waits (`append`) or goes straight to
+somebody (`pass_by`), is handed out, held for a reader group, settled, requeued, dropped, purged. `Queue` decides which,
+and for whom; who gets a message is not known here, nor when one expires. Each operation tells the queue's sink
+(`operation_feed.py`), if there is one.
+
+A persistent message in a durable queue is given to the journal when it arrives, except for a consumer without
+acknowledgements: that message is gone when it is handed over and needs no record.
+"""
+
+from __future__ import annotations
+
+from mypy_extensions import i64
+
+from warrenmq.queues.contents import QueueContents
+from warrenmq.queues.entry import ALPHA, Entry, EntryLedger, QueueEnd
+from warrenmq.queues.head_demand import HeadDemand
+from warrenmq.queues.leave_reason import HANDED_OVER
+from warrenmq.queues.paging import Progress, index_slice, page_slice
+from warrenmq.queues.purging import Purge, Purges
+from warrenmq.queues.queue_host import QueueHost
+from warrenmq.queues.turn import DONE, MORE
+from warrenmq.store.message import INDEXED, NOT_JOURNALED, Message, Position
+
+
+class PagedQueue(QueueContents):
+    """The messages of the queue of `log`."""
+
+    def __init__(
+        self,
+        ledger: EntryLedger,
+        demand: HeadDemand,
+        is_durable: bool,
+        is_lazy: bool,
+        host: QueueHost,
+    ) -> None:
+        super().__init__(ledger, demand, is_durable, is_lazy, host)
+        self.is_durable: bool = is_durable
+        self._progress: Progress = Progress()
+        self.purges: Purges = Purges()
+
+    # -- arrival -------------------------------------------------------------------------------------------------
+
+    def make_entry(self, queue: QueueEnd, message: Message, expiry_ms: i64) -> Entry:
+        """A published message as the entry with the next seq id. What follows is `append`, `pass_by`, or `drop`.
+
+        `queue` is to whom its holders give it back. `expiry_ms`: when it expires (0: never).
+        """
+        if not self.memory.is_changed:
+            self.memory.touch()
+        ledger = self.ledger
+        seq = ledger.next_seq
+        ledger.next_seq = seq + 1
+        self.counters.published += 1
+        self.host.arrived_count += 1
+        return Entry(message, ledger, seq, expiry_ms, queue)
+
+    def append(self, entry: Entry, now_ms: i64) -> None:
+        """Enqueue `entry` behind all ready messages, and journal it when it must outlive a restart."""
+        if entry.expiry_ms != 0:
+            self.expect_expiry()
+        if self.is_durable and (entry.persistent or self.journals_transient):
+            self.store.append(entry, now_ms)
+        self.ready.append(entry)
+        if self.feed is not None:
+            self.feed.published(entry)
+        if self.memory.pages and not self.is_listed:
+            self.memory.expect_paging()
+
+    def pass_by(self, entry: Entry, no_ack: bool, now_ms: i64) -> None:
+        """Deliver `entry` to a consumer on arrival, without queueing it; with `no_ack` it is settled by that."""
+        self.counters.delivered += 1
+        ledger = self.ledger
+        if entry.seq > ledger.delivered_upto:
+            ledger.delivered_upto = entry.seq
+        if not no_ack:
+            if self.is_durable and (entry.persistent or self.journals_transient):
+                self.store.append(entry, now_ms)
+            self.out.add(entry)
+        if self.feed is not None:
+            if no_ack:
+                self.feed.settled(entry.seq, HANDED_OVER)
+            else:
+                self.feed.published(entry)
+                self.feed.delivered(entry.seq)
+
+    # -- leaving -------------------------------------------------------------------------------------------------
+
+    def hand_out(self, entry: Entry, no_ack: bool, now_ms: i64) -> None:
+        """`entry`, which was the head, goes to somebody: it is unacked then, or with `no_ack` gone."""
+        self.counters.delivered += 1
+        ledger = self.ledger
+        if entry.seq > ledger.delivered_upto:
+            ledger.delivered_upto = entry.seq
+        if no_ack:
+            self.settle_record(entry, now_ms)
+        else:
+            self.out.add(entry)
+        if self.feed is not None:
+            if no_ack:
+                self.feed.settled(entry.seq, HANDED_OVER)
+            else:
+                self.feed.delivered(entry.seq)
+
+    def reserve(self, from_seq: i64, max_messages: i64, max_bytes: i64) -> list[Entry]:
+        """Take ready entries in memory from `from_seq` on out of reach of consumers; they count as unacked."""
+        if self.ready.is_on_disk(from_seq):
+            return []
+        index = self.ready.index_of_seq(from_seq)
+        entries = self.ready.take_range(index, self.count_within(index, max_messages, max_bytes))
+        self.take_reserved(entries)
+        return entries
+
+    def settle(self, entry: Entry, reason: i64, now_ms: i64) -> None:
+        """An unacked entry is gone for `reason` (`leave_reason.py`)."""
+        if not self.memory.is_changed:
+            self.memory.touch()
+        is_indexed = self.out.remove(entry)
+        self.counters.settled += 1
+        entry.form = ALPHA
+        if not is_indexed:
+            if entry.journal_state != NOT_JOURNALED or entry.content_ref is not None:
+                self.store.settle(entry, now_ms)
+        elif not self.is_deleted:
+            load = self.loader.current
+            if load is not None:
+                load.settled.add(entry.seq)
+            self.store.settle(entry, now_ms)
+        if self.feed is not None:
+            self.feed.settled(entry.seq, reason)
+
+    def drop(self, entry: Entry, reason: i64, now_ms: i64) -> None:
+        """`entry`, which has just arrived or was the head, is gone for `reason` without anybody having had it."""
+        self.memory.touch()
+        # A load of its content that is under way must not find it unacked.
+        entry.form = ALPHA
+        self.settle_record(entry, now_ms)
+        if self.feed is not None:
+            self.feed.settled(entry.seq, reason)
+
+    def requeue(self, entries: list[Entry], now_ms: i64) -> None:
+        """Unacked entries return to their original places, marked redelivered. Of a deleted queue they are gone."""
+        if not self.memory.is_changed:
+            self.memory.touch()
+        entries.sort()
+        for entry in entries:
+            self.counters.requeued += 1
+            self.out.remove(entry)
+        if self.is_deleted:
+            for entry in entries:
+                if entry.journal_state != INDEXED:
+                    self.settle_record(entry, now_ms)
+            return
+        for entry in entries:
+            entry.consumer = None
+            entry.redelivered = True
+            if entry.expiry_ms != 0:
+                self.expect_expiry()
+        self.ready.requeue(entries)
+        if self.feed is not None:
+            for entry in entries:
+                self.feed.returned(entry.seq)
+
+    # -- ends ----------------------------------------------------------------------------------------------------
+
+    def purge(self, now_ms: i64) -> Purge:
+        """Drop every ready message: they are gone when this returns, and settled a slice at a time."""
+        self.memory.touch()
+        return self.purges.begin(self, False, now_ms)
+
+    def delete(self, now_ms: i64) -> None:
+        """The queue is deleted: drop all content."""
+        self.is_deleted = True
+        self.memory.end()
+        self.purges.begin(self, True, now_ms)
+        sink = self.feed
+        if sink is not None:
+            self.feed = None
+            sink.deleted()
+
+    # -- start-up ------------------------------------------------------------------------------------------------
+
+    def restore_delta(
+        self, start: i64, end: i64, count: i64, size_bytes: i64, may_expire: bool
+    ) -> None:
+        """After a start, before `restore`: `count` messages of [start, end) are in the index (`size_bytes`: about)."""
+        self.ready.restore_delta(start, end, count, size_bytes)
+        if count > 0 and may_expire:
+            self.expect_expiry()
+
+    def restore(self, queue: QueueEnd, positions: list[Position], is_clean: bool) -> None:
+        """Take over live positions (ascending) that are in the journal only, after a start. `log` is restored already.
+
+        After an unclean stop nobody knows what was delivered, so everything counts as redelivered (W29).
+        """
+        ledger = self.ledger
+        if len(positions) > 0:
+            self.memory.touch()
+        if not is_clean:
+            ledger.delivered_upto = max(ledger.delivered_upto, ledger.next_seq - 1)
+        for position in positions:
+            entry = Entry(position.message, ledger, position.seq, position.expiry_ms, queue)
+            entry.journal_state = position.journal_state
+            # What is in the journal outlives restarts, whatever its publisher wanted.
+            entry.persistent = True
+            entry.has_content = position.has_content
+            entry.content_ref = position.content_ref
+            entry.body_bytes = position.body_bytes
+            entry.content_bytes = position.content_bytes
+            entry.redelivered = position.redelivered or position.seq <= ledger.delivered_upto
+            if entry.expiry_ms != 0:
+                self.expect_expiry()
+            self.ready.restore(entry)
+
+    # -- invariants ----------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Assert what holds between two operations; for tests and the simulator. Walks through all it has in memory."""
+        if self.is_deleted:
+            return
+        self.ready.check()
+        ledger = self.ledger
+        mark = ledger.indexed_upto
+        assert 0 < mark <= ledger.next_seq
+        out = self.find_out(0, ledger.next_seq)
+        assert self.out.count == len(out)
+        assert self.out.paged_count == len([entry for entry in out if entry.form != ALPHA])
+        assert self.out.content_bytes == sum(
+            [int(one.content_bytes) for one in out if one.form == ALPHA]
+        )
+        assert ledger.unindexed_out == len([entry for entry in out if entry.seq >= mark])
+        ready = self.ready
+        for entry in out + [ready.at(place) for place in range(ready.entry_count)]:
+            # The index has every live position below its mark, and none from there on.
+            assert (entry.journal_state == INDEXED) == (entry.seq < mark)
+            assert entry.form != ALPHA or entry.has_content
+            assert entry.seq < ledger.next_seq
+        # Whatever changed what is in memory, the account knows it by the end of the turn.
+        memory = self.memory
+        assert memory.is_changed or self.is_listed or memory.ram_bytes == memory.current_bytes()
+
+    # -- slices --------------------------------------------------------------------------------------------------
+
+    def index_upto(self, seq: i64, limit: i64) -> bool:
+        """Move live positions below `seq` to the index, at most `limit`; True when none is left. Nothing leaves memory."""
+        return self.is_deleted or index_slice(self, self._progress, seq, limit) == DONE
+
+    def run_slice(self, now_ms: i64) -> i64:
+        """The queue's share of a turn's end: what has arrived from disk, and a slice of what takes long."""
+        self.is_listed = False
+        self.worked_count = 0
+        self.demand.now_ms = now_ms
+        outcome: i64 = MORE if self.purges.settle_slice(self, now_ms) else DONE
+        if self.has_arrivals:
+            self.has_arrivals = False
+            queue = self.ledger.queue
+            if queue is not None:
+                queue.serve(now_ms)
+        memory = self.memory
+        if memory.pages and not self.is_deleted:
+            paged = page_slice(self, self._progress)
+            if outcome == DONE or paged == MORE:
+                outcome = paged
+        if memory.ram_bytes != memory.current_bytes():
+            # What was paged is told like anything else, or the monitor would go on asking for it.
+            memory.touch()
+        return outcome

@@ -1,0 +1,463 @@
+"""Which messages of a queue leave memory, one slice at a time (3.5, S59-S69, S74-S76).
+
+A default queue pages while more of its messages are in memory, unacked ones included, than its `target_ram_count`:
+
+1. alphas sink: the oldest of q1 into the middle, then the youngest of q4, and unacked messages give up their
+   content; which of both comes first depends on what grows faster. The youngest of q4 cannot while they are not on disk
+   yet, and while somebody publishes without a pause they never are: what must go becomes q1 then, where the oldest go
+   first. What is in the index already just drops its content. A large message that is not journaled goes to the
+   transient content store, a large persistent one moves to the index; a small one keeps its content until it goes to
+   delta (C14).
+2. when the middle holds `page_batch` more than `permitted_beta_count`, so many go to delta: first the youngest of q3, but
+   for its oldest (C7), then the oldest of q2 (S66).
+
+A lazy queue sends everything to delta, but for what a consumer will want next.
+
+The index takes positions in ascending order only, so whoever wants one in it gets all older ones in as well, unacked ones
+among them. What is not sealed yet (PENDING), or refers to a content that is not on disk yet, cannot move: the slice stops
+there and goes on after the next seal or commit.
+"""
+
+from mypy_extensions import i64
+
+from warrenmq.queues.contents import QueueContents
+from warrenmq.queues.entry import ALPHA, BETA, GAMMA, Entry
+from warrenmq.queues.read_ahead import kept_count
+from warrenmq.queues.turn import DONE, MORE, WAIT_FOR_DISK, WAIT_FOR_SEAL, WRITE_STEPS
+from warrenmq.queues.variable_queue import UNLIMITED
+from warrenmq.store.message import INDEXED, NOT_JOURNALED, PENDING, Message, Position
+
+
+class Progress:
+    """How far the paging of one queue has come, between two slices."""
+
+    def __init__(self) -> None:
+        # A slice ended within a batch on its way from the middle to delta: so many of it follow in any case (S66).
+        self.push_left: i64 = 0
+        # Unacked messages from this seq id on have been looked at: those below are next.
+        self.out_below: i64 = UNLIMITED
+        # This has been so since the top.
+        self.is_round: bool = False
+
+
+def page_slice(contents: QueueContents, progress: Progress) -> i64:
+    """One slice of what `contents` have to page, of at most the steps that their host has left; how it ended."""
+    if contents.store.is_behind:
+        return WAIT_FOR_DISK
+    steps: i64 = max(contents.host.steps_left, i64(WRITE_STEPS))
+    step = PageStep(contents, progress, steps)
+    memory = contents.memory
+    if memory.is_lazy:
+        step.page_lazy()
+    elif memory.target_ram_count < UNLIMITED:
+        step.reduce()
+    contents.worked_count += steps - step.steps_left
+    return step.outcome()
+
+
+def index_slice(contents: QueueContents, progress: Progress, upto: i64, limit: i64) -> i64:
+    """Move the live positions below `upto` to the index, at most `limit`, oldest first; contents stay in memory.
+
+    DONE when none is left, MORE, or WAIT_FOR_SEAL.
+    """
+    step = PageStep(contents, progress, limit * WRITE_STEPS)
+    return DONE if step.index(upto) else step.outcome()
+
+
+def journal_alone(contents: QueueContents, entry: Entry, now_ms: i64) -> None:
+    """Journal an entry that is in memory only; its content is there."""
+    message = entry.message
+    if entry.content_ref is not None:
+        # The copy in the transient content store is not needed any more.
+        contents.store.settle(entry, now_ms)
+    # A copy of its own: the original may be shared with queues that keep it in memory only.
+    entry.message = Message(
+        message.address, message.properties, message.body, message.persistent, message.timestamp_ms
+    )
+    contents.store.append(entry, now_ms)
+
+
+class PageStep:
+    """One slice: how much it may still do, and what stopped it."""
+
+    def __init__(self, contents: QueueContents, progress: Progress, steps: i64) -> None:
+        self.contents: QueueContents = contents
+        self.progress: Progress = progress
+        # A message that is moved costs one, a message that is written WRITE_STEPS.
+        self.steps_left: i64 = steps
+        self.is_cut: bool = False
+        self.is_blocked: bool = False
+
+    def outcome(self) -> i64:
+        """How it ended."""
+        if self.is_cut:
+            return MORE
+        return WAIT_FOR_SEAL if self.is_blocked else DONE
+
+    # -- a default queue -----------------------------------------------------------------------------------------
+
+    def reduce(self) -> None:
+        """One slice for a queue with a `target_ram_count`."""
+        contents = self.contents
+        excess = contents.memory.ram_count - contents.memory.target_ram_count
+        if excess > 0:
+            if contents.memory.rates.grows_by_acks():
+                self._drop_unacked(excess)
+                self._push_alphas(contents.memory.ram_count - contents.memory.target_ram_count)
+            else:
+                self._push_alphas(excess)
+                self._drop_unacked(contents.memory.ram_count - contents.memory.target_ram_count)
+        self._push_middle(excess > 0)
+        self._drop_middle(contents.memory.ram_count - contents.memory.target_ram_count)
+
+    def _push_alphas(self, excess: i64) -> None:
+        ready = self.contents.ready
+        excess = self._push_q1(excess)
+        if ready.q1.count > 0:
+            return
+        while excess > 0 and ready.q4.count > 0:
+            entry = ready.q4.at(ready.q4.count - 1)
+            if not self._may_push(entry):
+                if self.is_cut or ready.q3.count > 0 or ready.delta.count > 0:
+                    return
+                # What is published without a pause ends with what is not on disk yet: older ones go instead of it.
+                keep: i64 = max(0, ready.q4.count - excess)
+                entry = ready.q4.at(keep)
+                if not self._may_push(entry):
+                    return
+                ready.part_q4(keep)
+                ready.push_q1()
+                excess -= self._drop_ready(entry)
+                self._push_q1(excess)
+                return
+            ready.push_q4()
+            excess -= self._drop_ready(entry)
+
+    def _push_q1(self, excess: i64) -> i64:
+        """The oldest of q1 sink, until `excess` contents left memory; returns how many have not."""
+        ready = self.contents.ready
+        while excess > 0 and ready.q1.count > 0:
+            entry = ready.q1.at(0)
+            if not self._may_push(entry):
+                break
+            ready.push_q1()
+            excess -= self._drop_ready(entry)
+        return excess
+
+    def _may_push(self, entry: Entry) -> bool:
+        """Is its content on disk, or does it stay in memory in the middle as well?"""
+        if not self._may_move():
+            return False
+        state = entry.journal_state
+        if state == PENDING:
+            self.is_blocked = True
+            return False
+        if state == INDEXED or entry.form != ALPHA or entry.content_ref is not None:
+            return True
+        if entry.content_bytes < self.contents.host.embed_below:
+            return True
+        if state != NOT_JOURNALED:
+            return self.index(entry.seq + 1)
+        if self._must_journal(entry):
+            return False
+        if not self._may_take(WRITE_STEPS):
+            return False
+        self.contents.store.content_to_transient(entry)
+        return True
+
+    def _drop_ready(self, entry: Entry) -> i64:
+        # How many contents left memory.
+        if entry.form != ALPHA or not entry.is_on_disk():
+            return 0
+        self.contents.ready.drop_content(entry)
+        return 1
+
+    def _drop_unacked(self, excess: i64) -> None:
+        """Unacked messages give up their content, the youngest first; those that are not on disk go there first.
+
+        Each slice goes on below where the last one stopped, as they may be very many; from the top again when it has
+        come to the end.
+        """
+        contents = self.contents
+        if excess <= 0 or contents.out.ram_count == 0:
+            return
+        progress = self.progress
+        if progress.out_below == UNLIMITED:
+            progress.is_round = True
+        out = self._out_below(min(progress.out_below, contents.ledger.next_seq))
+        if len(out) == 0:
+            # The end. What is above where this round began may have come since it was looked at last.
+            self.is_cut = self.is_cut or not progress.is_round
+            progress.out_below = UNLIMITED
+            return
+        place: i64 = len(out) - 1
+        while place >= 0 and excess > 0:
+            entry = out[place]
+            if not self._may_move():
+                return
+            if entry.form == ALPHA:
+                if not entry.is_on_disk() and not self.index(entry.seq + 1):
+                    return
+                contents.out.drop_content(entry)
+                excess -= 1
+            progress.out_below = entry.seq
+            place -= 1
+        if excess > 0:
+            self.is_cut = True
+        else:
+            progress.is_round = False
+
+    def _out_below(self, below: i64) -> list[Entry]:
+        """The youngest unacked entries with seq ids below `below`, ascending: about a slice of them, none when there is
+        none. To look for them, all that are unacked are walked through; only these are put in order."""
+        contents = self.contents
+        width: i64 = max(self.steps_left, i64(WRITE_STEPS))
+        out = contents.find_out(max(0, below - width), below)
+        if len(out) == 0 and below > width:
+            older = contents.find_out(0, below - width)
+            highest: i64 = -1
+            for entry in older:
+                highest = max(highest, entry.seq)
+            for entry in older:
+                if entry.seq > highest - width:
+                    out.append(entry)
+        out.sort()
+        return out
+
+    def _drop_middle(self, excess: i64) -> None:
+        """Without consumers nobody will soon want what was read ahead."""
+        ready = self.contents.ready
+        middle = ready.ram_count - ready.q1.count - ready.q4.count
+        if excess <= 0 or middle <= 0 or self.contents.demand.is_there():
+            return
+        place = ready.q3.count - 1
+        last: i64 = max(0, ready.q3.count - self.contents.host.segment_entries)
+        while place >= last and excess > 0:
+            excess -= self._drop_ready(ready.q3.at(place))
+            place -= 1
+
+    def _push_middle(self, is_above: bool) -> None:
+        contents = self.contents
+        ready = contents.ready
+        permitted = permitted_beta_count(
+            ready.count,
+            ready.q1.count,
+            ready.q3.count,
+            ready.q4.count,
+            contents.memory.target_ram_count,
+            contents.host.segment_entries,
+        )
+        if is_above and ready.alpha_bytes > contents.host.memory.ahead_room():
+            # The rules of 3.5 count messages: a segment of small ones would stay with up to 64 MiB, of large ones with more.
+            permitted = 0
+        surplus = ready.q2.count + ready.q3.count - permitted
+        batch = contents.host.page_batch
+        progress = self.progress
+        if surplus < batch:
+            surplus = progress.push_left
+        if surplus <= 0:
+            return
+        begun = surplus
+        # A consumer will want what was read ahead for it.
+        keep = max(kept_count(contents), 1)
+        surplus = self._push_old(surplus, keep)
+        while surplus > 0 and ready.q2.count > 0 and self._push_young(ready.q2.last_seq() + 1):
+            surplus -= 1
+        progress.push_left = (progress.push_left - (begun - surplus)) % batch if self.is_cut else 0
+
+    # -- a lazy queue --------------------------------------------------------------------------------------------
+
+    def page_lazy(self) -> None:
+        """One slice for a lazy queue."""
+        contents = self.contents
+        ready = contents.ready
+        excess = contents.memory.ram_count - contents.memory.target_ram_count
+        if excess > 0:
+            self._drop_unacked(excess)
+        keep = kept_count(contents)
+        if ready.delta.count == 0 and ready.q3.count == 0:
+            if ready.q4.count <= keep:
+                return
+            self.index(ready.q4.last_seq() + 1)
+            if ready.q4.at(keep).journal_state != INDEXED or not self._may_move():
+                return
+            ready.part_q4(keep)
+            # With the step that was taken: the slice may end here, and nothing would be in front of q1.
+            ready.push_young()
+        else:
+            self._push_old(ready.old_count, keep)
+            if ready.delta.count == 0:
+                return
+        while ready.q2.count + ready.q1.count > 0:
+            last = ready.q1.last_seq() if ready.q1.count > 0 else ready.q2.last_seq()
+            if not self._push_young(last + 1):
+                return
+
+    # -- to delta ------------------------------------------------------------------------------------------------
+
+    def _push_old(self, surplus: i64, keep: i64) -> i64:
+        """Push the youngest of q3, then of q4 when it is lazy, but for the `keep` oldest; returns what is left to push."""
+        contents = self.contents
+        ready = contents.ready
+        if contents.loader.is_reading_ahead:
+            # Delta must begin where the load that is under way began.
+            return surplus
+        while (
+            surplus > 0
+            and ready.old_count > keep
+            and (ready.q3.count > 0 or contents.memory.is_lazy)
+        ):
+            if ready.q3.count == 1 and not contents.memory.is_lazy:
+                break
+            entry = (
+                ready.q3.at(ready.q3.count - 1)
+                if ready.q3.count > 0
+                else ready.q4.at(ready.q4.count - 1)
+            )
+            if entry.journal_state != INDEXED and not self.index(entry.seq + 1):
+                return surplus
+            if not self._may_move():
+                return surplus
+            ready.push_old()
+            surplus -= 1
+        return surplus
+
+    def _push_young(self, index_upto: i64) -> bool:
+        """Push the oldest one behind delta; False when that has to wait. What is below `index_upto` is indexed with it."""
+        ready = self.contents.ready
+        entry = ready.q2.at(0) if ready.q2.count > 0 else ready.q1.at(0)
+        if entry.journal_state != INDEXED:
+            self.index(index_upto)
+            if entry.journal_state != INDEXED:
+                return False
+        if not self._may_move():
+            return False
+        ready.push_young()
+        return True
+
+    def _may_move(self) -> bool:
+        return self._may_take(1)
+
+    def _may_take(self, steps: i64) -> bool:
+        if self.steps_left < steps:
+            self.is_cut = True
+            return False
+        self.steps_left -= steps
+        return True
+
+    # -- to the index --------------------------------------------------------------------------------------------
+
+    def index(self, upto: i64) -> bool:
+        """Move live positions below `upto` to the index, oldest first; True when all of them are there."""
+        contents = self.contents
+        ledger = contents.ledger
+        upto = min(upto, ledger.next_seq)
+        while ledger.indexed_upto < upto:
+            if self.steps_left < WRITE_STEPS:
+                self.is_cut = True
+                return False
+            if not self._index_some(upto):
+                return False
+        return True
+
+    def _index_some(self, upto: i64) -> bool:
+        """The next ones, as many as there are steps left for; False when one that is not sealed is in the way."""
+        contents = self.contents
+        ledger = contents.ledger
+        most = self.steps_left // WRITE_STEPS
+        found = contents.ready.unindexed(ledger.indexed_upto, upto, most)
+        end = found[-1].seq + 1 if len(found) >= most else upto
+        out: list[Entry] = []
+        if ledger.unindexed_out > 0:
+            out = contents.find_out(ledger.indexed_upto, end)
+            if len(out) > most:
+                end = _end_of_oldest(out, most)
+                out = _below(out, end)
+                found = _below(found, end)
+            if len(out) > 0:
+                found = found + out
+                found.sort()
+        count: i64 = 0
+        limit: i64 = min(most, i64(len(found)))
+        positions: list[Position] = []
+        store = contents.store
+        while (
+            count < limit and not self._must_journal(found[count]) and store.may_index(found[count])
+        ):
+            positions.append(found[count])
+            count += 1
+        self.is_blocked = self.is_blocked or count < limit
+        # Also to have found nothing takes a while.
+        self.steps_left -= WRITE_STEPS * max(count, 1)
+        if count > 0:
+            store.index(positions)
+            self._note_indexed(found, count, out)
+        if count == len(found):
+            store.index_range_done(end)
+            return True
+        return count == limit
+
+    def _must_journal(self, entry: Entry) -> bool:
+        """Must it be journaled before it may move? It is, then.
+
+        A reader group that holds it later must find it after a restart; in the index as it is it would be transient.
+        """
+        contents = self.contents
+        if (
+            entry.journal_state != NOT_JOURNALED
+            or not contents.journals_transient
+            or entry.form != ALPHA
+        ):
+            return False
+        journal_alone(contents, entry, contents.store.now_ms)
+        self.is_blocked = True
+        return True
+
+    def _note_indexed(self, found: list[Entry], count: i64, out: list[Entry]) -> None:
+        contents = self.contents
+        mark = contents.ledger.indexed_upto
+        for entry in out:
+            if entry.seq < mark:
+                contents.out.on_indexed(entry)
+                if entry.form == BETA:
+                    entry.form = GAMMA
+        index: i64 = 0
+        while index < count:
+            entry = found[index]
+            index += 1
+            # Those that are out have their form already.
+            if entry.form == BETA:
+                contents.ready.on_indexed(entry)
+
+
+def _end_of_oldest(entries: list[Entry], count: i64) -> i64:
+    """A seq id with at least one of `entries` below it and at most `count`; without putting all of them in order."""
+    lowest: i64 = entries[0].seq
+    for entry in entries:
+        lowest = min(lowest, entry.seq)
+    return lowest + count
+
+
+def _below(entries: list[Entry], end: i64) -> list[Entry]:
+    """Those with seq ids below `end`, in the same order."""
+    return [entry for entry in entries if entry.seq < end]
+
+
+def permitted_beta_count(
+    length: i64,
+    q1_count: i64,
+    q3_count: i64,
+    q4_count: i64,
+    target_ram_count: i64,
+    segment_entries: i64,
+) -> i64:
+    """How many messages of a queue of `length` may be betas or gammas, and not delta (S65).
+
+    A larger target permits more (C9); at least as many as one segment of the index holds may stay (C8).
+    """
+    if length == 0 or target_ram_count >= UNLIMITED:
+        return UNLIMITED
+    if target_ram_count == 0:
+        return min(q3_count, segment_entries)
+    beta = length - q1_count - q4_count
+    return max(segment_entries, beta - beta * beta // (beta + target_ram_count))

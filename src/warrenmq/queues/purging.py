@@ -1,0 +1,262 @@
+"""A purge under way: messages that are not the queue's any more, settled a slice at a time (W19).
+
+What a purge drops leaves the queue at once, with its count; settling it takes its time. What is in memory is settled one
+by one; of delta whole segments are settled at once where none of their messages is unacked and no content store holds
+anything of them (the store knows); of the rest the positions are read from the index, without contents, and settled one
+by one. All of it is settled, and on its way into the journal, when the purge is answered: it comes back after a crash no
+more than an ack would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mypy_extensions import i64
+
+from warrenmq.queues.contents import QueueContents, runs_between
+from warrenmq.queues.entry import Entry
+from warrenmq.queues.entry_ring import EntryRing
+from warrenmq.queues.leave_reason import PURGED
+from warrenmq.queues.loader import Load
+from warrenmq.queues.turn import SLICE_MESSAGES
+from warrenmq.store.message import INDEXED, Position
+from warrenmq.store.runs import Runs, add_run
+
+
+class Purge:
+    """One purge of `count` messages. `rings` and `ranges` of seq ids (`_cut`) are left to settle.
+
+    `out` are unacked messages at its beginning, which it spares. `is_end`: the queue is deleted, so its index goes as a
+    whole, and only messages that are not in the index have to be settled.
+    """
+
+    def __init__(
+        self,
+        contents: QueueContents,
+        count: i64,
+        rings: list[EntryRing],
+        ranges: list[tuple[i64, i64, bool]],
+        out: list[Entry],
+        is_end: bool,
+    ) -> None:
+        self.contents: QueueContents = contents
+        self.count: i64 = count
+        self.is_done: bool = False
+        # Called once, when it is done.
+        self.when_done: Callable[[int], None] | None = None
+        self.is_loading: bool = False
+        self.is_end: bool = is_end
+        self.out: set[int] = set()
+        for entry in out:
+            self.out.add(entry.seq)
+        self._rings: list[EntryRing] = rings
+        # What was read from the index last, and how much of that is settled.
+        self._loaded: list[Position] = []
+        self._place: i64 = 0
+        self._ranges: list[tuple[i64, i64, bool]] = ranges
+
+    def settle_slice(self, limit: i64, now_ms: i64) -> i64:
+        """Settle at most `limit` messages or ranges; returns how many."""
+        handled: i64 = 0
+        while handled < limit and len(self._rings) > 0:
+            ring = self._rings[-1]
+            if ring.count == 0:
+                self._rings.pop()
+                continue
+            entry = ring.pop_left()
+            handled += 1
+            if not self.is_end or entry.journal_state != INDEXED:
+                self.contents.store.settle(entry, now_ms)
+        handled += self._settle_loaded(limit - handled, now_ms)
+        while (
+            handled < limit
+            and not self.is_loading
+            and not self._is_memory_left()
+            and len(self._ranges) > 0
+        ):
+            handled += 1
+            self._settle_range(now_ms)
+        is_left = self._is_memory_left() or len(self._ranges) > 0 or self.is_loading
+        if not is_left and not self.is_done:
+            self._finish(now_ms)
+        return handled
+
+    def on_loaded(self, positions: list[Position], next_seq: i64, end: i64) -> None:
+        """Positions that have to be settled one by one."""
+        self.is_loading = False
+        self._loaded = positions
+        self._place = 0
+        if next_seq < end:
+            self._ranges.append((next_seq, end, False))
+
+    def _is_memory_left(self) -> bool:
+        return len(self._rings) > 0 or len(self._loaded) > 0
+
+    def _settle_loaded(self, limit: i64, now_ms: i64) -> i64:
+        place = self._place
+        end: i64 = min(place + limit, len(self._loaded))
+        while self._place < end:
+            position = self._loaded[self._place]
+            self._place += 1
+            if len(self.out) == 0 or position.seq not in self.out:
+                self.contents.store.settle(position, now_ms)
+        if end == len(self._loaded):
+            self._loaded = []
+            self._place = 0
+        return end - place
+
+    def _settle_range(self, now_ms: i64) -> None:
+        first, end, is_whole = self._ranges.pop()
+        if is_whole:
+            end = self.contents.store.settle_range(first, end, now_ms)
+        if first < end:
+            self.is_loading = True
+            self.contents.loader.submit(_PurgeLoad(self, first, end))
+
+    def _finish(self, now_ms: i64) -> None:
+        self.is_done = True
+        if self.is_end:
+            self.contents.store.delete()
+            self.contents.loader.unlink()
+        done = self.when_done
+        self.when_done = None
+        if done is not None:
+            done(now_ms)
+
+
+class Purges:
+    """The purges of one queue, the oldest first: one after the other is settled."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Purge] = []
+        # Inclusive seq ids of messages that left delta one run at a time, for the next purge.
+        self._runs: Runs = []
+
+    def is_empty(self) -> bool:
+        """Is nothing left to settle?"""
+        return len(self.waiting) == 0 and len(self._runs) == 0
+
+    def add_range(self, contents: QueueContents, first: i64, end: i64) -> None:
+        """Settle the messages of [first, end), which have left delta and which nobody has, at the end of turns.
+
+        Ranges that gather while a purge is under way become one, so that neighbours are read together.
+        """
+        add_run(self._runs, first, end - 1)
+        contents.ask_for_turn()
+
+    def begin(self, contents: QueueContents, is_end: bool, now_ms: i64) -> Purge:
+        """Take everything ready out of `contents`; a slice of it is settled at once."""
+        ready = contents.ready
+        delta = ready.delta
+        first = delta.start
+        end = delta.end
+        out: list[Entry] = []
+        if (
+            delta.count > 0
+            and contents.out.count > 0
+            and first <= contents.out.highest_seq
+            and not is_end
+        ):
+            out = contents.find_out(first, end)
+        sink = contents.feed
+        if is_end:
+            self._runs = []
+        elif sink is not None:
+            sink.settled_runs(_ready_runs(contents, out), PURGED)
+        contents.loader.make_stale(ready)
+        count = ready.count
+        ranges: list[tuple[i64, i64, bool]] = []
+        if not is_end:
+            ranges = _cut(first, end, out, contents.host.segment_entries)
+        purge = Purge(contents, count, ready.take_all(), ranges, out, is_end)
+        if len(self.waiting) == 0:
+            purge.settle_slice(SLICE_MESSAGES, now_ms)
+        if not purge.is_done:
+            self.waiting.append(purge)
+            if not purge.is_loading:
+                contents.ask_for_turn()
+        return purge
+
+    def settle_slice(self, contents: QueueContents, now_ms: i64) -> bool:
+        """One slice, if there is anything left; True when there is more that can be done without waiting."""
+        waiting = self.waiting
+        if len(waiting) == 0:
+            if len(self._runs) == 0:
+                return False
+            waiting.append(self._purge_of_runs(contents))
+        purge = waiting[0]
+        contents.worked_count += purge.settle_slice(SLICE_MESSAGES, now_ms)
+        if purge.is_done:
+            waiting.pop(0)
+        if len(waiting) == 0:
+            return len(self._runs) > 0
+        return not waiting[0].is_loading
+
+    def _purge_of_runs(self, contents: QueueContents) -> Purge:
+        ranges: list[tuple[i64, i64, bool]] = []
+        count: i64 = 0
+        for first, last in reversed(self._runs):
+            count += last - first + 1
+            ranges.extend(_cut(first, last + 1, [], contents.host.segment_entries))
+        self._runs = []
+        return Purge(contents, count, [], ranges, [], False)
+
+
+class _PurgeLoad(Load):
+    def __init__(self, purge: Purge, first: i64, end: i64) -> None:
+        super().__init__()
+        self._purge: Purge = purge
+        self._first: i64 = first
+        self._end: i64 = end
+
+    def begin(self) -> bool:
+        self._purge.contents.store.load_positions(self._first, self._end, SLICE_MESSAGES, self)
+        return True
+
+    def on_loaded(self, positions: list[Position], next_seq: i64, damaged: i64) -> None:
+        # What is unacked, or was settled meanwhile, is the purge's to know: it is not taken into the queue.
+        contents = self._purge.contents
+        contents.loader.end(self)
+        self._purge.on_loaded(positions, next_seq, self._end)
+        contents.ask_for_turn()
+        contents.loader.start_next()
+        contents.serve_demand()
+
+
+def _ready_runs(contents: QueueContents, out: list[Entry]) -> Runs:
+    """What is ready, as runs: entries in memory, and all of delta but `out`, what is unacked there."""
+    ready = contents.ready
+    runs: Runs = []
+    for place in range(ready.entry_count):
+        add_run(runs, ready.at(place).seq, ready.at(place).seq)
+    if ready.delta.count > 0:
+        out.sort()
+        for first, last in runs_between(ready.delta.start, ready.delta.end, out):
+            add_run(runs, first, last)
+    return runs
+
+
+def _cut(
+    first: i64, end: i64, out: list[Entry], segment_entries: i64
+) -> list[tuple[i64, i64, bool]]:
+    """[first, end) in parts, the last one first: whole segments without anything unacked (True), and what is between."""
+    blocked: set[int] = set()
+    for entry in out:
+        blocked.add(entry.seq // segment_entries)
+    parts: list[tuple[i64, i64, bool]] = []
+    start = first
+    while start < end:
+        number = start // segment_entries
+        stop: i64 = min(end, (number + 1) * segment_entries)
+        is_whole = (
+            start == number * segment_entries
+            and stop - start == segment_entries
+            and number not in blocked
+        )
+        if len(parts) > 0 and parts[-1][2] == is_whole and parts[-1][1] == start:
+            parts[-1] = (parts[-1][0], stop, is_whole)
+        else:
+            parts.append((start, stop, is_whole))
+        start = stop
+    parts.reverse()
+    return parts

@@ -1,0 +1,135 @@
+"""What a queue holds in memory, what it may hold, and its rates: all that the memory monitor wants to know of it.
+
+The queue does not tell with every message. What it does first in a turn puts it on its vhost's list of those that have
+changed (`touch`), and at the end of the turn each of those tells once (`report`): a queue that does nothing is in no
+list (W16).
+"""
+
+from __future__ import annotations
+
+from mypy_extensions import i64
+
+from warrenmq.queues.memory_account import FOREVER_S, MemoryUser
+from warrenmq.queues.queue_counters import QueueCounters
+from warrenmq.queues.queue_host import QueueHost
+from warrenmq.queues.rates import Rates
+from warrenmq.queues.turn import TurnShare
+from warrenmq.queues.unacked_account import UnackedAccount
+from warrenmq.queues.variable_queue import UNLIMITED, VariableQueue
+
+
+class QueueMemory(MemoryUser):
+    """The account of one queue, made of its ready messages and its unacked ones. `share` does the paging."""
+
+    def __init__(
+        self,
+        host: QueueHost,
+        ready: VariableQueue,
+        out: UnackedAccount,
+        counters: QueueCounters,
+        share: TurnShare,
+        is_lazy: bool,
+    ) -> None:
+        super().__init__(host.memory)
+        self.rates: Rates = Rates()
+        # Messages whose content may stay in memory; paging drops the content of the others.
+        self.target_ram_count: i64 = UNLIMITED
+        self.is_lazy: bool = is_lazy
+        # Paging must run for this queue: it is lazy, or has a target.
+        self.pages: bool = is_lazy
+        self._host: QueueHost = host
+        self._ready: VariableQueue = ready
+        self._out: UnackedAccount = out
+        self._counters: QueueCounters = counters
+        # None: the queue was deleted. Without the way back to it, it is freed with whatever held it last.
+        self._share: TurnShare | None = share
+        self._is_deleted: bool = False
+
+    # -- figures -------------------------------------------------------------------------------------------------
+
+    @property
+    def ram_count(self) -> i64:
+        """Messages whose content is in memory, unacked ones included (S60)."""
+        return self._ready.ram_count + self._out.ram_count
+
+    def current_bytes(self) -> i64:
+        """What the queue holds in memory at this moment; 0 when it is deleted and has told so."""
+        if self._share is None:
+            return 0
+        return self._ready.ram_bytes + self._out.ram_bytes
+
+    # -- what it may hold ----------------------------------------------------------------------------------------
+
+    def set_mode(self, is_lazy: bool) -> None:
+        """Switch between lazy and default mode; the queue pages or loads its messages in slices, over several turns."""
+        self.is_lazy = is_lazy
+        self._update_paging()
+
+    def set_target(self, target_ram_count: i64) -> None:
+        """Limit the messages whose content stays in memory; paging drops the content of the others."""
+        self.target_ram_count = target_ram_count
+        self._update_paging()
+
+    def expect_paging(self) -> None:
+        """Ask for a turn if there is anything to page; for a queue that `pages`."""
+        share = self._share
+        if share is not None and (self.is_lazy or self.ram_count > self.target_ram_count):
+            share.ask_for_turn()
+
+    def _update_paging(self) -> None:
+        self.pages = self.is_lazy or self.target_ram_count < UNLIMITED
+        if self.pages:
+            self.expect_paging()
+
+    # -- telling -------------------------------------------------------------------------------------------------
+
+    def touch(self) -> None:
+        """Report the memory of this queue to the account at the end of the turn, as it is about to change."""
+        if not self.is_changed:
+            self.is_changed = True
+            if not self.is_active and self._share is not None:
+                # Rates are averages over time: measure from here on, or the idle time would lower them.
+                counters = self._counters
+                self.rates.start(
+                    counters.published, counters.delivered, self._handed_out(), counters.settled
+                )
+            self._host.changed.append(self)
+
+    def end(self) -> None:
+        """The queue is deleted: the report at the end of this turn is the last one."""
+        self._is_deleted = True
+        self.touch()
+
+    def report(self, now_ms: i64) -> None:
+        if self._share is None:
+            return
+        if not self.is_active:
+            self.rates.start_time(now_ms)
+        if self._is_deleted:
+            self._share = None
+            self.update(0)
+            self.account.end(self)
+            return
+        self.update(self.current_bytes())
+
+    def sample_rates(self, now_ms: i64) -> None:
+        counters = self._counters
+        rates = self.rates
+        rates.sample(
+            now_ms, counters.published, counters.delivered, self._handed_out(), counters.settled
+        )
+        rates.sample_ram(self._ready.ram_count, self._out.count)
+
+    def duration_s(self) -> float:
+        return self.rates.duration_s()
+
+    def set_duration(self, seconds: float) -> None:
+        if seconds == FOREVER_S:
+            self.set_target(UNLIMITED)
+            return
+        target = min(seconds * self.rates.total(), float(UNLIMITED))
+        count: i64 = int(target)
+        self.set_target(count)
+
+    def _handed_out(self) -> i64:
+        return self._out.count + self._counters.settled + self._counters.requeued

@@ -1,0 +1,325 @@
+"""The reader groups of a vhost: opening, taking over, which queues a group reads, and what all of them hold.
+
+A group reads the queues that were named, or those whose names a regular expression matches whole; in the second case
+queues join as they are declared (`join`), and one that is deleted when nothing in it was left to read just ends. In all
+other cases a deleted queue is a loss, which stays until the group is opened by somebody who accepts it.
+
+Fencing: every `open` raises the epoch and every other call names the epoch it was given. The newest opener wins, so a
+crashed program goes on at once, and what is left of an older one is refused instead of acking behind its back. That goes
+for readers of a deleted group, too, when there is another one of its name: epochs begin with the time of creation.
+
+What a group has in one queue is a `GroupMember` (reader_group.py).
+"""
+
+from collections.abc import Callable
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from warrenmq.queues.entry import Entry
+from warrenmq.queues.name_pattern import NamePattern
+from warrenmq.queues.queue import Queue
+from warrenmq.queues.reader_group import (
+    DATA_LOSS,
+    FENCED,
+    NOT_FOUND,
+    PRECONDITION,
+    GroupError,
+    GroupMember,
+    text,
+)
+from warrenmq.store.message import QueueLedger
+
+# Requests name a position for each, and must stay small.
+MEMBERS_MAX: Final = 1000
+
+
+@final
+class ReaderGroup:
+    """One group: its members under one epoch. `pattern` is "" when its queues were named."""
+
+    def __init__(self, name: bytes, epoch: i64, pattern: str) -> None:
+        self.name: bytes = name
+        self.epoch: i64 = epoch
+        # Who opened this epoch, for the message to those it fenced off; "" after a restart.
+        self.opener: str = ""
+        self.pattern: str = pattern
+        self._matcher: NamePattern = compile_pattern(pattern)
+        # By queue id.
+        self.members: dict[int, GroupMember] = {}
+        # Queues with ids up to this one were matched already.
+        self.matched_upto: i64 = 0
+        self.is_deleted: bool = False
+        # Which member a reserve begins with, by queue id: the one behind it was served last.
+        self.next_turn: i64 = 0
+        # Since when there are messages, though fewer than a reserve asks for; -1: there are none.
+        self.ready_since_ms: i64 = -1
+        # The epoch in the definition that is on disk, and members that are still there and should not be.
+        self.stored_epoch: i64 = 0
+        self.left: set[int] = set()
+
+    def expect(self, epoch: i64) -> None:
+        """GroupError unless the caller's epoch is the newest. Every call begins with it."""
+        if self.is_deleted:
+            raise GroupError(NOT_FOUND, f"reader group '{text(self.name)}' is deleted")
+        if epoch != self.epoch:
+            raise GroupError(
+                FENCED,
+                f"reader group '{text(self.name)}' was taken over by {self.opener or 'another opener'} "
+                f"(epoch {self.epoch}); the caller's epoch {epoch} is over",
+            )
+
+    def member(self, queue_id: i64) -> GroupMember:
+        """The member with that queue; GroupError when it has none."""
+        member = self.members.get(queue_id)
+        if member is None:
+            raise GroupError(
+                DATA_LOSS,
+                f"reader group '{text(self.name)}' reads no queue with incarnation {queue_id}",
+            )
+        return member
+
+    def ordered(self) -> list[GroupMember]:
+        """Its members by name of their queue."""
+        by_name = [(member.queue_name, member.queue_id, member) for member in self.members.values()]
+        by_name.sort(key=_name_and_id)
+        return [member for _, _, member in by_name]
+
+    def set_pattern(self, pattern: str) -> None:
+        """Which queues it reads from now on; all are to be looked at anew."""
+        self._matcher = compile_pattern(pattern)
+        self.pattern = pattern
+        self.matched_upto = 0
+
+    def matches(self, queue: Queue) -> bool:
+        """Does the pattern name this queue, and can a group read it?"""
+        return (
+            queue.durable
+            and queue.definition.owner is None
+            and self._matcher.matches(queue.name.decode("utf-8", "replace"))
+        )
+
+    def join(self, queue: Queue, start: i64) -> None:
+        """Read `queue` from now on, from `start` on. The caller makes the definition durable."""
+        if len(self.members) >= MEMBERS_MAX:
+            raise GroupError(
+                PRECONDITION,
+                f"reader group '{text(self.name)}' would have more than {MEMBERS_MAX} queues",
+            )
+        member = GroupMember(self.name, queue.name, queue.id, start, start)
+        member.queue = queue
+        queue.backing.journals_transient = True
+        self.members[queue.id] = member
+        self.left.discard(queue.id)
+
+    def recover_member(
+        self,
+        queue_id: i64,
+        queue_name: bytes,
+        acked: i64,
+        reserved: i64,
+        is_ended: bool,
+        queue: Queue | None,
+    ) -> None:
+        """Put a member back from its definition; `queue` is None when it is gone."""
+        member = GroupMember(self.name, queue_name, queue_id, acked, max(acked, reserved))
+        member.stored_acked = acked
+        member.stored_reserved = reserved
+        member.is_ended = is_ended
+        self.members[queue_id] = member
+        if queue is not None:
+            member.attach(queue)
+
+    def leave(self, member: GroupMember, now_ms: i64) -> None:
+        """Read that queue no more; what it holds of it is ready again."""
+        member.release(now_ms)
+        del self.members[member.queue_id]
+        self.left.add(member.queue_id)
+
+    def reserved_count(self) -> i64:
+        """How many messages it holds."""
+        count: i64 = 0
+        for member in self.members.values():
+            count += len(member.held)
+        return count
+
+    def lag(self) -> i64:
+        """How many messages it has not acked."""
+        count: i64 = 0
+        for member in self.members.values():
+            count += member.lag()
+        return count
+
+    def check(self) -> None:
+        """The invariants of its members."""
+        for queue_id, member in self.members.items():
+            assert member.queue_id == queue_id
+            member.check()
+
+
+@final
+class ReaderGroups:
+    """The reader groups of one vhost, by name."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[bytes, ReaderGroup] = {}
+        # The highest one of a deleted group in this life of the node.
+        self._deleted_epoch: i64 = 0
+
+    def open(
+        self,
+        name: bytes,
+        opener: str,
+        queues: list[Queue],
+        pattern: str,
+        starts: dict[int, int],
+        may_rebind: bool,
+        now_ms: i64,
+    ) -> ReaderGroup:
+        """Create the group or take it over; its epoch is a new one. The caller makes the definition durable.
+
+        It reads `queues` from then on, which are what `pattern` matches if there is one. Those that join begin at
+        `starts`, by queue id, or at their first message. A deleted queue that it would still read, and a new one with
+        the name of such, are refused unless `may_rebind`.
+        """
+        wanted = {queue.id: queue for queue in queues}
+        for queue in queues:
+            if not queue.durable:
+                raise GroupError(
+                    PRECONDITION,
+                    f"queue '{text(queue.name)}' is not durable: a reader group needs durable queues, "
+                    "because what it reserves must outlive a restart",
+                )
+            refuse_exclusive(queue)
+            self.refuse_second_holder(name, queue)
+        group = self.by_name.get(name)
+        if group is not None and not may_rebind:
+            _refuse_loss(group, queues, pattern)
+        if len(wanted) > MEMBERS_MAX:
+            raise GroupError(PRECONDITION, f"a reader group has at most {MEMBERS_MAX} queues")
+        if group is None:
+            group = ReaderGroup(name, max(now_ms, self._deleted_epoch), pattern)
+            self.by_name[name] = group
+        group.epoch += 1
+        group.opener = opener
+        group.set_pattern(pattern)
+        for member in group.ordered():
+            # A reader that crashed may still know of a queue that has ended.
+            if member.queue_id not in wanted and not (member.is_ended and pattern != ""):
+                group.leave(member, now_ms)
+        for queue in queues:
+            if queue.id not in group.members:
+                start: i64 = starts.get(queue.id, 0)
+                group.join(queue, min(start, queue.ledger.next_seq))
+        return group
+
+    def get(self, name: bytes) -> ReaderGroup:
+        """The group called `name`; GroupError when there is none."""
+        group = self.by_name.get(name)
+        if group is None:
+            raise GroupError(NOT_FOUND, f"no reader group '{text(name)}'")
+        return group
+
+    def delete(self, name: bytes, now_ms: i64) -> None:
+        """Forget the group; what it holds is ready again."""
+        group = self.get(name)
+        group.is_deleted = True
+        self._deleted_epoch = max(self._deleted_epoch, group.epoch)
+        for member in group.members.values():
+            member.release(now_ms)
+        del self.by_name[name]
+
+    def find_unacked(self, ledger: QueueLedger, first: i64, end: i64) -> list[Entry]:
+        """What groups hold of [first, end) of a queue: unacked entries like those of channels."""
+        held: list[Entry] = []
+        for member in self.members_of(ledger):
+            held.extend(member.reserved_between(first, end))
+        return held
+
+    def forget(self, ledger: QueueLedger, lost: list[Entry]) -> None:
+        """The contents of what may be held of a queue cannot be had, whoever asked for them; it is settled."""
+        for member in self.members_of(ledger):
+            member.forget(lost)
+
+    def members_of(self, ledger: QueueLedger) -> list[GroupMember]:
+        """Who reads the queue of `log`."""
+        found: list[GroupMember] = []
+        for group in self.by_name.values():
+            member = group.members.get(ledger.queue_id)
+            if member is not None and member.queue is not None and member.queue.ledger is ledger:
+                found.append(member)
+        return found
+
+    def when_attached(self, callback: Callable[[], None]) -> bool:
+        """Is any group still reading what it held before the start? Then `callback` is called when it has."""
+        for group in self.by_name.values():
+            for member in group.members.values():
+                if member.is_attaching:
+                    member.attach_watchers.append(callback)
+                    return True
+        return False
+
+    def on_queue_deleted(self, queue: Queue, ready_count: i64, now_ms: i64) -> list[GroupMember]:
+        """A queue is gone that had `ready_count` messages. Its members stay, so that their readers learn of it instead of
+        starting over silently. Returns those that have ended by it."""
+        ended: list[GroupMember] = []
+        for group in self.by_name.values():
+            member = group.members.get(queue.id)
+            if member is not None and member.queue is queue:
+                if group.pattern != "" and ready_count == 0 and len(member.held) == 0:
+                    member.end()
+                    ended.append(member)
+                member.detach(now_ms)
+        return ended
+
+    def refuse_second_holder(self, name: bytes, queue: Queue) -> None:
+        """GroupError when another group than `name` holds messages of `queue`.
+
+        This one could not get past the first of them, and would wait for it in silence.
+        """
+        for member in self.members_of(queue.ledger):
+            if member.group_name != name and len(member.held) > 0:
+                raise GroupError(
+                    PRECONDITION,
+                    f"reader group '{text(member.group_name)}' holds {len(member.held)} messages of queue "
+                    f"'{text(queue.name)}'; go on with that group or delete it",
+                )
+
+
+def refuse_exclusive(queue: Queue) -> None:
+    """GroupError when `queue` belongs to a connection, which alone may read it."""
+    if queue.definition.owner is not None:
+        raise GroupError(PRECONDITION, f"queue '{text(queue.name)}' is exclusive to a connection")
+
+
+def compile_pattern(pattern: str) -> NamePattern:
+    """ValueError, in words, when it is no regular expression."""
+    try:
+        return NamePattern(pattern)
+    except ValueError as error:
+        raise ValueError(f"the pattern of queue names is no regular expression: {error}") from None
+
+
+def _name_and_id(item: tuple[bytes, i64, GroupMember]) -> tuple[bytes, i64]:
+    return item[0], item[1]
+
+
+def _refuse_loss(group: ReaderGroup, queues: list[Queue], pattern: str) -> None:
+    names = {queue.name: queue for queue in queues}
+    for member in group.ordered():
+        if not member.is_lost:
+            continue
+        successor = names.get(member.queue_name)
+        if successor is not None:
+            raise GroupError(
+                DATA_LOSS,
+                f"reader group '{text(group.name)}' was reading an earlier queue '{text(member.queue_name)}' "
+                f"(incarnation {member.queue_id}) that is deleted; the one there is now is a new one "
+                f"(incarnation {successor.id})",
+            )
+        if pattern != "" and pattern == group.pattern:
+            raise GroupError(
+                DATA_LOSS,
+                f"reader group '{text(group.name)}' was reading queue '{text(member.queue_name)}' "
+                f"(incarnation {member.queue_id}), which was deleted with messages that were not read",
+            )

@@ -1,0 +1,36 @@
+"""A block: messages in bulk, as the records of a file of the store (store/record.py).
+
+It begins with the header of a file, whose store id and number seed the checksums, and goes on with one PUBLISH record for
+each message, with its one position, as a segment of an index has them. So whoever reads segments reads blocks. Without
+bodies the records are PUBLISH_HEAD: the same up to the length of the body, and nothing behind it.
+"""
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64
+
+from warrenmq.queues.entry import Entry
+from warrenmq.store.message import Position
+from warrenmq.store.record import (
+    INDEX_MAGIC,
+    PUBLISH,
+    PUBLISH_HEAD,
+    RecordWriter,
+    write_publish_head,
+)
+
+
+def encode_block(entries: list[Entry], with_bodies: bool, store_id: bytes) -> bytes:
+    """`entries`, whose contents are in memory, as a block."""
+    positions: list[Position] = [entry for entry in entries]
+    writer = RecordWriter(store_id)
+    writer.start_file(INDEX_MAGIC, 0)
+    head = BytesWriter()
+    kind: i64 = PUBLISH if with_bodies else PUBLISH_HEAD
+    index: i64 = 0
+    while index < len(positions):
+        message = positions[index].message
+        write_publish_head(head, message, positions, index, index + 1)
+        writer.raw_record(kind, head.getvalue(), message.body if with_bodies else b"")
+        head.truncate(0)
+        index += 1
+    return b"".join(writer.take())

@@ -1,0 +1,77 @@
+"""The account of a queue's unacked messages: how many are out, and what of them is in memory.
+
+Who has them is known to channels, transactions and reader groups (`QueueHost.find_out`); the queue counts.
+"""
+
+from mypy_extensions import i64
+
+from warrenmq.queues.entry import ALPHA, Entry
+from warrenmq.queues.memory_account import ENTRY_BYTES, MESSAGE_BYTES
+from warrenmq.store.message import QueueLedger
+
+
+class UnackedAccount:
+    """Unacked messages of the queue of `log`; sizes in bytes."""
+
+    def __init__(self, ledger: QueueLedger) -> None:
+        self.count: i64 = 0
+        # Unacked messages whose content was paged out.
+        self.paged_count: i64 = 0
+        # Bytes of unacked contents that are still in memory.
+        self.content_bytes: i64 = 0
+        # Highest seq id that was unacked since the start.
+        self.highest_seq: i64 = 0
+        self._ledger: QueueLedger = ledger
+
+    @property
+    def ram_count(self) -> i64:
+        """Messages whose content is in memory."""
+        return self.count - self.paged_count
+
+    @property
+    def ram_bytes(self) -> i64:
+        """Content in memory, and ENTRY_BYTES for each position, MESSAGE_BYTES for each content there."""
+        return self.content_bytes + ENTRY_BYTES * self.count + MESSAGE_BYTES * self.ram_count
+
+    def add(self, entry: Entry) -> None:
+        """`entry` has become somebody's unacked one."""
+        self.count += 1
+        if entry.seq > self.highest_seq:
+            self.highest_seq = entry.seq
+        if entry.form == ALPHA:
+            self.content_bytes += entry.content_bytes
+        else:
+            self.paged_count += 1
+        ledger = self._ledger
+        if entry.seq >= ledger.indexed_upto:
+            ledger.unindexed_out += 1
+
+    def remove(self, entry: Entry) -> bool:
+        """`entry` is settled, requeued or lost. Returns whether its position is in the index."""
+        self.count -= 1
+        if entry.form == ALPHA:
+            self.content_bytes -= entry.content_bytes
+        else:
+            self.paged_count -= 1
+        ledger = self._ledger
+        if entry.seq < ledger.indexed_upto:
+            return True
+        ledger.unindexed_out -= 1
+        return False
+
+    def drop_content(self, entry: Entry) -> None:
+        """`entry` gives up its content, if there is a copy of it on disk."""
+        if entry.form == ALPHA and entry.is_on_disk():
+            entry.drop_content()
+            self.paged_count += 1
+            self.content_bytes -= entry.content_bytes
+
+    def take_content(self, entry: Entry) -> None:
+        """The content of `entry` was loaded."""
+        entry.form = ALPHA
+        self.paged_count -= 1
+        self.content_bytes += entry.content_bytes
+
+    def on_indexed(self, entry: Entry) -> None:
+        """The position of `entry` has moved to the index, and the index's mark behind it."""
+        self._ledger.unindexed_out -= 1

@@ -1,0 +1,585 @@
+"""The variable queue: the ready messages of one queue, in five parts (S48-S73).
+
+    publish -> q1 -> q2 -> delta -> q3 -> q4 -> deliver
+
+What a ready message costs depends on how far it has sunk:
+
+    alpha   content and position in memory
+    beta    content in the transient content store, position in memory: a large message that is not journaled
+    gamma   content and position on disk, the position in memory as well
+    delta   both on disk only: a range of seq ids with a count, whatever the number of messages
+
+q1 and q4 hold alphas, q2 and q3 anything that is in memory; a small message that is not in the index keeps its content
+there too, since it has nowhere else to go (C14). A message enters at q4 while nothing is behind it in q3 or delta, else
+at q1; it is taken from q4, then q3. What has been delivered and comes back goes to the place its seq id had.
+
+This module knows the order, the places and the counts; `paging.py` decides what sinks, `loading.py` brings it back.
+
+Invariants (reference 3.6), asserted by `check`: q1 not empty => q3 or delta not empty; q2 not empty => delta not empty;
+every part ascends by seq id, and q4 < q3 < delta < q2 < q1; all counts are exact. Delta not empty => q3 not empty holds
+for a queue that somebody consumes, but for the time of a load: without consumers nothing is read (`head_state`).
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from warrenmq.queues.delta import UNKNOWN, Delta
+from warrenmq.queues.entry import ALPHA, BETA, GAMMA, Entry
+from warrenmq.queues.entry_ring import EntryRing
+from warrenmq.queues.memory_account import ENTRY_BYTES, MESSAGE_BYTES
+from warrenmq.store.message import INDEXED
+
+# What the head is: there is none, it can be taken, or it must be read from disk first.
+EMPTY: Final = 0
+READY: Final = 1
+LOADING: Final = 2
+
+# `target_ram_count` of a queue that need not page; also how many betas it may have then.
+UNLIMITED: Final = 1 << 62
+
+
+class VariableQueue:
+    """Ready messages, oldest first. `count` of them; sizes in bytes."""
+
+    def __init__(self) -> None:
+        self.q1: EntryRing = EntryRing()
+        self.q2: EntryRing = EntryRing()
+        self.delta: Delta = Delta()
+        self.q3: EntryRing = EntryRing()
+        self.q4: EntryRing = EntryRing()
+        # Where a published entry goes: q4 or q1.
+        self._young: EntryRing = self.q4
+        self.count: i64 = 0
+        self.beta_count: i64 = 0
+        self.beta_bytes: i64 = 0
+        self.gamma_count: i64 = 0
+        self.gamma_bytes: i64 = 0
+        # Of all entries in memory, with or without content.
+        self._body_bytes: i64 = 0
+        self._content_bytes: i64 = 0
+
+    # -- figures -------------------------------------------------------------------------------------------------
+
+    @property
+    def body_bytes(self) -> i64:
+        """Bytes of all bodies."""
+        return self._body_bytes + self.delta.body_bytes
+
+    @property
+    def entry_count(self) -> i64:
+        """Messages whose position is in memory."""
+        return self.count - self.delta.count
+
+    @property
+    def ram_count(self) -> i64:
+        """Messages whose content is in memory: the alphas."""
+        return self.count - self.delta.count - self.beta_count - self.gamma_count
+
+    @property
+    def alpha_bytes(self) -> i64:
+        """Content in memory."""
+        return self._content_bytes - self.beta_bytes - self.gamma_bytes
+
+    @property
+    def ram_bytes(self) -> i64:
+        """Content in memory, and ENTRY_BYTES for each position, MESSAGE_BYTES for each content there."""
+        return self.alpha_bytes + ENTRY_BYTES * self.entry_count + MESSAGE_BYTES * self.ram_count
+
+    @property
+    def old_count(self) -> i64:
+        """Entries in memory that are older than delta."""
+        return self.q4.count + self.q3.count
+
+    # -- publish and fetch -----------------------------------------------------------------------------------------
+
+    def append(self, entry: Entry) -> None:
+        """Add the youngest message (S61)."""
+        self._young.append(entry)
+        self.count += 1
+        self._body_bytes += entry.body_bytes
+        self._content_bytes += entry.content_bytes
+
+    def head_state(self) -> i64:
+        """EMPTY, READY, or LOADING: the oldest message, or its content, is on disk."""
+        if self.q4.count > 0:
+            return READY if self.q4.at(0).form == ALPHA else LOADING
+        if self.q3.count > 0:
+            return READY if self.q3.at(0).form == ALPHA else LOADING
+        return LOADING if self.count > 0 else EMPTY
+
+    def has_head_entry(self) -> bool:
+        """Is the position of the oldest message in memory?"""
+        return self.q4.count > 0 or self.q3.count > 0
+
+    def head(self) -> Entry:
+        """The oldest entry; there must be one in memory."""
+        return self.q4.at(0) if self.q4.count > 0 else self.q3.at(0)
+
+    def fetch(self) -> Entry:
+        """Take the oldest entry (S70); there must be one in memory."""
+        if self.q4.count > 0:
+            entry = self.q4.pop_left()
+        else:
+            entry = self.q3.pop_left()
+            if self.q3.count == 0:
+                self._keep_shape()
+        self.count -= 1
+        self._body_bytes -= entry.body_bytes
+        self._content_bytes -= entry.content_bytes
+        if entry.form != ALPHA:
+            self._uncount_paged(entry)
+        return entry
+
+    def requeue(self, entries: list[Entry]) -> None:
+        """Return entries (ascending seq ids) to their places."""
+        if self._young is self.q4 and not _has_paged(entries):
+            self.q4.put_back(entries)
+            for entry in entries:
+                self._count_in(entry)
+            return
+        parts: list[list[Entry]] = [[], [], [], []]
+        lowest: i64 = 0
+        for entry in entries:
+            if self.delta.covers(entry.seq):
+                self._enter_delta(entry)
+                self.delta.first_expiry_ms = UNKNOWN
+                continue
+            # One part after the other, so that what goes between two of them keeps its order.
+            lowest = max(lowest, self._part_of(entry))
+            parts[lowest].append(entry)
+            self._count_in(entry)
+        self.q4.put_back(parts[0])
+        self.q3.put_back(parts[1])
+        self.q2.put_back(parts[2])
+        self.q1.put_back(parts[3])
+        self._keep_shape()
+
+    def _part_of(self, entry: Entry) -> i64:
+        """Which of q4, q3, q2, q1 (0 to 3) an entry belongs to. Between two, without content it goes into the middle."""
+        seq = entry.seq
+        if self.delta.count > 0 and seq >= self.delta.end:
+            if self.q1.count > 0 and seq > self.q1.first_seq():
+                return 3
+            if self.q2.count > 0 and seq < self.q2.last_seq():
+                return 2
+            return 3 if entry.form == ALPHA else 2
+        if self.delta.count == 0 and self.q1.count > 0 and seq > self.q1.first_seq():
+            return 3
+        if self.q3.count > 0 and seq > self.q3.first_seq():
+            return 1
+        if self.q4.count > 0 and seq < self.q4.last_seq():
+            return 0
+        return 0 if entry.form == ALPHA else 1
+
+    # -- ranges ------------------------------------------------------------------------------------------------------
+
+    def index_of_seq(self, seq: i64) -> i64:
+        """Number of entries in memory that are older than `seq`."""
+        index: i64 = 0
+        for ring in (self.q4, self.q3, self.q2, self.q1):
+            if ring.count > 0 and ring.last_seq() < seq:
+                index += ring.count
+            else:
+                place = ring.index_of_seq(seq)
+                if place < ring.count:
+                    return index + place
+        return index
+
+    def at(self, index: i64) -> Entry:
+        """The entry in memory that is `index` places behind the oldest one."""
+        for ring in (self.q4, self.q3, self.q2):
+            if index < ring.count:
+                return ring.at(index)
+            index -= ring.count
+        return self.q1.at(index)
+
+    def is_on_disk(self, from_seq: i64) -> bool:
+        """Is the oldest message from `from_seq` on in delta?"""
+        return (
+            self.delta.count > 0
+            and from_seq < self.delta.end
+            and self.index_of_seq(from_seq) >= self.old_count
+        )
+
+    def run_length(self, index: i64) -> i64:
+        """How many entries follow each other in memory from `index` on, without delta in between."""
+        old_count = self.old_count
+        if index < old_count and self.delta.count > 0:
+            return old_count - index
+        return self.entry_count - index
+
+    def take_range(self, index: i64, count: i64) -> list[Entry]:
+        """Take `count` entries in memory, starting `index` places behind the oldest one."""
+        taken: list[Entry] = []
+        for ring in (self.q4, self.q3, self.q2, self.q1):
+            if index >= ring.count:
+                index -= ring.count
+                continue
+            size: i64 = min(count, ring.count - index)
+            if size > 0:
+                taken.extend(ring.take_range(index, size))
+                count -= size
+            index = 0
+        for entry in taken:
+            self._count_out(entry)
+        self._keep_shape()
+        return taken
+
+    def contains(self, entry: Entry) -> bool:
+        """Is this very entry one of the ready ones in memory?"""
+        return self._ring_of(entry) is not None
+
+    def remove(self, entry: Entry) -> bool:
+        """Take out one entry wherever it is; False when it is not here."""
+        ring = self._ring_of(entry)
+        if ring is None:
+            return False
+        ring.take_range(ring.place_of(entry), 1)
+        self._count_out(entry)
+        self._keep_shape()
+        return True
+
+    def take_all(self) -> list[EntryRing]:
+        """Take everything: what was in memory, the youngest part first. Delta is forgotten; who asks has noted its range."""
+        rings = [self.q1, self.q2, self.q3, self.q4]
+        self.q1 = EntryRing()
+        self.q2 = EntryRing()
+        self.q3 = EntryRing()
+        self.q4 = EntryRing()
+        self._young = self.q4
+        self.delta.clear()
+        self.count = 0
+        self.beta_count = 0
+        self.beta_bytes = 0
+        self.gamma_count = 0
+        self.gamma_bytes = 0
+        self._body_bytes = 0
+        self._content_bytes = 0
+        return rings
+
+    def unindexed(self, from_seq: i64, end_seq: i64, limit: i64) -> list[Entry]:
+        """At most `limit` entries of [from_seq, end_seq), ascending. Delta is below every `from_seq` asked for."""
+        found: list[Entry] = []
+        for ring in (self.q4, self.q3, self.q2, self.q1):
+            place = ring.index_of_seq(from_seq)
+            while place < ring.count and len(found) < limit:
+                entry = ring.at(place)
+                if entry.seq >= end_seq:
+                    return found
+                found.append(entry)
+                place += 1
+        return found
+
+    def paged_near_head(self, limit: i64, max_bytes: i64) -> list[Entry]:
+        """Entries without content among the `limit` oldest ones, of at most `max_bytes` together, at least one."""
+        found: list[Entry] = []
+        size: i64 = 0
+        index: i64 = 0
+        end: i64 = min(limit, self.old_count)
+        while index < end:
+            entry = self.at(index)
+            if entry.form != ALPHA:
+                size += entry.content_bytes
+                if size > max_bytes and len(found) > 0:
+                    break
+                found.append(entry)
+            index += 1
+        return found
+
+    # -- sinking -----------------------------------------------------------------------------------------------------
+
+    def drop_content(self, entry: Entry) -> None:
+        """A ready entry whose content is on disk gives up the one in memory: an alpha becomes beta or gamma."""
+        entry.drop_content()
+        self._count_paged(entry)
+
+    def take_content(self, entry: Entry) -> None:
+        """The content of a ready entry was loaded."""
+        self._uncount_paged(entry)
+        entry.form = ALPHA
+
+    def on_indexed(self, entry: Entry) -> None:
+        """The position of a ready entry has moved to the index: a beta becomes gamma."""
+        if entry.form == BETA:
+            self._uncount_paged(entry)
+            entry.form = GAMMA
+            self._count_paged(entry)
+
+    def push_q1(self) -> None:
+        """The oldest of q1 goes to the young end of q3, or of q2 when delta is in between."""
+        entry = self.q1.pop_left()
+        if self.delta.count == 0:
+            self.q3.append(entry)
+        else:
+            self.q2.append(entry)
+
+    def push_q4(self) -> None:
+        """The youngest of q4 goes to the old end of q3 (S62)."""
+        self.q3.append_left(self.q4.pop_right())
+        self._keep_shape()
+
+    def part_q4(self, keep: i64) -> None:
+        """Nothing is behind q4: all but its `keep` oldest become q1. At least one must go to delta in the same step."""
+        kept = self.q4.take(keep)
+        self.q4, self.q1 = self.q1, self.q4
+        for entry in kept:
+            self.q4.append(entry)
+        self._young = self.q1
+
+    def push_old(self) -> None:
+        """The youngest one older than delta, which is in the index, leaves memory."""
+        entry = self.q3.pop_right() if self.q3.count > 0 else self.q4.pop_right()
+        self._count_out(entry)
+        delta = self.delta
+        if delta.count == 0:
+            delta.end = entry.seq + 1
+        delta.start = entry.seq
+        delta.first_expiry_ms = entry.expiry_ms
+        self._enter_delta(entry)
+        if self._young is self.q4:
+            self._keep_shape()
+
+    def push_young(self) -> None:
+        """The oldest one younger than delta, which is in the index, leaves memory."""
+        entry = self.q2.pop_left() if self.q2.count > 0 else self.q1.pop_left()
+        self._count_out(entry)
+        delta = self.delta
+        if delta.count == 0:
+            delta.start = entry.seq
+            delta.first_expiry_ms = entry.expiry_ms
+        delta.end = entry.seq + 1
+        self._enter_delta(entry)
+
+    def _enter_delta(self, entry: Entry) -> None:
+        # The index has it, like all live positions below its mark: a load will find it there.
+        assert entry.journal_state == INDEXED
+        # A load of its content that may be under way has nobody to bring it to.
+        entry.form = ALPHA
+        delta = self.delta
+        delta.count += 1
+        delta.body_bytes += entry.body_bytes
+        delta.content_bytes += entry.content_bytes
+        self.count += 1
+
+    # -- rising ------------------------------------------------------------------------------------------------------
+
+    def accept(self, entries: list[Entry], next_seq: i64, damaged: i64) -> None:
+        """A load from `delta.start` on has come: `entries` join q3, delta begins at `next_seq` (S72)."""
+        delta = self.delta
+        self._count_damaged(damaged)
+        for entry in entries:
+            self._leave_delta(entry)
+            self.q3.append(entry)
+            self._count_in(entry)
+        delta.start = next_seq
+        delta.first_expiry_ms = UNKNOWN
+        if next_seq >= delta.end:
+            self.count -= delta.count
+            delta.clear()
+        self._keep_shape()
+
+    def take_loaded(self, entries: list[Entry], first: i64, damaged: i64) -> None:
+        """Entries, the oldest ready ones from `first` on, were loaded and leave delta without ever being here.
+
+        Damaged ones among them stay counted until delta begins behind them: they would be met, and counted, again.
+        """
+        delta = self.delta
+        for entry in entries:
+            self._leave_delta(entry)
+        if first <= delta.start and len(entries) > 0:
+            self._count_damaged(damaged)
+            delta.start = entries[-1].seq + 1
+            delta.first_expiry_ms = UNKNOWN
+            if delta.start >= delta.end:
+                self.count -= delta.count
+                delta.clear()
+        self._keep_shape()
+
+    def trim_delta(self, from_seq: i64, damaged: i64) -> None:
+        """Nothing ready is in delta from `from_seq` on, but for what is damaged."""
+        delta = self.delta
+        if from_seq <= delta.start:
+            self.count -= delta.count
+            delta.clear()
+            self._keep_shape()
+        elif from_seq < delta.end:
+            self._count_damaged(damaged)
+            delta.end = from_seq
+
+    def shrink_delta(self, count: i64, start: i64, end: i64) -> None:
+        """Forget `count` messages of delta without loading them; those that are left lie in [start, end)."""
+        delta = self.delta
+        left: i64 = max(0, delta.count - count) if start < end else 0
+        self.count -= delta.count - left
+        # Nobody has read how large they were: the average stands for them.
+        delta.body_bytes = delta.body_bytes * left // delta.count
+        delta.content_bytes = delta.content_bytes * left // delta.count
+        if start > delta.start:
+            delta.first_expiry_ms = UNKNOWN
+        delta.start = start
+        delta.end = end
+        delta.count = left
+        self._keep_shape()
+
+    def _count_damaged(self, damaged: i64) -> None:
+        # Delta loses a part of its range in which so many were damaged.
+        delta = self.delta
+        if damaged > 0:
+            delta.is_uncertain = True
+            lost: i64 = max(0, min(damaged, delta.count - 1))
+            delta.count -= lost
+            self.count -= lost
+
+    def _leave_delta(self, entry: Entry) -> None:
+        delta = self.delta
+        # A count of a restart is right; nothing goes below zero should it not be.
+        if delta.count > 1 or (delta.count == 1 and not delta.is_uncertain):
+            delta.count -= 1
+            self.count -= 1
+        delta.body_bytes = max(0, delta.body_bytes - entry.body_bytes)
+        delta.content_bytes = max(0, delta.content_bytes - entry.content_bytes)
+
+    # -- restart and end ---------------------------------------------------------------------------------------------
+
+    def restore_delta(self, start: i64, end: i64, count: i64, size_bytes: i64) -> None:
+        """After a start, before `restore`: `count` live positions of [start, end) are in the index."""
+        if count > 0:
+            delta = self.delta
+            delta.start = start
+            delta.end = end
+            delta.count = count
+            delta.body_bytes = size_bytes
+            delta.content_bytes = size_bytes
+            self.count += count
+            self._young = self.q1
+
+    def restore(self, entry: Entry) -> None:
+        """After a start: the next younger message, with or without content."""
+        if not entry.has_content:
+            entry.form = GAMMA if entry.journal_state == INDEXED else BETA
+        self._count_in(entry)
+        if self.delta.count > 0:
+            self.q2.append(entry)
+        elif self.q3.count > 0 or entry.form != ALPHA:
+            self.q3.append(entry)
+            self._young = self.q1
+        else:
+            self.q4.append(entry)
+
+    # -- counts ------------------------------------------------------------------------------------------------------
+
+    def _count_in(self, entry: Entry) -> None:
+        self.count += 1
+        self._body_bytes += entry.body_bytes
+        self._content_bytes += entry.content_bytes
+        if entry.form != ALPHA:
+            self._count_paged(entry)
+
+    def _count_out(self, entry: Entry) -> None:
+        self.count -= 1
+        self._body_bytes -= entry.body_bytes
+        self._content_bytes -= entry.content_bytes
+        if entry.form != ALPHA:
+            self._uncount_paged(entry)
+
+    def _count_paged(self, entry: Entry) -> None:
+        if entry.form == GAMMA:
+            self.gamma_count += 1
+            self.gamma_bytes += entry.content_bytes
+        else:
+            self.beta_count += 1
+            self.beta_bytes += entry.content_bytes
+
+    def _uncount_paged(self, entry: Entry) -> None:
+        if entry.form == GAMMA:
+            self.gamma_count -= 1
+            self.gamma_bytes -= entry.content_bytes
+        else:
+            self.beta_count -= 1
+            self.beta_bytes -= entry.content_bytes
+
+    # -- shape -------------------------------------------------------------------------------------------------------
+
+    def _ring_of(self, entry: Entry) -> EntryRing | None:
+        for ring in (self.q4, self.q3, self.q2, self.q1):
+            if ring.place_of(entry) >= 0:
+                return ring
+        return None
+
+    def _keep_shape(self) -> None:
+        """What is in the middle has changed: q2 follows an empty delta (S72), q1 an empty middle (S71)."""
+        if self.delta.count == 0:
+            if self.delta.end != 0:
+                self.delta.clear()
+            if self.q2.count > 0:
+                self.q3 = _joined(self.q3, self.q2)
+                self.q2 = EntryRing()
+            if self.q3.count == 0 and self.q1.count > 0:
+                self.q4 = _joined(self.q4, self.q1)
+                self.q1 = EntryRing()
+        self._young = self.q4 if self.q3.count == 0 and self.delta.count == 0 else self.q1
+
+    def check(self) -> None:
+        """Assert the invariants; for tests."""
+        delta = self.delta
+        assert self.q1.count == 0 or self.q3.count > 0 or delta.count > 0
+        assert self.q2.count == 0 or delta.count > 0
+        assert (self.count == 0) == (self.old_count == 0 and delta.count == 0)
+        assert (
+            self.count
+            == self.q1.count + self.q2.count + delta.count + self.q3.count + self.q4.count
+        )
+        is_short = self.q3.count == 0 and delta.count == 0
+        assert self._young is (self.q4 if is_short else self.q1)
+        seqs: list[int] = []
+        places: list[int] = []
+        beta: list[Entry] = []
+        gamma: list[Entry] = []
+        body_bytes = 0
+        content_bytes = 0
+        for ring in (self.q4, self.q3, self.q2, self.q1):
+            for place in range(ring.count):
+                entry = ring.at(place)
+                seqs.append(entry.seq)
+                body_bytes += int(entry.body_bytes)
+                content_bytes += int(entry.content_bytes)
+                assert entry.form != ALPHA or entry.has_content
+                if entry.form != ALPHA:
+                    assert (entry.form == GAMMA) == (entry.journal_state == INDEXED)
+                    (gamma if entry.form == GAMMA else beta).append(entry)
+            places.append(len(seqs))
+        assert seqs == sorted(set(seqs))
+        if delta.count > 0:
+            assert delta.start < delta.end
+            assert delta.is_uncertain or delta.count <= delta.end - delta.start
+            assert len(seqs[: places[1]]) == 0 or seqs[places[1] - 1] < delta.start
+            assert len(seqs) == places[1] or seqs[places[1]] >= delta.end
+        else:
+            assert delta.end == 0 and delta.content_bytes == 0
+        assert (self._body_bytes, self._content_bytes) == (body_bytes, content_bytes)
+        assert (self.beta_count, self.beta_bytes) == (len(beta), _total_bytes(beta))
+        assert (self.gamma_count, self.gamma_bytes) == (len(gamma), _total_bytes(gamma))
+        assert self.ram_count >= 0 and self.alpha_bytes >= 0
+
+
+def _has_paged(entries: list[Entry]) -> bool:
+    for entry in entries:  # noqa: SIM110  # compiled, a generator costs more than the loop
+        if entry.form != ALPHA:
+            return True
+    return False
+
+
+def _joined(older: EntryRing, younger: EntryRing) -> EntryRing:
+    """Both as one ring, at the cost of the shorter one."""
+    if younger.count < older.count:
+        while younger.count > 0:
+            older.append(younger.pop_left())
+        return older
+    while older.count > 0:
+        younger.append_left(older.pop_right())
+    return younger
+
+
+def _total_bytes(entries: list[Entry]) -> int:
+    return sum([int(entry.content_bytes) for entry in entries])

@@ -1,0 +1,103 @@
+"""Declaring again what exists: it must be the same, or the client is told what differs (protocol.md 5.3, 5.4).
+
+For exchanges and queues alike. A *resource* is what error texts call it: `queue 'q' in vhost '/'`. The errors name no
+method; whoever handles one fills in its ids.
+"""
+
+from collections.abc import Sequence
+
+from warrenmq.routing.exchange import ALTERNATE_EXCHANGE, Exchange
+from warrenmq.routing.field_values import erlang_value, values_equivalent
+from warrenmq.wire.errors import PRECONDITION_FAILED, ChannelException
+from warrenmq.wire.field_table import Field, decode_table
+from warrenmq.wire.field_types import TAG_LONGSTR, type_name
+
+
+def resource_text(kind: str, name: bytes, vhost: bytes) -> str:
+    """`exchange 'x' in vhost '/'`; `kind` is "exchange" or "queue"."""
+    return (
+        f"{kind} '{name.decode('utf-8', 'replace')}' in vhost '{vhost.decode('utf-8', 'replace')}'"
+    )
+
+
+def inequivalent(key: str, resource: str, received: str, current: str) -> ChannelException:
+    """The 406 for `key`; `received` and `current` are complete phrases: `'true'`, `none`, `the value ...`."""
+    return ChannelException(
+        PRECONDITION_FAILED,
+        f"inequivalent arg '{key}' for {resource}: received {received} but current is {current}",
+    )
+
+
+def assert_equivalent_flag(key: str, resource: str, received: bool, current: bool) -> None:
+    """ChannelException 406 unless an attribute such as `durable` is the same in both declarations."""
+    if received != current:
+        raise inequivalent(key, resource, _flag_text(received), _flag_text(current))
+
+
+def assert_equivalent_arguments(
+    keys: Sequence[str], resource: str, received: dict[str, Field], current: dict[str, Field]
+) -> None:
+    """ChannelException 406 for the first of `keys` that is there on one side only or has another value."""
+    for key in keys:
+        one = received.get(key)
+        other = current.get(key)
+        if one is None and other is None:
+            continue
+        if one is None or other is None:
+            raise inequivalent(key, resource, _presence_text(one), _presence_text(other))
+        if not values_equivalent(one, other):
+            raise inequivalent(key, resource, f"'{_value_text(one)}'", f"'{_value_text(other)}'")
+
+
+def assert_equivalent_exchange(
+    exchange: Exchange,
+    vhost: bytes,
+    type: bytes,
+    durable: bool,
+    auto_delete: bool,
+    internal: bool,
+    arguments: bytes,
+) -> None:
+    """ChannelException 406 unless this declaration is that of `exchange`; of the arguments only one counts."""
+    resource = resource_text("exchange", exchange.name, vhost)
+    if type != exchange.type:
+        received, current = (
+            type.decode("utf-8", "replace"),
+            exchange.type.decode("utf-8", "replace"),
+        )
+        raise inequivalent("type", resource, f"'{received}'", f"'{current}'")
+    assert_equivalent_flag("durable", resource, durable, exchange.durable)
+    assert_equivalent_flag("auto_delete", resource, auto_delete, exchange.auto_delete)
+    assert_equivalent_flag("internal", resource, internal, exchange.internal)
+    if arguments != exchange.arguments:
+        assert_equivalent_arguments(
+            [ALTERNATE_EXCHANGE],
+            resource,
+            decode_table(arguments),
+            decode_table(exchange.arguments),
+        )
+
+
+def check_name_argument(arguments: dict[str, Field], key: str, resource: str) -> None:
+    """ChannelException 406 if the argument `key` of a new exchange or queue is there and no name (longstr)."""
+    field = arguments.get(key)
+    if field is not None and field.tag != TAG_LONGSTR:
+        raise ChannelException(
+            PRECONDITION_FAILED,
+            f"invalid type '{type_name(field.tag)}' for arg '{key}' in {resource}",
+        )
+
+
+def _flag_text(value: bool) -> str:
+    return "'true'" if value else "'false'"
+
+
+def _presence_text(field: Field | None) -> str:
+    if field is None:
+        return "none"
+    return f"the value '{_value_text(field)}' of type '{type_name(field.tag)}'"
+
+
+def _value_text(field: Field) -> str:
+    value = field.value
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else erlang_value(field)

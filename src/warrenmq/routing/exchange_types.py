@@ -1,0 +1,33 @@
+"""The exchange types there are, and how an exchange of a type is made."""
+
+from typing import Final
+
+from warrenmq.routing.direct import DIRECT, DirectExchange
+from warrenmq.routing.exchange import Exchange
+from warrenmq.routing.fanout import FANOUT, FanoutExchange
+from warrenmq.routing.headers import HEADERS, HeadersExchange
+from warrenmq.routing.topic import TOPIC, TopicExchange
+from warrenmq.wire.errors import COMMAND_INVALID, ConnectionException
+
+EXCHANGE_TYPES: Final = (DIRECT, FANOUT, HEADERS, TOPIC)
+
+
+def check_exchange_type(type: bytes) -> None:
+    """ConnectionException 503 if there is no such type."""
+    if type not in EXCHANGE_TYPES:
+        shown = type.decode("utf-8", "replace")
+        raise ConnectionException(COMMAND_INVALID, f"unknown exchange type '{shown}'", 40, 10)
+
+
+def make_exchange(
+    name: bytes, type: bytes, durable: bool, auto_delete: bool, internal: bool, arguments: bytes
+) -> Exchange:
+    """An exchange without bindings. Raises as `check_exchange_type`."""
+    if type == DIRECT:
+        return DirectExchange(name, durable, auto_delete, internal, arguments)
+    if type == FANOUT:
+        return FanoutExchange(name, durable, auto_delete, internal, arguments)
+    if type == TOPIC:
+        return TopicExchange(name, durable, auto_delete, internal, arguments)
+    check_exchange_type(type)
+    return HeadersExchange(name, durable, auto_delete, internal, arguments)

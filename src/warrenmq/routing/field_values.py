@@ -1,0 +1,150 @@
+"""Values of field tables: when two are the same, and how RabbitMQ writes them in its error texts.
+
+Two comparisons, both of which look through the type tags of the wire, because one client sends 1 as `l` and another
+as `I`: `values_match` for headers against a binding, where 1 also equals 1.0, and `values_equivalent` for arguments
+declared twice, where it does not. Inside tables and arrays the tags count in both.
+
+Recursion is bounded: a decoded table is at most `DEPTH_MAX` levels deep.
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from warrenmq.wire.field_table import Field
+from warrenmq.wire.field_types import (
+    TAG_ARRAY,
+    TAG_BINARY,
+    TAG_BOOL,
+    TAG_DECIMAL,
+    TAG_DOUBLE,
+    TAG_FLOAT,
+    TAG_LONG,
+    TAG_LONG_TOO,
+    TAG_LONGSTR,
+    TAG_TABLE,
+    TAG_VOID,
+    type_name,
+)
+
+# Kinds of values: only values of one kind can be equal, except integers and floats in `values_match`.
+_VOID: Final = 0
+_BOOL: Final = 1
+_INTEGER: Final = 2
+_FLOAT: Final = 3
+_DECIMAL: Final = 4
+_BYTES: Final = 5
+_ARRAY: Final = 6
+_TABLE: Final = 7
+
+
+def values_match(one: Field, other: Field) -> bool:
+    """Equal by value over all types of numbers and both types of bytes."""
+    kind = _kind(one.tag)
+    other_kind = _kind(other.tag)
+    if kind == other_kind:
+        return _equal_of_kind(kind, one, other)
+    is_number = kind in (_INTEGER, _FLOAT)
+    return is_number and other_kind in (_INTEGER, _FLOAT) and one.value == other.value
+
+
+def values_equivalent(one: Field, other: Field) -> bool:
+    """Equal by value over all types of integers, both of floats and both of bytes."""
+    kind = _kind(one.tag)
+    return kind == _kind(other.tag) and _equal_of_kind(kind, one, other)
+
+
+def _kind(tag: i64) -> i64:
+    if tag in (TAG_LONGSTR, TAG_BINARY):
+        return _BYTES
+    if tag == TAG_BOOL:
+        return _BOOL
+    if tag in (TAG_FLOAT, TAG_DOUBLE):
+        return _FLOAT
+    if tag == TAG_VOID:
+        return _VOID
+    if tag == TAG_DECIMAL:
+        return _DECIMAL
+    if tag == TAG_ARRAY:
+        return _ARRAY
+    if tag == TAG_TABLE:
+        return _TABLE
+    return _INTEGER
+
+
+def _equal_of_kind(kind: i64, one: Field, other: Field) -> bool:
+    if kind == _ARRAY:
+        return _equal_arrays(one.value, other.value)
+    if kind == _TABLE:
+        return _equal_tables(one.value, other.value)
+    return one.value == other.value
+
+
+def _equal_inside(one: Field, other: Field) -> bool:
+    """Equal with their tags; `L` is another tag of the type `l`."""
+    tag: i64 = TAG_LONG if one.tag == TAG_LONG_TOO else one.tag
+    other_tag: i64 = TAG_LONG if other.tag == TAG_LONG_TOO else other.tag
+    return tag == other_tag and _equal_of_kind(_kind(tag), one, other)
+
+
+def _equal_arrays(one: object, other: object) -> bool:
+    assert isinstance(one, list) and isinstance(other, list)
+    if len(one) != len(other):
+        return False
+    return all([_equal_inside(value, other[index]) for index, value in enumerate(one)])
+
+
+def _equal_tables(one: object, other: object) -> bool:
+    assert isinstance(one, dict) and isinstance(other, dict)
+    if len(one) != len(other):
+        return False
+    for name, value in one.items():
+        counterpart = other.get(name)
+        if counterpart is None or not _equal_inside(value, counterpart):
+            return False
+    return True
+
+
+def erlang_value(field: Field) -> str:
+    """A value as RabbitMQ prints the Erlang term it keeps it in: `<<"x">>`, `true`, `[{signedint,1}]`."""
+    value = field.value
+    if isinstance(value, bytes):
+        return erlang_bytes(value)
+    if isinstance(value, dict):
+        rows = [_erlang_row(name, inner) for name, inner in value.items()]
+        return "[" + ",".join(rows) + "]"
+    if isinstance(value, list):
+        items = ["{" + type_name(inner.tag) + "," + erlang_value(inner) + "}" for inner in value]
+        return "[" + ",".join(items) + "]"
+    if isinstance(value, tuple):
+        scale, unscaled = value
+        return "{" + str(scale) + "," + str(unscaled) + "}"
+    if value is None:
+        return "undefined"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def erlang_bytes(value: bytes) -> str:
+    """Bytes as Erlang prints them: `<<"x">>` if they can be read as Latin-1 text, else `<<1,2,3>>`."""
+    if not value:
+        return "<<>>"
+    text = ""
+    for octet in value:
+        if octet == 0x22 or octet == 0x5C:
+            text += "\\" + chr(octet)
+        elif 0x20 <= octet <= 0x7E or octet >= 0xA0:
+            text += chr(octet)
+        elif octet == 0x1B:
+            text += "\\e"
+        elif 0x08 <= octet <= 0x0D:
+            text += "\\" + "btnvfr"[octet - 0x08]
+        else:
+            return "<<" + ",".join([str(number) for number in value]) + ">>"
+    return '<<"' + text + '">>'
+
+
+def _erlang_row(name: str, field: Field) -> str:
+    quoted = erlang_bytes(name.encode("utf-8", "surrogateescape"))
+    return "{" + quoted + "," + type_name(field.tag) + "," + erlang_value(field) + "}"

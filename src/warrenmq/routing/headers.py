@@ -1,0 +1,95 @@
+"""Headers exchanges: a binding's arguments are compared with a message's headers; the routing key does not matter.
+Each publish tries every binding, until an argument decides; so it costs at most what all arguments of the exchange's
+bindings amount to.
+
+`x-match` says how (protocol.md 6): `all` (also when absent) wants every argument met, `any` at least one. Arguments
+that begin with `x-` take part only in `all-with-x` and `any-with-x`; `x-match` itself never does. An argument is met
+by a header of the same name with an equal value (`field_values.py`), a void argument by any value.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import mypyc_attr
+
+from warrenmq.routing.exchange import Binding, Destination, Exchange
+from warrenmq.routing.field_values import erlang_bytes, erlang_value, values_match
+from warrenmq.wire.errors import PRECONDITION_FAILED, ChannelException
+from warrenmq.wire.field_table import Field, decode_table
+from warrenmq.wire.field_types import TAG_LONGSTR, TAG_VOID, type_name
+
+HEADERS: Final = b"headers"
+X_MATCH: Final = "x-match"
+
+
+@final
+@mypyc_attr(native_class=True)
+class HeadersPattern:
+    """What one binding asks of the headers."""
+
+    def __init__(self, binding: Binding) -> None:
+        self.binding: Binding = binding
+        table = decode_table(binding.arguments)
+        mode = match_mode(table)
+        self.wants_all: bool = mode == b"all" or mode == b"all-with-x"
+        takes_x = mode == b"all-with-x" or mode == b"any-with-x"
+        self.names: list[str] = []
+        self.values: list[Field] = []
+        for name, field in table.items():
+            if name != X_MATCH and (takes_x or not name.startswith("x-")):
+                self.names.append(name)
+                self.values.append(field)
+
+    def fits(self, headers: dict[str, Field]) -> bool:
+        """Does a message with these headers take this binding?"""
+        for index, name in enumerate(self.names):
+            header = headers.get(name)
+            wanted = self.values[index]
+            is_met = header is not None and (wanted.tag == TAG_VOID or values_match(wanted, header))
+            if is_met != self.wants_all:
+                return is_met
+        return self.wants_all
+
+
+@final
+@mypyc_attr(native_class=True)
+class HeadersExchange(Exchange):
+    """Bindings with their patterns, tried one by one."""
+
+    def __init__(
+        self, name: bytes, durable: bool, auto_delete: bool, internal: bool, arguments: bytes
+    ) -> None:
+        super().__init__(name, HEADERS, durable, auto_delete, internal, arguments)
+        self._patterns: dict[Binding, HeadersPattern] = {}
+
+    def check_binding(self, arguments: bytes) -> None:
+        match_mode(decode_table(arguments))
+
+    def add(self, binding: Binding) -> None:
+        self._patterns[binding] = HeadersPattern(binding)
+
+    def remove(self, binding: Binding) -> None:
+        del self._patterns[binding]
+
+    def match(self, keys: list[bytes], headers: dict[str, Field], found: list[Destination]) -> None:
+        for pattern in self._patterns.values():
+            if pattern.fits(headers):
+                found.append(pattern.binding.destination)  # see direct.py
+
+
+def match_mode(arguments: dict[str, Field]) -> bytes:
+    """The value of `x-match`, b"all" when absent; ChannelException 406 if it is none of the four."""
+    field = arguments.get(X_MATCH)
+    if field is None:
+        return b"all"
+    mode = field.value
+    if field.tag != TAG_LONGSTR or not isinstance(mode, bytes):
+        raise ChannelException(
+            PRECONDITION_FAILED,
+            f"Invalid x-match field type {type_name(field.tag)} (value {erlang_value(field)}); expected longstr",
+        )
+    if mode == b"all" or mode == b"any" or mode == b"all-with-x" or mode == b"any-with-x":
+        return mode
+    raise ChannelException(
+        PRECONDITION_FAILED,
+        f"Invalid x-match field value {erlang_bytes(mode)}; expected all, any, all-with-x, or any-with-x",
+    )

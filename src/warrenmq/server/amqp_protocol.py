@@ -1,0 +1,285 @@
+"""One accepted socket: the protocol header, then an AMQP connection or an admin session behind it.
+
+The shell around `broker.Connection`: bytes from the socket go in, gathered output goes out once per turn, and the flags
+the connection sets (stop reading, close) are carried out here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import select
+import socket
+import sys
+from typing import Final, Protocol, cast
+
+from warrenmq.admin.node import AdminNode, LoopClock
+from warrenmq.admin.protocol import PROTOCOL_HEADER as ADMIN_HEADER
+from warrenmq.admin.server import AdminSession
+from warrenmq.broker.broker import Broker
+from warrenmq.broker.connection.connection import HANDSHAKE_TIMEOUT_MS, NEVER, Connection
+from warrenmq.broker.connection.states import CLOSED
+from warrenmq.server.clock import Clock
+from warrenmq.server.memory_watch import MemoryWatch
+from warrenmq.wire.encode import PROTOCOL_HEADER
+from warrenmq.wire.errors import CONNECTION_FORCED, ConnectionException
+
+logger = logging.getLogger("warren.listener")
+
+_HEADER_BYTES: Final = 8
+READ_BYTES: Final = 262144
+# The header of AMQP 0-9, which is served as 0-9-1.
+_AMQP_0_9: Final = b"AMQP\x01\x01\x00\x09"
+# Bytes the transport may hold before deliveries to it wait.
+_WRITE_BUFFER_HIGH: Final = 1048576
+_WRITE_BUFFER_LOW: Final = 262144
+# Output that is not read (replies, returns) above which the peer is not read either: bounded memory for each socket.
+_UNREAD_OUTPUT_MAX: Final = 8388608
+# Linux's struct tcp_info: bytes of it that are asked for; where tcpi_unacked (segments) and tcpi_last_ack_recv (ms) stand.
+_TCP_INFO_BYTES: Final = 60
+_UNACKED_AT: Final = 24
+_LAST_ACK_AT: Final = 56
+
+
+class SocketHost(Protocol):
+    """The services of a node that its sockets use."""
+
+    loop: asyncio.AbstractEventLoop
+    clock: Clock
+    broker: Broker
+    admin: AdminNode
+    memory_watch: MemoryWatch
+    protocols: set[ClientProtocol]
+    # Shared by all sockets; READ_BYTES long.
+    read_buffer: memoryview
+    # Sockets that used up their share of reading in this turn; the node resumes them in the next.
+    read_on: list[ClientProtocol]
+
+    def has_room_for_socket(self) -> bool:
+        """Are there file descriptors for one more?"""
+
+    def schedule_turn(self) -> None:
+        """Let the node work when all sockets of this turn are read."""
+
+
+class ClientProtocol(asyncio.BufferedProtocol):
+    """asyncio's view of one client.
+
+    A socket is read at most READ_BYTES a turn. Without that bound the event loop would go on reading a busy publisher's
+    socket, megabytes at a time, while consumers wait for their turn.
+    """
+
+    def __init__(self, node: SocketHost) -> None:
+        self._node = node
+        self._header = b""
+        self._connection: Connection | None = None
+        self._admin: AdminSession | None = None
+        self._transport: asyncio.Transport | None = None
+        self._is_reading = True
+        self._close_at_ms = node.clock.now_ms() + HANDSHAKE_TIMEOUT_MS
+
+    # -- events of the socket --------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are not registered as asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(_WRITE_BUFFER_HIGH, _WRITE_BUFFER_LOW)
+        if not self._node.has_room_for_socket():
+            self._transport.abort()
+            return
+        self._node.protocols.add(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        # Shared by all sockets: what was read is taken out before another one is read.
+        return self._node.read_buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        data = bytes(self._node.read_buffer[:nbytes])
+        if nbytes == READ_BYTES and self._transport is not None:
+            self._transport.pause_reading()
+            self._node.read_on.append(self)
+        if self._connection is not None:
+            self._connection.receive(data, self._node.clock.now_ms())
+        elif self._admin is not None:
+            self._admin.receive(data)
+        else:
+            self._receive_header(data)
+        self._node.memory_watch.received(nbytes)
+        self._node.schedule_turn()
+
+    def pause_writing(self) -> None:
+        if self._connection is not None:
+            self._connection.is_writable = False
+        elif self._admin is not None:
+            self._admin.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._connection is not None:
+            self._connection.is_writable = True
+            self.count_unsent()
+            self._connection.on_written(self._node.clock.now_ms())
+            self._apply_reading()
+            self._node.schedule_turn()
+        elif self._admin is not None:
+            self._admin.resume_writing()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._node.protocols.discard(self)
+        if self._connection is not None:
+            self._connection.shell = None
+            self._node.broker.disconnect(self._connection, self._node.clock.now_ms())
+            self._node.schedule_turn()
+        elif self._admin is not None:
+            self._admin.connection_lost()
+
+    # -- the first bytes -------------------------------------------------------------------------------------------
+
+    def _receive_header(self, data: bytes) -> None:
+        self._header += data
+        if len(self._header) < _HEADER_BYTES:
+            return
+        header = self._header[:_HEADER_BYTES]
+        rest = self._header[_HEADER_BYTES:]
+        self._header = b""
+        transport = self._transport
+        assert transport is not None
+        local = transport.get_extra_info("sockname")
+        remote = transport.get_extra_info("peername")
+        peer = f"{_text(remote)} -> {_text(local)}"
+        # The address they came in by counts, not theirs: so does RabbitMQ.
+        is_loopback = bool(local) and _is_loopback(str(local[0]))
+        if header in (PROTOCOL_HEADER, _AMQP_0_9):
+            now_ms = self._node.clock.now_ms()
+            self._connection = self._node.broker.connect(peer, is_loopback, now_ms)
+            self._connection.shell = self
+            if rest:
+                self._connection.receive(rest, now_ms)
+        elif header == ADMIN_HEADER:
+            self._close_at_ms = NEVER
+            self._admin = AdminSession(
+                self._node.admin,
+                transport,
+                LoopClock(self._node.loop, self._node.schedule_turn),
+                peer,
+                is_loopback,
+            )
+            if rest:
+                self._admin.receive(rest)
+        else:
+            logger.info("%s: not AMQP 0-9-1, first bytes %r", peer, header)
+            transport.write(PROTOCOL_HEADER)
+            transport.close()
+
+    # -- turns and timers ------------------------------------------------------------------------------------------
+
+    def write_out(self) -> None:
+        """Write what the connection has gathered and do what it asks for."""
+        connection = self._connection
+        transport = self._transport
+        if connection is None or transport is None or transport.is_closing():
+            return
+        parts = connection.take_output()
+        if len(parts) == 1:
+            transport.write(parts[0])
+        elif parts:
+            transport.writelines(parts)
+        connection.out.set_unsent(transport.get_write_buffer_size())
+        if connection.is_writable:
+            connection.on_written(self._node.clock.now_ms())
+        self._apply_reading()
+        if connection.state == CLOSED and connection.close_at_ms <= connection.now_ms:
+            transport.close()
+
+    def count_unsent(self) -> None:
+        """Tell the connection what its socket has not taken."""
+        if self._connection is not None and self._transport is not None:
+            self._connection.out.set_unsent(self._transport.get_write_buffer_size())
+
+    def read_on(self) -> None:
+        """The turn in which this socket had its share is over."""
+        if self._is_reading and self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def is_ahead(self) -> bool:
+        """See `Connection.is_ahead`."""
+        return self._connection is not None and self._connection.is_ahead()
+
+    def _apply_reading(self) -> None:
+        assert self._transport is not None and self._connection is not None
+        unread = 0 if self._connection.is_writable else self._transport.get_write_buffer_size()
+        wanted = self._connection.is_reading and unread < _UNREAD_OUTPUT_MAX
+        self._connection.is_unread = not wanted
+        if wanted != self._is_reading and not self._transport.is_closing():
+            self._is_reading = wanted
+            if wanted:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    def close_if_due(self, now_ms: int) -> None:
+        """Drop the socket when the time the connection had is over, or when a blocked client has hung up."""
+        connection = self._connection
+        if connection is not None:
+            self.count_unsent()
+            due = connection.close_at_ms != NEVER and connection.close_at_ms <= now_ms
+            due = due or (not self._is_reading and self._is_gone(connection))
+        else:
+            due = self._close_at_ms != NEVER and self._close_at_ms <= now_ms
+        if due:
+            self.abort()
+
+    def _is_gone(self, connection: Connection) -> bool:
+        """Has the client of a socket that is not read gone? Such a socket does not tell by itself.
+
+        A reset tells, which also answers our next heartbeat when the client has closed its end but what it sent
+        before is still on the way. Of a blocked client the end of its stream tells: what is left of that is not confirmed.
+        A client that is only waited for, as its disk lags, is read to the end. And a client whose system acks no
+        heartbeat any more is as dead as one that sends none.
+        """
+        assert self._transport is not None
+        if self._transport.is_closing():
+            return False
+        client = self._transport.get_extra_info("socket")
+        poll = select.poll()
+        poll.register(client.fileno(), select.POLLRDHUP if connection.throttle.is_blocked else 0)
+        if poll.poll(0):
+            return True
+        silence_ms = connection.silence_max_ms()
+        if silence_ms == 0:
+            return False
+        info = client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+        unacked, last_ack_ms = (
+            int.from_bytes(info[at : at + 4], sys.byteorder) for at in (_UNACKED_AT, _LAST_ACK_AT)
+        )
+        return unacked > 0 and last_ack_ms > silence_ms
+
+    def shut_down(self) -> None:
+        """The node stops: tell the client."""
+        if self._connection is not None:
+            self._connection.fail(
+                ConnectionException(
+                    CONNECTION_FORCED, "broker forced connection closure with reason 'shutdown'"
+                )
+            )
+        else:
+            self.abort()
+
+    def abort(self) -> None:
+        """Drop the socket."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def _is_loopback(host: str) -> bool:
+    return host.startswith(("127.", "::ffff:127.")) or host == "::1"
+
+
+def _text(address: object) -> str:
+    # IPv4 clients of a listener for both come as mapped addresses.
+    if isinstance(address, tuple) and len(address) >= 2 and str(address[0]).startswith("::ffff:"):
+        address = (str(address[0])[7:], address[1])
+    return (
+        f"{address[0]}:{address[1]}"
+        if isinstance(address, tuple) and len(address) >= 2
+        else "unknown"
+    )

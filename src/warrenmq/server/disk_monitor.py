@@ -1,0 +1,87 @@
+"""How much is free below the data directory, and telling the broker.
+
+The more is free, the longer until the next look: half the time in which the fastest disk would fill it up. The disk is
+asked beside the loop, since one that hangs does not answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from warrenmq.broker.broker import Broker
+
+logger = logging.getLogger("warren.disk")
+
+# As fast as any disk is filled (bytes per ms), and the bounds of the time between two looks (ms).
+FAST_BYTES_PER_MS: Final = 250000
+INTERVAL_MIN_MS: Final = 100
+INTERVAL_MAX_MS: Final = 10000
+
+
+def interval_ms(free_bytes: int, limit_bytes: int) -> int:
+    """Time until the next look."""
+    if free_bytes < limit_bytes:
+        return INTERVAL_MAX_MS
+    ideal = 2 * (free_bytes - limit_bytes) // FAST_BYTES_PER_MS
+    return max(INTERVAL_MIN_MS, min(INTERVAL_MAX_MS, ideal))
+
+
+def free_bytes(directory: Path) -> int:
+    """What may still be written below `directory`; OSError when the disk does not say."""
+    status = os.statvfs(directory)
+    return status.f_bavail * status.f_frsize
+
+
+class DiskMonitor:
+    """Measures while the node runs. `measure` is called on another thread; `now_ms` is the node's clock."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        broker: Broker,
+        now_ms: Callable[[], int],
+        measure: Callable[[], int],
+    ) -> None:
+        self._loop = loop
+        self._broker = broker
+        self._now_ms = now_ms
+        self._measure = measure
+        self._has_failed = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_stopped = False
+
+    async def start(self) -> None:
+        """Measure before the first client comes, and from now on."""
+        await self._measure_and_plan()
+
+    def stop(self) -> None:
+        """Measure no more."""
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    async def _measure_and_plan(self) -> None:
+        wait_ms = INTERVAL_MAX_MS
+        try:
+            free = await self._loop.run_in_executor(None, self._measure)
+        except OSError as error:
+            # What was last known stays in force.
+            if not self._has_failed:
+                logger.error("free disk space cannot be determined: %s", error)
+            self._has_failed = True
+        else:
+            self._has_failed = False
+            if self._is_stopped:
+                return
+            self._broker.disk_free(free, self._now_ms())
+            wait_ms = interval_ms(free, self._broker.alarms.disk_limit_bytes)
+        if not self._is_stopped:
+            self._timer = self._loop.call_later(wait_ms / 1000, self._measure_again)
+
+    def _measure_again(self) -> None:
+        self._task = self._loop.create_task(self._measure_and_plan())

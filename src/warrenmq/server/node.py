@@ -1,0 +1,379 @@
+"""A node: the data directory, the broker in it, the listener before it, and the loop's turns between them.
+
+One event loop owns everything but the disk. A turn: sockets deliver bytes to connections, which fill outputs and the
+journal's batch; at the end of the turn a due batch is sealed and handed to the flusher, then every touched connection
+is written once. So a thousand messages cost one send and one sync, whoever sent them.
+"""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import resource
+import secrets
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import uvloop
+
+from warrenmq.admin.node import AdminNode
+from warrenmq.broker.broker import Broker
+from warrenmq.broker.definitions.settings import Settings
+from warrenmq.server.amqp_protocol import READ_BYTES, ClientProtocol
+from warrenmq.server.clock import Clock
+from warrenmq.server.config import Config
+from warrenmq.server.definitions_file import DataDirectoryError, DefinitionsLostError
+from warrenmq.server.disk_monitor import DiskMonitor, free_bytes
+from warrenmq.server.heap_release import find_heap_release
+from warrenmq.server.memory_watch import (
+    MemoryWatch,
+    ResidentMemory,
+    find_malloc_trim,
+    total_memory_bytes,
+)
+from warrenmq.server.online_backup import BackupRunner, NodeBackups, Surroundings
+from warrenmq.server.startup import OpenedData, open_data_directory
+from warrenmq.server.vhost_driver import VhostDriver, finish_job, start_drivers, stop_drivers
+from warrenmq.store.disk.flusher import Flusher, FlushJob
+from warrenmq.store.disk.job_runner import JobRunner
+from warrenmq.store.disk.line_limit import LineLimit
+from warrenmq.store.disk.workers import Workers
+from warrenmq.store.jobs import StoreJob
+from warrenmq.store.journal import Journal
+
+logger = logging.getLogger("warren.node")
+
+_EXPIRY_TICK_S = 0.05
+_CONNECTION_TICK_S = 0.5
+# For how long a publisher that is ahead of its consumers is not read.
+_YIELD_S = 0.001
+_LISTEN_BACKLOG = 4096
+# How long a stopping node waits for clients to answer connection.close.
+_STOP_GRACE_S = 2.0
+_START_FAILED_EXIT = 1
+# Exit status of a start without definitions; 2 means a wrong configuration. Starting again does not help.
+_DEFINITIONS_LOST_EXIT = 3
+# File descriptors that sockets may not take: journals, definitions and what is opened for a moment.
+_RESERVED_DESCRIPTORS = 64
+
+
+class Node:
+    """A running node. Everything happens on `loop`, except the flusher's thread."""
+
+    def __init__(self, config: Config, loop: asyncio.AbstractEventLoop) -> None:
+        self.config = config
+        self.loop = loop
+        self.clock = Clock()
+        self._is_turn_scheduled = False
+        self.broker = Broker(
+            _settings(config),
+            secrets.token_bytes,
+            self.schedule_turn,
+        )
+        self.admin = AdminNode(self.broker)
+        self.admin.name = config.node_name
+        self._backup_surroundings = Surroundings(
+            loop, config.data_dir, self.broker.vhosts.values, self.schedule_turn
+        )
+        self.backups = NodeBackups(self._backup_surroundings)
+        self.admin.backups = self.backups
+        self._memory = ResidentMemory()
+        self.memory_watch = MemoryWatch(
+            loop,
+            self.broker,
+            self.clock.now_ms,
+            self._memory.used_bytes,
+            find_malloc_trim(),
+            find_heap_release(),
+        )
+        self._disk_monitor = DiskMonitor(
+            loop, self.broker, self.clock.now_ms, lambda: free_bytes(config.data_dir)
+        )
+        self.protocols: set[ClientProtocol] = set()
+        self.read_buffer = memoryview(bytearray(READ_BYTES))
+        # Sockets that had their share of reading in this turn.
+        self.read_on: list[ClientProtocol] = []
+        self._is_full = False
+        self.is_stopping = False
+        self._data: OpenedData | None = None
+        self._flusher: Flusher | None = None
+        self._workers: Workers | None = None
+        self._runners: dict[int, JobRunner] = {}
+        self._drivers: dict[Journal, VhostDriver] = {}
+        self._lines = LineLimit()
+        self._server: asyncio.Server | None = None
+        self._stopped = asyncio.Event()
+
+    # -- start and stop --------------------------------------------------------------------------------------------
+
+    async def start(self) -> str:
+        """Recover the data directory and listen; returns `HOST:PORT` of the AMQP listener.
+
+        Raises DataDirectoryError or OSError when the directory or the address cannot be had.
+        """
+        self._data = open_data_directory(self.config, self.broker, self.clock.now_ms())
+        self.admin.directories = self._data.directories
+        self.admin.recover(
+            self._data.definitions.reader_groups, self._data.definitions.group_members
+        )
+        self._flusher = Flusher(self._on_flushed_in_thread)
+        self._workers = Workers(self._on_job_in_thread)
+        for vhost in self.broker.vhosts.values():
+            files = self._data.file_systems[vhost.id]
+            self._runners[vhost.id] = JobRunner(
+                files, vhost.store.store_id, self._workers.pause, self._data.reserve
+            )
+            self._drivers[vhost.journal] = VhostDriver(
+                vhost, self._data.flushers[vhost.id], self._data.apply_changes, self, self._lines
+            )
+        self._backup_surroundings.copy_definitions = self._data.copy_definitions
+        self._backup_surroundings.call_flusher = self._flusher.call
+        self._backup_surroundings.submit = partial(self._workers.submit, BackupRunner())
+        self._backup_surroundings.pause = self._workers.pause
+        self.broker.set_limits(self.clock.now_ms())
+        await self._disk_monitor.start()
+        self.memory_watch.start()
+        await self._run_steps(start_drivers(list(self._drivers.values()), self.clock.now_ms))
+        # What recovery built lives as long as the node: the collector need not look at it again and again.
+        gc.collect()
+        gc.freeze()
+        trim = find_malloc_trim()
+        if trim is not None:
+            # What reading the journal took is given back.
+            trim()
+        gc.set_threshold(50_000, 20, 100)
+        listener = _listen(self.config.listen_host, self.config.listen_port)
+        self._server = await self.loop.create_server(
+            lambda: ClientProtocol(self), sock=listener, backlog=_LISTEN_BACKLOG
+        )
+        self.loop.call_later(_EXPIRY_TICK_S, self._tick_expiry)
+        self.loop.call_later(_CONNECTION_TICK_S, self._tick_connections)
+        return _address(listener)
+
+    def request_stop(self) -> None:
+        """SIGTERM: close connections, make everything durable, leave the mark of a clean stop."""
+        if not self.is_stopping:
+            self.is_stopping = True
+            self._stop_task = self.loop.create_task(self._stop())
+
+    async def wait_stopped(self) -> None:
+        """Returns when the node has stopped."""
+        await self._stopped.wait()
+
+    async def _stop(self) -> None:
+        logger.info("stopping")
+        assert self._server is not None and self._flusher is not None and self._data is not None
+        assert self._workers is not None
+        self._server.close()
+        self.backups.stop()
+        for vhost in self.broker.vhosts.values():
+            vhost.staging.stop()
+        self._disk_monitor.stop()
+        self.memory_watch.stop()
+        for protocol in list(self.protocols):
+            protocol.shut_down()
+        self._end_turn()
+        deadline = self.loop.time() + _STOP_GRACE_S
+        while self.protocols and self.loop.time() < deadline:
+            await asyncio.sleep(0.01)
+        for protocol in list(self.protocols):
+            protocol.abort()
+        await asyncio.sleep(0)
+        await self._run_steps(stop_drivers(list(self._drivers.values()), self.clock.now_ms))
+        self._flusher.stop()
+        await self.loop.run_in_executor(None, self._workers.stop)
+        for vhost in self.broker.vhosts.values():
+            vhost.losses.report_all()
+        for runner in self._runners.values():
+            runner.close()
+        self._data.close()
+        self._memory.close()
+        self._stopped.set()
+
+    async def _run_steps(self, steps: Iterator[None]) -> None:
+        for _ in steps:
+            self._end_turn()
+            await asyncio.sleep(0.001)
+
+    # -- sockets ---------------------------------------------------------------------------------------------------
+
+    def has_room_for_socket(self) -> bool:
+        """May one more client come in? The disk needs descriptors too: without one no journal file can be started."""
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        is_full = (
+            limit != resource.RLIM_INFINITY and len(self.protocols) + _RESERVED_DESCRIPTORS >= limit
+        )
+        if is_full and not self._is_full:
+            logger.error(
+                "refusing connections: %d of at most %d open files are in use by clients",
+                len(self.protocols),
+                limit,
+            )
+        self._is_full = is_full
+        return not is_full
+
+    # -- turns -----------------------------------------------------------------------------------------------------
+
+    def schedule_turn(self) -> None:
+        """Something happened: look after commits and outputs when this turn's events are handled."""
+        if not self._is_turn_scheduled:
+            self._is_turn_scheduled = True
+            self.loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._is_turn_scheduled = False
+        now_ms = self.clock.now_ms()
+        for driver in self._drivers.values():
+            driver.end_turn(now_ms)
+        self.broker.end_turn(now_ms)
+        for connection in self.broker.take_dirty():
+            protocol = connection.shell
+            if isinstance(protocol, ClientProtocol):
+                protocol.write_out()
+        if self.read_on:
+            read_on = self.read_on
+            self.read_on = []
+            for reader in read_on:
+                if reader.is_ahead():
+                    self.loop.call_later(_YIELD_S, reader.read_on)
+                else:
+                    reader.read_on()
+
+    # -- the shell of the drivers ------------------------------------------------------------------------------------
+
+    def submit_flush(self, driver: VhostDriver, job: FlushJob) -> None:
+        """To the flusher's thread."""
+        assert self._flusher is not None
+        self._flusher.submit(job)
+
+    def submit_job(self, driver: VhostDriver, job: StoreJob) -> None:
+        """To the workers' threads."""
+        assert self._workers is not None
+        self._workers.submit(self._runners[driver.vhost.id], job)
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> None:
+        """On the loop."""
+        self.loop.call_later(delay_ms / 1000, callback)
+
+    def call_when_idle(self, driver: VhostDriver) -> None:
+        """Behind the next look at the sockets: when none has anything, no turn is scheduled by then."""
+        self.loop.call_soon(self._on_idle, driver)
+
+    def _on_idle(self, driver: VhostDriver) -> None:
+        if not self._is_turn_scheduled:
+            driver.on_idle(self.clock.now_ms())
+
+    def wake(self) -> None:
+        """See `schedule_turn`."""
+        self.schedule_turn()
+
+    def _on_job_in_thread(self, job: StoreJob) -> None:
+        self.loop.call_soon_threadsafe(self._on_job, job)
+
+    def _on_job(self, job: StoreJob) -> None:
+        finish_job(job, self._lines)
+        self.schedule_turn()
+
+    def _on_flushed_in_thread(self, job: FlushJob) -> None:
+        self.loop.call_soon_threadsafe(self._on_flushed, job)
+
+    def _on_flushed(self, job: FlushJob) -> None:
+        self._drivers[job.journal].on_flushed(job, self.clock.now_ms())
+        # Should a turn be about to end, that one does for both: each has its share of background work.
+        if not self._is_turn_scheduled:
+            self._end_turn()
+
+    # -- timers ----------------------------------------------------------------------------------------------------
+
+    def _tick_expiry(self) -> None:
+        # First of all the next one: an error must not stop the clock.
+        self.loop.call_later(_EXPIRY_TICK_S, self._tick_expiry)
+        self.broker.tick(self.clock.now_ms())
+
+    def _tick_connections(self) -> None:
+        self.loop.call_later(_CONNECTION_TICK_S, self._tick_connections)
+        now_ms = self.clock.now_ms()
+        if self._data is not None:
+            self._data.reserve.keep()
+        # Space that waits for a checkpoint gets one although nothing else happens.
+        self.schedule_turn()
+        self.broker.tick_connections(now_ms)
+        for protocol in list(self.protocols):
+            protocol.close_if_due(now_ms)
+
+
+def _settings(config: Config) -> Settings:
+    return Settings(
+        channel_max=config.channel_max,
+        frame_max=config.frame_max,
+        heartbeat=config.heartbeat,
+        max_message_size=config.max_message_size,
+        max_unfinished_size=config.max_unfinished_size,
+        unfinished_message_timeout=config.unfinished_message_timeout,
+        cluster_name=config.node_name,
+        loopback_users=frozenset(name.encode() for name in config.loopback_users),
+        total_memory_bytes=config.total_memory_available_override_value or total_memory_bytes(),
+        vm_memory_high_watermark_absolute=config.vm_memory_high_watermark_absolute,
+        vm_memory_high_watermark_relative=config.vm_memory_high_watermark_relative,
+        vm_memory_high_watermark_paging_ratio=config.vm_memory_high_watermark_paging_ratio,
+        memory_monitor_interval_ms=config.memory_monitor_interval_ms,
+        disk_free_limit_absolute=config.disk_free_limit_absolute,
+        disk_free_limit_relative=config.disk_free_limit_relative,
+        queue_index_embed_msgs_below=config.queue_index_embed_msgs_below,
+        msg_store_file_size_limit=config.msg_store_file_size_limit,
+        msg_store_io_batch_size=config.msg_store_io_batch_size,
+    )
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A bound socket; an empty host is every address, IPv4 and IPv6, on one port."""
+    if host:
+        # Python encodes a text as IDNA, whose tables take milliseconds to load.
+        name = host.encode() if host.isascii() else host
+        family, _, _, _, address = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family, backlog=_LISTEN_BACKLOG)
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(
+            ("", port), family=socket.AF_INET6, backlog=_LISTEN_BACKLOG, dualstack_ipv6=True
+        )
+    return socket.create_server(("", port), backlog=_LISTEN_BACKLOG)
+
+
+def _address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _raise_descriptor_limit() -> None:
+    # As many as the administrator allows; the usual soft limit of 1024 is there for programs that use select.
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+async def _run(config: Config) -> int:
+    loop = asyncio.get_running_loop()
+    _raise_descriptor_limit()
+    node = Node(config, loop)
+    try:
+        address = await node.start()
+    except DefinitionsLostError as error:
+        logger.error("cannot start: %s", error)
+        return _DEFINITIONS_LOST_EXIT
+    except (DataDirectoryError, OSError) as error:
+        logger.error("cannot start: %s", error)
+        return _START_FAILED_EXIT
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signal_number, node.request_stop)
+    print(f"warren is ready: amqp={address} management=off", flush=True)
+    await node.wait_stopped()
+    return 0
+
+
+def run(config: Config) -> int:
+    """Run a node until SIGTERM or SIGINT; returns the exit status."""
+    with contextlib.suppress(KeyboardInterrupt):
+        return uvloop.run(_run(config))
+    return 0

@@ -1,0 +1,157 @@
+"""Opening a data directory: lock, definitions, journals; what is not ours or is damaged is moved aside and reported.
+
+Start-up never refuses because of what a crash left behind (G9, G10). It refuses a directory that another process has
+open, that cannot be written, or that a later version made; and one that has lost its definitions and holds a store
+(`definitions_file.py`).
+"""
+
+import fcntl
+import logging
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from warrenmq.broker.broker import Broker
+from warrenmq.broker.definitions.metadata import (
+    Change,
+    Definitions,
+    Metadata,
+    MetadataError,
+    PutPermission,
+    PutUser,
+    PutVhost,
+)
+from warrenmq.broker.definitions.metadata_sqlite import SqliteMetadata
+from warrenmq.broker.definitions.passwords import SHA256, hash_password
+from warrenmq.server.config import Config
+from warrenmq.server.definitions_file import (
+    VHOSTS_PATH,
+    DataDirectoryError,
+    move_to_lost,
+    open_definitions,
+)
+from warrenmq.server.vhost_startup import open_vhost
+from warrenmq.store.disk.files import LOST_AND_FOUND, make_directories
+from warrenmq.store.disk.flusher import BatchFlusher
+from warrenmq.store.disk.local_file_system import LocalFileSystem
+from warrenmq.store.disk.space_reserve import SpaceReserve
+from warrenmq.store.store_settings import StoreSettings
+
+logger = logging.getLogger("warren.startup")
+
+
+@dataclass
+class OpenedData:
+    """What stays open while the node runs."""
+
+    metadata: Metadata
+    lock_descriptor: int
+    # By vhost id: the directory of its store.
+    directories: dict[int, Path]
+    file_systems: dict[int, LocalFileSystem]
+    flushers: dict[int, BatchFlusher]
+    reserve: SpaceReserve
+    root: LocalFileSystem
+    definitions: Definitions
+
+    def apply_changes(self, changes: list[object]) -> None:
+        """Commit metadata changes; called on the flusher's thread."""
+        self.metadata.apply(cast(list[Change], changes))
+
+    def copy_definitions(self, path: Path) -> None:
+        """Put a copy of the definitions in the new file `path`; called on the flusher's thread."""
+        assert isinstance(self.metadata, SqliteMetadata)
+        self.metadata.back_up(path)
+
+    def close(self) -> None:
+        """Release files, database and lock; the flusher's thread has ended."""
+        for flusher in self.flushers.values():
+            flusher.close()
+        for files in self.file_systems.values():
+            files.release()
+        self.root.release()
+        self.metadata.close()
+        os.close(self.lock_descriptor)
+
+
+def open_data_directory(config: Config, broker: Broker, now_ms: int) -> OpenedData:
+    """Lock and read the data directory and fill `broker` with it. Raises DataDirectoryError."""
+    directory = config.data_dir
+    try:
+        make_directories(directory)
+        lock_descriptor = _lock(directory)
+    except OSError as error:
+        raise DataDirectoryError(f"data directory {directory}: {error.strerror}") from None
+    settings = StoreSettings(
+        config.journal_file_size_limit,
+        config.msg_store_file_size_limit,
+        config.queue_index_embed_msgs_below,
+    )
+    root = LocalFileSystem(directory)
+    reserve = SpaceReserve(root)
+    try:
+        for name in (LOST_AND_FOUND, "msg_stores", VHOSTS_PATH):
+            _set_aside_strange(directory, name)
+        make_directories(directory / VHOSTS_PATH)
+        reserve.keep()
+        metadata, definitions = open_definitions(directory, config.accept_lost_definitions, reserve)
+        if not definitions.users and not definitions.vhosts:
+            definitions = _first_start(metadata, config)
+        broker.load_users(definitions)
+        directories: dict[int, Path] = {}
+        file_systems: dict[int, LocalFileSystem] = {}
+        for put_vhost in definitions.vhosts:
+            path = directory / VHOSTS_PATH / str(put_vhost.id)
+            _set_aside_strange(directory, f"{VHOSTS_PATH}/{put_vhost.id}")
+            make_directories(path)
+            files = LocalFileSystem(path)
+            directories[put_vhost.id] = path.absolute()
+            file_systems[put_vhost.id] = files
+            open_vhost(broker, put_vhost, files, definitions, settings, now_ms)
+    except (MetadataError, DataDirectoryError, OSError) as error:
+        root.release()
+        os.close(lock_descriptor)
+        if isinstance(error, DataDirectoryError):
+            raise
+        text = f"data directory {directory}: {error}" if isinstance(error, OSError) else str(error)
+        raise DataDirectoryError(text) from None
+    flushers = {vhost_id: BatchFlusher(files, reserve) for vhost_id, files in file_systems.items()}
+    return OpenedData(
+        metadata, lock_descriptor, directories, file_systems, flushers, reserve, root, definitions
+    )
+
+
+def _lock(directory: Path) -> int:
+    descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise DataDirectoryError(
+            f"data directory {directory} is in use by another warren node"
+        ) from None
+    return descriptor
+
+
+def _set_aside_strange(directory: Path, name: str) -> None:
+    """Move to lost+found what has the name of a directory and is none."""
+    path = directory / name
+    if os.path.lexists(path) and not path.is_dir():
+        target = move_to_lost(directory, name)
+        logger.error(
+            "%s is not a directory and is moved to %s", name, target.relative_to(directory)
+        )
+
+
+def _first_start(metadata: Metadata, config: Config) -> Definitions:
+    vhost = config.default_vhost.encode()
+    user = config.default_user.encode()
+    metadata.apply(
+        [
+            PutVhost(vhost, 1),
+            PutUser(user, hash_password(config.default_pass.encode()), SHA256, ["administrator"]),
+            PutPermission(vhost, user, ".*", ".*", ".*"),
+        ]
+    )
+    return metadata.load()

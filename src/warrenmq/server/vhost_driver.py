@@ -1,0 +1,214 @@
+"""Drives one vhost from turn to turn: what is committed when, which jobs the disk gets, and the order of a start and a stop.
+
+Without clock, threads or sockets: the time comes in, flushes and jobs go out through a `Shell`, which says when they are done.
+A node (`server/node.py`) and the simulated one run this very code.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
+
+from warrenmq.broker.vhost.vhost import Vhost
+from warrenmq.store.disk.flusher import BatchFlusher, FlushJob
+from warrenmq.store.disk.line_limit import LineLimit
+from warrenmq.store.jobs import StoreJob
+from warrenmq.store.journal import FLUSH_INTERVAL_MS
+
+logger = logging.getLogger("warren.node")
+
+# After a failed commit, the next one waits this long.
+FAILURE_PAUSE_MS: Final = 250
+# Between two slices of work that nobody waits for.
+_WORK_PAUSE_MS: Final = 1
+# How long a start and a stop wait for a checkpoint.
+_CHECKPOINT_WAIT_MS: Final = 60_000
+# The first checkpoint of a stop says so without the dead files, the next one deletes them.
+_STOP_CHECKPOINTS: Final = 2
+
+
+class Shell(Protocol):
+    """The threads and timers around a driver."""
+
+    def submit_flush(self, driver: "VhostDriver", job: FlushJob) -> None:
+        """Have the job's batch made durable, in the order of submission; then call `driver.on_flushed`."""
+
+    def submit_job(self, driver: "VhostDriver", job: StoreJob) -> None:
+        """Have the job run in its lane; then call `finish_job`."""
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> None:
+        """Call `callback` once, in so many ms."""
+
+    def call_when_idle(self, driver: "VhostDriver") -> None:
+        """Call `driver.on_idle` if there is nothing else to do now. If there is, do nothing: the next `end_turn` asks again."""
+
+    def wake(self) -> None:
+        """End another turn soon."""
+
+
+class VhostDriver:
+    """Drives `vhost`; its batches are written by `flusher`, its definitions stored by `apply_changes`."""
+
+    def __init__(
+        self,
+        vhost: Vhost,
+        flusher: BatchFlusher,
+        apply_changes: Callable[[list[object]], None],
+        shell: Shell,
+        lines: LineLimit,
+    ) -> None:
+        self.vhost = vhost
+        # The last commit failed.
+        self.is_failing = False
+        # True shortly after a failed commit: only a forced commit is tried.
+        self.is_pausing = False
+        self._flusher = flusher
+        self._apply_changes = apply_changes
+        self._shell = shell
+        self._lines = lines
+        self._name = vhost.name.decode("utf-8", "replace")
+        self._flushes = 0
+        self._has_timer = False
+
+    # -- turns -----------------------------------------------------------------------------------------------------
+
+    def end_turn(self, now_ms: int) -> bool:
+        """The events of a turn are handled: commit what is due, then `Vhost.advance`; True when there is more to do."""
+        if self._flushes == 0 and not self.is_pausing:
+            self._commit_if_due(now_ms)
+        has_more = self.vhost.advance(now_ms)
+        for job in self.vhost.store.take_jobs(now_ms):
+            self._shell.submit_job(self, job)
+        if has_more:
+            self._shell.call_later(_WORK_PAUSE_MS, self._shell.wake)
+        return has_more
+
+    def _commit_if_due(self, now_ms: int) -> None:
+        journal = self.vhost.journal
+        if journal.is_due(now_ms):
+            self.commit(now_ms)
+            return
+        if not self._has_timer and journal.has_pending():
+            self._has_timer = True
+            self._shell.call_later(FLUSH_INTERVAL_MS, self._on_timer)
+        if journal.is_due(now_ms, is_idle=True):
+            self._shell.call_when_idle(self)
+
+    def on_idle(self, now_ms: int) -> None:
+        """There is nothing else to do: publishes that nobody waits for go to disk as well (S19)."""
+        if (
+            self._flushes == 0
+            and not self.is_pausing
+            and self.vhost.journal.is_due(now_ms, is_idle=True)
+        ):
+            self.commit(now_ms)
+
+    def _on_timer(self) -> None:
+        self._has_timer = False
+        self._shell.wake()
+
+    def commit(self, now_ms: int) -> None:
+        """Seal what has gathered, due or not, and hand it to the flusher."""
+        batch = self.vhost.journal.seal()
+        if not batch.has_work():
+            # Everything in it was settled before it was written: nothing to lose, nothing to wait for.
+            self.vhost.store.on_batch_done(batch, True, now_ms)
+            return
+        self._flushes += 1
+        job = FlushJob(self.vhost.journal, batch, self._flusher, self._apply_changes)
+        self._shell.submit_flush(self, job)
+
+    def on_flushed(self, job: FlushJob, now_ms: int) -> None:
+        """The oldest batch under way is on disk, or `job.error` says why not."""
+        self._flushes -= 1
+        self._log_definitions(job)
+        if job.error is None:
+            if self.is_failing:
+                self.is_failing = False
+                logger.info("vhost '%s': commits succeed again", self._name)
+        else:
+            if not self.is_failing:
+                self.is_failing = True
+                logger.error(
+                    "vhost '%s': a commit failed; publishes are nacked until one succeeds: %s",
+                    self._name,
+                    job.error,
+                )
+            if not self.is_pausing:
+                # Acks are tried again; not at full speed against a full disk.
+                self.is_pausing = True
+                self._shell.call_later(FAILURE_PAUSE_MS, self._end_pause)
+        self.vhost.store.on_batch_done(job.batch, job.error is None, now_ms)
+
+    def _log_definitions(self, job: FlushJob) -> None:
+        if job.definitions_error is not None and self._lines.allows("definitions"):
+            logger.error(
+                "vhost '%s': definitions could not be stored: new ones are refused, deletions are tried again: %s",
+                self._name,
+                job.definitions_error,
+            )
+
+    def _end_pause(self) -> None:
+        self.is_pausing = False
+        self._shell.wake()
+
+    # -- start and stop --------------------------------------------------------------------------------------------
+
+    def settle(self, now_ms: Callable[[], int], is_clean_stop: bool) -> Iterator[None]:
+        """Commit everything and wait for a checkpoint that is wanted; after each step a turn is to be ended.
+
+        It does not wait for success: a node must start, and stop, on a full disk too.
+        """
+        vhost = self.vhost
+        while vhost.journal.in_flight:
+            yield
+        if is_clean_stop:
+            vhost.journal.request_clean_stop()
+        self.commit(now_ms())
+        while vhost.journal.in_flight:
+            yield
+        failures = vhost.store.checkpoints.failures
+        deadline_ms = now_ms() + _CHECKPOINT_WAIT_MS
+        while vhost.store.checkpoints.is_pending:
+            if (
+                self.is_failing
+                or vhost.store.checkpoints.failures > failures
+                or now_ms() > deadline_ms
+            ):
+                return
+            yield
+
+
+def finish_job(job: StoreJob, lines: LineLimit) -> None:
+    """A job has run, or `job.error` says why not: tell the engine."""
+    if job.error is not None:
+        name = type(job).__name__.lstrip("_")
+        if lines.allows(name):
+            logger.warning("%s failed: %s", name, job.error)
+    job.finished()
+
+
+def start_drivers(drivers: list[VhostDriver], now_ms: Callable[[], int]) -> Iterator[None]:
+    """Prepare the stores for the first client, in steps as `settle` does.
+
+    The mark of the last clean stop must not be the journal's last word any more before anything is delivered. And what is
+    in an index counts only behind a checkpoint, so there must be one.
+    """
+    for driver in drivers:
+        driver.vhost.journal.request_file()
+        driver.vhost.store.checkpoints.want()
+    for driver in drivers:
+        yield from driver.settle(now_ms, False)
+
+
+def stop_drivers(drivers: list[VhostDriver], now_ms: Callable[[], int]) -> Iterator[None]:
+    """Make everything durable after the last client and mark a clean stop, in steps as `settle` does."""
+    for driver in drivers:
+        yield from driver.settle(now_ms, False)
+    stores = [driver.vhost.store for driver in drivers]
+    for _ in range(_STOP_CHECKPOINTS):
+        for store in stores:
+            store.checkpoints.want()
+        for driver in drivers:
+            yield from driver.settle(now_ms, True)
+        if not any(store.checkpoints.has_dead_files() for store in stores):
+            break

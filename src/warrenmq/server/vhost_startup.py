@@ -1,0 +1,182 @@
+"""Opening one vhost: its store is read, its definitions are declared, and its queues get their messages.
+
+The same for a node on a real disk and for a simulated one: `files` is all that it knows of the disk.
+"""
+
+import logging
+import secrets
+import time
+from collections.abc import Callable
+
+from warrenmq.broker.broker import Broker
+from warrenmq.broker.definitions.metadata import Definitions, PutVhost
+from warrenmq.broker.vhost.vhost import Vhost
+from warrenmq.store.disk.files import (
+    JOURNAL_DIRECTORY,
+    keep_orphans,
+    load_store_id,
+    quarantine,
+    set_aside_strange,
+)
+from warrenmq.store.disk.store_reader import StoreReport, clear_queues, read_store
+from warrenmq.store.file_system import FileSystem
+from warrenmq.store.layout import QUEUES_NAME
+from warrenmq.store.recovery import Damage
+from warrenmq.store.store_settings import StoreSettings
+from warrenmq.wire.errors import AmqpError
+
+logger = logging.getLogger("warren.startup")
+
+
+def open_vhost(
+    broker: Broker,
+    put_vhost: PutVhost,
+    files: FileSystem,
+    definitions: Definitions,
+    settings: StoreSettings,
+    now_ms: int,
+    random_bytes: Callable[[int], bytes] = secrets.token_bytes,
+) -> tuple[Vhost, StoreReport]:
+    """Add the vhost to `broker`; its directory is the root of `files`. OSError when the disk says so.
+
+    `random_bytes(size)` makes the id of a store that is new.
+    """
+    strange = set_aside_strange(files)
+    files.make_directories(JOURNAL_DIRECTORY)
+    started = time.monotonic()
+    store, replay, report = read_store(files, load_store_id(files, random_bytes), settings)
+    report.quarantined[:0] = strange
+    vhost = Vhost(broker, put_vhost.name, put_vhost.id, store)
+    broker.vhosts[put_vhost.name] = vhost
+    unusable_ids = _restore_definitions(vhost, definitions, now_ms)
+    broker.reserve_queue_ids(max(replay.queues, default=0))
+    orphans = vhost.restore_messages(replay, definitions.next_queue_id, unusable_ids, now_ms)
+    for queue_id in unusable_ids:
+        # Kept aside, not deleted: only its definition is damaged.
+        if files.exists(f"{QUEUES_NAME}/{queue_id}"):
+            report.quarantined.append(quarantine(files, f"{QUEUES_NAME}/{queue_id}"))
+    clear_queues(files, store, definitions.next_queue_id, report)
+
+    name = put_vhost.name.decode("utf-8", "replace")
+    messages = sum(queue.ready_count + queue.unacked_count for queue in vhost.queues.values())
+    logger.info(
+        "vhost '%s': %d queues, %d messages; read %d bytes, %d journal files behind checkpoint %d, in %.2f s",
+        name,
+        len(vhost.queues),
+        messages,
+        report.bytes_read,
+        report.journal_files,
+        report.generation,
+        time.monotonic() - started,
+    )
+    _log_report(name, report)
+    vhost.losses.report_all()
+    for orphan in orphans:
+        file_name = keep_orphans(files, orphan, store.store_id)
+        logger.error(
+            "vhost '%s': %d messages of queue id %d, which no usable definition names, are in lost+found: %s",
+            name,
+            len(orphan.positions),
+            orphan.ledger.queue_id,
+            file_name,
+        )
+    return vhost, report
+
+
+def _log_report(name: str, report: StoreReport) -> None:
+    for line in report.quarantined:
+        logger.warning(
+            "vhost '%s': not a usable file of this vhost, moved to lost+found: %s", name, line
+        )
+    for line in report.unfinished:
+        logger.info(
+            "vhost '%s': a file that was never finished, moved to lost+found: %s", name, line
+        )
+    stretches: dict[tuple[int, str], list[Damage]] = {}
+    for damage in report.damage:
+        stretches.setdefault((damage.file_number, damage.reason), []).append(damage)
+    for (number, reason), found in stretches.items():
+        logger.error(
+            "vhost '%s': journal file %d is damaged from byte %d to %d (%s, stretches: %d); copied to lost+found",
+            name,
+            number,
+            min(damage.start for damage in found),
+            max(damage.end for damage in found),
+            reason,
+            len(found),
+        )
+    for torn in report.torn:
+        logger.info(
+            "vhost '%s': journal file %d ends in %d bytes of an unfinished write; copied to lost+found unless all are zero",
+            name,
+            torn.file_number,
+            torn.end - torn.start,
+        )
+    for path in report.damaged_headers:
+        logger.error("vhost '%s': the header of %s is damaged; its records are used", name, path)
+    for line in report.missing_journal:
+        logger.error(
+            "vhost '%s': a journal file is missing: %s; what no index has of it is lost", name, line
+        )
+    if report.kept_references > 0:
+        logger.warning(
+            "vhost '%s': damage hides whether %d references to contents were given up; their contents are kept",
+            name,
+            report.kept_references,
+        )
+    for line in report.missing:
+        logger.error("vhost '%s': missing: %s", name, line)
+    if report.missing_contents > 0:
+        logger.error(
+            "vhost '%s': %d messages have lost their content", name, report.missing_contents
+        )
+    if report.is_rebuilt:
+        logger.error(
+            "vhost '%s': no usable checkpoint; the indexes were read as a whole, %d damaged stretches in them. "
+            "Messages acked since they were written may be delivered again",
+            name,
+            report.index_damage,
+        )
+
+
+def _restore_definitions(vhost: Vhost, definitions: Definitions, now_ms: int) -> set[int]:
+    """Declare what is defined; returns the ids of queues whose definition is damaged beyond use."""
+    router = vhost.router
+    unusable_ids: set[int] = set()
+    for exchange in definitions.exchanges:
+        if exchange.vhost == vhost.name:
+            try:
+                router.declare_exchange(
+                    exchange.name,
+                    exchange.type,
+                    True,
+                    exchange.auto_delete,
+                    exchange.internal,
+                    exchange.arguments,
+                )
+            except AmqpError as error:
+                logger.error(
+                    "the definition of exchange %r is left out: %s", exchange.name, error.text
+                )
+    for queue in definitions.queues:
+        if queue.vhost == vhost.name:
+            try:
+                vhost.restore_queue(queue, now_ms)
+            except AmqpError as error:
+                unusable_ids.add(queue.id)
+                logger.error("the definition of queue %r is left out: %s", queue.name, error.text)
+    vhost.staging.restore(definitions, now_ms)
+    for binding in definitions.bindings:
+        if binding.vhost != vhost.name:
+            continue
+        source = router.exchanges.get(binding.source)
+        names = router.queues if binding.destination_is_queue else router.exchanges
+        destination = names.get(binding.destination)
+        if source is None or destination is None:
+            logger.warning("a binding of %r leads nowhere and is left out", binding.source)
+            continue
+        try:
+            router.restore_binding(source, destination, binding.key, binding.arguments)
+        except AmqpError as error:
+            logger.error("a binding of %r is left out: %s", binding.source, error.text)
+    return unusable_ids

@@ -1,0 +1,125 @@
+"""Options of the data source "warren" for other brokers (`broker=amqp`): parsed and checked once, into typed values."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from warrenmq.spark.options import (
+    OptionError,
+    check_names,
+    parse_boolean,
+    parse_choice,
+    parse_number,
+    parse_plain_name,
+    parse_short_text,
+    parse_uri,
+)
+
+# As users write them; Spark passes them on in lower case.
+AMQP_COMMON_OPTIONS: Final = ("broker", "uri", "retryTimeoutMs")
+AMQP_STREAM_OPTIONS: Final = (
+    "queue",
+    "spoolDir",
+    "spoolMaxBytes",
+    "prefetch",
+    "deduplicate",
+    "maxMessagesPerTrigger",
+    "maxBytesPerTrigger",
+    "longPollMs",
+    "failOnDataLoss",
+    "includeBody",
+    "includeHeaders",
+)
+AMQP_SINK_OPTIONS: Final = ("exchange", "routingKey", "sinkId", "mandatory", "confirmTimeoutMs")
+SPOOL_BYTES_MIN: Final = 1024 * 1024
+DEDUPLICATE: Final = ("no", "redelivered", "message-id")
+
+
+@dataclass(frozen=True)
+class AmqpSourceOptions:
+    """What the user asked for. Travels to the executors; its repr leaves the URI out."""
+
+    uri: str = field(repr=False)
+    queue: str
+    spool_dir: str
+    spool_bytes_max: int
+    prefetch: int
+    # One of DEDUPLICATE.
+    deduplicate: str
+    max_messages: int
+    max_bytes: int
+    long_poll_ms: int
+    fail_on_data_loss: bool
+    include_body: bool
+    include_headers: bool
+    retry_timeout_ms: int
+
+
+@dataclass(frozen=True)
+class AmqpSinkOptions:
+    """What the user asked for. Travels to the executors; its repr leaves the URI out."""
+
+    uri: str = field(repr=False)
+    # None: the column decides.
+    exchange: str | None
+    routing_key: str | None
+    sink_id: str | None
+    # Is a message that no queue takes an error?
+    is_mandatory: bool
+    confirm_timeout_ms: int
+    retry_timeout_ms: int
+
+
+def is_amqp(options: Mapping[str, str]) -> bool:
+    """Do the options name another broker than warren? OptionError when they name none that is known."""
+    values = [value for name, value in options.items() if name.lower() == "broker"]
+    kind = values[0].lower() if values else "warren"
+    if kind not in ("warren", "amqp"):
+        raise OptionError(f"option 'broker' is warren or amqp, not '{kind}'")
+    return kind == "amqp"
+
+
+def parse_amqp_source(options: Mapping[str, str]) -> AmqpSourceOptions:
+    """OptionError, in one line, for anything that cannot be honoured."""
+    given = {name.lower(): value for name, value in options.items()}
+    check_names(given, AMQP_COMMON_OPTIONS + AMQP_STREAM_OPTIONS, "reading with broker=amqp has")
+    queue = parse_short_text(given, "queue")
+    if not queue:
+        raise OptionError("option 'queue' is missing: the name of the queue to read")
+    spool_dir = given.get("spooldir", "").removeprefix("file://")
+    if not os.path.isabs(spool_dir):
+        raise OptionError(
+            "option 'spoolDir' is the absolute path of a directory, one for each query, where messages are kept "
+            "until Spark has committed them"
+        )
+    return AmqpSourceOptions(
+        uri=parse_uri(given),
+        queue=queue,
+        spool_dir=spool_dir,
+        spool_bytes_max=parse_number(given, "spoolMaxBytes", 4 * 1024**3, SPOOL_BYTES_MIN, 1 << 62),
+        prefetch=parse_number(given, "prefetch", 5_000, 1, 65_535),
+        deduplicate=parse_choice(given, "deduplicate", DEDUPLICATE),
+        max_messages=parse_number(given, "maxMessagesPerTrigger", 100_000, 1, 1 << 62),
+        max_bytes=parse_number(given, "maxBytesPerTrigger", 128 * 1024 * 1024, 1, 1 << 62),
+        long_poll_ms=parse_number(given, "longPollMs", 2_000, 0, 60_000),
+        fail_on_data_loss=parse_boolean(given, "failOnDataLoss", True),
+        include_body=parse_boolean(given, "includeBody", True),
+        include_headers=parse_boolean(given, "includeHeaders", True),
+        retry_timeout_ms=parse_number(given, "retryTimeoutMs", 120_000, 0, 86_400_000),
+    )
+
+
+def parse_amqp_sink(options: Mapping[str, str]) -> AmqpSinkOptions:
+    """OptionError, in one line, for anything that cannot be honoured."""
+    given = {name.lower(): value for name, value in options.items()}
+    check_names(given, AMQP_COMMON_OPTIONS + AMQP_SINK_OPTIONS, "writing with broker=amqp has")
+    return AmqpSinkOptions(
+        uri=parse_uri(given),
+        exchange=parse_short_text(given, "exchange"),
+        routing_key=parse_short_text(given, "routingKey"),
+        sink_id=parse_plain_name(given, "sinkId"),
+        is_mandatory=parse_choice(given, "mandatory", ("fail", "ignore")) == "fail",
+        confirm_timeout_ms=parse_number(given, "confirmTimeoutMs", 60_000, 1, 86_400_000),
+        retry_timeout_ms=parse_number(given, "retryTimeoutMs", 120_000, 0, 86_400_000),
+    )

@@ -1,0 +1,236 @@
+"""Streaming read from another broker: its messages go through a spool, and Spark reads the spool.
+
+Delivery tags belong to one channel, so what Spark commits cannot be acked from elsewhere, and a broker gives out a message
+once. The spool can be read again, which is what Spark needs; offsets are positions in it:
+
+    {"pos": 1234, "spool": "<id of the spool>", "v": 1}
+
+What Spark does when is told in stream_reader.py. The constructor does nothing: the reader is built a second time in
+another process. What is called first in the driver process opens the spool and starts the thread that fills it.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from warrenmq.admin.client import NodeAddress
+from warrenmq.spark.amqp.consumer import SpoolConsumer, known_ids
+from warrenmq.spark.amqp.options import AmqpSourceOptions
+from warrenmq.spark.amqp.spool import Spool
+from warrenmq.spark.fetching import BODY_BYTES_MAX
+from warrenmq.spark.lag import SourceLag, with_lag
+from warrenmq.spark.offsets import OFFSET_VERSION, OffsetJson
+from warrenmq.spark.retry import SourceError
+from warrenmq.tables.spool import SpoolError, SpoolSlice, read_slice
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+_EVERYTHING: Final = 1 << 62
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class SpoolPartition(InputPartition):
+    """One slice of the spool."""
+
+    part: SpoolSlice
+
+
+class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One query's reader: the spool, offsets and planning in its driver process, `read` in the workers."""
+
+    def __init__(self, options: AmqpSourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._drains = False
+        self._spool: Spool | None = None
+        self._consumer: SpoolConsumer | None = None
+        # The end of the last batch that Spark was told of.
+        self._read_to = 0
+
+    # -- what Spark calls in the driver process ----------------------------------------------------------------
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Read up to what is in the spool and in the queue now, and no further."""
+        self._drains = True
+        self._open()
+
+    def initialOffset(self) -> OffsetJson:  # noqa: N802 - Spark's name
+        """The first message in the spool that is not committed; that cannot move before the first batch is."""
+        spool = self._open()
+        return _encode(spool, spool.start)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """At most so many messages a batch; the limit in bytes is applied with it."""
+        return ReadMaxRows(self._options.max_messages)
+
+    def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802 - Spark's name
+        """Below `start` everything is committed; `start` itself when nothing came within the long poll."""
+        spool = self._open()
+        position = self._resume(spool, start)
+        if start.get("spool") == spool.id and start != _encode(spool, position):
+            # The spool ends before the checkpoint: a batch from there on would leave out what lies between.
+            return _encode(spool, position)
+        spool.commit(position, known_ids(self._options))
+        messages_max = (
+            limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_messages
+        )
+        bytes_max = self._options.max_bytes
+        if isinstance(limit, ReadAllAvailable):
+            # Trigger.Once: everything, whatever the options say.
+            messages_max = bytes_max = _EVERYTHING
+        self._wait(spool, position, messages_max)
+        end = spool.end_of_batch(position, messages_max, bytes_max)
+        target = self._consumer.target if self._consumer is not None else None
+        if target is not None:
+            end = min(end, max(target, position))
+        self._read_to = end
+        if end == position:
+            return start
+        return _encode(spool, end)
+
+    def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802 - Spark's name
+        """The end of the spool and the lag (lag.py), for the query's progress and nobody else."""
+        spool = self._spool
+        if spool is None:
+            return None
+        options = self._options
+        address = NodeAddress(options.uri)
+        source = f"amqp: queue {options.queue} of vhost {address.vhost} at {address.where}, spool {options.spool_dir}"
+        # Leaves out messages still in the broker: their count takes a passive declare on a channel.
+        return with_lag(
+            _encode(spool, spool.tail), SourceLag(source, max(spool.tail - self._read_to, 0))
+        )
+
+    def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
+        """The slices of [start, end)."""
+        if start == end:
+            return []
+        spool = self._open()
+        last = self._resume(spool, end)
+        first = (
+            spool.start if start.get("spool") != end.get("spool") else self._resume(spool, start)
+        )
+        if first > last:
+            # Back to where the spool is (see `latestOffset`): no messages.
+            self._lose(f"the range [{first}, {last}) of the checkpoint runs backwards")
+            return []
+        if first < spool.first:
+            self._lose(
+                f"messages from {first} to {min(last, spool.first)} are not in the spool any more"
+            )
+            first = min(last, spool.first)
+        return [SpoolPartition(part) for part in spool.slices(first, last)]
+
+    def commit(self, end: OffsetJson) -> None:
+        """Everything below `end` is committed; usually known already by `latestOffset`."""
+        spool = self._open()
+        spool.commit(self._resume(spool, end), known_ids(self._options))
+
+    def stop(self) -> None:
+        """Spark does not always call it; the end of the process does the same."""
+        if self._consumer is not None:
+            self._consumer.stop()
+            self._consumer = None
+        if self._spool is not None:
+            self._spool.close()
+            self._spool = None
+
+    # -- what Spark calls in the workers ------------------------------------------------------------------------
+
+    def read(self, partition: InputPartition) -> Iterator["RecordBatch"]:
+        """One slice as record batches."""
+        assert isinstance(partition, SpoolPartition)
+        schema = to_arrow_schema(self._schema, timezone="UTC")
+        try:
+            for batch in read_slice(partition.part, schema):
+                # One that is too large comes alone.
+                if batch.num_rows == 1 and batch.nbytes > BODY_BYTES_MAX:
+                    raise SourceError(
+                        f"a message of {batch.nbytes} bytes is too large for Spark (limit {BODY_BYTES_MAX}): "
+                        "leave bodies out (includeBody=false)"
+                    )
+                yield batch
+        except (SpoolError, OSError) as error:
+            raise SourceError(str(error)) from None
+
+    # -- parts ----------------------------------------------------------------------------------------------------
+
+    def _open(self) -> Spool:
+        """The spool as this process has it open; at first use it is opened, and begins to fill."""
+        if self._spool is None:
+            options = self._options
+            vhost = NodeAddress(options.uri).vhost
+            self._spool = Spool(
+                Path(options.spool_dir), vhost, options.queue, options.spool_bytes_max
+            )
+            self._consumer = SpoolConsumer(options, self._spool, self._drains)
+            self._consumer.start()
+        return self._spool
+
+    def _wait(self, spool: Spool, position: int, messages_max: int) -> None:
+        """Until there is something to read: of a run that ends, a whole batch or all there will be."""
+        consumer = self._consumer
+        assert consumer is not None
+        deadline = time.monotonic() + self._options.long_poll_ms / 1000
+        with spool.changed:
+            while True:
+                if self._drains:
+                    target = consumer.target
+                    is_enough = spool.tail - position >= messages_max or spool.is_full
+                    is_enough |= target is not None and spool.tail >= target
+                    left_s = threading.TIMEOUT_MAX
+                else:
+                    is_enough = spool.tail > position
+                    left_s = deadline - time.monotonic()
+                if is_enough or left_s <= 0:
+                    return
+                if consumer.error is not None:
+                    if spool.tail > position:
+                        # What is there is read first: the broker has it no more.
+                        return
+                    raise SourceError(consumer.error)
+                spool.changed.wait(left_s)
+
+    def _resume(self, spool: Spool, offset: OffsetJson) -> int:
+        """The position an offset means in this spool."""
+        position = offset.get("pos")
+        if offset.get("v") != OFFSET_VERSION or type(position) is not int or position < 0:
+            raise SourceError(f"the checkpoint's offset {offset!r} is not one of this source")
+        if offset.get("spool") != spool.id:
+            self._lose(
+                f"the checkpoint was made with another spool than {self._options.spool_dir}, and what was in that "
+                "one and not committed is not here"
+            )
+            return spool.start
+        if position > spool.tail:
+            self._lose(f"messages from {spool.tail} to {position} are not in the spool any more")
+            return spool.start
+        return position
+
+    def _lose(self, what: str) -> None:
+        """Lost data: an error, or a warning when the user said so."""
+        if self._options.fail_on_data_loss:
+            raise SourceError(f"data loss: {what}. To go on all the same, set failOnDataLoss=false")
+        _log.warning("data loss: %s", what)
+
+
+def _encode(spool: Spool, position: int) -> OffsetJson:
+    """Keys in order: Spark compares the text."""
+    return {"pos": position, "spool": spool.id, "v": OFFSET_VERSION}

@@ -1,0 +1,162 @@
+"""Batch reading: a look at the ready messages of queues, which stay where they are.
+
+The ranges of seq ids are fixed when the DataFrame is planned (once per `load()`); what is consumed meanwhile is simply not
+there any more, so two actions on one DataFrame may see different rows. Messages that a consumer or a reader group holds
+are not ready, hence not seen.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from warrenmq.admin.client import AdminRefusedError
+from warrenmq.admin.protocol import (
+    DescribeQueue,
+    ListQueues,
+    Peek,
+    QueueDescription,
+    QueueList,
+    Request,
+    SeekTime,
+    TimeSought,
+)
+from warrenmq.queues.name_pattern import NamePattern
+from warrenmq.queues.reader_group import NOT_FOUND, PRECONDITION, text
+from warrenmq.spark.broker_link import BrokerLink, link_to
+from warrenmq.spark.fetching import FETCH_BYTES, FETCH_MESSAGES, TASKS_WANTED, RangeReader, pack
+from warrenmq.spark.options import EVERYTHING, LATEST, Bound, OptionError, SourceOptions
+from warrenmq.spark.retry import SourceError
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+MESSAGES_PER_PARTITION: Final = 32768
+
+
+@dataclass(frozen=True)
+class PeekRange:
+    """Seq ids [start, end) of one incarnation of a queue."""
+
+    queue: bytes
+    incarnation: int
+    start: int
+    end: int
+
+    def peek(self, start: int, with_bodies: bool) -> Request:
+        """The request for its first messages from `start` on."""
+        return Peek(
+            queue=self.queue,
+            incarnation=self.incarnation,
+            start=start,
+            end=self.end,
+            max_messages=FETCH_MESSAGES,
+            max_bytes=FETCH_BYTES,
+            with_bodies=with_bodies,
+        )
+
+
+@dataclass
+class PeekPartition(InputPartition):
+    """What one task reads."""
+
+    ranges: tuple[PeekRange, ...]
+
+
+class WarrenBatchReader(DataSourceReader):
+    """One `load()`."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        if options.stream_options:
+            raise OptionError(
+                f"option '{options.stream_options[0]}' is for streams: batch reads know no such thing"
+            )
+        if options.start.name == LATEST:
+            raise OptionError(
+                "option 'startingOffsets': a batch read that begins at the latest message is empty"
+            )
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        """Ranges of what is ready now."""
+        ranges = [self._range(queue) for queue in self._queues()]
+        total = sum(part.end - part.start for part in ranges)
+        count_min = self._options.min_partitions
+        count = max(count_min, min(TASKS_WANTED, -(-total // MESSAGES_PER_PARTITION)))
+        pieces = _cut(ranges, max(1, -(-total // count)))
+        if len(pieces) < count_min:
+            pieces = _cut(ranges, max(1, total // count))
+        weights = [part.end - part.start for part in pieces]
+        return [PeekPartition(group) for group in pack(pieces, weights, count, count_min)]
+
+    def read(self, partition: InputPartition) -> Iterator["RecordBatch"]:
+        """In a worker: what is still ready of some ranges."""
+        # Spark makes a partition of its own when there is nothing to read.
+        if not isinstance(partition, PeekPartition):
+            return
+        reader = RangeReader(self._options, self._schema, self._link())
+        for part in partition.ranges:
+            yield from reader.read(text(part.queue), part, part.peek, _refused)
+
+    def _queues(self) -> list[bytes]:
+        """Names of the queues to read: those that are named, or all that match."""
+        if not self._options.pattern:
+            return [name.encode() for name in self._options.queues]
+        pattern = NamePattern(self._options.pattern)
+        names: list[bytes] = []
+        after = 0
+        while True:
+            try:
+                found = self._link().request(ListQueues(after), QueueList)
+            except AdminRefusedError as error:
+                raise _refused(error) from None
+            names += [
+                queue.name_raw or queue.name.encode()
+                for queue in found.queues
+                if pattern.matches(queue.name)
+            ]
+            if found.is_last:
+                return sorted(names)
+            after = found.queues[-1].id
+
+    def _range(self, name: bytes) -> PeekRange:
+        """What of a queue is wanted, as far as it is there."""
+        options = self._options
+        try:
+            queue = self._link().request(DescribeQueue(name), QueueDescription)
+            starts = self._seq(options.start, name, queue, 0)
+            ends = self._seq(options.end, name, queue, EVERYTHING)
+        except AdminRefusedError as error:
+            # One that matched a pattern may have gone since, or be for one connection only.
+            if error.code in (NOT_FOUND, PRECONDITION) and options.pattern:
+                return PeekRange(name, 0, 0, 0)
+            raise _refused(error) from None
+        start = max(queue.first_ready, options.seq_from, starts)
+        return PeekRange(
+            name, queue.incarnation, start, max(start, min(queue.tail, options.seq_to, ends))
+        )
+
+    def _seq(self, bound: Bound, name: bytes, queue: QueueDescription, default: int) -> int:
+        if bound.timestamp_ms is None:
+            return bound.seqs.get(text(name), default)
+        request = SeekTime(name, queue.incarnation, bound.timestamp_ms)
+        return self._link().request(request, TimeSought).seq
+
+    def _link(self) -> BrokerLink:
+        return link_to(self._options.uri, "Spark batch read", self._options.retry_timeout_ms)
+
+
+def _cut(ranges: list[PeekRange], width: int) -> list[PeekRange]:
+    """Pieces of at most `width` positions."""
+    return [
+        PeekRange(part.queue, part.incarnation, start, min(start + width, part.end))
+        for part in ranges
+        for start in range(part.start, part.end, width)
+    ]
+
+
+def _refused(error: AdminRefusedError) -> SourceError:
+    return SourceError(error.text)

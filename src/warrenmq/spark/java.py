@@ -1,0 +1,68 @@
+"""Is there what Spark needs? Found out before PySpark does, whose own error is "Java gateway process exited"."""
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+JAVA_VERSION_MIN: Final = 17
+_JAVA_TIMEOUT_S: Final = 30
+_HOW_TO_INSTALL: Final = "install for example the package openjdk-17-jre-headless, or set JAVA_HOME"
+
+
+class SparkUnavailableError(RuntimeError):
+    """Something Spark needs is missing. The text is one line that says what to install."""
+
+
+def require_spark() -> None:
+    """SparkUnavailableError unless pyspark, pyarrow, numpy and Java 17 or newer are there."""
+    require_packages()
+    require_java()
+
+
+def require_packages() -> None:
+    """SparkUnavailableError unless pyspark, pyarrow and numpy are there."""
+    for module in ("pyspark", "pyarrow", "numpy"):
+        if importlib.util.find_spec(module) is None:
+            raise SparkUnavailableError(f"{module} is not installed: pip install 'warrenmq[spark]'")
+
+
+def require_java() -> None:
+    """SparkUnavailableError unless the Java that Spark would start is new enough."""
+    java = _java_path()
+    try:
+        result = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=_JAVA_TIMEOUT_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SparkUnavailableError(f"{java} cannot be run ({error}): {_HOW_TO_INSTALL}") from None
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', result.stderr + result.stdout)
+    if found is None:
+        raise SparkUnavailableError(f"{java} does not tell its version: {_HOW_TO_INSTALL}")
+    # Up to Java 8 the versions were called 1.x.
+    version = int(found[2] or 0) if found[1] == "1" else int(found[1])
+    if version < JAVA_VERSION_MIN:
+        raise SparkUnavailableError(
+            f"Spark needs Java {JAVA_VERSION_MIN} or newer, {java} is Java {version}: {_HOW_TO_INSTALL}"
+        )
+
+
+def _java_path() -> str:
+    """The java that Spark's launcher takes: JAVA_HOME's, else the one on PATH."""
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        java = Path(home, "bin", "java")
+        if not java.exists():
+            raise SparkUnavailableError(
+                f"JAVA_HOME is set, but there is no {java}: {_HOW_TO_INSTALL}"
+            )
+        return str(java)
+    on_path = shutil.which("java")
+    if on_path is None:
+        raise SparkUnavailableError(
+            f"Spark needs Java {JAVA_VERSION_MIN} or newer and there is no java on PATH: {_HOW_TO_INSTALL}"
+        )
+    return on_path

@@ -1,0 +1,95 @@
+"""Offsets: how far a stream has read, as Spark stores it in its checkpoint.
+
+    {"group": "g", "pos": {"%2F/orders#17": 1234, "%2F/returns#18": 77}, "v": 1}
+
+A key names vhost and queue (percent-encoded) and the queue's incarnation; the number is the seq id to read next. All the
+queues of the stream are in each offset. Spark compares offsets as JSON *text*: another order of keys would be a new offset
+and spin empty batches for ever, so an offset is always built with its keys sorted. The format stays readable: checkpoints
+outlive versions.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+from urllib.parse import quote, unquote
+
+OFFSET_VERSION: Final = 1
+_ERRORS: Final = "surrogateescape"
+_INCARNATION: Final = re.compile(r"[0-9]{1,18}")
+_POSITION_MAX: Final = 1 << 62
+OffsetJson: TypeAlias = dict[str, object]
+
+
+class OffsetError(ValueError):
+    """A checkpoint's offset that this source cannot go on from."""
+
+
+@dataclass(frozen=True, order=True)
+class QueueKey:
+    """One incarnation of a queue. What is not UTF-8 in its name is in it as surrogates."""
+
+    name: str
+    incarnation: int
+
+    def __str__(self) -> str:
+        return f"'{self.shown}' (incarnation {self.incarnation})"
+
+    @property
+    def shown(self) -> str:
+        """The name for people and for columns: what is not UTF-8 in it is replaced."""
+        return self.name.encode("utf-8", _ERRORS).decode("utf-8", "replace")
+
+
+# The seq id to read next in each queue.
+Positions: TypeAlias = Mapping[QueueKey, int]
+
+
+@dataclass(frozen=True)
+class OffsetFormat:
+    """Offsets of one stream: group and vhost are the stream's, and a foreign offset is refused."""
+
+    group: str
+    vhost: str
+
+    def encode(self, positions: Positions) -> OffsetJson:
+        """The canonical offset of `positions`."""
+        keys = {self._text(key): seq for key, seq in positions.items()}
+        return {"group": self.group, "pos": dict(sorted(keys.items())), "v": OFFSET_VERSION}
+
+    def decode(self, offset: OffsetJson) -> dict[QueueKey, int]:
+        """OffsetError when the offset is another source's, group's or vhost's, or of another version."""
+        if not {"group", "v"} <= offset.keys():
+            raise OffsetError(f"the checkpoint's offset {offset!r} is not one of this source")
+        if offset["v"] != OFFSET_VERSION:
+            raise OffsetError(
+                f"the checkpoint's offset has version {offset['v']!r}, not {OFFSET_VERSION}"
+            )
+        if offset["group"] != self.group:
+            raise OffsetError(
+                f"the checkpoint belongs to reader group '{offset['group']}', the query names '{self.group}'"
+            )
+        positions = offset.get("pos")
+        if not isinstance(positions, dict):
+            raise OffsetError(f"the checkpoint's offset {offset!r} is not one of this source")
+        found = {}
+        for text, seq in positions.items():
+            queue, _, incarnation = str(text).rpartition("#")
+            vhost, slash, name = queue.partition("/")
+            is_valid = slash and _INCARNATION.fullmatch(incarnation) and type(seq) is int
+            if not is_valid or not 0 <= seq <= _POSITION_MAX:
+                raise OffsetError(f"the checkpoint's offset {offset!r} is not one of this source")
+            if unquote(vhost) != self.vhost:
+                raise OffsetError(
+                    f"the checkpoint belongs to vhost '{unquote(vhost)}', the query names '{self.vhost}'"
+                )
+            found[QueueKey(unquote(name, errors=_ERRORS), int(incarnation))] = seq
+        return found
+
+    def _text(self, key: QueueKey) -> str:
+        return f"{quote(self.vhost, safe='')}/{quote(key.name, safe='', errors=_ERRORS)}#{key.incarnation}"
+
+
+def queue_key(name: bytes, incarnation: int) -> QueueKey:
+    """The key of a queue as the broker names it."""
+    return QueueKey(name.decode("utf-8", _ERRORS), incarnation)

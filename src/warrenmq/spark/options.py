@@ -1,0 +1,369 @@
+"""Options of the data source "warren": parsed and checked once, into a typed value.
+
+An option that is not known, or means nothing for the way of reading, is an error: a misspelt limit that is ignored is
+found out in production. Spark hands options over with their names in any case.
+"""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Literal, TypeAlias
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from warrenmq.admin.client import URI_VARIABLE, NodeAddress
+from warrenmq.queues.name_pattern import NamePattern
+
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_DURATION: Final = re.compile(r"([0-9]{1,9}) *(ms|s|m|h)")
+_DURATION_MAX_MS: Final = 86_400_000
+_DURATION_UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+# Of a short string of AMQP, which every name is.
+SHORT_BYTES_MAX: Final = 255
+_PATTERN_LENGTH_MAX: Final = 1000
+_PARTITIONS_MAX: Final = 10_000
+# Above every position and every count.
+EVERYTHING: Final = 1 << 62
+
+NamedEnd: TypeAlias = Literal["earliest", "latest"]
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+
+# As users write them; Spark passes them on in lower case.
+COMMON_OPTIONS: Final = (
+    "broker",
+    "uri",
+    "vhost",
+    "queues",
+    "queuesPattern",
+    "startingOffsets",
+    "startingTimestamp",
+    "minPartitions",
+    "includeBody",
+    "includeHeaders",
+    "verify",
+    "retryTimeoutMs",
+)
+STREAM_OPTIONS: Final = (
+    "group",
+    "maxMessagesPerTrigger",
+    "maxBytesPerTrigger",
+    "minMessagesPerTrigger",
+    "maxTriggerDelay",
+    "longPollMs",
+    "failOnDataLoss",
+    "access",
+    "ackOn",
+)
+BATCH_OPTIONS: Final = ("endingOffsets", "endingTimestamp", "seqFrom", "seqTo")
+# Ways to say the same thing, of which one may be used.
+_STARTS: Final = ("startingOffsets", "startingTimestamp", "seqFrom")
+_ENDS: Final = ("endingOffsets", "endingTimestamp", "seqTo")
+
+ACCESS_AUTO: Final = "auto"
+ACCESS_FILES: Final = "files"
+ACCESS_NETWORK: Final = "network"
+ACK_ON_LATEST_OFFSET: Final = "latestOffset"
+ACK_ON_COMMIT: Final = "commit"
+
+
+class OptionError(ValueError):
+    """An option is missing, unknown or has an impossible value."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Where reading begins or ends: at a named end, at a time, or at positions by queue. None: not given."""
+
+    name: NamedEnd | None = None
+    timestamp_ms: int | None = None
+    # Queues that are not named are read from their beginning, or to their end.
+    seqs: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """What the user asked for. Travels to the executors; its repr leaves the URI out."""
+
+    # Names the vhost, whether the user did so there or with the option.
+    uri: str = field(repr=False)
+    # Either names of queues or a regular expression for their whole names; the other one is empty.
+    queues: tuple[str, ...]
+    pattern: str
+    start: Bound
+    end: Bound
+    # Positions for all queues alike: [seq_from, seq_to).
+    seq_from: int
+    seq_to: int
+    min_partitions: int
+    include_body: bool
+    include_headers: bool
+    # Are the checksums of bodies compared when they arrive?
+    is_verified: bool
+    retry_timeout_ms: int
+    # None: not given; only a stream needs one.
+    group: str | None
+    max_messages: int
+    max_bytes: int
+    min_messages: int
+    max_delay_ms: int
+    long_poll_ms: int
+    fail_on_data_loss: bool
+    access: str
+    ack_on: str
+    # Names of the options that were given and are for one way of reading only, for the other one to refuse.
+    stream_options: tuple[str, ...]
+    batch_options: tuple[str, ...]
+
+    @property
+    def vhost(self) -> str:
+        """The vhost that is read."""
+        return NodeAddress(self.uri).vhost
+
+
+def parse_options(options: Mapping[str, str]) -> SourceOptions:
+    """OptionError, in one line, for anything that cannot be honoured."""
+    given = {name.lower(): value for name, value in options.items()}
+    check_names(given, COMMON_OPTIONS + STREAM_OPTIONS + BATCH_OPTIONS, 'format "warren" has')
+    for group in (_STARTS, _ENDS, ("queues", "queuesPattern")):
+        both = [name for name in group if name.lower() in given]
+        if len(both) > 1:
+            raise OptionError(f"options '{both[0]}' and '{both[1]}' exclude each other")
+    if "maxtriggerdelay" in given and "minmessagespertrigger" not in given:
+        raise OptionError("option 'maxTriggerDelay' means nothing without 'minMessagesPerTrigger'")
+    max_messages = parse_number(given, "maxMessagesPerTrigger", 100_000, 1, EVERYTHING)
+    queues, pattern = _queues(given), _pattern(given)
+    start = _bound(given, "starting", (EARLIEST, LATEST))
+    end = _bound(given, "ending", (LATEST,))
+    for name in (*start.seqs, *end.seqs):
+        is_read = (
+            NamePattern(pattern).matches(name) if pattern and _is_name(name) else name in queues
+        )
+        if not is_read:
+            raise OptionError(
+                f"options name positions in '{name}', which is none of the queues to read"
+            )
+    return SourceOptions(
+        uri=parse_uri(given),
+        queues=queues,
+        pattern=pattern,
+        start=start,
+        end=end,
+        seq_from=parse_number(given, "seqFrom", 0, 0, EVERYTHING),
+        seq_to=parse_number(given, "seqTo", EVERYTHING, 0, EVERYTHING),
+        min_partitions=parse_number(given, "minPartitions", 1, 1, _PARTITIONS_MAX),
+        include_body=parse_boolean(given, "includeBody", True),
+        include_headers=parse_boolean(given, "includeHeaders", True),
+        is_verified=parse_choice(given, "verify", ("crc", "none")) == "crc",
+        retry_timeout_ms=parse_number(given, "retryTimeoutMs", 120_000, 0, 86_400_000),
+        group=parse_plain_name(given, "group"),
+        max_messages=max_messages,
+        max_bytes=parse_number(given, "maxBytesPerTrigger", 128 * 1024 * 1024, 1, EVERYTHING),
+        min_messages=parse_number(given, "minMessagesPerTrigger", 1, 1, max_messages),
+        max_delay_ms=parse_duration_ms(given, "maxTriggerDelay", 15 * 60_000),
+        long_poll_ms=parse_number(given, "longPollMs", 2_000, 0, 60_000),
+        fail_on_data_loss=parse_boolean(given, "failOnDataLoss", True),
+        access=parse_choice(given, "access", (ACCESS_AUTO, ACCESS_FILES, ACCESS_NETWORK)),
+        ack_on=parse_choice(given, "ackOn", (ACK_ON_LATEST_OFFSET, ACK_ON_COMMIT)),
+        stream_options=tuple(name for name in STREAM_OPTIONS if name.lower() in given),
+        batch_options=tuple(name for name in BATCH_OPTIONS if name.lower() in given),
+    )
+
+
+def check_names(given: Mapping[str, str], known: tuple[str, ...], owner_has: str) -> None:
+    """OptionError when an option is not among `known`; `owner_has` says whose these are."""
+    names = {name.lower() for name in known}
+    for name in sorted(given):
+        if name not in names:
+            raise OptionError(f"unknown option '{name}'; {owner_has}: {', '.join(known)}")
+
+
+def parse_number(
+    given: Mapping[str, str], name: str, default: int, lowest: int, highest: int
+) -> int:
+    """The value of option `name`; `given` has names in lower case. Raises OptionError."""
+    value = given.get(name.lower())
+    if value is None:
+        return default
+    if not re.fullmatch(r"[0-9]{1,19}", value) or not lowest <= int(value) <= highest:
+        raise OptionError(
+            f"option '{name}' is a whole number from {lowest} to {highest}, not '{value}'"
+        )
+    return int(value)
+
+
+def parse_boolean(given: Mapping[str, str], name: str, default: bool) -> bool:
+    """The value of option `name`; `given` has names in lower case. Raises OptionError."""
+    value = given.get(name.lower())
+    if value is None:
+        return default
+    if value.lower() not in ("true", "false"):
+        raise OptionError(f"option '{name}' is true or false, not '{value}'")
+    return value.lower() == "true"
+
+
+def parse_choice(given: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
+    """One of `choices`, in any case, the first one when nothing is said. Raises OptionError."""
+    value = given.get(name.lower(), choices[0])
+    for choice in choices:
+        if choice.lower() == value.lower():
+            return choice
+    raise OptionError(f"option '{name}' is one of {', '.join(choices)}, not '{value}'")
+
+
+def parse_names(given: Mapping[str, str], name: str) -> tuple[str, ...] | None:
+    """Names separated by commas, or a JSON list for names that have some. None: not given. Raises OptionError."""
+    value = given.get(name.lower())
+    if value is None:
+        return None
+    names: Any
+    if value.lstrip().startswith("["):
+        names = _json(value)
+    else:
+        names = [part.strip() for part in value.split(",")]
+    if not isinstance(names, list) or not names or not all(_is_name(part) for part in names):
+        raise OptionError(f"option '{name}': names separated by commas, or a JSON list of names")
+    return tuple(names)
+
+
+def parse_plain_name(given: Mapping[str, str], name: str) -> str | None:
+    """The name of a reader group or a sink. None: not given. Raises OptionError."""
+    value = given.get(name.lower())
+    if value is not None and _PLAIN_NAME.fullmatch(value) is None:
+        raise OptionError(
+            f"option '{name}': 1 to 128 letters, digits, dots, underscores and dashes"
+        )
+    return value
+
+
+def parse_short_text(given: Mapping[str, str], name: str) -> str | None:
+    """Text for a short string of AMQP, such as an exchange's name. None: not given. Raises OptionError."""
+    value = given.get(name.lower())
+    if value is not None and len(value.encode()) > SHORT_BYTES_MAX:
+        raise OptionError(f"option '{name}' has at most {SHORT_BYTES_MAX} bytes")
+    return value
+
+
+def parse_time_ms(given: Mapping[str, str], name: str) -> int | None:
+    """A time as milliseconds since 1970, the next whole one. None: not given. Raises OptionError."""
+    value = given.get(name.lower())
+    if value is None:
+        return None
+    try:
+        time = datetime.fromisoformat(value)
+    except ValueError:
+        raise OptionError(
+            f"option '{name}' is a time like 2026-01-31T12:00:00Z (UTC when no zone is given), not '{value}'"
+        ) from None
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=UTC)
+    # Messages have whole milliseconds: what came at a time or later is what came at the next whole one or later.
+    ms = -((_EPOCH - time) // timedelta(milliseconds=1))
+    if ms < 0:
+        raise OptionError(f"option '{name}' is a time since 1970, not '{value}'")
+    return ms
+
+
+def parse_duration_ms(given: Mapping[str, str], name: str, default: int) -> int:
+    """A duration such as 500ms, 10s, 15m or 2h, in milliseconds. Raises OptionError."""
+    value = given.get(name.lower())
+    if value is None:
+        return default
+    found = _DURATION.fullmatch(value.strip().lower())
+    ms = -1 if found is None else int(found[1]) * _DURATION_UNITS_MS[found[2]]
+    if not 0 <= ms <= _DURATION_MAX_MS:
+        raise OptionError(
+            f"option '{name}' is a duration such as 500ms, 10s, 15m or 2h, at most 24h, not '{value}'"
+        )
+    return ms
+
+
+def parse_uri(given: Mapping[str, str]) -> str:
+    """The URI with the vhost in it; `given` has names in lower case. Raises OptionError."""
+    uri = given.get("uri") or os.environ.get(URI_VARIABLE)
+    if not uri:
+        raise OptionError(
+            f"option 'uri' is missing (amqp://user:password@host:port/vhost, or set {URI_VARIABLE})"
+        )
+    try:
+        NodeAddress(uri)
+    except ValueError as error:
+        raise OptionError(f"option 'uri': {error}") from None
+    vhost = given.get("vhost")
+    if vhost is None:
+        return uri
+    if not vhost:
+        raise OptionError("option 'vhost' is empty: name a vhost, or leave the option out")
+    parts = urlsplit(uri)
+    if parts.path not in ("", "/"):
+        raise OptionError("option 'vhost': the URI names a vhost already")
+    return urlunsplit(parts._replace(path="/" + quote(vhost, safe="")))
+
+
+def _queues(given: Mapping[str, str]) -> tuple[str, ...]:
+    names = parse_names(given, "queues")
+    if names is None:
+        if "queuespattern" in given:
+            return ()
+        raise OptionError(
+            "option 'queues' is missing: the names of the queues to read (or 'queuesPattern')"
+        )
+    for name in names:
+        if len(name.encode()) > SHORT_BYTES_MAX:
+            raise OptionError(
+                f"option 'queues': a queue's name has at most {SHORT_BYTES_MAX} bytes"
+            )
+    if len(set(names)) < len(names):
+        raise OptionError("option 'queues' names a queue twice")
+    return tuple(sorted(names))
+
+
+def _pattern(given: Mapping[str, str]) -> str:
+    pattern = given.get("queuespattern", "")
+    if "queuespattern" in given and not 0 < len(pattern) <= _PATTERN_LENGTH_MAX:
+        raise OptionError(f"option 'queuesPattern' has 1 to {_PATTERN_LENGTH_MAX} characters")
+    try:
+        NamePattern(pattern)
+    except ValueError as error:
+        raise OptionError(f"option 'queuesPattern' is no regular expression: {error}") from None
+    return pattern
+
+
+def _bound(given: Mapping[str, str], prefix: str, names: tuple[NamedEnd, ...]) -> Bound:
+    offsets_name = f"{prefix}Offsets"
+    value = given.get(offsets_name.lower())
+    if value is None:
+        return Bound(timestamp_ms=parse_time_ms(given, f"{prefix}Timestamp"))
+    for name in names:
+        if value.lower() == name:
+            return Bound(name=name)
+    seqs = _json(value)
+    if (
+        isinstance(seqs, dict)
+        and seqs
+        and all(type(seq) is int and 0 <= seq <= EVERYTHING for seq in seqs.values())
+    ):
+        return Bound(seqs=seqs)
+    raise OptionError(
+        f"option '{offsets_name}' is {', '.join(names)}, or positions by queue such as "
+        f"""{{"orders": 1234}}, not '{value[:200]}'"""
+    )
+
+
+def _is_name(value: object) -> bool:
+    # JSON may have halves of surrogate pairs, which are no text.
+    return (
+        isinstance(value, str)
+        and value != ""
+        and value == value.encode("utf-8", "replace").decode()
+    )
+
+
+def _json(value: str) -> object:
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,265 @@
+"""Writing with the data source "warren": each batch is published exactly once (docs/spark.md).
+
+Each task stages its rows in the broker, in a log that nobody reads; what it returns names the log. The driver commits all
+logs of a batch with one request, which may be repeated: the broker knows which batch of a sink it has published last.
+A run that fails, or is killed, before that has published nothing; behind it, Spark asks for the same batch again, and the
+broker answers that it is done. Logs that are left over go after an hour.
+"""
+
+import logging
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from warrenmq.admin.client import AdminClient, AdminRefusedError, NodeAddress, NodeUnreachableError
+from warrenmq.admin.sink_protocol import (
+    AbortStages,
+    BatchCommitted,
+    CommitBatch,
+    DeleteSink,
+    DescribeSink,
+    FinishStage,
+    OpenStage,
+    SinkDeleted,
+    SinkStatus,
+    Staged,
+    StageFinished,
+    StageMessages,
+    StageOpened,
+    StagesAborted,
+)
+from warrenmq.spark.broker_link import BrokerLink, connect, link_to
+from warrenmq.spark.retry import BrokerAwayError, SourceError, is_transient
+from warrenmq.spark.sink_blocks import BlockMaker
+from warrenmq.spark.sink_options import SinkOptions
+from warrenmq.spark.task_failure import raise_failures, unless_permanent
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+# Local properties of the tasks of a streaming query.
+_QUERY_ID: Final = "sql.streaming.queryId"
+_BATCH_ID: Final = "streaming.sql.batchId"
+_PURPOSE: Final = "spark sink"
+_TIMEOUT_OPTION: Final = "confirmTimeoutMs"
+_WAIT_MS: Final = 10_000
+# The one batch of a batch write.
+_ONLY_BATCH: Final = 0
+_NOT_STAGED: Final = "the rows could not be staged, and nothing of the batch is published"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class StagedRows(WriterCommitMessage):
+    """What a task has staged: for which sink, and in which log; None when it had no rows. So many of them would get to no
+    queue."""
+
+    sink: str
+    partition: int
+    stage: int | None
+    unroutable: int
+
+
+def stage_rows(
+    options: SinkOptions,
+    sink: str,
+    batch: int,
+    partition: int,
+    iterator: "Iterator[RecordBatch]",
+    queue: bytes = b"",
+) -> StagedRows:
+    """Stage the rows of `iterator`; all go to `queue` if that is not empty. Nothing of it will be published when it fails:
+    SourceError when that is permanent, BrokerAwayError when the rows may be staged another time, from the first one on.
+    A broker that is away at the first row is waited for, since no row is lost by that."""
+    maker = BlockMaker(options.exchange, options.routing_key, options.is_persistent)
+    wait_s = options.confirm_timeout_ms / 1000
+    client: AdminClient | None = None
+    opened: StageOpened | None = None
+    count = 0
+    unroutable = 0
+    try:
+        for rows in iterator:
+            for messages, block in maker.blocks(rows):
+                if client is None or opened is None:
+                    client = connect(
+                        NodeAddress(options.uri),
+                        f"{_PURPOSE} {sink}",
+                        options.away_timeout_ms / 1000,
+                        _TIMEOUT_OPTION,
+                    )
+                    opened = client.request(OpenStage(sink, batch, queue), StageOpened, wait_s)
+                if len(block) > opened.block_bytes_max:
+                    # Sent, it would end the connection, as if the broker were away.
+                    text = (
+                        f"a message of {len(block)} bytes is above max_message_size of the broker"
+                    )
+                    raise SourceError(f"{_NOT_STAGED}: {text}")
+                client.request(StageMessages(opened.stage, block), Staged, wait_s)
+                count += messages
+        if client is not None and opened is not None:
+            unroutable = client.request(
+                FinishStage(opened.stage, count), StageFinished, wait_s
+            ).unroutable
+    except (AdminRefusedError, NodeUnreachableError) as error:
+        raise (BrokerAwayError if is_transient(error) else SourceError)(
+            f"{_NOT_STAGED}: {error}"
+        ) from None
+    finally:
+        # Ends what was not finished.
+        if client is not None:
+            client.close()
+    return StagedRows(sink, partition, None if opened is None else opened.stage, unroutable)
+
+
+def commit(
+    options: SinkOptions,
+    sink: str,
+    batch: int,
+    parts: Sequence[object],
+    is_awaited: bool,
+    after: int | None = None,
+) -> bool:
+    """Publish what was staged, once, however often this is called; `is_awaited`: return when it is in its queues. With
+    `after`, only behind this batch, -1 for none. Was it published before?"""
+    link = _link(options)
+    wait_ms = _WAIT_MS if is_awaited else 0
+    request = CommitBatch(sink, batch, _stages(parts), options.is_mandatory, wait_ms, after)
+    deadline = time.monotonic() + options.confirm_timeout_ms / 1000
+    is_repeated: bool | None = None
+    try:
+        while True:
+            reply = link.request(request, BatchCommitted, options.confirm_timeout_ms / 1000)
+            if is_repeated is None:
+                # To ask again whether it is in its queues is a repetition, too.
+                is_repeated = reply.is_repeated
+            if reply.is_moved or not is_awaited:
+                return is_repeated
+            if time.monotonic() > deadline:
+                raise SourceError(
+                    f"batch {batch} of sink '{sink}' is committed, and not yet in its queues after "
+                    f"{options.confirm_timeout_ms} ms (confirmTimeoutMs); the broker goes on with it"
+                )
+    except AdminRefusedError as error:
+        raise SourceError(f"batch {batch} of sink '{sink}' was refused: {error.text}") from None
+
+
+def abort(options: SinkOptions, parts: Sequence[object]) -> None:
+    """What was staged will not be committed. A broker that is away finds out by itself, in an hour."""
+    stages = _stages(parts)
+    if stages:
+        try:
+            with AdminClient(NodeAddress(options.uri), _PURPOSE) as client:
+                client.request(AbortStages(stages), StagesAborted)
+        except (AdminRefusedError, NodeUnreachableError):
+            return
+
+
+def _link(options: SinkOptions) -> BrokerLink:
+    return link_to(options.uri, _PURPOSE, options.away_timeout_ms, _TIMEOUT_OPTION)
+
+
+def _stages(parts: Sequence[object]) -> list[int]:
+    """The logs of the tasks, in order of partitions; of a task that failed there is no message."""
+    found = sorted(
+        [part for part in parts if isinstance(part, StagedRows)], key=lambda part: part.partition
+    )
+    return [part.stage for part in found if part.stage is not None]
+
+
+class WarrenBatchWriter(DataSourceArrowWriter):
+    """`df.write.format("warren")`: one batch. With the option `sinkId` it is written once, however often it is run."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+        self._sink = options.sink_id or f"save-{uuid.uuid4().hex}"
+
+    def write(self, iterator: "Iterator[RecordBatch]") -> WriterCommitMessage:
+        """Stage the rows of a task."""
+        context = TaskContext.get()
+        partition = 0 if context is None else context.partitionId()
+        return unless_permanent(
+            lambda: stage_rows(self._options, self._sink, _ONLY_BATCH, partition, iterator)
+        )
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Publish all of it."""
+        raise_failures(messages)
+        if commit(self._options, self._sink, _ONLY_BATCH, messages, True):
+            _log.warning("sink '%s' had been written already; nothing is written twice", self._sink)
+        if self._options.sink_id is None:
+            self._forget()
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Some task has failed."""
+        abort(self._options, messages)
+
+    def _forget(self) -> None:
+        """Nobody can ask for the same batch again. It is published: that must not fail because of this."""
+        try:
+            with AdminClient(NodeAddress(self._options.uri), _PURPOSE) as client:
+                client.request(DeleteSink(self._sink), SinkDeleted)
+        except (AdminRefusedError, NodeUnreachableError) as error:
+            _log.warning("sink '%s' stays in the list of sinks: %s", self._sink, error)
+
+
+class WarrenStreamWriter(DataSourceStreamArrowWriter):
+    """`df.writeStream.format("warren")`: batch after batch of a sink, which is the query when `sinkId` is not given."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: "Iterator[RecordBatch]") -> WriterCommitMessage:
+        """Stage the rows of a task."""
+        return unless_permanent(lambda: self._stage(iterator))
+
+    def _stage(self, iterator: "Iterator[RecordBatch]") -> StagedRows:
+        context = TaskContext.get()
+        query = None if context is None else context.getLocalProperty(_QUERY_ID)
+        batch = None if context is None else context.getLocalProperty(_BATCH_ID)
+        sink = self._options.sink_id or query
+        if context is None or sink is None or batch is None:
+            raise SourceError(
+                "this is not a task of a streaming query: its query id and batch id are missing"
+            )
+        return stage_rows(self._options, sink, int(batch), context.partitionId(), iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Publish the batch, if it was not published before."""
+        raise_failures(messages)
+        sinks = {part.sink for part in messages if isinstance(part, StagedRows)}
+        for sink in sinks:
+            if commit(self._options, sink, batchId, messages, False):
+                self._check_repeated(sink, batchId)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Some task has failed."""
+        abort(self._options, messages)
+
+    def _check_repeated(self, sink: str, batch: int) -> None:
+        """Only the last batch is ever repeated. What has the number of an older one may be anything, and is lost."""
+        try:
+            last = _link(self._options).request(DescribeSink(sink), SinkStatus).batch
+        except AdminRefusedError:
+            # Somebody has deleted the sink.
+            last = None
+        if last is not None and last > batch:
+            raise SourceError(
+                f"batch {batch} of sink '{sink}' is not published, because its batch {last} was before: the query's "
+                f"checkpoint is a new one or an old copy. With a new checkpoint use another sinkId, or delete the sink "
+                f"(warren sink delete {sink})"
+            )
+        _log.warning(
+            "batch %d of sink '%s' had been published already; nothing is published twice",
+            batch,
+            sink,
+        )

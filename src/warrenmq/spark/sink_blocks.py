@@ -1,0 +1,112 @@
+"""Record batches as blocks of messages to be staged (`StageMessages` of the admin protocol).
+
+Bodies go from Arrow's buffers into the block in one copy, without a Python object for each. Only what is in columns of
+properties, and addresses that are in columns, are made row by row.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from warrenmq.admin.protocol import STAGE_BYTES
+from warrenmq.spark.retry import SourceError
+from warrenmq.spark.sink_columns import SINK_COLUMNS, MessageMaker
+
+# So many bytes of bodies are made into blocks at a time.
+_PIECE_BYTES: Final = 64 * 1024 * 1024
+# No positions, no timestamp, no flags: the node knows better.
+_HEAD: Final = bytes(4 + 8 + 1)
+
+
+class BlockMaker:
+    """Blocks for one sink. `exchange`, `routing_key`: the options; None: columns decide."""
+
+    def __init__(self, exchange: str | None, routing_key: str | None, is_persistent: bool) -> None:
+        self._maker = MessageMaker(exchange, routing_key)
+        self._is_persistent = is_persistent
+        # Where a message goes is the same for all.
+        self._is_fixed = exchange is not None and routing_key is not None
+
+    def blocks(self, batch: Any) -> Iterator[tuple[int, memoryview]]:
+        """The messages of `batch`, a pyarrow RecordBatch, in order: how many, and a block with them. SourceError when a row
+        cannot be a message."""
+        if batch.num_rows == 0:
+            return
+        if batch.num_rows > 1 and batch.column("body").nbytes > _PIECE_BYTES:
+            half = batch.num_rows // 2
+            yield from self.blocks(batch.slice(0, half))
+            yield from self.blocks(batch.slice(half))
+            return
+        yield from _cut(self._messages(batch))
+
+    def _messages(self, batch: Any) -> Any:
+        """A binary array with each message as it stands in a block."""
+        import numpy as np
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        body = batch.column("body")
+        if body.null_count:
+            raise SourceError("a row cannot be written as a message: column 'body' has nulls")
+        body = body.cast(pa.binary())
+        count = batch.num_rows
+        names = [name for name in batch.schema.names if name in SINK_COLUMNS and name != "body"]
+        is_same = self._is_fixed and not [
+            name for name in names if name not in ("exchange", "routing_key")
+        ]
+        # Bodies have no part in what is made row by row, which is done once when all rows are the same.
+        rows = 1 if is_same else count
+        rest = {name: batch.column(name).slice(0, rows) for name in names}
+        rest["body"] = pa.repeat(pa.scalar(b"", pa.binary()), rows)
+        persistent = pa.repeat(pa.scalar(self._is_persistent), rows)
+        if "persistent" in rest:
+            persistent = pc.coalesce(rest["persistent"], persistent)
+        rest["persistent"] = persistent
+        made = self._maker.messages(pa.RecordBatch.from_pydict(rest))
+        addresses = pa.array(made.addresses, pa.binary())
+        properties = pa.array(made.properties, pa.binary())
+        if is_same:
+            addresses = pa.repeat(addresses[0], count)
+            properties = pa.repeat(properties[0], count)
+        property_bytes = pc.binary_length(properties).to_numpy(zero_copy_only=False)
+        body_bytes = pc.binary_length(body).to_numpy(zero_copy_only=False)
+        sizes = len(_HEAD) + 8 + property_bytes + body_bytes
+        sizes = sizes + pc.binary_length(addresses).to_numpy(zero_copy_only=False)
+        return pc.binary_join_element_wise(
+            _numbers(sizes.astype(np.int64)),
+            pa.scalar(_HEAD, pa.binary()),
+            addresses,
+            _numbers(property_bytes),
+            properties,
+            _numbers(body_bytes),
+            body,
+            pa.scalar(b"", pa.binary()),
+        )
+
+
+def _numbers(values: Any) -> Any:
+    """Unsigned 32-bit big-endian integers, as a binary array."""
+    import numpy as np
+    import pyarrow as pa
+
+    data = values.astype(">u4")
+    offsets = np.arange(0, 4 * len(data) + 1, 4, dtype=np.int32)
+    return pa.Array.from_buffers(
+        pa.binary(), len(data), [None, pa.py_buffer(offsets), pa.py_buffer(data.tobytes())]
+    )
+
+
+def _cut(messages: Any) -> Iterator[tuple[int, memoryview]]:
+    """Pieces of at most STAGE_BYTES, or of one message."""
+    import numpy as np
+
+    _, offset_buffer, data_buffer = messages.buffers()
+    offsets = np.frombuffer(offset_buffer, np.int32)[
+        messages.offset : messages.offset + len(messages) + 1
+    ]
+    data = memoryview(data_buffer)
+    first = 0
+    while first < len(messages):
+        limit = int(offsets[first]) + STAGE_BYTES
+        last = max(int(np.searchsorted(offsets, limit, side="right")) - 1, first + 1)
+        yield last - first, data[int(offsets[first]) : int(offsets[last])]
+        first = last

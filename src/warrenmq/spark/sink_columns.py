@@ -1,0 +1,265 @@
+"""Columns of a DataFrame that is written as messages: which count, of what types, and how rows become messages.
+
+Both sinks, into warren and into other brokers, take the same columns. They have the names that reading gives them, so
+that what was read can be written; those that only say where a message was are taken and not used.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from warrenmq.spark.columns import COLUMNS
+from warrenmq.spark.options import SHORT_BYTES_MAX, OptionError
+from warrenmq.spark.retry import SourceError
+from warrenmq.wire.errors import AmqpError
+from warrenmq.wire.field_table import encode_table, fields_from_python, validate_table
+from warrenmq.wire.properties import DELIVERY_MODE_PERSISTENT, decode_properties, delivery_mode
+
+if TYPE_CHECKING:
+    from warrenmq.offline.part_writer import MessageColumns
+
+_TEXT: Final = (StringType(),)
+_BYTES: Final = (BinaryType(), StringType())
+_WHOLE: Final = (ByteType(), ShortType(), IntegerType(), LongType())
+
+# The first type is the one to name in errors.
+SINK_COLUMNS: Final[dict[str, tuple[DataType, ...]]] = {
+    "body": _BYTES,
+    "exchange": _TEXT,
+    "routing_key": _TEXT,
+    "exchange_raw": (BinaryType(),),
+    "routing_key_raw": (BinaryType(),),
+    "persistent": (BooleanType(),),
+    "priority": (IntegerType(), *_WHOLE),
+    "expiration": _TEXT,
+    "message_id": _TEXT,
+    "correlation_id": _TEXT,
+    "reply_to": _TEXT,
+    "type": _TEXT,
+    "user_id": _TEXT,
+    "app_id": _TEXT,
+    "content_type": _TEXT,
+    "content_encoding": _TEXT,
+    "timestamp": (TimestampType(),),
+    "headers": (MapType(StringType(), StringType()),),
+    "headers_raw": (BinaryType(),),
+    "properties_raw": (BinaryType(),),
+}
+# In a message their texts are short strings.
+_SHORT: Final = frozenset(name for name, kinds in SINK_COLUMNS.items() if kinds is _TEXT) | {
+    "exchange_raw",
+    "routing_key_raw",
+}
+_PRIORITY_MAX: Final = 255
+# Where a message was read from, and what became of it there.
+NOT_WRITTEN: Final = tuple(name for name in COLUMNS if name not in SINK_COLUMNS)
+
+
+def check_sink_columns(schema: StructType, has_exchange: bool) -> None:
+    """OptionError when `schema` cannot be written; `has_exchange`: the option `exchange` is given."""
+    names: list[str] = []
+    for column in schema.fields:
+        if column.name in NOT_WRITTEN:
+            continue
+        if column.name in names:
+            raise OptionError(f"column '{column.name}' is there twice")
+        names.append(column.name)
+        kinds = SINK_COLUMNS.get(column.name)
+        if kinds is None:
+            raise OptionError(
+                f"unknown column '{column.name}'; a message is made of: {', '.join(SINK_COLUMNS)}"
+            )
+        kind = column.dataType
+        if isinstance(kind, MapType):
+            # Whether values may be null says nothing about what they are.
+            kind = MapType(kind.keyType, kind.valueType)
+        if kind not in kinds:
+            raise OptionError(
+                f"column '{column.name}' is {kinds[0].simpleString()}, not {column.dataType.simpleString()}"
+            )
+    if "body" not in names:
+        raise OptionError("column 'body' is missing: the bytes of each message")
+    if not has_exchange and "exchange" not in names:
+        raise OptionError(
+            "where to? Set option 'exchange' (empty for the default exchange), or give a column 'exchange'"
+        )
+
+
+class MessageMaker:
+    """Messages from record batches; `exchange` and `routing_key` are the options, None when the columns decide."""
+
+    def __init__(self, exchange: str | None, routing_key: str | None) -> None:
+        self._exchange = exchange
+        self._routing_key = routing_key
+
+    def messages(
+        self, batch: Any, id_prefix: str | None = None, first_row: int = 0
+    ) -> "MessageColumns":
+        """The rows of `batch`, a pyarrow RecordBatch, in its order. SourceError when one cannot be a message.
+
+        With `id_prefix` those without a message-id get one: the prefix and the row's number, the first being `first_row`.
+        """
+        from warrenmq.tables.messages_to_write import columns_of
+
+        try:
+            return columns_of(self._complete(batch, id_prefix, first_row))
+        except (ValueError, AmqpError) as error:
+            raise SourceError(f"a row cannot be written as a message: {error}") from None
+
+    def _complete(self, batch: Any, id_prefix: str | None, first_row: int) -> Any:
+        """The batch as `columns_of` wants it."""
+        import pyarrow as pa
+
+        count = batch.num_rows
+        columns = {name: batch.column(name) for name in batch.schema.names if name in SINK_COLUMNS}
+        if self._exchange is not None:
+            columns["exchange"] = pa.repeat(pa.scalar(self._exchange), count)
+            columns.pop("exchange_raw", None)
+        if self._routing_key is not None:
+            columns["routing_key"] = pa.repeat(pa.scalar(self._routing_key), count)
+            columns.pop("routing_key_raw", None)
+        elif "routing_key" in columns:
+            columns["routing_key"] = columns["routing_key"].fill_null("")
+        else:
+            columns["routing_key"] = pa.repeat(pa.scalar(""), count)
+        headers = columns.pop("headers", None)
+        raw = columns.get("headers_raw")
+        if raw is not None:
+            _check_tables(raw)
+        if headers is not None and headers.null_count < count:
+            made = _encoded(headers)
+            columns["headers_raw"] = made if raw is None else _either(raw, made)
+        properties = columns.get("properties_raw")
+        if properties is not None:
+            properties = columns["properties_raw"] = _checked_blocks(
+                properties, id_prefix, first_row
+            )
+            # A block says it itself, whatever the column does.
+            modes = [
+                None if block is None else delivery_mode(block) for block in properties.to_pylist()
+            ]
+            persistent = [
+                None if mode is None else mode == DELIVERY_MODE_PERSISTENT for mode in modes
+            ]
+            said = pa.array(persistent, pa.bool_())
+            columns["persistent"] = (
+                _either(said, columns["persistent"]) if "persistent" in columns else said
+            )
+        if id_prefix is not None:
+            ids = pa.array(
+                [f"{id_prefix}/{row}" for row in range(first_row, first_row + count)], pa.string()
+            )
+            given = columns.get("message_id")
+            columns["message_id"] = ids if given is None else _either(given, ids)
+        _check_values(columns)
+        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _either(first: Any, second: Any) -> Any:
+    """The values of `first`, those of `second` where there is none."""
+    import pyarrow.compute as pc
+
+    return pc.coalesce(first, second)
+
+
+def _check_values(columns: dict[str, Any]) -> None:
+    """Better the column is named here than what AMQP makes of it."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for name in columns.keys() & _SHORT:
+        most = pc.max(pc.binary_length(columns[name])).as_py() or 0
+        if most > SHORT_BYTES_MAX:
+            raise ValueError(
+                f"column '{name}' has a value of {most} bytes, and {SHORT_BYTES_MAX} are the most"
+            )
+    if "priority" in columns:
+        for value in pc.min_max(columns["priority"]).as_py().values():
+            if value is not None and not 0 <= value <= _PRIORITY_MAX:
+                raise ValueError(
+                    f"column 'priority' has the value {value}, and it is 0 to {_PRIORITY_MAX}"
+                )
+    if "timestamp" in columns:
+        first = pc.min(columns["timestamp"].cast(pa.int64())).as_py() or 0
+        if first < 0:
+            raise ValueError("column 'timestamp' has a time before 1970")
+
+
+def _check_tables(raw: Any) -> None:
+    """A broker ends the connection over a table that does not decode; better the row is named here."""
+    for table in raw.unique().to_pylist():
+        if table is not None:
+            try:
+                validate_table(table, 0, len(table))
+            except AmqpError as error:
+                raise ValueError(f"column 'headers_raw': {error.text}") from None
+
+
+def _encoded(headers: Any) -> Any:
+    """Maps of names to JSON text, as reading gives them, as field tables. What is not JSON is a string as it is."""
+    import pyarrow as pa
+
+    known: dict[tuple[tuple[str, str | None], ...], bytes] = {}
+    tables: list[bytes | None] = []
+    for pairs in headers.to_pylist():
+        if pairs is None:
+            tables.append(None)
+            continue
+        key = tuple(pairs)
+        table = known.get(key)
+        if table is None:
+            values = {name: None if text is None else _header(text) for name, text in pairs}
+            table = known[key] = encode_table(fields_from_python(values))
+        tables.append(table)
+    return pa.array(tables, pa.binary())
+
+
+def _header(text: str) -> object:
+    try:
+        value: object = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+    except RecursionError:
+        raise ValueError("column 'headers': JSON that is nested too deep") from None
+    return value
+
+
+def _checked_blocks(raw: Any, id_prefix: str | None, first_row: int) -> Any:
+    """Property blocks that decode, and with `id_prefix` have a message-id."""
+    import pyarrow as pa
+
+    if id_prefix is None:
+        for block in raw.unique().to_pylist():
+            _decoded(block)
+        return raw
+    blocks: list[bytes | None] = []
+    for row, block in enumerate(raw.to_pylist(), first_row):
+        properties = _decoded(block)
+        if properties is not None and properties.message_id is None:
+            properties.message_id = f"{id_prefix}/{row}".encode()
+            blocks.append(properties.encode())
+        else:
+            blocks.append(block)
+    return pa.array(blocks, pa.binary())
+
+
+def _decoded(block: bytes | None) -> Any:
+    if block is None:
+        return None
+    try:
+        return decode_properties(block)
+    except AmqpError:
+        raise ValueError("column 'properties_raw' has a block that does not decode") from None

@@ -1,0 +1,100 @@
+"""Options of the data source "warren_store": parsed and checked once, into a typed value."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote, urlsplit
+
+from warrenmq.spark.options import (
+    OptionError,
+    check_names,
+    parse_boolean,
+    parse_choice,
+    parse_names,
+    parse_number,
+    parse_time_ms,
+)
+
+if TYPE_CHECKING:
+    from warrenmq.tables.parts import ReadOptions
+
+_VERIFY: Final = ("vhost", "verify")
+_RANGES: Final = ("queues", "seqFrom", "seqTo", "enqueuedFrom", "enqueuedTo")
+# What may be said of each table, beside `path` and `table`.
+TABLE_OPTIONS: Final[dict[str, tuple[str, ...]]] = {
+    "messages": (*_VERIFY, *_RANGES, "includeBody"),
+    "positions": (*_VERIFY, *_RANGES),
+    "files": _VERIFY,
+    "journal": _VERIFY,
+    "metadata": ("vhost",),
+    "damage": ("vhost",),
+}
+_SEQ_MAX: Final = 1 << 62
+
+
+@dataclass(frozen=True)
+class StoreOptions:
+    """What the user asked for. Ranges as in `ReadOptions`; None: not given."""
+
+    path: str
+    table: str
+    vhost: str | None
+    queues: tuple[str, ...] | None
+    seq_from: int | None
+    seq_to: int | None
+    enqueued_from_ms: int | None
+    enqueued_to_ms: int | None
+    verify: str
+    include_body: bool
+
+    def read_options(self) -> "ReadOptions":
+        """What the reader of tables has to know."""
+        from warrenmq.tables.parts import ReadOptions
+
+        return ReadOptions(
+            vhost=self.vhost,
+            queues=self.queues,
+            seq_from=self.seq_from,
+            seq_to=self.seq_to,
+            enqueued_from_ms=self.enqueued_from_ms,
+            enqueued_to_ms=self.enqueued_to_ms,
+            verify=self.verify,
+        )
+
+
+def parse_store_options(options: Mapping[str, str]) -> StoreOptions:
+    """OptionError, in one line, for anything that cannot be honoured."""
+    given = {name.lower(): value for name, value in options.items()}
+    table = given.get("table", "messages").lower()
+    if table not in TABLE_OPTIONS:
+        raise OptionError(f"option 'table' is one of {', '.join(TABLE_OPTIONS)}, not '{table}'")
+    known = ("path", "table", *TABLE_OPTIONS[table])
+    check_names(given, known, f"format \"warren_store\" has for the table '{table}'")
+    path = given.get("path")
+    if not path:
+        raise OptionError(
+            "option 'path' is missing: the data directory of a stopped node, or a backup"
+        )
+    return StoreOptions(
+        path=_local_path(path),
+        table=table,
+        vhost=given.get("vhost"),
+        queues=parse_names(given, "queues"),
+        seq_from=_seq(given, "seqFrom"),
+        seq_to=_seq(given, "seqTo"),
+        enqueued_from_ms=parse_time_ms(given, "enqueuedFrom"),
+        enqueued_to_ms=parse_time_ms(given, "enqueuedTo"),
+        verify=parse_choice(given, "verify", ("crc", "none")),
+        include_body=parse_boolean(given, "includeBody", True),
+    )
+
+
+def _local_path(path: str) -> str:
+    """A path may come as a URI: `file:/with%20space`."""
+    if not path.startswith("file:"):
+        return path
+    return unquote(urlsplit(path).path)
+
+
+def _seq(given: Mapping[str, str], name: str) -> int | None:
+    return parse_number(given, name, 0, 0, _SEQ_MAX) if name.lower() in given else None

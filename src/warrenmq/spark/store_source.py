@@ -1,0 +1,110 @@
+"""The data source "warren_store": the files of a stopped node, or of a backup, as tables.
+
+Found by `.format("warren_store")` through the top-level package `pyspark_warren_store`. What is read, and how, is the
+business of warrenmq.tables; here it meets Spark. Nothing that needs pyarrow is imported before it is used.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+
+from warrenmq.spark.columns import check_columns
+from warrenmq.spark.fetching import BODY_BYTES_MAX
+from warrenmq.spark.retry import SourceError
+from warrenmq.spark.store_options import StoreOptions, parse_store_options
+from warrenmq.spark.worker import settle
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+    from warrenmq.tables.parts import Partition
+
+
+class WarrenStoreDataSource(DataSource):
+    """`spark.read.format("warren_store")`."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        self._options = parse_store_options(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "warren_store"
+
+    def schema(self) -> StructType:
+        """The columns when the user gives no schema."""
+        from warrenmq.tables.schemas import EXACT_COLUMNS, MESSAGES
+
+        left_out = set() if self._options.include_body else {"body"}
+        if self._options.table == MESSAGES:
+            left_out |= EXACT_COLUMNS.keys()
+        columns = _columns(self._options.table)
+        return StructType([column for column in columns if column.name not in left_out])
+
+    def reader(self, schema: StructType) -> "StoreReader":
+        """A table of the directory, as it is now."""
+        known = {column.name: column.dataType for column in _columns(self._options.table)}
+        check_columns(
+            schema, known, f'format "warren_store" has in the table {self._options.table}'
+        )
+        return StoreReader(self._options, schema)
+
+
+def _columns(table: str) -> list[Any]:
+    from warrenmq.tables.schemas import schema_of
+
+    return list(from_arrow_schema(schema_of(table)).fields)
+
+
+@dataclass
+class StorePartition(InputPartition):
+    """What one task reads."""
+
+    partition: "Partition"
+
+
+class StoreReader(DataSourceReader):
+    """One `load()`."""
+
+    def __init__(self, options: StoreOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        """Groups of files."""
+        from warrenmq.tables.planning import PlanError, plan
+
+        try:
+            found = plan(
+                Path(self._options.path), self._options.table, self._options.read_options()
+            )
+        except (PlanError, OSError) as error:
+            raise SourceError(str(error)) from None
+        return [StorePartition(partition) for partition in found]
+
+    def read(self, partition: InputPartition) -> Iterator["RecordBatch"]:
+        """In a worker: the rows of one group."""
+        from warrenmq.tables.reading import ReadError, read
+
+        # Spark makes one of its own when there is nothing to read.
+        if not isinstance(partition, StorePartition):
+            return
+        settle()
+        schema = to_arrow_schema(self._schema, timezone="UTC")
+        try:
+            for batch in read(partition.partition, schema):
+                # One that is too large comes alone.
+                if batch.num_rows == 1 and batch.nbytes > BODY_BYTES_MAX:
+                    raise SourceError(
+                        f"a message of {batch.nbytes} bytes is too large for Spark (limit {BODY_BYTES_MAX}): "
+                        "leave bodies out (includeBody=false)"
+                    )
+                yield batch
+        except (ReadError, OSError) as error:
+            raise SourceError(str(error)) from None

@@ -1,0 +1,236 @@
+"""Checkpoints of a vhost's store: when one is taken, what is in it, and what follows when it is on disk.
+
+A checkpoint is taken between two turns, right behind a seal: what is settled is then in the accounts and in the journal
+alike. It is handed out when that batch is durable, since it counts contents of that batch; the appends it speaks of are
+before it in the lane.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from warrenmq.store.backup_pins import BackupPins
+from warrenmq.store.checkpoint import CheckpointEncoder, CheckpointHead, encode_queue
+from warrenmq.store.jobs import WriteCheckpoint
+from warrenmq.store.journal import Journal
+from warrenmq.store.message import QueueLedger
+from warrenmq.store.queue_index import Segment
+from warrenmq.store.queue_store import QueueStore
+from warrenmq.store.segment_files import SegmentFiles
+from warrenmq.store.segment_loss import SegmentLoss
+from warrenmq.store.segment_rewrite import SegmentRewriter
+
+# Rows that are encoded in one step, which takes less than a millisecond.
+_ENCODED_ROWS: Final = 1024
+# Pause after a failed checkpoint.
+_RETRY_MS: Final = 250
+
+
+class _Checkpoint(WriteCheckpoint):
+    def __init__(self, checkpoints: Checkpoints, head: CheckpointHead) -> None:
+        super().__init__(b"", [], [], [])
+        self.checkpoints: Checkpoints = checkpoints
+        self.head: CheckpointHead = head
+        # The journal batch that must be durable first.
+        self.batch_number: i64 = 0
+        # Size of the files that it deletes.
+        self.delete_bytes: i64 = 0
+        self.dirty: list[tuple[QueueLedger, Segment]] = []
+        self.encoder: CheckpointEncoder | None = None
+
+    def encode(self) -> bool:
+        encoder = self.encoder
+        assert encoder is not None
+        if encoder.step(_ENCODED_ROWS):
+            return True
+        self.content = encoder.content()
+        self.encoder = None
+        return False
+
+    def finished(self) -> None:
+        self.checkpoints.on_written(self)
+
+
+class Checkpoints:
+    """The checkpoints of one vhost, one at a time. Times in ms."""
+
+    def __init__(
+        self,
+        files: SegmentFiles,
+        loss: SegmentLoss,
+        journal: Journal,
+        queues: dict[int, QueueStore],
+        backup: BackupPins,
+        rewriter: SegmentRewriter,
+    ) -> None:
+        self._files: SegmentFiles = files
+        self._loss: SegmentLoss = loss
+        self._journal: Journal = journal
+        # The durable queues.
+        self._queues: dict[int, QueueStore] = queues
+        self._backup: BackupPins = backup
+        self._rewriter: SegmentRewriter = rewriter
+        # Both belong to the last checkpoint on disk.
+        self.generation: i64 = 0
+        self.first_journal_file: i64 = 0
+        # Parts of the journal that the start could not read: (file, start, end) in bytes.
+        self.journal_damage: list[tuple[int, int, int]] = []
+        # Figures for operators.
+        self.count: i64 = 0
+        self.failures: i64 = 0
+        # The checkpoint that is being made, held back until its batch is durable.
+        self._current: _Checkpoint | None = None
+        self._is_deferred: bool = False
+        self._retry_at_ms: i64 = 0
+
+    def want(self) -> None:
+        """Ask for a checkpoint soon, whether one is due or not."""
+        self._files.needs.is_wanted = True
+
+    @property
+    def is_pending(self) -> bool:
+        """Is a checkpoint asked for, or being made?"""
+        return self._files.needs.is_wanted or self._current is not None
+
+    @property
+    def deletable_bytes(self) -> i64:
+        """Bytes of files that nothing needs and that the next checkpoints delete."""
+        current = self._current
+        size: i64 = current.delete_bytes if current is not None else 0
+        contents = self._files.contents
+        dead = contents.persistent.dead_bytes + contents.transient.dead_bytes
+        return size + dead + self._files.needs.waiting_bytes
+
+    def has_dead_files(self) -> bool:
+        """Do checkpoints have dead files to delete? Files of the journal do not count."""
+        return self._files.needs.has_dead_files(self._files.contents.persistent.dead_bytes)
+
+    def may_take(self, now_ms: i64) -> bool:
+        """May a checkpoint be taken now? One at a time, and after a failure not at once."""
+        return self._current is None and now_ms >= self._retry_at_ms
+
+    def is_due(self, now_ms: i64) -> bool:
+        """Is a checkpoint asked for, or due for the sake of space?"""
+        needs = self._files.needs
+        # Ask in any case: the question starts the time that dead space waits.
+        is_space_due = needs.is_space_due(self._files.contents.persistent.dead_bytes, now_ms)
+        return is_space_due or needs.is_wanted
+
+    def take(self) -> None:
+        """Take a checkpoint. Called right behind a seal, when nothing was settled since."""
+        files = self._files
+        needs = files.needs
+        needs.is_wanted = False
+        contents = files.contents.persistent
+        transient = files.contents.transient
+        journal = self._journal
+        journal_file, journal_offset = journal.end()
+        head = CheckpointHead(
+            self.generation + 1,
+            journal.first_needed_file(),
+            contents.next_id,
+            journal.release_serial,
+            contents.next_file_number,
+            journal_file,
+            journal_offset,
+        )
+        for damage in self.journal_damage:
+            if damage[0] >= head.first_journal_file:
+                head.damage.append(damage)
+        job = _Checkpoint(self, head)
+        rows: list[bytes] = []
+        for queue in self._queues.values():
+            rows.append(self._row_of(queue, job))
+        job.encoder = CheckpointEncoder(files.store_id, head, rows, contents.checkpoint_rows())
+        job.batch_number = journal.last_sealed()
+        journal_bytes = journal.total_bytes()
+        # No start reads the transient content store, so its dead files need not wait for a second checkpoint.
+        transient_bytes = transient.dead_bytes
+        contents_bytes = contents.dead_bytes
+        paths, size = needs.take_deletable(contents.take_dead_paths(), contents_bytes)
+        job.delete_paths = paths + transient.take_dead_paths()
+        # Journal files go one generation later than they could.
+        for number in journal.forget_files(self.first_journal_file):
+            job.delete_paths.append(f"journal/{number}.wal")
+        job.delete_bytes = size + transient_bytes + journal_bytes - journal.total_bytes()
+        job.delete_paths = self._backup.delete_paths(job.delete_paths)
+        self._backup.on_taken(head.first_journal_file)
+        self._current = job
+        self._is_deferred = job.batch_number > journal.last_finished()
+        if not self._is_deferred:
+            files.jobs.lane.push(job)
+
+    def on_batch_done(self, number: i64, ok: bool) -> None:
+        """Release or abandon the checkpoint that waits for this batch."""
+        current = self._current
+        if current is not None and self._is_deferred:
+            if not ok and current.batch_number == number:
+                # It counts contents that are not there: take another one.
+                self._give_up(current)
+            elif current.batch_number <= number:
+                self._is_deferred = False
+                self._files.jobs.lane.push(current)
+
+    def on_written(self, job: _Checkpoint) -> None:
+        """Account for a checkpoint that is on disk or has failed."""
+        files = self._files
+        files.jobs.lane.on_other()
+        if len(job.gone) > 0:
+            self._loss.give_up_gone(job.dirty, job.gone)
+        if job.error is not None:
+            self.failures += 1
+            for ledger, segment in job.dirty:
+                index = ledger.index
+                if index is not None and index.path_of(segment) in job.unsynced:
+                    # A second sync would not report what this one may have lost.
+                    self._rewriter.rewrite_whole(ledger, segment, index.path_of(segment))
+            self._give_up(job)
+            self._retry_at_ms = files.jobs.now_ms + _RETRY_MS
+            return
+        for _log, segment in job.dirty:
+            segment.is_new = False
+        self._current = None
+        self.count += 1
+        self.generation = job.head.generation
+        self.first_journal_file = job.head.first_journal_file
+        files.needs.give_back(job.undeleted, 0)
+        files.needs.has_stragglers = self._rewriter.find_segments()
+        self._backup.on_checkpoint(job.content)
+        files.resume_loads()
+
+    def _row_of(self, queue: QueueStore, job: _Checkpoint) -> bytes:
+        ledger = queue.ledger
+        index = ledger.index
+        version: i64 = 0
+        if index is not None:
+            self._rewriter.leave_tail(queue, index)
+            version = index.version
+            index.snapshot_upto = ledger.indexed_upto
+            if index.has_dirty:
+                index.has_dirty = False
+                for segment in index.segments:
+                    if segment.is_dirty:
+                        path = index.path_of(segment)
+                        job.sync_paths.append(path)
+                        if segment.is_new:
+                            job.new_paths.append(path)
+                        segment.is_dirty = False
+                        job.dirty.append((ledger, segment))
+        version += ledger.next_seq + ledger.delivered_upto + ledger.indexed_upto
+        if version != queue.row_version:
+            queue.row = encode_queue(ledger, queue.is_deleted)
+            queue.row_version = version
+        return queue.row
+
+    def _give_up(self, job: _Checkpoint) -> None:
+        self._current = None
+        self._backup.on_checkpoint(None)
+        needs = self._files.needs
+        needs.give_back(job.delete_paths, job.delete_bytes)
+        for ledger, segment in job.dirty:
+            segment.is_dirty = True
+            if ledger.index is not None:
+                ledger.index.has_dirty = True
+        needs.is_wanted = True

@@ -1,0 +1,143 @@
+"""Files that are appended to, kept open as long as they are in use: the segments of busy queues."""
+
+import contextlib
+import errno
+from collections import OrderedDict
+from typing import Final
+
+from warrenmq.store.file_system import FileHandle, FileSystem
+
+# Files open at the same time.
+OPEN_MAX: Final = 64
+
+
+class FileGoneError(FileNotFoundError):
+    """The file is not there any more, or not all of it: `found_bytes` are."""
+
+    def __init__(self, path: str, found_bytes: int, offset: int) -> None:
+        super().__init__(
+            errno.ENOENT, f"{found_bytes} bytes are left of {offset}, somebody has deleted it", path
+        )
+        self.found_bytes = found_bytes
+
+
+class _OpenFile:
+    __slots__ = ("end", "handle", "is_dirty")
+
+    def __init__(self, handle: FileHandle, end: int) -> None:
+        self.handle = handle
+        # Size in bytes.
+        self.end = end
+        self.is_dirty = False
+
+
+class AppendFiles:
+    """The open files, the one used last at the end."""
+
+    def __init__(self, files: FileSystem) -> None:
+        self._files = files
+        self._open: OrderedDict[str, _OpenFile] = OrderedDict()
+        # Was a file closed that had not been synced? A write-back of it that fails is then told to `sync_all` only.
+        self.has_closed_dirty = False
+
+    def append(
+        self, path: str, offset: int, parts: list[bytes], is_new: bool, may_fill: bool = False
+    ) -> None:
+        """Write `parts` at `offset`, where the file is cut off before; `is_new`: it may have to be made; `may_fill`: when
+        it is shorter, zeros go there. FileGoneError when it is shorter, or gone."""
+        file = self._open.get(path)
+        if file is None or file.end != offset:
+            if file is not None:
+                self._give_up(path)
+            file = _OpenFile(self._reopen(path, offset, is_new, may_fill), offset)
+            self._open[path] = file
+            self._close_oldest()
+        file.is_dirty = True
+        try:
+            file.handle.write(offset, parts)
+        except OSError:
+            # How much of it was written is unknown: the next append looks.
+            self._give_up(path)
+            raise
+        if not file.handle.is_named():
+            self.close(path)
+            raise FileGoneError(path, 0, offset)
+        file.end = offset + sum(map(len, parts))
+        self._open.move_to_end(path)
+
+    def handle_to_sync(self, path: str) -> tuple[FileHandle, bool]:
+        """A handle of the file, and whether the caller must close it. FileNotFoundError when the file is gone."""
+        file = self._open.get(path)
+        if file is not None:
+            return file.handle, False
+        return self._files.open(path), True
+
+    def is_gone(self, path: str) -> bool:
+        """Is it open, and its name was taken away?"""
+        file = self._open.get(path)
+        return file is not None and not file.handle.is_named()
+
+    def on_synced(self, path: str) -> None:
+        """All of the file is synced."""
+        file = self._open.get(path)
+        if file is not None:
+            file.is_dirty = False
+
+    def on_all_synced(self) -> None:
+        """All of every file is synced."""
+        self.has_closed_dirty = False
+        for file in self._open.values():
+            file.is_dirty = False
+
+    def close(self, path: str) -> None:
+        """The file, or its name, is about to change or go."""
+        file = self._open.pop(path, None)
+        if file is not None:
+            with contextlib.suppress(OSError):
+                file.handle.close()
+
+    def close_all(self) -> None:
+        """Nobody appends any more."""
+        for path in list(self._open):
+            self._give_up(path)
+
+    def _give_up(self, path: str) -> None:
+        self.has_closed_dirty = self.has_closed_dirty or self._open[path].is_dirty
+        self.close(path)
+
+    def _close_oldest(self) -> None:
+        if len(self._open) > OPEN_MAX:
+            self._give_up(next(iter(self._open)))
+
+    def _reopen(self, path: str, offset: int, is_new: bool, may_fill: bool) -> FileHandle:
+        try:
+            handle = self._create(path) if is_new else self._files.open(path)
+        except FileNotFoundError:
+            if is_new:
+                raise
+            raise FileGoneError(path, 0, offset) from None
+        try:
+            size = self._files.size(path)
+            if size < offset and not may_fill:
+                raise FileGoneError(path, size, offset)
+            if size != offset:
+                handle.truncate(offset)
+        except OSError:
+            with contextlib.suppress(OSError):
+                handle.close()
+            raise
+        return handle
+
+    def _create(self, path: str) -> FileHandle:
+        try:
+            return self._files.create(path)
+        except FileExistsError:
+            # Begun before a failure or a crash.
+            return self._files.open(path)
+        except FileNotFoundError:
+            # Nothing of the file counts before a checkpoint has synced it, and the two names that lead to it. So many
+            # queues that write for the first time do not wait for a sync each.
+            directory = path.rpartition("/")[0]
+            self._files.make_directories(directory.rpartition("/")[0])
+            self._files.make_directories(directory, is_durable=False)
+            return self._files.create(path)

@@ -1,0 +1,510 @@
+"""Loading messages back: positions from a queue's index, then the contents that are elsewhere.
+
+A load is a few reads one after another, each a job of the READ lane, with decisions in between on the loop. It never
+reads what has not been written yet: such a load waits in the store until the append is done. Places are hints, as a
+segment may have been rewritten and a content moved by compaction; what was read is checked against what was wanted,
+and looked for when it is not that.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from warrenmq.store.content_records import decode_content
+from warrenmq.store.index_records import IndexScan, find_messages
+from warrenmq.store.jobs import FindContents, LoadDone, ReadRanges
+from warrenmq.store.loads import WaitingLoad
+from warrenmq.store.message import ABSENT, Message, Position, QueueLedger
+from warrenmq.store.queue_index import Segment
+from warrenmq.store.record import (
+    CONTENT,
+    FILE_HEADER_BYTES,
+    RECORD_HEADER_BYTES,
+    body_is_valid,
+    crc_seed,
+    record_length,
+)
+from warrenmq.store.segment_files import SegmentFiles
+from warrenmq.store.segment_loss import SegmentLoss
+
+# Bytes of an index record beside its content; see `record.py`.
+RECORD_OVERHEAD_BYTES: Final = 64
+# What is read at least, so that small messages come in batches.
+READ_BYTES_MIN: Final = 65536
+# What is read at a time of a segment whose positions are to be settled.
+POSITIONS_BYTES: Final = 196608
+# What cannot be read is tried so often again, with pauses that double up to a second: for five seconds and a half. Other
+# loads go on meanwhile. A file that is gone is not waited for.
+READ_TRIES: Final = 8
+
+
+class _Read(ReadRanges):
+    def __init__(self, owner: IndexLoad | ContentLoad, ranges: list[tuple[str, i64, i64]]) -> None:
+        super().__init__(ranges)
+        self.load: IndexLoad | ContentLoad = owner
+
+    def finished(self) -> None:
+        self.load.on_read(self)
+
+
+class _Find(FindContents):
+    def __init__(self, owner: ContentLoad, path: str, wanted: list[i64]) -> None:
+        super().__init__(path, wanted)
+        self.load: ContentLoad = owner
+
+    def finished(self) -> None:
+        self.load.on_searched(self)
+
+
+class IndexLoad(WaitingLoad):
+    """One load of a range of positions: at most `max_messages`, and `max_bytes` of content; or `with_contents` False,
+    what a read of `max_bytes` of the index brings."""
+
+    def __init__(
+        self,
+        files: SegmentFiles,
+        loss: SegmentLoss,
+        ledger: QueueLedger,
+        from_seq: i64,
+        end_seq: i64,
+        max_messages: i64,
+        max_bytes: i64,
+        with_contents: bool,
+        done: LoadDone,
+    ) -> None:
+        super().__init__()
+        self.files: SegmentFiles = files
+        self.loss: SegmentLoss = loss
+        self.ledger: QueueLedger = ledger
+        self.next_seq: i64 = from_seq
+        self.end_seq: i64 = end_seq
+        self.max_messages: i64 = max_messages
+        self.max_bytes: i64 = max_bytes if with_contents else 1 << 62
+        self.with_contents: bool = with_contents
+        self.done: LoadDone = done
+        self._segment: Segment | None = None
+        self._scan: IndexScan | None = None
+        # Which copy of the segment its offset is of.
+        self._rewrites: i64 = 0
+        # How often the same piece could not be read.
+        self._failures: i64 = 0
+        self._read_bytes: i64 = max(max_bytes, READ_BYTES_MIN)
+
+    def start(self) -> None:
+        """Go on with the segment of `next_seq`; called again when a segment is behind us."""
+        index = self.ledger.index
+        segment = index.first_live(self.next_seq) if index is not None else None
+        if (
+            index is None
+            or segment is None
+            or segment.number * index.segment_entries >= self.end_seq
+        ):
+            self.next_seq = self.end_seq
+            self._deliver([])
+            return
+        first_of_segment: i64 = segment.number * index.segment_entries
+        if self.next_seq < first_of_segment:
+            self.next_seq = first_of_segment
+        offset: i64 = FILE_HEADER_BYTES
+        if index.cursor_segment == segment.number and index.cursor_seq <= self.next_seq:
+            offset = index.cursor_offset
+        seed = crc_seed(self.files.store_id, index.file_number(segment.number))
+        self._segment = segment
+        self._rewrites = segment.rewrites
+        self._scan = IndexScan(self.ledger, seed, offset, self.next_seq, self.end_seq)
+        self.read_on()
+
+    def read_on(self) -> None:
+        """Read the next piece of the segment, when it is there; else wait for it."""
+        segment = self._segment
+        scan = self._scan
+        index = self.ledger.index
+        assert segment is not None and scan is not None and index is not None
+        if segment.rewrites != self._rewrites:
+            # Offsets are others now.
+            self.next_seq = scan.next_seq
+            self.start()
+            return
+        if scan.offset >= segment.size_bytes and not segment.is_rewriting:
+            self._leave_segment()
+            return
+        available = segment.written_bytes - scan.offset
+        if segment.is_rewriting or available <= 0 or available < scan.wanted_bytes:
+            self.files.wait_for_append(self)
+            return
+        size: i64 = min(max(self._read_bytes, scan.wanted_bytes), available)
+        self.files.jobs.submit(_Read(self, [(index.path_of(segment), scan.offset, size)]))
+
+    def on_read(self, job: ReadRanges) -> None:
+        """A piece of the segment is here."""
+        segment = self._segment
+        scan = self._scan
+        assert segment is not None and scan is not None
+        if segment.is_rewriting or segment.rewrites != self._rewrites:
+            # Of which copy that was nobody knows.
+            self.read_on()
+            return
+        if job.error is not None:
+            # Not the file's fault: no descriptor, no memory.
+            self.files.retry_load(self, 0)
+            return
+        index = self.ledger.index
+        assert index is not None
+        result = job.results[0]
+        if result is None and index.find(segment.number) is not segment:
+            # All of it was settled meanwhile, and its file deleted.
+            self._leave_segment()
+            return
+        if result is None and self._failures < READ_TRIES and not job.is_missing:
+            self.files.retry_load(self, self._failures)
+            self._failures += 1
+            return
+        self._failures = 0
+        wanted = job.ranges[0][2]
+        if result is None:
+            # Gone or unreadable: what is in it cannot be had.
+            self.loss.give_up(self.ledger, segment, self)
+            self.files.wait_for_append(self)
+            return
+        if len(result) < wanted and not segment.is_damaged:
+            # Cut off. Or rewritten before a crash, with all there that should be: the count will say.
+            self.files.damaged.add(self.ledger, segment)
+            self.files.damaged.recount()
+        at_end = len(result) < wanted or scan.offset + len(result) >= segment.size_bytes
+        scan.feed(result, at_end, self.max_messages, self.max_bytes)
+        self._report_damage(segment, scan)
+        if len(scan.found) > 0 or scan.is_over:
+            self._finish_scan()
+        elif at_end:
+            self._leave_segment()
+        else:
+            self.read_on()
+
+    def _finish_scan(self) -> None:
+        scan = self._scan
+        index = self.ledger.index
+        assert scan is not None and index is not None
+        self.next_seq = self.end_seq if scan.is_over else scan.next_seq
+        if self._segment is not None:
+            index.cursor_segment = self._segment.number
+        index.cursor_seq = scan.next_seq
+        index.cursor_offset = scan.offset
+        self._deliver(scan.found)
+
+    def _leave_segment(self) -> None:
+        segment = self._segment
+        index = self.ledger.index
+        assert segment is not None and index is not None
+        # While it was read, it may have died, and the others as well.
+        if len(index.segments) == 0 or segment.number >= index.segments[-1].number:
+            self.next_seq = self.end_seq
+        else:
+            self.next_seq = (segment.number + 1) * index.segment_entries
+        if self.next_seq >= self.end_seq:
+            self.next_seq = self.end_seq
+            self._deliver([])
+        else:
+            self.start()
+
+    def _report_damage(self, segment: Segment, scan: IndexScan) -> None:
+        for offset, data in scan.damaged:
+            self.damaged_count += 1
+            self.files.damaged.report(self.ledger, segment, offset, data)
+        scan.damaged = []
+
+    def _deliver(self, positions: list[Position]) -> None:
+        before: i64 = -1
+        for position in positions:
+            # As `QueueStore.index` wrote them.
+            assert before < position.seq < self.next_seq
+            before = position.seq
+        absent = [position for position in positions if not position.has_content]
+        if len(absent) == 0 or not self.with_contents:
+            self.done.on_loaded(positions, self.next_seq, self.damaged_count)
+        else:
+            ContentLoad(
+                self.files, self.loss, self.ledger, absent, _Contents(self, positions)
+            ).start()
+
+
+class _Contents(LoadDone):
+    """Between the two halves of a load: the contents of what was found."""
+
+    def __init__(self, load: IndexLoad, positions: list[Position]) -> None:
+        self.load: IndexLoad = load
+        self.positions: list[Position] = positions
+
+    def on_contents(self, positions: list[Position], lost: list[Position]) -> None:
+        load = self.load
+        load.done.on_loaded(self.positions, load.next_seq, load.damaged_count)
+
+
+class ContentLoad(WaitingLoad):
+    """Fills in the contents of positions that are in the index or in a content store."""
+
+    def __init__(
+        self,
+        files: SegmentFiles,
+        loss: SegmentLoss,
+        ledger: QueueLedger,
+        positions: list[Position],
+        done: LoadDone,
+    ) -> None:
+        super().__init__()
+        self.files: SegmentFiles = files
+        self.loss: SegmentLoss = loss
+        self.ledger: QueueLedger = ledger
+        self.positions: list[Position] = positions
+        self.done: LoadDone = done
+        # Those the read under way is for, then those whose place was out of date.
+        self._asked: list[Position] = []
+        self._misplaced: list[Position] = []
+        self._lost: list[Position] = []
+        self._is_searching: bool = False
+        self._failures: i64 = 0
+
+    def start(self) -> None:
+        """Read everything from where it should be; wait first for what is not written yet."""
+        self.read_on()
+
+    def read_on(self) -> None:
+        """The same, once the append that was waited for is done, or after a pause for another try."""
+        self._lost = []
+        self._misplaced = []
+        for position in self.positions:
+            if not self._is_written(position):
+                self.files.wait_for_append(self)
+                return
+        ranges: list[tuple[str, i64, i64]] = []
+        self._asked = []
+        for position in self.positions:
+            if position.has_content or _is_given_up(position):
+                continue
+            content = position.content_ref
+            if content is None:
+                segment = self._segment_of(position)
+                if segment is None:
+                    self._lost.append(position)
+                    continue
+                size: i64 = position.content_bytes + RECORD_OVERHEAD_BYTES
+                size = min(size, segment.written_bytes - position.place)
+                if size <= 0:
+                    # It was rewritten, and is shorter now.
+                    self._misplaced.append(position)
+                    continue
+                ranges.append((self._path_of(segment), position.place, size))
+            else:
+                contents = self.files.contents.store_of(content)
+                if not contents.is_current_location(content):
+                    self._misplaced.append(position)
+                    continue
+                ranges.append(
+                    (contents.path_of(content.file), content.offset, content.stored_bytes)
+                )
+            self._asked.append(position)
+        if len(ranges) > 0:
+            self.files.jobs.submit(_Read(self, ranges))
+        else:
+            self._search()
+
+    def on_read(self, job: ReadRanges) -> None:
+        """What should be the records is here."""
+        if job.error is not None:
+            self._is_searching = False
+            self.files.retry_load(self, 0)
+            return
+        if self._is_searching:
+            self._on_segment_read(job)
+            return
+        if None in job.results and self._failures < READ_TRIES and not job.is_missing:
+            self.files.retry_load(self, self._failures)
+            self._failures += 1
+            return
+        for place in range(len(self._asked)):
+            position = self._asked[place]
+            data = job.results[place] if place < len(job.results) else None
+            if _is_given_up(position):
+                continue
+            if data is None or not self._take(position, data):
+                self._misplaced.append(position)
+        self._search()
+
+    def on_searched(self, job: FindContents) -> None:
+        """A content file was searched."""
+        if job.error is not None and not isinstance(job.error, FileNotFoundError):
+            self._is_searching = False
+            self.files.retry_load(self, 0)
+            return
+        for position in self._asked:
+            content = position.content_ref
+            if content is None:
+                # Given up meanwhile.
+                continue
+            found = job.found.get(content.id)
+            message = None if found is None else _content_in(found[1], content.id)
+            if message is None:
+                self._lost.append(position)
+            else:
+                self._fill(position, message)
+        self._search()
+
+    def _on_segment_read(self, job: ReadRanges) -> None:
+        data = job.results[0] if len(job.results) == 1 else None
+        if data is None and self._failures < READ_TRIES and not job.is_missing:
+            self._is_searching = False
+            self.files.retry_load(self, self._failures)
+            self._failures += 1
+            return
+        segment = self._segment_of(self._asked[0])
+        if data is None and segment is not None:
+            self._failures = 0
+            self._is_searching = False
+            self.loss.give_up(self.ledger, segment, None)
+            self.files.wait_for_append(self)
+            return
+        index = self.ledger.index
+        found: dict[int, Message] = {}
+        if data is not None and index is not None:
+            number: i64 = self._asked[0].seq // index.segment_entries
+            seed = crc_seed(self.files.store_id, index.file_number(number))
+            found = find_messages(data, seed, {position.seq for position in self._asked})
+        for position in self._asked:
+            message = found.get(position.seq)
+            if message is None:
+                self._lost.append(position)
+            elif not _is_given_up(position):
+                self._fill(position, message)
+        self._search()
+
+    def _search(self) -> None:
+        """Look for what was not in its place, one file after the other; the end when nothing is left to look for."""
+        self._is_searching = True
+        while len(self._misplaced) > 0:
+            position = self._misplaced.pop(0)
+            if _is_given_up(position):
+                continue
+            content = position.content_ref
+            if content is None:
+                segment = self._segment_of(position)
+                if segment is not None:
+                    self._ask_segment(position, segment)
+                    return
+            else:
+                located = self.files.contents.store_of(content).locate(content.id)
+                if located is not None:
+                    self._ask_together(position, located[0])
+                    return
+            self._lost.append(position)
+        # What was settled while it was looked for is gone, and not lost.
+        lost = [position for position in self._lost if not _is_given_up(position)]
+        self.done.on_contents(self.positions, lost)
+
+    def _ask_segment(self, position: Position, segment: Segment) -> None:
+        self._asked = [position]
+        rest: list[Position] = []
+        for other in self._misplaced:
+            if other.content_ref is None and self._segment_of(other) is segment:
+                self._asked.append(other)
+            else:
+                rest.append(other)
+        self._misplaced = rest
+        self.files.jobs.submit(_Read(self, [(self._path_of(segment), 0, segment.written_bytes)]))
+
+    def _ask_together(self, position: Position, path: str) -> None:
+        self._asked = [position]
+        rest: list[Position] = []
+        for other in self._misplaced:
+            content = other.content_ref
+            located = (
+                self.files.contents.store_of(content).locate(content.id)
+                if content is not None
+                else None
+            )
+            if located is not None and located[0] == path:
+                self._asked.append(other)
+            else:
+                rest.append(other)
+        self._misplaced = rest
+        wanted: list[i64] = []
+        for asked in self._asked:
+            assert asked.content_ref is not None
+            wanted.append(asked.content_ref.id)
+        self.files.jobs.submit(_Find(self, path, wanted))
+
+    def _take(self, position: Position, data: bytes) -> bool:
+        content = position.content_ref
+        if content is None:
+            return self._scan(position, data)
+        seed = crc_seed(self.files.store_id, content.file)
+        length = record_length(data, 0, seed)
+        if length < 0 or not body_is_valid(data, 0, length):
+            return False
+        message = _content_in(data, content.id)
+        if message is None:
+            return False
+        self._fill(position, message)
+        return True
+
+    def _scan(self, position: Position, data: bytes) -> bool:
+        index = self.ledger.index
+        assert index is not None
+        seed = crc_seed(
+            self.files.store_id, index.file_number(position.seq // index.segment_entries)
+        )
+        scan = IndexScan(self.ledger, seed, position.place, position.seq, position.seq + 1)
+        scan.feed(data, True, 1, 1 << 62)
+        if len(scan.found) == 0:
+            return False
+        self._fill(position, scan.found[0].message)
+        return True
+
+    def _fill(self, position: Position, message: Message) -> None:
+        if position.message is ABSENT:
+            position.message = message
+        else:
+            # Its record in the journal still counts with this one.
+            position.message.address = message.address
+            position.message.properties = message.properties
+            position.message.body = message.body
+        position.has_content = True
+
+    def _is_written(self, position: Position) -> bool:
+        content = position.content_ref
+        if content is not None:
+            return self.files.contents.is_written(content)
+        segment = self._segment_of(position)
+        if segment is None:
+            return True
+        if segment.is_rewriting:
+            return False
+        # Where all is written the place may be one in a longer copy.
+        return (
+            segment.written_bytes == segment.size_bytes
+            or position.place + RECORD_HEADER_BYTES <= segment.written_bytes
+        )
+
+    def _segment_of(self, position: Position) -> Segment | None:
+        index = self.ledger.index
+        if index is None or position.place < 0:
+            return None
+        return index.find(position.seq // index.segment_entries)
+
+    def _path_of(self, segment: Segment) -> str:
+        index = self.ledger.index
+        assert index is not None
+        return index.path_of(segment)
+
+
+def _is_given_up(position: Position) -> bool:
+    """Was it settled while it was being loaded, so that its content is nowhere any more?"""
+    return position.content_ref is None and position.place < 0
+
+
+def _content_in(record: bytes, content_id: i64) -> Message | None:
+    """The message of a checked CONTENT record, when it is that of `content_id`."""
+    if len(record) < RECORD_HEADER_BYTES or record[2] != CONTENT:
+        return None
+    stored = decode_content(record, RECORD_HEADER_BYTES, len(record))
+    return stored.message if stored is not None and stored.id == content_id else None

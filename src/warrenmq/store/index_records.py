@@ -1,0 +1,267 @@
+"""The records of an index segment: one position each, with its content (PUBLISH) or a reference to it (PUBLISH_REF)."""
+
+from mypy_extensions import i64
+
+from warrenmq.store.content_records import content_bytes_of, decode_publish_ref
+from warrenmq.store.message import ABSENT, INDEXED, Message, Position, QueueLedger
+from warrenmq.store.publish_body import decode_message
+from warrenmq.store.record import (
+    FILE_HEADER_BYTES,
+    FLAG_REDELIVERED,
+    FLAG_TRANSIENT,
+    POSITION_BYTES,
+    PUBLISH,
+    PUBLISH_REF,
+    RECORD_HEADER_BYTES,
+    body_is_valid,
+    next_header,
+    read_u32,
+    read_u64,
+    record_length,
+)
+from warrenmq.store.runs import Runs, contains
+
+
+def first_seq(records: bytes) -> i64:
+    """Seq id of the first of these records, which are whole."""
+    if records[2] == PUBLISH:
+        return read_u64(records, RECORD_HEADER_BYTES + 8)
+    return read_u64(records, RECORD_HEADER_BYTES + i64(read_u32(records, 4)) - 17)
+
+
+def end_below(data: bytes, seed: int, seq: i64) -> i64:
+    """Where in the segment `data` the last record ends that is whole and of a seq id below `seq`, before any of others."""
+    at: i64 = FILE_HEADER_BYTES
+    end: i64 = at
+    while at < len(data):
+        length = record_length(data, at, seed)
+        if length < 0 or not body_is_valid(data, at, length):
+            at = behind_damage(data, at, length, seed, True)
+            continue
+        if first_seq(data[at : at + length]) >= seq:
+            break
+        at += length
+        end = at
+    return end
+
+
+class IndexScan:
+    """Reads positions from successive pieces of one segment.
+
+    Give it the bytes from `offset` on; it takes whole records as long as it may and leaves `offset` behind the last
+    one. `wanted_bytes` is set when the next record is longer than what it was given.
+    """
+
+    def __init__(
+        self, ledger: QueueLedger, seed: int, offset: i64, from_seq: i64, end_seq: i64
+    ) -> None:
+        self.ledger: QueueLedger = ledger
+        self.seed: int = seed
+        self.offset: i64 = offset
+        # Positions below are passed over; at `end_seq` the scan is over.
+        self.next_seq: i64 = from_seq
+        self.end_seq: i64 = end_seq
+        self.is_over: bool = False
+        self.found: list[Position] = []
+        self.found_bytes: i64 = 0
+        self.wanted_bytes: i64 = 0
+        # (offset, bytes) of stretches that are no valid records.
+        self.damaged: list[tuple[int, bytes]] = []
+        self._settled: Runs = ledger.index.settled if ledger.index is not None else []
+        # Settled, and not in a batch yet: the accounts learn of these at the seal.
+        self._unsealed: Runs = ledger.indexed.gathered()
+        self._settled_transient: Runs = (
+            ledger.index.settled_transient if ledger.index is not None else []
+        )
+
+    def count_unsealed(self) -> None:
+        """Take what was settled since the last seal for live, as the accounts do."""
+        self._unsealed = []
+
+    def feed(self, data: bytes, is_last: bool, max_messages: i64, max_bytes: i64) -> None:
+        """Take the records in `data`, the bytes from `offset` on, up to a total of `max_messages` or `max_bytes` found.
+
+        One is found whatever the bounds: a scan that stopped before it would look like the end of the segment.
+        `is_last`: nothing follows `data`, so an unfinished record at its end is damage.
+        """
+        at: i64 = 0
+        size: i64 = len(data)
+        self.wanted_bytes = 0
+        while at < size and not self.is_over:
+            if len(self.found) > 0 and (
+                len(self.found) >= max_messages or self.found_bytes >= max_bytes
+            ):
+                break
+            length = record_length(data, at, self.seed)
+            if length >= 0 and at + length > size and not is_last:
+                self.wanted_bytes = length
+                break
+            if length >= 0 and body_is_valid(data, at, length):
+                if not self._take(data, at, length):
+                    break
+                at += length
+                continue
+            if length < 0 and size - at < RECORD_HEADER_BYTES and not is_last:
+                self.wanted_bytes = RECORD_HEADER_BYTES
+                break
+            following = behind_damage(data, at, length, self.seed, is_last)
+            self._add_damage(at, data[at:following])
+            at = following
+        self.offset += at
+
+    def _add_damage(self, at: i64, stretch: bytes) -> None:
+        if len(self.damaged) > 0:
+            offset, before = self.damaged[-1]
+            if offset + len(before) == self.offset + at:
+                self.damaged[-1] = (offset, before + stretch)
+                return
+        self.damaged.append((self.offset + at, stretch))
+
+    def _take(self, data: bytes, start: i64, length: i64) -> bool:
+        """Take note of a record; False when the scan is over before it."""
+        kind: i64 = i64(data[start + 2])
+        body = start + RECORD_HEADER_BYTES
+        end = start + length
+        place: i64 = 0
+        if kind == PUBLISH and read_u32(data, body) == 1:
+            place = body + 4
+        elif kind == PUBLISH_REF:
+            place = end - 21
+        else:
+            self.damaged.append((self.offset + start, data[start:end]))
+            return True
+        seq = read_u64(data, place + 4)
+        if seq >= self.end_seq:
+            self.is_over = True
+            return False
+        if seq < self.next_seq or read_u32(data, place) != self.ledger.queue_id:
+            return True
+        flags: i64 = i64(data[place + 20])
+        is_transient = (flags & FLAG_TRANSIENT) != 0
+        if is_transient:
+            # Those from before the start are gone.
+            is_gone = seq < self.ledger.transient_floor or contains(self._settled_transient, seq)
+        else:
+            is_gone = contains(self._settled, seq) or contains(self._unsealed, seq)
+        if is_gone:
+            self.next_seq = seq + 1
+            return True
+        position = self._position(data, kind, body, end, seq, read_u64(data, place + 12))
+        if position is None:
+            self.damaged.append((self.offset + start, data[start:end]))
+            return True
+        self.next_seq = seq + 1
+        position.persistent = not is_transient
+        position.redelivered = (flags & FLAG_REDELIVERED) != 0
+        position.journal_state = INDEXED
+        position.place = self.offset + start
+        self.found.append(position)
+        self.found_bytes += position.content_bytes
+        return True
+
+    def _position(
+        self, data: bytes, kind: i64, body: i64, end: i64, seq: i64, expiry_ms: i64
+    ) -> Position | None:
+        if kind == PUBLISH:
+            message = decode_message(data, body, end)
+            if message is None:
+                return None
+            return self.ledger.make_position(message, seq, expiry_ms)
+        ref = decode_publish_ref(data, body, end)
+        if ref is None:
+            return None
+        position = self.ledger.make_position(ABSENT, seq, expiry_ms)
+        position.has_content = False
+        position.content_ref = ref.content
+        position.body_bytes = ref.body_bytes
+        position.content_bytes = content_bytes_of(ref.content)
+        return position
+
+
+def find_messages(data: bytes, seed: int, wanted: set[int]) -> dict[int, Message]:
+    """The messages of the seq ids `wanted` that have their content in the segment that is `data`."""
+    found: dict[int, Message] = {}
+    at: i64 = FILE_HEADER_BYTES
+    size: i64 = len(data)
+    while at < size and len(found) < len(wanted):
+        length = record_length(data, at, seed)
+        if length < 0:
+            at = next_header(data, at + 1, seed)
+            continue
+        body = at + RECORD_HEADER_BYTES
+        end = at + length
+        # Its one position follows the count.
+        if i64(data[at + 2]) == PUBLISH and body + 4 + POSITION_BYTES <= end <= size:
+            seq = read_u64(data, body + 8)
+            if seq in wanted and body_is_valid(data, at, length):
+                message = decode_message(data, body, end)
+                if message is not None:
+                    found[seq] = message
+        at = end
+    return found
+
+
+def behind_damage(data: bytes, start: i64, length: i64, seed: int, is_last: bool) -> i64:
+    """Where to go on behind a record at `start` that is not valid; `length` is what `record_length` said of it.
+
+    As in recovery: a good header leads to the next record, else the next good header is searched for.
+    """
+    size: i64 = len(data)
+    following = start + length
+    if length >= 0 and following <= size:
+        if following == size or record_length(data, following, seed) >= 0:
+            return following
+        if not is_last and size - following < RECORD_HEADER_BYTES:
+            return following
+    following = next_header(data, start + 1, seed)
+    if following == size and not is_last:
+        # A header may lie across the end of the piece.
+        following = max(start + 1, size - RECORD_HEADER_BYTES + 1)
+    return following
+
+
+class LiveRanges:
+    """Finds what to keep of segment `data`: its header, records of seq ids that are in none of `settled`, those of
+    transient positions in none of `settled_transient`, and stretches that are no records."""
+
+    def __init__(self, data: bytes, seed: int, settled: Runs, settled_transient: Runs) -> None:
+        # (offset, length) of what was found so far.
+        self.ranges: list[tuple[i64, i64]] = []
+        self._data: bytes = data
+        self._seed: int = seed
+        self._settled: Runs = settled
+        self._settled_transient: Runs = settled_transient
+        self._at: i64 = FILE_HEADER_BYTES
+        self._kept_from: i64 = 0
+
+    def step(self, records: i64) -> bool:
+        """Look at so many more records; False: that was the end."""
+        data = self._data
+        at = self._at
+        size: i64 = len(data)
+        while at < size and records > 0:
+            records -= 1
+            length = record_length(data, at, self._seed)
+            if length < 0 or not body_is_valid(data, at, length):
+                at = behind_damage(data, at, length, self._seed, True)
+                continue
+            kind: i64 = i64(data[at + 2])
+            place: i64 = at + length - 21 if kind == PUBLISH_REF else at + RECORD_HEADER_BYTES + 4
+            is_transient = (i64(data[place + 20]) & FLAG_TRANSIENT) != 0
+            if contains(
+                self._settled_transient if is_transient else self._settled,
+                read_u64(data, place + 4),
+            ):
+                self._keep_upto(at)
+                self._kept_from = at + length
+            at += length
+        self._at = at
+        if at < size:
+            return True
+        self._keep_upto(size)
+        self._kept_from = size
+        return False
+
+    def _keep_upto(self, end: i64) -> None:
+        if end > self._kept_from:
+            self.ranges.append((self._kept_from, end - self._kept_from))

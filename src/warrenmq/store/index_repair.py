@@ -1,0 +1,162 @@
+"""What the store does about damage in a queue's index, and about messages that cannot be had any more.
+
+One damaged record costs its own message only: it is stepped over, a copy of its bytes goes to lost+found, it is counted
+and reported, and the segment is read once as a whole to know how much in it is alive, so that it is still deleted when
+the rest is settled.
+"""
+
+from __future__ import annotations
+
+from mypy_extensions import i64
+
+from warrenmq.store.checkpoint_needs import CheckpointNeeds
+from warrenmq.store.index_records import IndexScan, end_below
+from warrenmq.store.job_queue import JobQueue
+from warrenmq.store.jobs import KeepDamage, ReadRanges
+from warrenmq.store.losses import Losses
+from warrenmq.store.message import INDEXED, Position, QueueLedger
+from warrenmq.store.queue_index import Segment
+from warrenmq.store.record import FILE_HEADER_BYTES, crc_seed
+from warrenmq.store.runs import add_run, contains
+
+
+class _Recount(ReadRanges):
+    def __init__(
+        self, damaged: DamagedSegments, ledger: QueueLedger, segment: Segment, path: str
+    ) -> None:
+        super().__init__([(path, 0, segment.written_bytes)])
+        self.damaged: DamagedSegments = damaged
+        self.ledger: QueueLedger = ledger
+        self.segment: Segment = segment
+
+    def finished(self) -> None:
+        self.damaged.on_read(self)
+
+
+class _Keep(KeepDamage):
+    def finished(self) -> None:
+        """Keeping a copy is all that could be done."""
+
+
+class DamagedSegments:
+    """The segments of one vhost whose live entries are to be counted anew."""
+
+    def __init__(
+        self, store_id: bytes, jobs: JobQueue, needs: CheckpointNeeds, losses: Losses
+    ) -> None:
+        self._store_id: bytes = store_id
+        self._jobs: JobQueue = jobs
+        self._needs: CheckpointNeeds = needs
+        self._losses: Losses = losses
+        self._waiting: list[tuple[QueueLedger, Segment]] = []
+
+    def add(self, ledger: QueueLedger, segment: Segment) -> None:
+        """Take note of a segment, once; `recount` has it read."""
+        if not segment.is_damaged:
+            segment.is_damaged = True
+            self._waiting.append((ledger, segment))
+
+    def report(self, ledger: QueueLedger, segment: Segment, offset: i64, data: bytes) -> None:
+        """A stretch of a segment is no record: kept in lost+found, reported, and the segment counted anew."""
+        index = ledger.index
+        if index is None:
+            return
+        path = index.path_of(segment)
+        name = path.replace("/", "-")
+        self._jobs.submit(_Keep(f"{name}.{offset}-{offset + len(data)}.damaged", data))
+        self._losses.add_damage(ledger.queue_id, path, offset, len(data))
+        if not segment.is_damaged:
+            self.add(ledger, segment)
+            self.recount()
+
+    def recount(self) -> None:
+        """Read damaged segments, those of which all is written; the others wait until more is."""
+        found = self._waiting
+        self._waiting = []
+        for ledger, segment in found:
+            index = ledger.index
+            if index is None:
+                continue
+            if segment.is_rewriting or segment.written_bytes < segment.size_bytes:
+                self._waiting.append((ledger, segment))
+            else:
+                self._jobs.submit(_Recount(self, ledger, segment, index.path_of(segment)))
+
+    def on_read(self, job: _Recount) -> None:
+        """All that is left of a damaged segment was read: what is alive in it is what is there and not settled."""
+        ledger = job.ledger
+        segment = job.segment
+        index = ledger.index
+        data = job.results[0] if len(job.results) == 1 else None
+        if segment.is_rewriting or segment.size_bytes != job.ranges[0][2]:
+            # There is more in it by now, or less.
+            self._waiting.append((ledger, segment))
+            self.recount()
+            return
+        if job.error is not None:
+            # Not the file's fault: no descriptor, no memory. The next look at loads has it tried again.
+            self._waiting.append((ledger, segment))
+            return
+        segment.is_damaged = False
+        cause = "their segments cannot be read" if segment.is_lost else "their records are damaged"
+        segment.is_lost = False
+        if index is None or data is None:
+            return
+        start: i64 = segment.number * index.segment_entries
+        end = min(start + index.segment_entries, ledger.indexed_upto)
+        seed = crc_seed(self._store_id, index.file_number(segment.number))
+        if i64(len(data)) < segment.written_bytes:
+            # Cut off. What may be there of a life before a crash, behind what this one knows of, does not count.
+            segment.size_bytes = end_below(data, seed, end)
+            segment.written_bytes = segment.size_bytes
+            segment.is_dirty = True
+            index.has_dirty = True
+        scan = IndexScan(ledger, seed, FILE_HEADER_BYTES, start, end)
+        # What was settled since the seal leaves the accounts with the next one.
+        scan.count_unsealed()
+        scan.feed(data[FILE_HEADER_BYTES:], True, index.segment_entries, 1 << 62)
+        transient: i64 = 0
+        for position in scan.found:
+            if not position.persistent or (
+                position.content_ref is not None and position.content_ref.transient
+            ):
+                transient += 1
+        live = segment.live
+        segment.live_transient = transient
+        segment.live_persistent = len(scan.found) - transient
+        _settle_missing(ledger, start, start + index.segment_entries, scan.found)
+        if live > segment.live:
+            last = start + index.segment_entries - 1
+            self._losses.add_messages(ledger.queue_id, live - segment.live, start, last, cause)
+        index.version += 1
+        index.drop_dead_segments(ledger.indexed_upto)
+        self._needs.take_dead_segments(index)
+
+
+def _settle_missing(ledger: QueueLedger, first: i64, end: i64, found: list[Position]) -> None:
+    """What is in the index in [first, end) and is none of `found` does not count, also when its message, which was loaded
+    before, is settled later on."""
+    index = ledger.index
+    if index is None:
+        return
+    end = min(end, ledger.indexed_upto)
+    for position in found:
+        if position.seq > first:
+            add_run(index.settled, first, position.seq - 1)
+            add_run(index.settled_transient, first, position.seq - 1)
+        first = position.seq + 1
+    if end > first:
+        add_run(index.settled, first, end - 1)
+        add_run(index.settled_transient, first, end - 1)
+
+
+def is_counted_as_lost(position: Position) -> bool:
+    """Was a position, whose content cannot be had, counted with its segment?"""
+    index = position.ledger.index
+    return (
+        index is not None
+        and position.journal_state == INDEXED
+        and contains(
+            index.settled_transient if not position.persistent else index.settled, position.seq
+        )
+    )

@@ -1,0 +1,28 @@
+"""Jobs of a vhost's store for the threads of the shell: independent ones, and those of the write lane."""
+
+from mypy_extensions import i64
+
+from warrenmq.store.jobs import StoreJob
+from warrenmq.store.write_lane import WriteLane
+
+
+class JobQueue:
+    """Collects jobs until the shell takes them. Times in ms."""
+
+    def __init__(self, group_bytes: i64) -> None:
+        self.lane: WriteLane = WriteLane(group_bytes)
+        # Time of the turn: the shell tells it with each call.
+        self.now_ms: i64 = 0
+        self._jobs: list[StoreJob] = []
+
+    def submit(self, job: StoreJob) -> None:
+        """Queue a job that waits for no other one."""
+        self._jobs.append(job)
+
+    def take(self, now_ms: i64) -> list[StoreJob]:
+        """Hand over all queued jobs, and those that the write lane may start by now."""
+        self.now_ms = now_ms
+        jobs = self._jobs
+        self._jobs = []
+        jobs.extend(self.lane.start(now_ms))
+        return jobs

@@ -1,0 +1,575 @@
+"""The journal of one vhost: group commit, and when a journal file may go.
+
+Engine side, without I/O. Publishes and acks of all queues gather in one batch; `seal` encodes the batch, the flusher
+writes and syncs it, and `on_done` releases everything that waited: confirms, transactions, metadata changes. While
+one batch is being synced the next one gathers, so the slower the disk, the larger the batch (S17-S19, W8).
+
+What is settled before its batch is sealed is never written: a queue that keeps up costs no content writes. A confirm
+leaves only when its batch is durable, or when nothing of the message is left to lose (G1, section 6 "Confirms").
+
+Files. The journal is a sequence of `<n>.wal` files, the newest open for writing. A file retires when nothing in it is
+needed any more: every position it holds is settled, or has moved to its queue's index. When the journal outgrows its
+window, the oldest files are made to retire (`files_to_retire`; `vhost_store.py` does it). Retired files are deleted from
+the oldest end only, after a checkpoint: an ack record is needed exactly as long as the publish it belongs to, and
+deleting in order keeps that true without bookkeeping.
+
+Large messages. The content of a message of `embed_below` bytes or more goes to the content store when the batch is
+sealed, the journal holds a reference. The flusher syncs contents before the journal, so a reference that is there has
+its content. Giving a reference up is a record of its own (RELEASE) with a serial number, since counting it twice after
+a crash would be a content lost.
+
+Moves of staged messages are in `moves.py`.
+
+A batch that fails may have left bytes on the disk. Its publishes are nacked and its file is given up (W27); what is
+left of it is retracted by ack records in the next batch, written before that batch's publishes, so that a position
+that is journaled again after such an ack is not hit by it.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from mypy_extensions import i64
+
+from warrenmq.store.change_sets import ChangeLine, ChangeSet
+from warrenmq.store.confirm_run import ConfirmParty
+from warrenmq.store.content_records import Release, write_release
+from warrenmq.store.content_store import ContentStore, ContentWrite
+from warrenmq.store.message import (
+    INDEXED,
+    NOT_JOURNALED,
+    PENDING,
+    SETTLED,
+    WRITTEN,
+    ContentRef,
+    JournalFile,
+    MovedMessage,
+    Position,
+    QueueLedger,
+)
+from warrenmq.store.message_writer import MessageWriter
+from warrenmq.store.moves import Move, Moves
+from warrenmq.store.queue_index import QueueIndex
+from warrenmq.store.record import FILE_MAGIC, RecordWriter
+from warrenmq.store.runs import Runs, merge_runs
+
+# Seal without waiting for the tick when this much has gathered (S17).
+BUFFER_BYTES: Final = 1048576
+# Oldest age of a gathered entry that nobody waits for (S18); after so long without a write, an idle node does not wait (S19).
+FLUSH_INTERVAL_MS: Final = 25
+# The journal's window: this many files, and so much for each durable queue, since moving a queue's messages to its
+# index costs the same whether they are few or many.
+WINDOW_FILES: Final = 4
+WINDOW_BYTES_PER_QUEUE: Final = 16384
+
+
+class Batch(ConfirmParty):
+    """What one group commit makes durable, and who waits for it."""
+
+    def __init__(self, number: i64) -> None:
+        super().__init__()
+        self.number: i64 = number
+        self.positions: list[Position] = []
+        self.callbacks: list[Callable[[bool, int], None]] = []
+        # Changes of definitions that ride along, in order; stored before the journal bytes are written.
+        self.change_sets: list[ChangeSet] = []
+        self.acks: list[tuple[QueueLedger, Runs]] = []
+        # Acks that give up references to contents.
+        self.releases: list[Release] = []
+        # Staged messages that were published, with their positions, which are not in `positions`.
+        self.moves: list[Move] = []
+        # Contents of large messages, made durable before the journal bytes.
+        self.content_writes: list[ContentWrite] = []
+        # Contents below this id are written when it is durable.
+        self.content_upto: i64 = 0
+        # For the flusher: what to write where, and which files to delete afterwards.
+        self.parts: list[bytes] = []
+        self.part_bytes: i64 = 0
+        self.file_number: i64 = 0
+        self.starts_file: bool = False
+        self.delete_files: list[int] = []
+        # Set by the flusher: is the file made, and those of `delete_files` that are still there.
+        self.created_file: bool = False
+        # Also by it: somebody has deleted the file, with all that was in it.
+        self.is_file_gone: bool = False
+        self.undeleted: list[int] = []
+
+    def has_work(self) -> bool:
+        """Must the flusher run, or is there nothing to make durable?"""
+        return (
+            len(self.parts) > 0
+            or len(self.change_sets) > 0
+            or len(self.delete_files) > 0
+            or len(self.content_writes) > 0
+        )
+
+
+class Journal:
+    """Group commit over the journal files of one vhost. Sizes in bytes, times in ms."""
+
+    def __init__(
+        self,
+        store_id: bytes,
+        file_size_limit: i64,
+        embed_below: i64,
+        contents: ContentStore,
+        buffer_bytes: i64 = BUFFER_BYTES,
+    ) -> None:
+        self.store_id: bytes = store_id
+        self.file_size_limit: i64 = file_size_limit
+        self.buffer_bytes: i64 = buffer_bytes
+        self.contents: ContentStore = contents
+        self.files: list[JournalFile] = []
+        self.batch: Batch = Batch(1)
+        self.pending_bytes: i64 = 0
+        self.oldest_pending_ms: i64 = 0
+        self.in_flight: list[Batch] = []
+        self.dirty_logs: list[QueueLedger] = []
+        # Every durable queue's log.
+        self.ledgers: dict[int, QueueLedger] = {}
+        self.failed_count: i64 = 0
+        # Changes of definitions that the next batch carries.
+        self.definitions: ChangeLine = ChangeLine()
+        # Staged messages that were published.
+        self.moves: Moves = Moves()
+        # Number of the last RELEASE record.
+        self.release_serial: i64 = 0
+        # The next commit does not wait until it is due (a checkpoint is taken right behind a commit).
+        self.is_wanted: bool = False
+        # Whose segments have died at the last seal.
+        self._dead_indexes: list[QueueIndex] = []
+        # Of failed batches: to be written again.
+        self._unwritten_releases: list[Release] = []
+        self.writer: RecordWriter = RecordWriter(store_id)
+        self.messages: MessageWriter = MessageWriter(self.writer, contents, embed_below)
+        # When the flusher was done with the last batch that it had to write.
+        self._written_ms: i64 = 0
+        self._needs_new_file: bool = True
+        self._next_file_number: i64 = 1
+        self._clean_stop: bool = False
+        self._wants_file: bool = False
+        # Files of failed batches whose deletion failed, or was lost with another failed batch.
+        self._undeleted: list[int] = []
+        # Highest number of a file that somebody has deleted.
+        self._gone_upto: i64 = 0
+
+    # -- what the queues say ---------------------------------------------------------------------------------
+
+    def append(self, position: Position, now_ms: i64) -> None:
+        """Gather a position. Positions of one message must follow each other to share one record."""
+        position.journal_state = PENDING
+        batch = self.batch
+        if len(batch.positions) == 0:
+            self.oldest_pending_ms = now_ms
+        batch.positions.append(position)
+        self.pending_bytes += 64 + position.content_bytes
+
+    def settle(self, position: Position, now_ms: i64) -> None:
+        """The position is acked, dropped or expired. Costs nothing when it was not written yet.
+
+        It is not in its queue's index (see `QueueStore.settle` for those).
+        """
+        state = position.journal_state
+        if state == WRITTEN:
+            self._leave(position)
+            self._expect_seal(now_ms)
+            ledger = position.ledger
+            ledger.journaled.add(position.seq)
+            self.mark_dirty(ledger)
+            position.journal_state = NOT_JOURNALED
+            content = position.message.content_ref
+            if content is not None:
+                ledger.releases.append(content)
+        elif state == PENDING:
+            position.journal_state = SETTLED
+            self.pending_bytes -= 64 + position.content_bytes
+
+    def settle_indexed(
+        self, ledger: QueueLedger, seq: i64, content: ContentRef | None, now_ms: i64
+    ) -> None:
+        """A persistent position that is in the index is settled."""
+        self._expect_seal(now_ms)
+        ledger.indexed.add(seq)
+        self.mark_dirty(ledger)
+        if content is not None:
+            ledger.releases.append(content)
+
+    def settle_indexed_runs(self, ledger: QueueLedger, runs: Runs, now_ms: i64) -> None:
+        """The same for whole runs without contents in the content store."""
+        self._expect_seal(now_ms)
+        ledger.indexed.runs.extend(runs)
+        self.mark_dirty(ledger)
+
+    def settle_forgotten(self, ledger: QueueLedger, position: Position, now_ms: i64) -> None:
+        """A recovered position belongs to no queue any more; `log` writes its ack."""
+        self._leave(position)
+        self._expect_seal(now_ms)
+        ledger.journaled.add(position.seq)
+        self.mark_dirty(ledger)
+        content = position.message.content_ref
+        if content is not None:
+            ledger.releases.append(content)
+
+    def on_indexed(self, position: Position) -> None:
+        """The position has moved to its queue's index."""
+        if position.journal_state == WRITTEN:
+            self._leave(position)
+
+    def when_durable(self, done: Callable[[bool, int], None]) -> None:
+        """Call `done(ok, now_ms)` when everything gathered so far is durable; definitions have callbacks of their own."""
+        self.batch.callbacks.append(done)
+
+    # -- when to commit --------------------------------------------------------------------------------------
+
+    def is_due(self, now_ms: i64, is_idle: bool = False) -> bool:
+        """Should a batch be sealed now, given that the flusher is free? `is_idle`: the node has nothing else to do.
+
+        On an idle node publishes that nobody waits for are not kept back, unless a batch was written just before: then a
+        trickle of them would cost a sync each. Acks are kept back: what their loss costs is a redelivery.
+        """
+        batch = self.batch
+        if len(batch.runs) > 0 or len(batch.callbacks) > 0 or self.is_wanted:
+            return True
+        if self.definitions.is_due(now_ms):
+            return True
+        if self.pending_bytes >= self.buffer_bytes:
+            return True
+        if is_idle and len(batch.positions) > 0 and now_ms - self._written_ms >= FLUSH_INTERVAL_MS:
+            return True
+        if len(batch.positions) > 0 or len(self.dirty_logs) > 0:
+            return now_ms - self.oldest_pending_ms >= FLUSH_INTERVAL_MS
+        return self._clean_stop
+
+    def has_pending(self) -> bool:
+        """Is anything gathered that a later commit must carry?"""
+        batch = self.batch
+        return (
+            len(batch.positions) > 0
+            or len(self.dirty_logs) > 0
+            or len(self._unwritten_releases) > 0
+            or self.moves.has_work()
+            or len(batch.runs) > 0
+            or len(batch.callbacks) > 0
+            or not self.definitions.is_empty()
+        )
+
+    def seal(self) -> Batch:
+        """Encode what has gathered and start the next batch. The caller hands the batch to the flusher, in order."""
+        batch = self.batch
+        self.batch = Batch(batch.number + 1)
+        self.pending_bytes = 0
+        batch.change_sets = self.definitions.take()
+        self.is_wanted = False
+        writer = self.writer
+        batch.starts_file = self._open_file_if_due(batch)
+        current = self.files[-1] if len(self.files) > 0 else None
+        self._write_acks(batch)
+        if current is not None:
+            self.moves.write_again(batch.moves, current, writer, self.messages)
+            self._write_positions(batch, current)
+            self.moves.write_rest(batch.moves, current, writer)
+        self.moves.on_sealed()
+        if self._clean_stop:
+            for ledger in self.ledgers.values():
+                writer.queue_state(ledger)
+            writer.clean_stop()
+            self._clean_stop = False
+        if current is not None:
+            batch.file_number = current.number
+            batch.part_bytes = writer.size_bytes
+            current.size_bytes += batch.part_bytes
+        batch.parts = writer.take()
+        batch.content_writes = self.contents.take_writes()
+        batch.content_upto = self.contents.next_id
+        batch.delete_files = self._undeleted
+        self._undeleted = []
+        self.in_flight.append(batch)
+        return batch
+
+    def adopt(self, files: list[JournalFile], next_number: i64) -> None:
+        """Take over the files that recovery found; writing goes on in a new one, whose number is `next_number` or more."""
+        self.files = files
+        self._next_file_number = next_number
+        if len(files) > 0:
+            self._next_file_number = max(next_number, files[-1].number + 1)
+
+    def request_file(self) -> None:
+        """The next sealed batch starts a file in any case: from then on, a clean stop before it does not count."""
+        self._wants_file = True
+        self._needs_new_file = True
+
+    def request_clean_stop(self) -> None:
+        """The next sealed batch ends with the states of all queues and the mark of an orderly stop."""
+        self._clean_stop = True
+
+    def on_done(self, batch: Batch, ok: bool, now_ms: i64) -> None:
+        """The flusher finished `batch`, the oldest in flight, by now (ms): release what waited.
+
+        `ok`: contents and records are durable. Which definitions are stored, each change set says for itself.
+        """
+        self.in_flight.pop(0)
+        if batch.has_work():
+            self._written_ms = now_ms
+        self.contents.on_written(batch.content_writes, ok)
+        if ok:
+            self._undeleted.extend(batch.undeleted)
+        else:
+            self._on_failed(batch)
+        # First of all: who waits for definitions and records wants to know both.
+        self.definitions.on_done(batch.change_sets, now_ms)
+        batch.finish(ok)
+        for callback in batch.callbacks:
+            callback(ok, now_ms)
+
+    # -- invariants ------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Assert what holds between two operations; for tests and the simulator."""
+        pending: i64 = 0
+        for position in self.batch.positions:
+            if position.journal_state == PENDING:
+                pending += 64 + position.content_bytes
+        assert self.pending_bytes == pending
+        number = self.batch.number - i64(len(self.in_flight))
+        for batch in self.in_flight:
+            # The flusher gets them in order, and none is left out.
+            assert batch.number == number
+            number += 1
+        before: i64 = 0
+        for file in self.files:
+            assert file.number > before
+            before = file.number
+            assert file.live_bytes >= 0 and file.pins >= 0
+        assert before < self._next_file_number
+        for ledger in self.dirty_logs:
+            assert ledger.is_dirty
+
+    # -- files -------------------------------------------------------------------------------------------------
+
+    def total_bytes(self) -> i64:
+        """Bytes of all journal files."""
+        total: i64 = 0
+        for file in self.files:
+            total += file.size_bytes
+        return total
+
+    def live_bytes(self) -> i64:
+        """Bytes of records that some queue still needs."""
+        total: i64 = 0
+        for file in self.files:
+            total += file.live_bytes
+        return total
+
+    def window_bytes(self) -> i64:
+        """So large it may become before its oldest files retire."""
+        return WINDOW_FILES * self.file_size_limit + WINDOW_BYTES_PER_QUEUE * i64(len(self.ledgers))
+
+    def files_to_retire(self, first_needed: i64) -> list[JournalFile]:
+        """The oldest files, closed ones, when the journal has outgrown its window: so many that it is half of it; and those
+        up to one that somebody has deleted, whose messages have no other place on the disk.
+
+        Files below `first_needed` are retired already.
+        """
+        window = self.window_bytes()
+        total: i64 = 0
+        for file in self.files:
+            if file.number >= first_needed:
+                total += file.size_bytes
+        found: list[JournalFile] = []
+        is_too_large = total > window
+        for file in self.files[:-1]:
+            if file.number < first_needed:
+                continue
+            if file.number > self._gone_upto and (not is_too_large or total <= window // 2):
+                break
+            found.append(file)
+            total -= file.size_bytes
+        return found
+
+    def take_dead_indexes(self) -> list[QueueIndex]:
+        """The indexes that have segments to delete."""
+        indexes = self._dead_indexes
+        self._dead_indexes = []
+        return indexes
+
+    def has_settled(self) -> bool:
+        """Has anything been settled since the last seal, or could what was settled before not be written?"""
+        return len(self.dirty_logs) > 0 or len(self._unwritten_releases) > 0
+
+    def last_sealed(self) -> i64:
+        """Number of the batch that was sealed last."""
+        return self.batch.number - 1
+
+    def last_finished(self) -> i64:
+        """Number of the last batch that the flusher is done with."""
+        return self.in_flight[0].number - 1 if len(self.in_flight) > 0 else self.batch.number - 1
+
+    def first_needed_file(self) -> i64:
+        """Number of the oldest file that a start after a checkpoint taken now would need."""
+        for file in self.files[:-1]:
+            if file.live_bytes > 0 or file.pins > 0:
+                return file.number
+        return self.files[-1].number if len(self.files) > 0 else self._next_file_number
+
+    def end(self) -> tuple[i64, i64]:
+        """Number and size in bytes of the file that is written; what is sealed lies before that."""
+        if len(self.files) == 0:
+            return self._next_file_number, 0
+        return self.files[-1].number, self.files[-1].size_bytes
+
+    def forget_files(self, first_needed: i64) -> list[i64]:
+        """Files below `first_needed` are no longer the journal's; returns their numbers, for deletion."""
+        numbers: list[i64] = []
+        while len(self.files) > 1 and self.files[0].number < first_needed:
+            numbers.append(self.files.pop(0).number)
+        return numbers
+
+    # -- inside ----------------------------------------------------------------------------------------------
+
+    def mark_dirty(self, ledger: QueueLedger) -> None:
+        """The next batch looks at what this log has gathered."""
+        if not ledger.is_dirty:
+            ledger.is_dirty = True
+            self.dirty_logs.append(ledger)
+
+    def _expect_seal(self, now_ms: i64) -> None:
+        if len(self.dirty_logs) == 0 and len(self.batch.positions) == 0:
+            self.oldest_pending_ms = now_ms
+
+    def _leave(self, position: Position) -> None:
+        # The position does not need its record any more.
+        message = position.message
+        message.journal_refs -= 1
+        if message.journal_refs == 0:
+            file = message.file
+            if file is not None:
+                file.live_bytes -= message.stored_bytes
+                message.file = None
+
+    def _open_file_if_due(self, batch: Batch) -> bool:
+        has_bytes = (
+            len(batch.positions) > 0
+            or self.moves.has_work()
+            or len(self.dirty_logs) > 0
+            or len(self._unwritten_releases) > 0
+            or self._clean_stop
+        )
+        if not has_bytes and not self._wants_file:
+            return False
+        self._wants_file = False
+        if not self._needs_new_file and self.files[-1].size_bytes < self.file_size_limit:
+            return False
+        self._needs_new_file = False
+        file = JournalFile(self._next_file_number)
+        self._next_file_number += 1
+        self.writer.start_file(FILE_MAGIC, file.number)
+        if len(self.files) > 0:
+            closed = self.files[-1]
+            for ledger in closed.ledgers:
+                closed.ends.append(ledger.next_seq)
+            # Numbers between the two are those of failed batches; without this a start could not tell a loss from them.
+            self.writer.predecessor(closed.number, closed.size_bytes)
+        self.files.append(file)
+        return True
+
+    def _write_acks(self, batch: Batch) -> None:
+        writer = self.writer
+        for ledger in self.dirty_logs:
+            ledger.is_dirty = False
+            runs = ledger.journaled.take()
+            indexed = ledger.indexed.take()
+            index = ledger.index
+            if len(indexed) > 0 and index is not None:
+                index.settle(indexed, ledger.indexed_upto)
+                index.drop_dead_segments(ledger.indexed_upto)
+                if len(index.dead_paths) > 0 or index.has_stragglers:
+                    self._dead_indexes.append(index)
+                runs = merge_runs(runs + indexed)
+            if len(ledger.releases) > 0:
+                self._give_up_references(ledger, runs)
+            elif len(runs) > 0 and ledger.is_durable:
+                # Also when the queue is deleted: a start must not give up again what was given up.
+                writer.ack(ledger.queue_id, runs)
+                batch.acks.append((ledger, runs))
+        self.dirty_logs = []
+        batch.releases = self._unwritten_releases
+        self._unwritten_releases = []
+        for release in batch.releases:
+            write_release(writer, release)
+
+    def _give_up_references(self, ledger: QueueLedger, runs: Runs) -> None:
+        for content in ledger.releases:
+            self.contents.release(content.id, content.references, content.stored_bytes)
+        self.release_serial += 1
+        self._unwritten_releases.append(
+            Release(self.release_serial, ledger.queue_id, runs, ledger.releases)
+        )
+        ledger.releases = []
+
+    def _write_positions(self, batch: Batch, current: JournalFile) -> None:
+        positions = batch.positions
+        kept: list[Position] = []
+        index: i64 = 0
+        count: i64 = len(positions)
+        while index < count:
+            message = positions[index].message
+            first: i64 = len(kept)
+            while index < count and positions[index].message is message:
+                position = positions[index]
+                if position.journal_state == PENDING:
+                    kept.append(position)
+                    ledger = position.ledger
+                    if ledger.journal_file != current.number:
+                        ledger.journal_file = current.number
+                        current.ledgers.append(ledger)
+                index += 1
+            last: i64 = len(kept)
+            if last > first:
+                stored_bytes = self.messages.write(message, kept, first, last)
+                message.file = current
+                message.stored_bytes = stored_bytes
+                message.journal_refs = last - first
+                current.live_bytes += stored_bytes
+                if isinstance(message, MovedMessage):
+                    self.moves.on_written(batch.moves, message, kept[first:last], current)
+                    del kept[first:]
+        batch.positions = kept
+
+    def _on_failed(self, batch: Batch) -> None:
+        self.failed_count += 1
+        self._needs_new_file = True
+        self._undeleted.extend(batch.delete_files)
+        for position in batch.positions:
+            message = position.message
+            file = message.file
+            if position.journal_state == INDEXED:
+                ledger = position.ledger
+                ledger.failed_upto = max(ledger.failed_upto, position.seq)
+            if (
+                position.journal_state != WRITTEN
+                or file is None
+                or file.number != batch.file_number
+            ):
+                continue
+            position.journal_state = NOT_JOURNALED
+            self._leave(position)
+            message.content_ref = None
+            position.content_ref = None
+            ledger = position.ledger
+            ledger.journaled.add(position.seq)
+            ledger.retracted_upto = max(ledger.retracted_upto, position.seq)
+            self.mark_dirty(ledger)
+        self.moves.take_back(batch.moves, batch.file_number)
+        for ledger, runs in batch.acks:
+            ledger.journaled.runs.extend(runs)
+            self.mark_dirty(ledger)
+        self._unwritten_releases.extend(batch.releases)
+        if batch.starts_file:
+            # Nothing in it counts. The flusher has tried to remove it; the next batch makes sure.
+            file = self.files.pop()
+            if batch.created_file:
+                self._undeleted.append(file.number)
+        elif len(self.files) > 0:
+            # Whatever is left of it at the end of the file does not count.
+            self.files[-1].size_bytes -= batch.part_bytes
+            if batch.is_file_gone:
+                self._gone_upto = batch.file_number

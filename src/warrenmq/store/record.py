@@ -1,0 +1,425 @@
+"""Record framing that every file of the store shares; the only module that knows the layout.
+
+File header, 40 bytes:   magic 8 · format version u32 · store id 16 · file number u64 · crc u32 (of the 36 before it)
+Record header, 16 bytes: magic 0x5752 u16 · type u8 · version u8 · body length u32 · header crc u32 · body crc u32
+
+All integers are big-endian. The header's CRC-32C covers store id, file number and the first 8 header bytes; the body's
+goes on from there over the body. So a flipped bit anywhere in a record is seen (W2), and neither a record of another
+store or file nor bytes that a publisher made to look like a record are ever taken for one, because the store id is
+random and never leaves the disk. A length is trusted before the body was read, so that the end of a damaged body is
+known, and so that a body full of false headers does not make recovery read it once for each of them. Bodies:
+
+PUBLISH      position count u32 · per position: queue id u32, seq u64, expiry ms u64, flags u8 (1 = redelivered,
+             2 = does not outlive a restart) ·
+             timestamp ms u64 · flags u8 (1 = persistent) · exchange shortstr · routing key shortstr ·
+             properties u32 + bytes · body u32 + bytes
+ACK          queue id u32 · run count u32 · per run: first seq u64, last seq u64 (inclusive)
+QUEUE_STATE  queue id u32 · next seq u64 · delivered-up-to seq u64
+CLEAN_STOP   empty; the last record of a journal that was closed in order
+PREDECESSOR  number u64 and bytes that count u64 of the journal file before it; the first record of one, but of the first
+PUBLISH_HEAD a PUBLISH without the bytes of the message's body, whose length is there; in no file, only in what the admin
+             protocol sends (`queues/record_block.py`)
+MOVE         queue id u32 · seq u64 · the body of a PUBLISH; MOVE_REF has that of a PUBLISH_REF. A staged message was
+             published: whoever has a MOVE must not publish the message at this place of its staging log again
+PUBLISH_REF, CONTENT, RELEASE   see `content_records.py`
+
+A record names the queues and sequences it belongs to, so any file can be read without the others.
+"""
+
+from typing import Final
+
+from crc32c import crc32c
+from librt.strings import (
+    BytesWriter,
+    read_i16_be,
+    read_i32_be,
+    read_i64_be,
+    write_i16_be,
+    write_i32_be,
+    write_i64_be,
+)
+from mypy_extensions import i16, i32, i64
+
+from warrenmq.store.message import (
+    WRITTEN,
+    JournalFile,
+    Message,
+    MovedMessage,
+    Position,
+    QueueLedger,
+)
+
+FILE_MAGIC: Final = b"WARRENWL"
+CONTENT_MAGIC: Final = b"WARRENRD"
+INDEX_MAGIC: Final = b"WARRENIX"
+CHECKPOINT_MAGIC: Final = b"WARRENCP"
+FORMAT_VERSION: Final = 1
+FILE_HEADER_BYTES: Final = 40
+STORE_ID_BYTES: Final = 16
+
+RECORD_MAGIC: Final = 0x5752
+RECORD_HEADER_BYTES: Final = 16
+RECORD_VERSION: Final = 1
+PUBLISH: Final = 1
+ACK: Final = 2
+QUEUE_STATE: Final = 3
+CLEAN_STOP: Final = 4
+PUBLISH_REF: Final = 5
+CONTENT: Final = 6
+RELEASE: Final = 7
+PREDECESSOR: Final = 12
+PUBLISH_HEAD: Final = 16
+MOVE: Final = 13
+MOVE_REF: Final = 14
+
+POSITION_BYTES: Final = 21
+# What MOVE and MOVE_REF have before the rest.
+MOVE_HEAD_BYTES: Final = 12
+RUN_BYTES: Final = 16
+# A PUBLISH with one position is so much longer than the address, properties and body in it.
+ONE_POSITION_BYTES: Final = 42
+FLAG_PERSISTENT: Final = 1
+FLAG_REDELIVERED: Final = 1
+FLAG_TRANSIENT: Final = 2
+
+# Up to this size records are joined before they become a part of the writev list: so much stays in the processor's cache.
+_JOINED_BYTES: Final = 65536
+# Lengths of records whose CRCs are remembered for one file.
+_ALIKES_MAX: Final = 1024
+# Larger bodies go to the writev list as they are; smaller ones are cheaper copied than carried as a part of their own.
+_BODY_BY_REFERENCE_BYTES: Final = 4096
+
+
+class _Alike:
+    """What records of one kind and length have in common in one file, and what PUBLISH records of one position have in
+    common with those in one file of the journal (`source`, its number; -1: not known)."""
+
+    def __init__(self, kind: i64, length: i64, header_crc: int) -> None:
+        self.kind: i64 = kind
+        self.length: i64 = length
+        self.header_crc: int = header_crc
+        self.signed_header_crc: i32 = i32(_signed(header_crc))
+        self.source: i64 = -1
+        # The CRC of a record there and that of the same record here differ by these bits, whatever is in it: of two CRCs
+        # of the same bytes that started from different values, the difference depends on the values and the length only.
+        self.difference: i32 = 0
+
+
+class RecordWriter:
+    """Encodes records into a list of byte strings, ready for one writev."""
+
+    def __init__(self, store_id: bytes) -> None:
+        self.parts: list[bytes] = []
+        self.store_id: bytes = store_id
+        self._file_number: i64 = -1
+        self._seed: int = 0
+        # Of the file that is written: by kind and length, and the one used last.
+        self._alikes: dict[int, _Alike] = {}
+        self._alike: _Alike = _Alike(0, -1, 0)
+        self.size_bytes: i64 = 0
+        # Of the last record's body, signed.
+        self._crc: i32 = 0
+        self._buffer: BytesWriter = BytesWriter()
+        self._scratch: BytesWriter = BytesWriter()
+
+    def start_file(self, magic: bytes, file_number: i64) -> None:
+        """Write the header of a file of the kind `magic`; what follows belongs to it."""
+        self.continue_file(file_number)
+        header = self._scratch
+        header.write(magic)
+        write_i32_be(header, i32(FORMAT_VERSION))
+        header.write(self.store_id)
+        write_i64_be(header, file_number)
+        raw = self._take_scratch()
+        self._buffer.write(raw)
+        write_i32_be(self._buffer, i32(_signed(crc32c(raw))))
+        self.size_bytes += FILE_HEADER_BYTES
+
+    def continue_file(self, file_number: i64) -> None:
+        """What follows is appended to a file that has its header."""
+        if file_number != self._file_number:
+            self._file_number = file_number
+            self._seed = crc_seed(self.store_id, file_number)
+            self._alikes = {}
+            self._alike = _Alike(0, -1, 0)
+
+    def add_publish(
+        self,
+        message: Message,
+        positions: list[Position],
+        first: i64,
+        last: i64,
+        moved: MovedMessage | None = None,
+    ) -> i64:
+        """Write `message` with `positions[first:last]`; all of them belong to it. Returns the record's size in bytes.
+
+        Positions not PENDING any more must have been left out by the caller. With `moved`, which is the same message, it
+        is a MOVE.
+        """
+        kind = start_publish(self._scratch, moved, PUBLISH, MOVE)
+        write_publish_head(self._scratch, message, positions, first, last)
+        index = first
+        while index < last:
+            positions[index].journal_state = WRITTEN
+            positions[index].is_summed = False
+            index += 1
+        size = self.raw_record(kind, self._take_scratch(), message.body)
+        if kind == PUBLISH and last - first == 1:
+            position = positions[first]
+            position.crc = self._crc
+            # The rest of what a record says of a position does not change.
+            position.is_summed = position.persistent and not position.redelivered
+        return size
+
+    def add_publish_copy(
+        self, message: Message, position: Position, source: JournalFile | None
+    ) -> None:
+        """Write `message` with `position` as `publish` would. If that has written it before, in the journal file `source`,
+        the CRC is derived from the one there."""
+        length: i64 = ONE_POSITION_BYTES + position.content_bytes
+        if (
+            source is None
+            or not position.is_summed
+            or position.redelivered
+            or not position.persistent
+            or len(message.body) >= _BODY_BY_REFERENCE_BYTES
+        ):
+            self.add_publish(message, [position], 0, 1)
+            return
+        alike = self._alike_of(PUBLISH, length)
+        crc = position.crc
+        if source.number != alike.source:
+            self.add_publish(message, [position], 0, 1)
+            position.is_summed = False
+            alike.source = source.number
+            alike.difference = crc ^ self._crc
+            return
+        buffer = self._buffer
+        _write_header(buffer, PUBLISH, length, alike.signed_header_crc, crc ^ alike.difference)
+        write_i32_be(buffer, 1)
+        _write_position(buffer, position)
+        _write_message_head(buffer, message)
+        buffer.write(message.body)
+        position.journal_state = WRITTEN
+        self._on_record(length)
+
+    def raw_record(self, kind: i64, head: bytes, body: bytes) -> i64:
+        """Write a record whose body is `head` and `body`; a large `body` is not copied. Returns its size in bytes."""
+        length: i64 = len(head) + len(body)
+        alike = self._alike_of(kind, length)
+        crc: int = crc32c(head, alike.header_crc)
+        if len(body) > 0:
+            crc = crc32c(body, crc)
+        self._crc = i32(_signed(crc))
+        buffer = self._buffer
+        _write_header(buffer, kind, length, alike.signed_header_crc, self._crc)
+        buffer.write(head)
+        if len(body) >= _BODY_BY_REFERENCE_BYTES:
+            self._flush_buffer()
+            self.parts.append(body)
+        else:
+            buffer.write(body)
+        self._on_record(length)
+        return RECORD_HEADER_BYTES + length
+
+    def ack(self, queue_id: i64, runs: list[tuple[i64, i64]]) -> None:
+        """Write that the seq ids in `runs` (inclusive) of one queue are settled."""
+        body = self._scratch
+        write_i32_be(body, i32(queue_id))
+        write_i32_be(body, i32(len(runs)))
+        for first, last in runs:
+            write_i64_be(body, first)
+            write_i64_be(body, last)
+        self._small_record(ACK)
+
+    def queue_state(self, ledger: QueueLedger) -> None:
+        """Write a queue's numbering."""
+        body = self._scratch
+        write_i32_be(body, i32(ledger.queue_id))
+        write_i64_be(body, ledger.next_seq)
+        write_i64_be(body, ledger.delivered_upto)
+        self._small_record(QUEUE_STATE)
+
+    def clean_stop(self) -> None:
+        """Write the mark of an orderly stop."""
+        self._small_record(CLEAN_STOP)
+
+    def predecessor(self, file_number: i64, size_bytes: i64) -> None:
+        """Write which journal file was written before this one, and how many bytes of it count."""
+        body = self._scratch
+        write_i64_be(body, file_number)
+        write_i64_be(body, size_bytes)
+        self._small_record(PREDECESSOR)
+
+    def take(self) -> list[bytes]:
+        """The encoded parts; the writer starts over."""
+        self._flush_buffer()
+        parts = self.parts
+        self.parts = []
+        self.size_bytes = 0
+        return parts
+
+    def _small_record(self, kind: i64) -> None:
+        self.raw_record(kind, self._take_scratch(), b"")
+
+    def _alike_of(self, kind: i64, length: i64) -> _Alike:
+        alike = self._alike
+        if alike.length != length or alike.kind != kind:
+            key: int = length << 8 | kind
+            found = self._alikes.get(key)
+            if found is None:
+                _write_header_start(self._scratch, kind, length)
+                if len(self._alikes) >= _ALIKES_MAX:
+                    self._alikes = {}
+                found = _Alike(kind, length, crc32c(self._take_scratch(), self._seed))
+                self._alikes[key] = found
+            alike = found
+            self._alike = alike
+        return alike
+
+    def _on_record(self, length: i64) -> None:
+        self.size_bytes += RECORD_HEADER_BYTES + length
+        if len(self._buffer) >= _JOINED_BYTES:
+            self._flush_buffer()
+
+    def _take_scratch(self) -> bytes:
+        raw = self._scratch.getvalue()
+        self._scratch.truncate(0)
+        return raw
+
+    def _flush_buffer(self) -> None:
+        if len(self._buffer) > 0:
+            self.parts.append(self._buffer.getvalue())
+            self._buffer.truncate(0)
+
+
+def start_publish(out: BytesWriter, moved: MovedMessage | None, kind: i64, moved_kind: i64) -> i64:
+    """Append where `moved` was staged, if it is a move; returns the record's kind, one of the two."""
+    if moved is None:
+        return kind
+    write_i32_be(out, i32(moved.stage_id))
+    write_i64_be(out, moved.stage_seq)
+    return moved_kind
+
+
+def write_publish_head(
+    out: BytesWriter, message: Message, positions: list[Position], first: i64, last: i64
+) -> None:
+    """Append the body of a PUBLISH record, all but the message's own body."""
+    write_i32_be(out, i32(last - first))
+    index = first
+    while index < last:
+        _write_position(out, positions[index])
+        index += 1
+    _write_message_head(out, message)
+
+
+def _write_position(out: BytesWriter, position: Position) -> None:
+    write_i32_be(out, i32(position.ledger.queue_id))
+    write_i64_be(out, position.seq)
+    write_i64_be(out, position.expiry_ms)
+    flags: i64 = FLAG_REDELIVERED if position.redelivered else 0
+    out.append(flags if position.persistent else flags | FLAG_TRANSIENT)
+
+
+def _write_message_head(out: BytesWriter, message: Message) -> None:
+    properties = message.properties
+    write_i64_be(out, message.timestamp_ms)
+    out.append(FLAG_PERSISTENT if message.persistent else 0)
+    out.write(message.address)
+    write_i32_be(out, i32(len(properties)))
+    out.write(properties)
+    write_i32_be(out, i32(len(message.body)))
+
+
+def _write_header_start(out: BytesWriter, kind: i64, length: i64) -> None:
+    write_i16_be(out, i16(RECORD_MAGIC))
+    out.append(kind)
+    out.append(RECORD_VERSION)
+    write_i32_be(out, i32(length))
+
+
+def _write_header(out: BytesWriter, kind: i64, length: i64, header_crc: i32, crc: i32) -> None:
+    _write_header_start(out, kind, length)
+    write_i32_be(out, header_crc)
+    write_i32_be(out, crc)
+
+
+def _signed(crc: int) -> int:
+    # The writers take signed 32-bit integers.
+    return crc - 0x100000000 if crc >= 0x80000000 else crc
+
+
+def file_header_is_valid(data: bytes, magic: bytes, store_id: bytes) -> bool:
+    """Is `data` the beginning of a file of the kind `magic` of this store? An empty `store_id` accepts any."""
+    if len(data) < FILE_HEADER_BYTES or data[:8] != magic or read_i32_be(data, 8) != FORMAT_VERSION:
+        return False
+    if (i64(read_i32_be(data, 36)) & 0xFFFFFFFF) != crc32c(data[:36]):
+        return False
+    return not store_id or data[12:28] == store_id
+
+
+def file_header_is_whole(data: bytes) -> bool:
+    """Is `data` the beginning of a file of whatever kind, version and store?"""
+    if len(data) < FILE_HEADER_BYTES:
+        return False
+    return (i64(read_i32_be(data, 36)) & 0xFFFFFFFF) == crc32c(data[:36])
+
+
+def file_header_number(data: bytes) -> i64:
+    """The number in a valid file header."""
+    return read_i64_be(data, 28)
+
+
+def crc_seed(store_id: bytes, file_number: i64) -> int:
+    """What the CRC of every record of a file starts from."""
+    number: int = file_number
+    return crc32c(number.to_bytes(8, "big"), crc32c(store_id))
+
+
+def record_length(data: bytes, start: i64, seed: int) -> i64:
+    """Size in bytes (header and body) of the record whose valid header is at `start`, or -1 when there is none.
+
+    The record may reach past the end of `data`, and its body may be damaged (see `body_is_valid`).
+    """
+    if len(data) - start < RECORD_HEADER_BYTES or read_i16_be(data, start) != RECORD_MAGIC:
+        return -1
+    if data[start + 3] != RECORD_VERSION:
+        return -1
+    if read_u32(data, start + 8) != crc32c(data[start : start + 8], seed):
+        return -1
+    return RECORD_HEADER_BYTES + read_u32(data, start + 4)
+
+
+def body_is_valid(data: bytes, start: i64, length: i64) -> bool:
+    """Is the body of the record at `start` as it was written? `length` is what `record_length` said."""
+    if length > len(data) - start:
+        return False
+    body = data[start + RECORD_HEADER_BYTES : start + length]
+    header_crc: int = read_u32(data, start + 8)
+    return read_u32(data, start + 12) == crc32c(body, header_crc)
+
+
+def next_header(data: bytes, start: i64, seed: int) -> i64:
+    """Where the next valid record header begins, from `start` on; the end of `data` when there is none."""
+    position: i64 = data.find(b"\x57\x52", start)
+    while position >= 0:
+        if record_length(data, position, seed) >= 0:
+            return position
+        position = data.find(b"\x57\x52", position + 1)
+    return len(data)
+
+
+def moved_header(header: bytes, header_crc: int, body_crc: int) -> bytes:
+    """The record header `header` for another file: its first 8 bytes and these CRCs (see the top of this module)."""
+    return header[:8] + header_crc.to_bytes(4, "big") + body_crc.to_bytes(4, "big")
+
+
+def read_u32(data: bytes, start: i64) -> i64:
+    """Unsigned 32-bit integer at `start`; the caller has checked the length."""
+    return i64(read_i32_be(data, start)) & 0xFFFFFFFF
+
+
+def read_u64(data: bytes, start: i64) -> i64:
+    """64-bit integer at `start`; the caller has checked the length."""
+    return read_i64_be(data, start)

@@ -1,0 +1,482 @@
+"""Replay: a checkpoint and the journal files behind it, oldest first, become the live positions of every queue.
+
+A total function (W7): any bytes give a state and a report. A record that fails its checksum costs that record only:
+when its header is good and leads to another one it is stepped over, else the next good header is searched for. What
+follows the last valid record of a file is a torn tail: it was never confirmed, and is simply not there (G1, T20, T21).
+Publishes and acks may repeat: the last one wins, an ack of an unknown seq id is ignored (T27, T28). Running it twice
+over the same bytes gives the same result (T34).
+
+What the checkpoint already knows is not taken again from the journal: positions that were in an index, releases before
+the place that it names, contents below its next id.
+
+A MOVE is a publish of a message that was staged, which is not to be published again: `moved` says so. The message stays
+alive in its staging log until whoever moves messages settles it like any other, with its reference to a content. When the
+content of a MOVE is not there, the batch with both never came to an end: then the message is where it was staged, and
+nowhere else (`return_moves`).
+
+A RELEASE before that place which cannot be read any more is in the accounts while the positions that it settled are back.
+They will give up their references once more; so that this is not at the cost of others who share their contents, what
+may have been given up of those counts as not given up (`doubtful`). At worst a content is kept that nobody needs.
+"""
+
+from collections.abc import Callable
+
+from mypy_extensions import i64
+
+from warrenmq.store.checkpoint import Checkpoint, CheckpointQueue
+from warrenmq.store.content_records import content_bytes_of, decode_publish_ref, decode_release
+from warrenmq.store.message import WRITTEN, ContentRef, JournalFile, Message, Position, QueueLedger
+from warrenmq.store.publish_body import decode_message
+from warrenmq.store.queue_index import QueueIndex
+from warrenmq.store.record import (
+    ACK,
+    CLEAN_STOP,
+    FILE_HEADER_BYTES,
+    FLAG_REDELIVERED,
+    MOVE,
+    MOVE_HEAD_BYTES,
+    MOVE_REF,
+    POSITION_BYTES,
+    PREDECESSOR,
+    PUBLISH,
+    PUBLISH_REF,
+    QUEUE_STATE,
+    RECORD_HEADER_BYTES,
+    RELEASE,
+    RUN_BYTES,
+    body_is_valid,
+    crc_seed,
+    next_header,
+    read_u32,
+    read_u64,
+    record_length,
+)
+from warrenmq.store.runs import Runs, add_run, contains, remove_seq
+
+
+class Damage:
+    """Bytes of a journal file that could not be used."""
+
+    def __init__(self, file_number: i64, start: i64, end: i64, reason: str) -> None:
+        self.file_number: i64 = file_number
+        self.start: i64 = start
+        self.end: i64 = end
+        self.reason: str = reason
+
+
+class RecoveredQueue:
+    """What is known of one queue: its numbering, its index, and the live positions that are in the journal only."""
+
+    def __init__(self, queue_id: i64) -> None:
+        self.ledger: QueueLedger = QueueLedger(queue_id)
+        self.positions: dict[int, Position] = {}
+        # What the journal settles of the index.
+        self.settled: Runs = []
+        # Its queue was deleted before the checkpoint; what its index refers to is still to be given up.
+        self.is_deleted: bool = False
+
+    def in_order(self) -> list[Position]:
+        """Live positions, oldest first."""
+        positions = self.positions
+        return [positions[seq] for seq in sorted(positions)]
+
+
+class JournalReplay:
+    """Feed it the files in ascending order, then call `finish`."""
+
+    def __init__(
+        self, store_id: bytes, checkpoint: Checkpoint | None, segment_entries: i64
+    ) -> None:
+        self.store_id: bytes = store_id
+        self.queues: dict[int, RecoveredQueue] = {}
+        self.files: list[JournalFile] = []
+        # Above every number that a journal file has or had, those that are not replayed included.
+        self.next_file_number: i64 = 1
+        self.damage: list[Damage] = []
+        self.torn: list[Damage] = []
+        # Files that were there when the one behind them was begun, or the checkpoint was taken; and their sizes.
+        self.missing: list[tuple[int, int]] = []
+        # Was the last record the mark of an orderly stop, in a file without damage?
+        self.is_clean: bool = False
+        self.release_serial: i64 = 0
+        # References given up since the checkpoint, to contents that it knows.
+        self.releases: list[ContentRef] = []
+        # References to such contents that it may count as given up while their positions are alive.
+        self.doubtful: list[ContentRef] = []
+        # Contents that it does not know, with the number of live positions, which may be none.
+        self.new_contents: list[tuple[ContentRef, int]] = []
+        # Staged messages that were published, by the id of their staging log and their seq ids there: the file that says
+        # so. Those that were settled since are not in here.
+        self.moved: dict[int, dict[int, JournalFile]] = {}
+        # The content that the last MOVE of such a message refers to, by its id.
+        self._moved_contents: dict[tuple[int, int], int] = {}
+        self._tail_contents: dict[int, ContentRef] = {}
+        self._known_contents: i64 = 0
+        # The oldest file that the checkpoint needs; 0: there is none.
+        self.first_file: i64 = 0
+        # Up to there the journal is in the accounts of the checkpoint.
+        self._counted_file: i64 = 0
+        self._counted_offset: i64 = 0
+        # Damage, (file, start, end), without which the accounts of the checkpoint are.
+        self._known_damage: set[tuple[int, int, int]] = set()
+        # Sizes that files had, by their numbers.
+        self._known_sizes: dict[int, int] = {}
+        # A batch that failed may have left its releases on the disk, and the next one has them again.
+        self._serials: set[int] = set()
+        self._segment_entries: i64 = segment_entries
+        if checkpoint is not None:
+            head = checkpoint.head
+            self._known_contents = head.next_content_id
+            self.release_serial = head.release_serial
+            self.first_file = head.first_journal_file
+            self._counted_file = head.journal_file
+            self._counted_offset = head.journal_offset
+            self._known_damage = set(head.damage)
+            if head.journal_offset > 0:
+                self._known_sizes[head.journal_file] = head.journal_offset
+            for row in checkpoint.queues:
+                self._restore(row)
+
+    def feed_file(self, number: i64, data: bytes) -> None:
+        """Replay one file whose header the caller has checked."""
+        # A mark of an orderly stop in an earlier file is not the last word.
+        self.is_clean = False
+        known_damage = len(self.damage)
+        seed = crc_seed(self.store_id, number)
+        file = JournalFile(number)
+        self.files.append(file)
+        position: i64 = FILE_HEADER_BYTES
+        # Space that was allocated ahead and never written.
+        size: i64 = max(len(data.rstrip(b"\x00")), FILE_HEADER_BYTES)
+        file.size_bytes = size
+        # Where bytes begin that are no valid record; -1: all is well so far.
+        bad_from: i64 = -1
+        while position < size:
+            length = record_length(data, position, seed)
+            if length >= 0 and body_is_valid(data, position, length):
+                if bad_from >= 0:
+                    self.damage.append(Damage(number, bad_from, position, "checksum wrong"))
+                    bad_from = -1
+                if not self._apply(file, data, position, length):
+                    self.damage.append(
+                        Damage(number, position, position + length, "malformed record")
+                    )
+                position += length
+                # A body of zeros reaches beyond where the zeros seemed to begin.
+                file.size_bytes = max(file.size_bytes, position)
+                continue
+            if bad_from < 0:
+                bad_from = position
+            following = position + length
+            if (
+                length < 0
+                or following > size
+                or (following < size and record_length(data, following, seed) < 0)
+            ):
+                following = next_header(data, position + 1, seed)
+            position = following
+        if bad_from >= 0:
+            self.torn.append(Damage(number, bad_from, size, "unfinished write"))
+            file.size_bytes = bad_from
+        if len(self.damage) > known_damage:
+            # The power may have failed while the mark was written: what was delivered stands before it, and may be gone.
+            self.is_clean = False
+
+    def finish(self) -> None:
+        """Count what each file still holds; afterwards positions and files are ready for the journal."""
+        self._find_losses()
+        doubtful_file = self._last_doubtful_file()
+        live: dict[int, int] = {}
+        for queue in self.queues.values():
+            index = queue.ledger.index
+            if index is not None and len(queue.settled) > 0:
+                index.settle(queue.settled, queue.ledger.indexed_upto)
+            ends: dict[int, int] = {}
+            for seq, position in queue.positions.items():
+                message = position.message
+                message.journal_refs += 1
+                file = message.file
+                if file is None:
+                    continue
+                if message.journal_refs == 1:
+                    file.live_bytes += message.stored_bytes
+                ends[file.number] = max(ends.get(file.number, 0), seq + 1)
+                content = message.content_ref
+                if content is not None:
+                    live[content.id] = live.get(content.id, 0) + 1
+                    if content.id < self._known_contents and file.number <= doubtful_file:
+                        self.doubtful.append(content)
+            for file in self.files:
+                if file.number in ends:
+                    file.ledgers.append(queue.ledger)
+                    file.ends.append(ends[file.number])
+        for content_id, ref in self._tail_contents.items():
+            self.new_contents.append((ref, live.get(content_id, 0)))
+
+    def return_moves(self, is_lacking: Callable[[Position], bool]) -> list[Position]:
+        """After `finish`: take back the MOVEs of messages whose content is not there, but are where they were staged. Returns
+        their positions in the queues they went to, which are none of those queues any more."""
+        places: dict[int, tuple[int, int]] = {
+            content_id: place
+            for place, content_id in self._moved_contents.items()
+            if place[1] in self.moved[place[0]] and self._is_alive(place[0], place[1])
+        }
+        returned: list[Position] = []
+        if len(places) == 0:
+            return returned
+        for queue in self.queues.values():
+            for seq, position in list(queue.positions.items()):
+                content = position.content_ref
+                if content is not None and content.id in places and is_lacking(position):
+                    stage_id, stage_seq = places[content.id]
+                    self.moved[stage_id].pop(stage_seq, None)
+                    del queue.positions[seq]
+                    returned.append(position)
+        return returned
+
+    def _is_alive(self, queue_id: i64, seq: i64) -> bool:
+        queue = self.queues.get(queue_id)
+        if queue is None:
+            return False
+        index = queue.ledger.index
+        if index is None or seq >= queue.ledger.indexed_upto:
+            return seq in queue.positions
+        return not contains(index.settled, seq) and not contains(queue.settled, seq)
+
+    def settle_moved(self) -> None:
+        """After `finish`: what was published is not where it was staged any more. For those who only read."""
+        for queue_id, seqs in self.moved.items():
+            queue = self._queue(queue_id)
+            index = queue.ledger.index
+            for seq in seqs:
+                queue.positions.pop(seq, None)
+                if index is not None and seq < queue.ledger.indexed_upto:
+                    index.settle([(seq, seq)], queue.ledger.indexed_upto)
+
+    def _find_losses(self) -> None:
+        """What is no torn end but damage, and which files are not there."""
+        sizes: dict[int, int] = {}
+        for file in self.files:
+            sizes[file.number] = file.size_bytes
+        torn_ends: dict[int, int] = {}
+        for torn in self.torn:
+            torn_ends[torn.file_number] = torn.end
+        for number in sorted(self._known_sizes):
+            known: i64 = self._known_sizes[number]
+            if number not in sizes:
+                self.missing.append((number, known))
+            elif sizes[number] < known:
+                end: i64 = max(known, torn_ends.get(number, 0))
+                self.damage.append(
+                    Damage(number, sizes[number], end, "damaged or cut off at its end")
+                )
+                self.torn = [torn for torn in self.torn if torn.file_number != number]
+
+    def losses(self) -> list[tuple[int, int, int]]:
+        """Damage and missing files: number of the file, and the bytes from and up to which it is lost."""
+        lost: list[tuple[int, int, int]] = []
+        for damage in self.damage:
+            lost.append((damage.file_number, damage.start, damage.end))
+        for number, size in self.missing:
+            lost.append((number, 0, size))
+        return lost
+
+    def _last_doubtful_file(self) -> i64:
+        """The last file with a loss in it of which the checkpoint may have something in its accounts; -1: there is none."""
+        last: i64 = -1
+        for loss in self.losses():
+            number, start, _end = loss
+            is_counted = number < self._counted_file or (
+                number == self._counted_file and start < self._counted_offset
+            )
+            if is_counted and loss not in self._known_damage:
+                last = max(last, number)
+        return last
+
+    def _restore(self, row: CheckpointQueue) -> None:
+        queue = self._queue(row.queue_id)
+        queue.is_deleted = row.is_deleted
+        ledger = queue.ledger
+        ledger.next_seq = row.next_seq
+        ledger.delivered_upto = row.delivered_upto
+        ledger.indexed_upto = row.indexed_upto
+        if len(row.segments) > 0 or len(row.settled) > 0:
+            index = QueueIndex(row.queue_id, f"queues/{row.queue_id}", self._segment_entries)
+            index.settled = row.settled
+            index.segments = row.segments
+            ledger.index = index
+
+    def _apply(self, file: JournalFile, data: bytes, start: i64, length: i64) -> bool:
+        kind: i64 = i64(data[start + 2])
+        body = start + RECORD_HEADER_BYTES
+        end = start + length
+        self.is_clean = kind == CLEAN_STOP
+        if kind == PUBLISH:
+            return self._apply_publish(file, data, body, end, length)
+        if kind == PUBLISH_REF:
+            return self._apply_publish_ref(file, data, body, end, length) is not None
+        if kind in (MOVE, MOVE_REF):
+            return self._apply_move(file, data, body, end, length)
+        if kind == ACK:
+            return self._apply_ack(data, body, end)
+        if kind == RELEASE:
+            is_counted = file.number < self._counted_file or (
+                file.number == self._counted_file and start < self._counted_offset
+            )
+            return self._apply_release(data, body, end, is_counted)
+        if kind == PREDECESSOR:
+            return self._apply_predecessor(data, body, end)
+        if kind == QUEUE_STATE:
+            if end - body != 20:
+                return False
+            ledger = self._queue(read_u32(data, body)).ledger
+            ledger.next_seq = max(ledger.next_seq, read_u64(data, body + 4))
+            ledger.delivered_upto = max(ledger.delivered_upto, read_u64(data, body + 12))
+            return True
+        return kind == CLEAN_STOP
+
+    def _apply_publish(
+        self, file: JournalFile, data: bytes, start: i64, end: i64, length: i64
+    ) -> bool:
+        message = decode_message(data, start, end)
+        if message is None:
+            return False
+        message.file = file
+        message.stored_bytes = length
+        at = start + 4
+        for _ in range(read_u32(data, start)):
+            self._add_position(message, data, at)
+            at += POSITION_BYTES
+        return True
+
+    def _apply_publish_ref(
+        self, file: JournalFile, data: bytes, start: i64, end: i64, length: i64
+    ) -> ContentRef | None:
+        """The content that it refers to; None when it is malformed."""
+        ref = decode_publish_ref(data, start, end)
+        if ref is None:
+            return None
+        message = Message(b"\x00\x00", b"\x00\x00", b"", ref.persistent, ref.timestamp_ms)
+        message.file = file
+        message.stored_bytes = length
+        message.content_ref = ref.content
+        if ref.content.id >= self._known_contents:
+            self._tail_contents[ref.content.id] = ref.content
+        at = ref.positions_start
+        for _ in range(ref.position_count):
+            position = self._add_position(message, data, at)
+            if position is not None:
+                position.has_content = False
+                position.content_ref = ref.content
+                position.body_bytes = ref.body_bytes
+                position.content_bytes = content_bytes_of(ref.content)
+            at += POSITION_BYTES
+        return ref.content
+
+    def _apply_move(
+        self, file: JournalFile, data: bytes, start: i64, end: i64, length: i64
+    ) -> bool:
+        publish = start + MOVE_HEAD_BYTES
+        if publish > end:
+            return False
+        content: ContentRef | None = None
+        if data[start - RECORD_HEADER_BYTES + 2] == MOVE_REF:
+            content = self._apply_publish_ref(file, data, publish, end, length)
+            if content is None:
+                return False
+        elif not self._apply_publish(file, data, publish, end, length):
+            return False
+        stage_id: int = read_u32(data, start)
+        stage_seq: int = read_u64(data, start + 4)
+        self.moved.setdefault(stage_id, {})[stage_seq] = file
+        self._moved_contents.pop((stage_id, stage_seq), None)
+        if content is not None:
+            self._moved_contents[stage_id, stage_seq] = content.id
+        return True
+
+    def _add_position(self, message: Message, data: bytes, at: i64) -> Position | None:
+        queue = self._queue(read_u32(data, at))
+        ledger = queue.ledger
+        seq = read_u64(data, at + 4)
+        ledger.next_seq = max(ledger.next_seq, seq + 1)
+        if seq < ledger.indexed_upto:
+            # In the index, or settled. An ack before it was the retraction of a batch that failed, after which it was
+            # journaled again.
+            remove_seq(queue.settled, seq)
+            return None
+        position = Position(message, ledger, seq, read_u64(data, at + 12))
+        position.redelivered = (data[at + 20] & FLAG_REDELIVERED) != 0
+        position.journal_state = WRITTEN
+        queue.positions[seq] = position
+        return position
+
+    def _apply_predecessor(self, data: bytes, start: i64, end: i64) -> bool:
+        if end - start != 16:
+            return False
+        number = read_u64(data, start)
+        # Without a checkpoint, what is before the oldest file that is there was deleted, for all we know.
+        if number >= self.first_file and (self.first_file > 0 or len(self.files) > 1):
+            known: i64 = self._known_sizes.get(number, 0)
+            self._known_sizes[number] = max(known, read_u64(data, start + 8))
+        return True
+
+    def _apply_release(self, data: bytes, start: i64, end: i64, is_counted: bool) -> bool:
+        release = decode_release(data, start, end)
+        if release is None:
+            return False
+        self._settle(release.queue_id, release.runs)
+        if not is_counted and release.serial not in self._serials:
+            self._serials.add(release.serial)
+            for content in release.contents:
+                if content.id < self._known_contents:
+                    self.releases.append(content)
+        self.release_serial = max(self.release_serial, release.serial)
+        return True
+
+    def _apply_ack(self, data: bytes, start: i64, end: i64) -> bool:
+        if end - start < 8:
+            return False
+        count = read_u32(data, start + 4)
+        if end - start != 8 + count * RUN_BYTES:
+            return False
+        runs: Runs = []
+        at = start + 8
+        for _ in range(count):
+            runs.append((read_u64(data, at), read_u64(data, at + 8)))
+            at += RUN_BYTES
+        self._settle(read_u32(data, start), runs)
+        return True
+
+    def _settle(self, queue_id: i64, runs: Runs) -> None:
+        queue = self._queue(queue_id)
+        ledger = queue.ledger
+        index = ledger.index
+        for first, last in runs:
+            if index is not None and first < ledger.indexed_upto:
+                add_run(queue.settled, first, min(last, ledger.indexed_upto - 1))
+            self._drop_run(queue, first, last)
+        moved = self.moved.get(queue_id)
+        if moved is not None:
+            for first, last in runs:
+                for known in [seq for seq in moved if first <= seq <= last]:
+                    del moved[known]
+
+    def _drop_run(self, queue: RecoveredQueue, first: i64, last: i64) -> None:
+        positions = queue.positions
+        queue.ledger.next_seq = max(queue.ledger.next_seq, last + 1)
+        if last - first < len(positions):
+            seq = first
+            while seq <= last:
+                positions.pop(seq, None)
+                seq += 1
+            return
+        # A run longer than the queue: look at what there is instead of counting through it.
+        for known in [seq for seq in positions if first <= seq <= last]:
+            del positions[known]
+
+    def _queue(self, queue_id: i64) -> RecoveredQueue:
+        queue = self.queues.get(queue_id)
+        if queue is None:
+            queue = RecoveredQueue(queue_id)
+            self.queues[queue_id] = queue
+        return queue

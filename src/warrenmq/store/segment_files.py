@@ -1,0 +1,137 @@
+"""The segments of all queues of a vhost as files, and the transient content store's: appended to in order, read by loads.
+
+An append whose file somebody has deleted, or cut off, stays in the lane until its file is there again; what is done about
+it is for `GoneSegments`.
+"""
+
+from __future__ import annotations
+
+from mypy_extensions import i64, mypyc_attr
+
+from warrenmq.store.checkpoint_needs import CheckpointNeeds
+from warrenmq.store.index_repair import DamagedSegments
+from warrenmq.store.job_queue import JobQueue
+from warrenmq.store.jobs import AppendFile
+from warrenmq.store.layout import QUEUES_NAME, TRANSIENT_NAME
+from warrenmq.store.loads import Loads, WaitingLoad
+from warrenmq.store.losses import Losses
+from warrenmq.store.message import QueueLedger
+from warrenmq.store.queue_index import QueueIndex, Segment
+from warrenmq.store.record import RecordWriter
+from warrenmq.store.store_settings import StoreSettings
+from warrenmq.store.stored_contents import StoredContents
+
+
+class Append(AppendFile):
+    """An append to a segment, or to the transient content store."""
+
+    def __init__(
+        self,
+        files: SegmentFiles,
+        ledger: QueueLedger | None,
+        segment: Segment | None,
+        path: str,
+        offset: i64,
+        parts: list[bytes],
+        is_new: bool,
+    ) -> None:
+        super().__init__(path, offset, parts, is_new)
+        self.files: SegmentFiles = files
+        self.ledger: QueueLedger | None = ledger
+        self.segment: Segment | None = segment
+        # For the transient content store: contents below this id are written once the append is done.
+        self.content_upto: i64 = 0
+
+    def finished(self) -> None:
+        self.files.on_append(self)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class GoneSegments:
+    """Puts another file in the place of one that is gone."""
+
+    def replace(self, append: Append) -> None:
+        """Replace the file of a failed append, which somebody has deleted or cut off. The lane is at rest."""
+        raise RuntimeError("abstract")
+
+
+class SegmentFiles:
+    """The files of one vhost's queues."""
+
+    def __init__(
+        self, store_id: bytes, settings: StoreSettings, jobs: JobQueue, contents: StoredContents
+    ) -> None:
+        self.store_id: bytes = store_id
+        self.settings: StoreSettings = settings
+        self.jobs: JobQueue = jobs
+        self.contents: StoredContents = contents
+        self.losses: Losses = Losses()
+        self.loads: Loads = Loads()
+        self.needs: CheckpointNeeds = CheckpointNeeds(settings.dead_bytes)
+        self.damaged: DamagedSegments = DamagedSegments(store_id, jobs, self.needs, self.losses)
+        self.writer: RecordWriter = RecordWriter(store_id)
+        self.gone_segments: GoneSegments | None = None
+        # Appends whose file is gone.
+        self._gone: list[Append] = []
+
+    @property
+    def is_behind(self) -> bool:
+        """Do more bytes wait than the disk can be expected to take soon?"""
+        return self.jobs.lane.waiting_bytes > self.settings.behind_bytes
+
+    def new_index(self, queue_id: i64, is_durable: bool) -> QueueIndex:
+        """An index without segments."""
+        path = (
+            f"{QUEUES_NAME}/{queue_id}"
+            if is_durable
+            else f"{TRANSIENT_NAME}/{QUEUES_NAME}/{queue_id}"
+        )
+        return QueueIndex(
+            queue_id, path, self.settings.segment_entries, self.settings.rewrite_min_bytes
+        )
+
+    def append(
+        self, ledger: QueueLedger, segment: Segment, path: str, parts: list[bytes], is_new: bool
+    ) -> None:
+        """Append to a segment, behind all that was appended before."""
+        self.jobs.lane.push(Append(self, ledger, segment, path, segment.size_bytes, parts, is_new))
+
+    def write_transient(self) -> None:
+        """Append everything that the transient content store has gathered."""
+        transient = self.contents.transient
+        for write in transient.take_writes():
+            job = Append(self, None, None, write.path, write.offset, write.parts, write.is_new)
+            job.content_upto = transient.next_id
+            self.jobs.lane.push(job)
+
+    def on_append(self, job: Append) -> None:
+        """Account for an append that is done or has failed."""
+        lane = self.jobs.lane
+        if job.is_gone:
+            self._gone.append(job)
+        for done in lane.on_append(job, self.jobs.now_ms):
+            if isinstance(done, Append):
+                segment = done.segment
+                if segment is not None:
+                    segment.written_bytes += done.size_bytes
+                else:
+                    self.contents.transient_written_upto = done.content_upto
+        if len(self._gone) > 0 and lane.is_at_rest() and self.gone_segments is not None:
+            gone = self._gone
+            self._gone = []
+            for append in gone:
+                self.gone_segments.replace(append)
+        self.resume_loads()
+
+    def wait_for_append(self, load: WaitingLoad) -> None:
+        """Resume `load` when more has been written."""
+        self.loads.wait(load)
+
+    def retry_load(self, load: WaitingLoad, failures: i64) -> None:
+        """Retry `load` after a pause that grows with the `failures` before."""
+        self.loads.retry(load, failures, self.jobs.now_ms)
+
+    def resume_loads(self) -> None:
+        """Resume loads: more may be readable now."""
+        self.damaged.recount()
+        self.loads.resume_waiting()

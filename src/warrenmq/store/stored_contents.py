@@ -1,0 +1,27 @@
+"""The two content stores of a vhost, and how far each has reached the disk."""
+
+from mypy_extensions import i64
+
+from warrenmq.store.content_store import ContentStore
+from warrenmq.store.message import ContentRef
+
+
+class StoredContents:
+    """One store for contents that outlive restarts, one for the others."""
+
+    def __init__(self, persistent: ContentStore, transient: ContentStore) -> None:
+        self.persistent: ContentStore = persistent
+        self.transient: ContentStore = transient
+        # Contents with ids below these may be read.
+        self.written_upto: i64 = 1
+        self.transient_written_upto: i64 = 1
+
+    def store_of(self, content: ContentRef) -> ContentStore:
+        """The store that holds it."""
+        return self.transient if content.transient else self.persistent
+
+    def is_written(self, content: ContentRef) -> bool:
+        """May it be read?"""
+        if content.transient:
+            return content.id < self.transient_written_upto
+        return content.id < self.written_upto

@@ -1,0 +1,227 @@
+"""The store of one vhost: journal, queue indexes, content stores, and the checkpoints that tie them together.
+
+The shell drives it: after each seal of the journal `advance`, then `take_jobs` for its threads, and each job's
+`finished` when it is done. What is decided here is retirement: when the journal outgrows its window, its owner is asked to
+move what the oldest files hold to the queues' indexes; then a checkpoint is taken and the files go, one generation later
+than they could, so that the checkpoint before the last one is good as well.
+"""
+
+from __future__ import annotations
+
+from mypy_extensions import i64
+
+from warrenmq.store.backup_pins import BackupPins
+from warrenmq.store.checkpoint import Checkpoint
+from warrenmq.store.checkpoints import Checkpoints
+from warrenmq.store.compaction import Compaction
+from warrenmq.store.content_store import ContentStore
+from warrenmq.store.debt import Debt
+from warrenmq.store.job_queue import JobQueue
+from warrenmq.store.jobs import StoreJob
+from warrenmq.store.journal import Batch, Journal
+from warrenmq.store.layout import PERSISTENT_NAME, TRANSIENT_NAME
+from warrenmq.store.losses import LossReport
+from warrenmq.store.message import Position, QueueLedger
+from warrenmq.store.queue_access import QueueAccess
+from warrenmq.store.queue_store import QueueStore
+from warrenmq.store.recovery import JournalReplay, RecoveredQueue
+from warrenmq.store.segment_files import SegmentFiles
+from warrenmq.store.segment_loss import SegmentLoss
+from warrenmq.store.segment_rewrite import SegmentRewriter
+from warrenmq.store.store_settings import StoreSettings
+from warrenmq.store.stored_contents import StoredContents
+
+
+class VhostStore:
+    """Everything one vhost stores. Times in ms."""
+
+    def __init__(self, store_id: bytes, settings: StoreSettings) -> None:
+        self.store_id: bytes = store_id
+        self.settings: StoreSettings = settings
+        size_limit = settings.content_file_size_limit
+        self.contents: StoredContents = StoredContents(
+            ContentStore(store_id, PERSISTENT_NAME, False, size_limit),
+            ContentStore(store_id, TRANSIENT_NAME, True, size_limit),
+        )
+        self.journal: Journal = Journal(
+            store_id,
+            settings.journal_file_size_limit,
+            settings.embed_below,
+            self.contents.persistent,
+            settings.buffer_bytes,
+        )
+        self.jobs: JobQueue = JobQueue(settings.group_bytes)
+        self.files: SegmentFiles = SegmentFiles(store_id, settings, self.jobs, self.contents)
+        self._loss: SegmentLoss = SegmentLoss(self.files)
+        self.files.gone_segments = self._loss
+        # The durable ones, and the others.
+        self.queues: dict[int, QueueStore] = {}
+        self.transient_queues: dict[int, QueueStore] = {}
+        self.debt: Debt = Debt()
+        self.backup: BackupPins = BackupPins(
+            self.journal, self.contents.persistent, self.queues, self.files.needs
+        )
+        self.rewriter: SegmentRewriter = SegmentRewriter(
+            self.files, self.journal, self.queues, self.transient_queues, self.backup, self.debt
+        )
+        self.checkpoints: Checkpoints = Checkpoints(
+            self.files, self._loss, self.journal, self.queues, self.backup, self.rewriter
+        )
+        self._compaction: Compaction = Compaction(
+            self.contents, self.jobs, self.files.losses, self.backup, self.debt
+        )
+        self._queue_access: QueueAccess | None = None
+        # Does `advance` have more to do, without anything happening before?
+        self.has_more: bool = False
+
+    def check(self) -> None:
+        """Assert what holds between two operations; for tests and the simulator."""
+        self.journal.check()
+        self.contents.persistent.check()
+        self.contents.transient.check()
+        for queues in (self.queues, self.transient_queues):
+            for queue in queues.values():
+                index = queue.ledger.index
+                if index is not None:
+                    index.check(queue.ledger.indexed_upto)
+
+    def set_queue_access(self, queue_access: QueueAccess, report: LossReport) -> None:
+        """Who has the queues from now on, and who is told what was lost."""
+        self._queue_access = queue_access
+        self._loss.queue_access = queue_access
+        self.rewriter.queue_access = queue_access
+        self.files.losses.report = report
+
+    # -- queues ----------------------------------------------------------------------------------------------
+
+    def add_queue(self, ledger: QueueLedger, is_durable: bool) -> QueueStore:
+        """The store of a queue that is there from now on."""
+        siblings = self.queues if is_durable else self.transient_queues
+        queue = QueueStore(self.files, self._loss, self.journal, siblings, ledger, is_durable)
+        ledger.is_durable = is_durable
+        siblings[ledger.queue_id] = queue
+        if is_durable:
+            self.journal.ledgers[ledger.queue_id] = ledger
+        return queue
+
+    def restore(self, checkpoint: Checkpoint | None, replay: JournalReplay) -> None:
+        """Take over what a start has found; queues take over theirs one by one (`adopt`).
+
+        The persistent content store has been filled already (`content_recovery.py`).
+        """
+        journal = self.journal
+        journal.adopt(replay.files, replay.next_file_number)
+        journal.release_serial = replay.release_serial
+        self.checkpoints.journal_damage = replay.losses()
+        if checkpoint is not None:
+            self.checkpoints.generation = checkpoint.head.generation
+            self.checkpoints.first_journal_file = checkpoint.head.first_journal_file
+        self.contents.written_upto = self.contents.persistent.next_id
+        for position in replay.return_moves(self._is_lacking):
+            ledger = position.ledger
+            ledger.is_durable = True
+            position.message.content_ref = None
+            journal.settle_forgotten(ledger, position, self.jobs.now_ms)
+
+    def adopt(self, queue: QueueStore, recovered: RecoveredQueue) -> None:
+        """Give a queue its numbering and its index back."""
+        ledger = queue.ledger
+        found = recovered.ledger
+        found.is_durable = True
+        self._drop_lacking(recovered)
+        ledger.next_seq = found.next_seq
+        ledger.delivered_upto = found.delivered_upto
+        ledger.indexed_upto = found.indexed_upto
+        ledger.transient_floor = found.next_seq
+        ledger.index = found.index
+        index = found.index
+        if index is not None:
+            index.rewrite_min_bytes = self.settings.rewrite_min_bytes
+            index.snapshot_upto = index.checkpointed_upto = found.indexed_upto
+            index.drop_dead_segments(ledger.indexed_upto)
+            self.files.needs.take_dead_segments(index)
+
+    def _drop_lacking(self, recovered: RecoveredQueue) -> None:
+        # The content of a batch that failed, or never came to an end, may be missing while the reference is there.
+        for seq, position in list(recovered.positions.items()):
+            if self._is_lacking(position):
+                del recovered.positions[seq]
+                position.message.content_ref = None
+                self.journal.settle_forgotten(recovered.ledger, position, self.jobs.now_ms)
+                self.files.losses.add_messages(
+                    recovered.ledger.queue_id, 1, seq, seq, "their contents are not there"
+                )
+
+    def _is_lacking(self, position: Position) -> bool:
+        content = position.content_ref
+        return content is not None and self.contents.persistent.locate(content.id) is None
+
+    def adopt_deleted(self, recovered: RecoveredQueue, now_ms: i64) -> None:
+        """A queue that is gone left this behind: give up what it refers to, then its index."""
+        self.forget_positions(recovered, now_ms)
+        recovered.positions = {}
+        queue = self.add_queue(QueueLedger(recovered.ledger.queue_id), True)
+        self.adopt(queue, recovered)
+        queue.delete()
+
+    def forget_positions(self, recovered: RecoveredQueue, now_ms: i64) -> None:
+        """Nobody needs these positions of the journal."""
+        ledger = recovered.ledger
+        ledger.is_durable = True
+        for position in recovered.positions.values():
+            if self._is_lacking(position):
+                position.message.content_ref = None
+            self.journal.settle_forgotten(ledger, position, now_ms)
+
+    # -- turns -----------------------------------------------------------------------------------------------
+
+    def take_jobs(self, now_ms: i64) -> list[StoreJob]:
+        """The jobs that are to be run now."""
+        return self.jobs.take(now_ms)
+
+    def on_batch_done(self, batch: Batch, ok: bool, now_ms: i64) -> None:
+        """The flusher has finished `batch`, the oldest under way, by now (ms)."""
+        self.journal.on_done(batch, ok, now_ms)
+        if ok:
+            self.contents.written_upto = batch.content_upto
+        self.checkpoints.on_batch_done(batch.number, ok)
+        self.rewriter.advance()
+        self.files.resume_loads()
+
+    def advance(self, now_ms: i64) -> None:
+        """Retire journal files, rewrite, compact, take checkpoints: a slice of what is due. Called behind a seal."""
+        jobs = self.jobs
+        loads = self.files.loads
+        needs = self.files.needs
+        checkpoints = self.checkpoints
+        jobs.now_ms = now_ms
+        self.has_more = jobs.lane.is_retrying()
+        for index in self.journal.take_dead_indexes():
+            needs.take_dead_segments(index)
+        loads.retry_due(now_ms)
+        self.has_more = self.has_more or loads.is_retrying()
+        self._compaction.submit_jobs(now_ms)
+        self.rewriter.advance()
+        if not checkpoints.may_take(now_ms):
+            return
+        is_due = checkpoints.is_due(now_ms)
+        first_file = checkpoints.first_journal_file
+        for file in self.journal.files_to_retire(first_file):
+            queue_access = self._queue_access
+            if file.live_bytes > 0 and queue_access is not None and not queue_access.retire(file):
+                # More of it in the next turn. A checkpoint that somebody waits for, as a start does, covers the journal
+                # as it is, however long that has become.
+                self.has_more = True
+                if not needs.is_wanted:
+                    return
+                break
+            if file.live_bytes == 0 and self.journal.first_needed_file() > first_file:
+                is_due = True
+        if not is_due:
+            return
+        if self.journal.has_settled():
+            # Settled since the seal: the accounts do not know yet.
+            self.journal.is_wanted = True
+            self.has_more = True
+            return
+        checkpoints.take()

@@ -1,0 +1,109 @@
+"""The order of what one vhost writes beside its journal.
+
+Jobs go out in groups, the next one when all of the last have succeeded: a group of appends, or one other job. When one
+of a group of appends fails, the whole group is run again after a pause: each writes at its place, and an earlier one
+cuts off what a later one wrote. So nothing ever overtakes a write that failed.
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from warrenmq.store.jobs import AppendFile, StoreJob
+
+_GROUP_JOBS: Final = 512
+RETRY_MS: Final = 250
+
+
+class WriteLane:
+    """Jobs that wait, and the group that is under way: `group_bytes` of appends or little more. Times in ms."""
+
+    def __init__(self, group_bytes: i64) -> None:
+        self._group_bytes: i64 = group_bytes
+        # Bytes of appends that are not written yet.
+        self.waiting_bytes: i64 = 0
+        self.failed_count: i64 = 0
+        self._waiting: list[StoreJob] = []
+        self._group: list[StoreJob] = []
+        self._open: i64 = 0
+        self._has_failed: bool = False
+        self._retry_at_ms: i64 = 0
+
+    def push(self, job: StoreJob) -> None:
+        """Let `job` wait for its turn."""
+        if isinstance(job, AppendFile):
+            self.waiting_bytes += job.size_bytes
+        self._waiting.append(job)
+
+    def appends_of(self, path: str) -> list[AppendFile]:
+        """The appends to a file that wait or are under way, in order."""
+        found: list[AppendFile] = []
+        for jobs in (self._group, self._waiting):
+            for job in jobs:
+                if isinstance(job, AppendFile) and job.path == path:
+                    found.append(job)
+        return found
+
+    def is_idle(self) -> bool:
+        """Is nothing waiting or under way?"""
+        return len(self._waiting) == 0 and len(self._group) == 0
+
+    def is_retrying(self) -> bool:
+        """Has a write failed that is to be tried again?"""
+        return self._has_failed
+
+    def is_at_rest(self) -> bool:
+        """Is a group that has failed waiting for another try, and no job of it under way?"""
+        return self._has_failed and self._open == 0
+
+    def start(self, now_ms: i64) -> list[StoreJob]:
+        """The jobs to run now: the next group, or the last one again."""
+        none: list[StoreJob] = []
+        if len(self._group) > 0:
+            if not self._has_failed or self._open > 0 or now_ms < self._retry_at_ms:
+                return none
+            self._has_failed = False
+        else:
+            self._group = self._take_group()
+        self._open = len(self._group)
+        for job in self._group:
+            job.error = None
+        return list(self._group)
+
+    def on_append(self, job: AppendFile, now_ms: i64) -> list[StoreJob]:
+        """An append is done; returns its group when all of it has succeeded, else nothing."""
+        none: list[StoreJob] = []
+        self._open -= 1
+        if job.error is not None:
+            self._has_failed = True
+            self.failed_count += 1
+            self._retry_at_ms = now_ms + RETRY_MS
+        if self._open > 0 or self._has_failed:
+            return none
+        group = self._group
+        self._group = []
+        for done in group:
+            if isinstance(done, AppendFile):
+                self.waiting_bytes -= done.size_bytes
+        return group
+
+    def on_other(self) -> None:
+        """The job that was under way alone is done or has failed for good."""
+        self._group = []
+        self._open = 0
+
+    def _take_group(self) -> list[StoreJob]:
+        waiting = self._waiting
+        size: i64 = 0
+        count: i64 = 0
+        while count < len(waiting) and count < _GROUP_JOBS and size < self._group_bytes:
+            job = waiting[count]
+            if not isinstance(job, AppendFile):
+                break
+            size += job.size_bytes
+            count += 1
+        if count == 0 and len(waiting) > 0:
+            count = 1
+        group = waiting[:count]
+        del waiting[:count]
+        return group

@@ -1,0 +1,71 @@
+"""Blocks of messages (queues/record_block.py) to Arrow, by the code that reads the files of the store."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from warrenmq.store.record import (
+    FILE_HEADER_BYTES,
+    INDEX_MAGIC,
+    crc_seed,
+    file_header_is_valid,
+    file_header_number,
+)
+from warrenmq.tables.contents import ContentTable
+from warrenmq.tables.file_scan import POSITION_TYPE, RECORD_TYPE, Piece
+from warrenmq.tables.message_batches import MessageBatches
+from warrenmq.tables.parts import (
+    INDEX,
+    VERIFY_CRC,
+    VERIFY_NONE,
+    FilePart,
+    Partition,
+    QueuePart,
+    ReadOptions,
+)
+from warrenmq.tables.scan import RecordScan
+from warrenmq.tables.schemas import MESSAGES
+
+_STORE_ID = slice(12, 28)
+
+
+class BlockBatches:
+    """Record batches of one schema, of one queue's blocks."""
+
+    def __init__(self, schema: Any, vhost: str, queue: str, verify: bool = True) -> None:
+        self.needs_bodies = "body" in schema.names
+        self._verify = verify
+        self._queue = queue
+        self._batches = MessageBatches(no_partition(vhost, verify), schema)
+
+    def build(self, block: bytes | memoryview) -> Any:
+        """The messages of a block as one record batch. ValueError when it is none, or damaged."""
+        piece = read_block(block, self._verify)
+        queue_id = int(piece.positions["queue_id"][0]) if len(piece.positions) else 0
+        queue = QueuePart(queue_id, self._queue, -1, 0, np.empty(0, np.int64))
+        return self._batches.whole(FilePart(INDEX, "", 0, len(block), (queue,)), piece)
+
+
+def no_partition(vhost: str, verify: bool) -> Partition:
+    """What batches of messages are made by that are in no directory, or not known to be."""
+    options = ReadOptions(verify=VERIFY_CRC if verify else VERIFY_NONE)
+    nowhere = Path()
+    return Partition(
+        MESSAGES, options, nowhere, nowhere, vhost, b"", ContentTable(nowhere, b"", (), ())
+    )
+
+
+def read_block(block: bytes | memoryview, verify: bool = True) -> Piece:
+    """The records of a block. ValueError when it is none, or damaged."""
+    header = bytes(block[:FILE_HEADER_BYTES])
+    if not file_header_is_valid(header, INDEX_MAGIC, b""):
+        raise ValueError("this is no block of messages, or one of another version of warren")
+    data = bytes(block[FILE_HEADER_BYTES:])
+    scan = RecordScan(crc_seed(header[_STORE_ID], file_header_number(header)), verify)
+    scan.feed(data, FILE_HEADER_BYTES, True)
+    if scan.damage:
+        offset, _, reason = scan.damage[0]
+        raise ValueError(f"a block of messages is damaged at {offset}: {reason}")
+    records, positions = scan.take()
+    return Piece(data, np.frombuffer(records, RECORD_TYPE), np.frombuffer(positions, POSITION_TYPE))

@@ -1,0 +1,95 @@
+"""A file of the store, piece by piece, as numpy arrays of its records and positions (see scan.py)."""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from warrenmq.store.record import FILE_HEADER_BYTES
+from warrenmq.tables.scan import POSITION_FIELDS, RECORD_FIELDS, RecordScan
+
+Array = np.ndarray[Any, Any]
+# `read(offset, size)`: bytes of one file, fewer only where it ends.
+Read = Callable[[int, int], bytes]
+
+RECORD_TYPE: Final = np.dtype([(name, "<i8") for name in RECORD_FIELDS])
+POSITION_TYPE: Final = np.dtype([(name, "<i8") for name in POSITION_FIELDS])
+# What of a file is in memory at a time, unless a record is larger.
+PIECE_BYTES: Final = 16 * 1024 * 1024
+
+
+class FileChangedError(Exception):
+    """A file is not what it was when the reading of it was planned; one line that says so."""
+
+
+@dataclass
+class Piece:
+    """Whole records. `data` are the file's bytes that the parts in `records` lie in."""
+
+    data: bytes
+    records: Array
+    positions: Array
+
+    def records_at(self, places: Array) -> Array:
+        """The rows of records at `places`; without a copy when these are all of them, as in a segment they mostly are."""
+        if len(places) == len(self.records) and np.array_equal(places, np.arange(len(places))):
+            return self.records
+        rows: Array = self.records[places]
+        return rows
+
+
+def scan_file(
+    read: Read, size: int, scan: RecordScan, piece_bytes: int = PIECE_BYTES
+) -> Iterator[Piece]:
+    """The records of a file's first `size` bytes, in order. What is damaged is in `scan.damage` afterwards."""
+    base = FILE_HEADER_BYTES
+    wanted = piece_bytes
+    while base < size:
+        data = read(base, min(wanted, size - base))
+        is_last = base + len(data) >= size or len(data) < min(wanted, size - base)
+        taken = scan.feed(data, base, is_last)
+        records, positions = scan.take()
+        yield Piece(
+            data, np.frombuffer(records, RECORD_TYPE), np.frombuffer(positions, POSITION_TYPE)
+        )
+        if is_last:
+            return
+        base += taken
+        wanted = max(piece_bytes, scan.wanted_bytes)
+
+
+class OpenFile:
+    """A file that is only read; never mapped: a file that shrinks would end the process. A context manager."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise FileChangedError(
+                f"{path} is gone: something has changed the store since it was planned"
+            ) from None
+        self.path = path
+
+    def __enter__(self) -> "OpenFile":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return os.fstat(self._descriptor).st_size
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Up to `size` bytes from `offset` on, fewer only where the file ends."""
+        data = os.pread(self._descriptor, size, offset)
+        while len(data) < size:
+            more = os.pread(self._descriptor, size - len(data), offset + len(data))
+            if not more:
+                break
+            data += more
+        return data

@@ -1,0 +1,260 @@
+"""Messages as record batches of bounded size.
+
+Columns are made of whole arrays: names, properties and bodies are slices of the bytes that were read (slices.py), so
+there is no object and no step in Python for a message. A batch whose contents lie in part with their positions and in part
+in content files is put together from both.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from warrenmq.store.record import FLAG_REDELIVERED, PUBLISH_REF
+from warrenmq.tables.columns import (
+    FROM_PROPERTIES,
+    as_strings,
+    property_columns,
+    timestamps,
+    what_is_not_text,
+)
+from warrenmq.tables.contents import ContentReader
+from warrenmq.tables.file_scan import Array, Piece
+from warrenmq.tables.parts import VERIFY_CRC, FilePart, Partition
+from warrenmq.tables.rows import queue_places
+from warrenmq.tables.scan import checksums
+from warrenmq.tables.slices import slices
+
+BATCH_ROWS: Final = 10_000
+BATCH_BYTES: Final = 8 * 1024 * 1024
+
+# Where a part ends: where the next one begins, and the bytes of that one's length.
+_PARTS: Final = {
+    "exchange": ("routing_key", 1),
+    "routing_key": ("properties", 4),
+    "properties": ("body", 4),
+}
+# Columns that are one of these, or what of it is not UTF-8.
+_RAW: Final = {"exchange_raw": "exchange", "routing_key_raw": "routing_key"}
+_PROPERTIES: Final = {"properties_raw", *FROM_PROPERTIES}
+_FROM_CONTENT: Final = {"exchange", "routing_key", "body", "checksum", *_RAW, *_PROPERTIES}
+
+
+@dataclass
+class _Rows:
+    """Positions of one piece, in order: the position, its record, and where its content is described."""
+
+    part: FilePart
+    positions: Array
+    records: Array
+    # The same record; of a message in a content file, the one there.
+    messages: Array
+    data: Any
+    # Where the parts lie in when there are two kinds of rows: `is_stored`, and the bytes of the contents.
+    is_stored: Array
+    stored_data: Any
+
+
+class MessageBatches:
+    """Makes the batches of one partition."""
+
+    def __init__(self, partition: Partition, schema: Any) -> None:
+        self._partition = partition
+        self._schema = schema
+        self._names = set(schema.names)
+        self._verifies = partition.options.verify == VERIFY_CRC
+        self._contents = ContentReader(partition.contents, self._verifies)
+        # A position counts only if its content can be had: with checksums that is looked at in any case.
+        self._reads_contents = self._verifies or bool(self._names & _FROM_CONTENT)
+
+    def of(self, part: FilePart, piece: Piece, wanted: Array) -> Iterator[Any]:
+        """The messages at the positions `wanted` of a piece."""
+        positions = piece.positions if wanted.all() else piece.positions[wanted]
+        records = piece.records_at(positions["record"])
+        is_stored = records["kind"] == PUBLISH_REF
+        for start, end in _cuts(self._weights(records, is_stored)):
+            rows = self._rows(
+                part, piece, positions[start:end], records[start:end], is_stored[start:end]
+            )
+            if len(rows.positions):
+                arrays = self._arrays(rows)
+                yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def whole(self, part: FilePart, piece: Piece) -> Any:
+        """All messages of a piece that is small enough, as one batch."""
+        records = piece.records_at(piece.positions["record"])
+        rows = self._rows(part, piece, piece.positions, records, records["kind"] == PUBLISH_REF)
+        return pa.RecordBatch.from_arrays(self._arrays(rows), schema=self._schema)
+
+    def _weights(self, records: Array, is_stored: Array) -> Array:
+        """About how many bytes each message takes in a batch, or in memory beside it."""
+        weights = np.full(len(records), 128)
+        embedded = np.zeros(len(records), np.int64)
+        if "body" in self._names:
+            embedded += records["body_bytes"]
+        if self._names & _PROPERTIES:
+            embedded += 2 * (records["body"] - records["properties"])
+        weights += np.where(is_stored, 0, embedded)
+        if self._reads_contents:
+            weights += np.where(is_stored, records["content_bytes"], 0)
+        return weights
+
+    def _rows(
+        self, part: FilePart, piece: Piece, positions: Array, records: Array, is_stored: Array
+    ) -> _Rows:
+        if not self._reads_contents or not is_stored.any():
+            return _Rows(
+                part, positions, records, records, piece.data, np.zeros(len(records), bool), b""
+            )
+        contents = self._contents.fetch(records[is_stored])
+        messages = records.copy()
+        stored = np.flatnonzero(is_stored)
+        is_there = contents.rows >= 0
+        messages[stored[is_there]] = contents.records[contents.rows[is_there]]
+        kept = np.ones(len(records), bool)
+        kept[stored[~is_there]] = False
+        return _Rows(
+            part,
+            positions[kept],
+            records[kept],
+            messages[kept],
+            piece.data,
+            is_stored[kept],
+            contents.data,
+        )
+
+    def _arrays(self, rows: _Rows) -> list[Any]:
+        if self._names & FROM_PROPERTIES.keys():
+            from_properties = property_columns(_slices(rows, "properties"), self._schema)
+        else:
+            from_properties = {}
+        return [
+            from_properties[column.name]
+            if column.name in from_properties
+            else self._column(column.name, rows)
+            for column in self._schema
+        ]
+
+    def _column(self, name: str, rows: _Rows) -> Any:
+        positions, records = rows.positions, rows.records
+        match name:
+            case "vhost":
+                return pa.repeat(pa.scalar(self._partition.vhost), len(positions))
+            case "queue":
+                names = pa.array([queue.name for queue in rows.part.queues], pa.string())
+                return names.take(pa.array(queue_places(rows.part.queues, positions["queue_id"])))
+            case "seq":
+                return _numbers(positions["seq"])
+            case "exchange" | "routing_key":
+                return as_strings(_slices(rows, name))
+            case "enqueued_at":
+                return timestamps(records["timestamp"])
+            case "expires_at":
+                return timestamps(positions["expiry"], positions["expiry"] == 0)
+            case "redelivered":
+                known = np.array([queue.delivered_upto for queue in rows.part.queues])
+                upto = known[queue_places(rows.part.queues, positions["queue_id"])]
+                return pa.array(
+                    ((positions["flags"] & FLAG_REDELIVERED) != 0) | (positions["seq"] <= upto)
+                )
+            case "persistent":
+                return pa.array(records["persistent"] != 0)
+            case "size":
+                return pa.array(records["body_bytes"].astype(np.int32))
+            case "body":
+                return _slices(rows, name)
+            case "exchange_raw" | "routing_key_raw":
+                return what_is_not_text(_slices(rows, _RAW[name]))
+            case "properties_raw":
+                return _slices(rows, "properties")
+        return self._storage_column(name, rows)
+
+    def _storage_column(self, name: str, rows: _Rows) -> Any:
+        messages, records = rows.messages, rows.records
+        is_stored = records["kind"] == PUBLISH_REF
+        match name:
+            case "file":
+                # 0: the file of the position; the others: content files, by their number.
+                numbers = np.where(is_stored, records["content_file"] + 1, 0)
+                distinct, places = np.unique(numbers, return_inverse=True)
+                names = [
+                    self._partition.contents.path_of(number - 1)
+                    .relative_to(self._partition.vhost_path)
+                    .as_posix()
+                    if number
+                    else rows.part.path
+                    for number in distinct.tolist()
+                ]
+                return pa.array(names, pa.string()).take(pa.array(places))
+            case "offset":
+                return _numbers(np.where(is_stored, records["content_offset"], messages["offset"]))
+            case "stored_bytes":
+                return _numbers(np.where(is_stored, records["content_bytes"], messages["length"]))
+            case "crc_ok":
+                # Null: not looked at. What is damaged is no message, but a row of the table `damage`.
+                return pa.repeat(
+                    pa.scalar(True if self._verifies else None, pa.bool_()), len(records)
+                )
+            case "queue_id":
+                return _numbers(rows.positions["queue_id"])
+            case "content_id":
+                return _numbers(records["content_id"], ~is_stored)
+            case "references":
+                return _numbers(records["references"].astype(np.int32), ~is_stored)
+            case "checksum":
+                return _numbers(_checksums(rows))
+        raise ValueError(f"no column '{name}' in the table of messages")
+
+
+def _numbers(values: Array, nulls: Array | None = None) -> Any:
+    # The fields of records lie between others; Arrow wants them side by side.
+    return pa.array(np.ascontiguousarray(values), mask=nulls)
+
+
+def _checksums(rows: _Rows) -> Array:
+    found = np.empty(len(rows.messages), np.int64)
+    # Where there are no stored ones, all of them lie in `data`.
+    for data, mask in ((rows.data, ~rows.is_stored), (rows.stored_data, rows.is_stored)):
+        messages = rows.messages[mask]
+        # The address begins with the length of the exchange's name.
+        bounds = np.column_stack(
+            [messages["exchange"] - 1, messages["body"] + messages["body_bytes"]]
+        )
+        found[mask] = np.frombuffer(checksums(data, bounds.astype("<i8").tobytes()), np.int64)
+    return found
+
+
+def _slices(rows: _Rows, name: str) -> Any:
+    """One part of each message as a binary array."""
+    if not rows.is_stored.any():
+        return slices(rows.data, *_bounds(rows.messages, name))
+    stored = slices(rows.stored_data, *_bounds(rows.messages[rows.is_stored], name))
+    if rows.is_stored.all():
+        return stored
+    embedded = slices(rows.data, *_bounds(rows.messages[~rows.is_stored], name))
+    places = np.empty(len(rows.messages), np.int64)
+    places[~rows.is_stored] = np.arange(len(embedded))
+    places[rows.is_stored] = len(embedded) + np.arange(len(stored))
+    return pa.concat_arrays([embedded, stored]).take(pa.array(places))
+
+
+def _bounds(messages: Array, name: str) -> tuple[Array, Array]:
+    starts = messages[name]
+    if name == "body":
+        return starts, starts + messages["body_bytes"]
+    following, length_bytes = _PARTS[name]
+    return starts, messages[following] - length_bytes
+
+
+def _cuts(weights: Array) -> Iterator[tuple[int, int]]:
+    """Where to cut, so that no batch has more than BATCH_ROWS or, unless it is one message, BATCH_BYTES."""
+    ends = np.cumsum(weights)
+    start = 0
+    while start < len(weights):
+        before = int(ends[start - 1]) if start else 0
+        end = int(np.searchsorted(ends, before + BATCH_BYTES, "right"))
+        end = min(max(end, start + 1), start + BATCH_ROWS)
+        yield start, end
+        start = end

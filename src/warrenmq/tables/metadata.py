@@ -1,0 +1,84 @@
+"""The definitions of a node as rows, without what is secret."""
+
+import json
+from typing import Any
+
+from warrenmq.offline.data_directory import DataDirectory
+from warrenmq.tables.columns import table_as_json
+
+
+def metadata_rows(data: DataDirectory, vhost: str | None) -> list[dict[str, Any]]:
+    """Kind, vhost, name and attributes (JSON) of each definition; of `vhost` and of none, when one is given."""
+    definitions = data.definitions
+    rows = [_row("vhost", item.name, item.name, {"id": item.id}) for item in definitions.vhosts]
+    for user in definitions.users:
+        rows.append(_row("user", None, user.name, {"tags": user.tags, "hashing": user.hashing}))
+    for permission in definitions.permissions:
+        allowed = {
+            "configure": permission.configure,
+            "write": permission.write,
+            "read": permission.read,
+        }
+        rows.append(_row("permission", permission.vhost, permission.user, allowed))
+    for exchange in definitions.exchanges:
+        described = {
+            "type": _text(exchange.type),
+            "auto_delete": exchange.auto_delete,
+            "internal": exchange.internal,
+            "arguments": table_as_json(exchange.arguments),
+        }
+        rows.append(_row("exchange", exchange.vhost, exchange.name, described))
+    for queue in definitions.queues:
+        declared = {
+            "id": queue.id,
+            "durable": queue.durable,
+            "auto_delete": queue.auto_delete,
+            "arguments": table_as_json(queue.arguments),
+        }
+        rows.append(_row("queue", queue.vhost, queue.name, declared))
+    for binding in definitions.bindings:
+        bound = {
+            "source": _text(binding.source),
+            "destination": _text(binding.destination),
+            "destination_type": "queue" if binding.destination_is_queue else "exchange",
+            "routing_key": _text(binding.key),
+            "arguments": table_as_json(binding.arguments),
+        }
+        rows.append(_row("binding", binding.vhost, binding.destination, bound))
+    for group in definitions.reader_groups:
+        opened = {"epoch": group.epoch, "pattern": group.pattern}
+        rows.append(_row("reader_group", group.vhost, group.name, opened))
+    for member in definitions.group_members:
+        reached = {
+            "queue": _text(member.queue_name),
+            "queue_id": member.queue_id,
+            "acked": member.acked,
+            "reserved": member.reserved,
+            "is_ended": member.is_ended,
+        }
+        rows.append(_row("reader_group_member", member.vhost, member.group, reached))
+    for sink in definitions.sinks:
+        committed = {"batch": sink.batch, "stages": sink.stages}
+        rows.append(_row("sink", sink.vhost, sink.name, committed))
+    for stage in definitions.stages:
+        staged = {
+            "id": stage.id,
+            "batch": stage.batch,
+            "is_finished": stage.finished_ms != 0,
+            "messages": stage.message_count,
+        }
+        rows.append(_row("stage", stage.vhost, stage.sink, staged))
+    return [row for row in rows if vhost is None or row["vhost"] in (None, vhost)]
+
+
+def _row(kind: str, vhost: bytes | None, name: bytes, attributes: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "vhost": None if vhost is None else _text(vhost),
+        "name": _text(name),
+        "json": json.dumps(attributes, sort_keys=True),
+    }
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "replace")

@@ -1,0 +1,335 @@
+"""What there is to import from a data directory: vhosts, queues, and partitions that can be read side by side.
+
+The plan costs a look at every index and at the frames of the message store, not at the contents. It follows RabbitMQ's rules
+for a restart that was not announced: what is not acked and persistent comes back, so messages that a consumer had are there
+and transient ones are not. A partition knows where each of its messages is, so reading it needs nothing of the plan.
+"""
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from warrenmq.tables.rabbitmq.content_files import Contents, scan_store
+from warrenmq.tables.rabbitmq.damage import Damage
+from warrenmq.tables.rabbitmq.definitions import Definitions
+from warrenmq.tables.rabbitmq.queue_index import IN_STORE, LiveEntries, read_index
+from warrenmq.tables.rabbitmq.slot_index import read_slots
+
+VHOSTS_PATH: Final = Path("msg_stores/vhosts")
+PARTITION_BYTES: Final = 128 << 20
+PARTITION_MESSAGES: Final = 100_000
+# The format's maximum, in force where no `.config` says less.
+SEGMENT_ENTRIES_MAX: Final = 16384
+
+_CONFIG: Final = re.compile(rb"\{\s*segment_entry_count\s*,\s*(\d{1,5})\s*\}")
+_NAME_FILE: Final = re.compile(rb"VHOST: (.*?)\nQUEUE: (.*?)\n(?:INDEX: v2\n)?", re.DOTALL)
+_PRIORITY_SUFFIX: Final = re.compile(rb"\x00(.)\Z", re.DOTALL)
+_DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+class NotADataDirectory(Exception):
+    """The directory is not one that can be read; the text says why."""
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Some messages of one queue, in its order: where the term of each is. Pickles into about 40 bytes a message."""
+
+    vhost: str
+    queue: str
+    paths: tuple[str, ...]
+    ids: bytes
+    # Arrays, one value a message: i64 but for `files`, an index into `paths`. Expiry in µs since 1970, 0 is none.
+    seqs: Any
+    expiries: Any
+    files: Any
+    offsets: Any
+    lengths: Any
+
+    @property
+    def messages(self) -> int:
+        """How many."""
+        return len(self.seqs)
+
+    @property
+    def bytes(self) -> int:
+        """What they take in the files."""
+        return int(self.lengths.sum())
+
+
+@dataclass
+class PlannedQueue:
+    """One queue's directory. `priority` is its level when the queue has priorities: each has a directory of its own."""
+
+    vhost: str
+    name: str
+    path: Path
+    priority: int | None = None
+    # Those that can be read; `missing` have an entry and no content, `transient` are not to come back.
+    messages: int = 0
+    bytes: int = 0
+    missing: int = 0
+    transient: int = 0
+    partitions: list[Partition] = field(default_factory=list)
+
+
+@dataclass
+class ImportPlan:
+    """`queues` are in order of vhost and name, levels of priority from the highest down."""
+
+    path: Path
+    vhosts: list[str] = field(default_factory=list)
+    queues: list[PlannedQueue] = field(default_factory=list)
+    damage: list[Damage] = field(default_factory=list)
+
+    @property
+    def messages(self) -> int:
+        """All that can be read."""
+        return sum(queue.messages for queue in self.queues)
+
+    @property
+    def partitions(self) -> list[Partition]:
+        """All of them, in the order of `queues`."""
+        return [partition for queue in self.queues for partition in queue.partitions]
+
+
+def plan(
+    directory: Path, definitions: Definitions | None = None, partition_bytes: int = PARTITION_BYTES
+) -> ImportPlan:
+    """Look at the data directory of a node, or one that holds that of a single node.
+
+    Definitions help where a queue's directory has lost its name. Raises NotADataDirectory.
+    """
+    try:
+        found = ImportPlan(_node_directory(directory))
+        vhosts = sorted(path for path in (found.path / VHOSTS_PATH).iterdir() if path.is_dir())
+    except OSError as error:
+        raise NotADataDirectory(f"{directory} cannot be read: {error}") from None
+    names = _names_by_directory(definitions)
+    for path in vhosts:
+        _VhostPlanning(path, found, names, partition_bytes).run()
+    _tell_what_is_kept_elsewhere(found)
+    found.vhosts.sort()
+    found.queues.sort(
+        key=lambda queue: (queue.vhost, queue.name, -(queue.priority or 0), queue.path)
+    )
+    return found
+
+
+def directory_name(*parts: bytes) -> str:
+    """The name that RabbitMQ gives the directory of a vhost (its name), or of a queue (b"queue", vhost, name)."""
+    number = int.from_bytes(hashlib.md5(b"".join(parts), usedforsecurity=False).digest(), "big")
+    digits = ""
+    while number:
+        number, digit = divmod(number, 36)
+        digits = _DIGITS[digit] + digits
+    return digits or "0"
+
+
+def _node_directory(directory: Path) -> Path:
+    if not directory.is_dir():
+        raise NotADataDirectory(f"{directory} is not a directory")
+    candidates = [
+        path for path in (directory, *sorted(directory.iterdir())) if (path / VHOSTS_PATH).is_dir()
+    ]
+    if len(candidates) == 1 or directory in candidates:
+        return candidates[0]
+    if candidates:
+        raise NotADataDirectory(
+            f"{directory} holds several nodes: {', '.join(path.name for path in candidates)}"
+        )
+    if (directory / "msg_store_persistent").is_dir():
+        raise NotADataDirectory(
+            f"{directory} has the layout of RabbitMQ before 3.7, which is not read"
+        )
+    raise NotADataDirectory(
+        f"{directory} is not a data directory of RabbitMQ: it has no {VHOSTS_PATH}"
+    )
+
+
+def _tell_what_is_kept_elsewhere(found: ImportPlan) -> None:
+    """Queues of other types are not read, and nobody should believe that they were empty."""
+    for pattern, kind in (("quorum/*/*/", "quorum queue"), ("stream/*/", "stream")):
+        for path in sorted(found.path.glob(pattern)):
+            if path.is_dir():
+                found.damage.append(
+                    Damage("", "", str(path), 0, 0, f"the data of a {kind}, which is not read")
+                )
+
+
+def _names_by_directory(definitions: Definitions | None) -> dict[str, bytes]:
+    """Names of queues by that of their directories, levels of priority included."""
+    names = {}
+    for queue in definitions.queues if definitions is not None else []:
+        name = queue.name.encode()
+        levels = queue.arguments.get("x-max-priority")
+        variants = [name]
+        if isinstance(levels, int):
+            variants += [name + bytes([0, level]) for level in range(min(levels, 255) + 1)]
+        for variant in variants:
+            names[directory_name(b"queue", queue.vhost.encode(), variant)] = variant
+    return names
+
+
+class _VhostPlanning:
+    """Plans one vhost."""
+
+    def __init__(
+        self, path: Path, found: ImportPlan, names: dict[str, bytes], partition_bytes: int
+    ) -> None:
+        self._path = path
+        self._found = found
+        self._names = names
+        self._partition_bytes = partition_bytes
+        self._vhost = path.name
+        self._queue = ""
+        self._segment_entries = SEGMENT_ENTRIES_MAX
+        self._store_paths: tuple[str, ...] = ()
+
+    def run(self) -> None:
+        self._read_vhost_files()
+        self._found.vhosts.append(self._vhost)
+        queues = [self._read_queue(path) for path in self._queue_directories()]
+        wanted = bytearray()
+        for _, entries in queues:
+            wanted += _ids_in_store(entries)
+        self._queue = ""
+        contents = scan_store(self._path / "msg_store_persistent", wanted, self._add_damage)
+        for queue, entries in queues:
+            self._queue = queue.name
+            self._divide(queue, entries, contents)
+            self._found.queues.append(queue)
+
+    def _add_damage(self, path: str, offset: int, reason: str, messages: int = 0) -> None:
+        self._found.damage.append(Damage(self._vhost, self._queue, path, offset, messages, reason))
+
+    def _queue_directories(self) -> list[Path]:
+        try:
+            return sorted(path for path in (self._path / "queues").iterdir() if path.is_dir())
+        except OSError as error:
+            self._add_damage(
+                str(self._path / "queues"), 0, f"the queues cannot be read: {error.strerror}"
+            )
+            return []
+
+    def _read_vhost_files(self) -> None:
+        try:
+            self._vhost = (self._path / ".vhost").read_bytes().decode("utf-8", "replace")
+        except OSError as error:
+            self._add_damage(
+                str(self._path / ".vhost"), 0, f"the vhost's name cannot be read: {error.strerror}"
+            )
+        config = self._path / ".config"
+        try:
+            match = _CONFIG.search(config.read_bytes())
+        except FileNotFoundError:
+            return
+        except OSError:
+            match = None
+        if match is not None and 0 < int(match[1]) <= SEGMENT_ENTRIES_MAX:
+            self._segment_entries = int(match[1])
+        else:
+            self._add_damage(
+                str(config),
+                0,
+                f"names no number of entries in a segment, {SEGMENT_ENTRIES_MAX} is taken",
+            )
+
+    def _read_queue(self, path: Path) -> tuple[PlannedQueue, LiveEntries]:
+        queue = self._named_queue(path)
+        self._queue = queue.name
+        entries = LiveEntries()
+        try:
+            read_index(path, self._segment_entries, entries, self._add_damage)
+            read_slots(path, entries, self._add_damage)
+        except OSError as error:
+            self._add_damage(
+                str(error.filename or path), 0, f"the index cannot be read: {error.strerror}"
+            )
+        queue.transient = entries.transient
+        return queue, entries
+
+    def _named_queue(self, path: Path) -> PlannedQueue:
+        name = self._names.get(path.name, b"")
+        try:
+            match = _NAME_FILE.fullmatch((path / ".queue_name").read_bytes())
+            if match is not None:
+                name = match[2]
+        except OSError:
+            # Told below, if nothing else knows the name.
+            pass
+        if not name:
+            self._queue = path.name
+            self._add_damage(
+                str(path / ".queue_name"), 0, "no queue's name; it goes by that of its directory"
+            )
+            return PlannedQueue(self._vhost, path.name, path)
+        level = _PRIORITY_SUFFIX.search(name)
+        if level is not None:
+            return PlannedQueue(self._vhost, _text(name[:-2]), path, level[1][0])
+        return PlannedQueue(self._vhost, _text(name), path)
+
+    def _divide(self, queue: PlannedQueue, entries: LiveEntries, contents: Contents) -> None:
+        """Find the contents of a queue's messages, and cut it into partitions."""
+        seqs = np.frombuffer(entries.seqs, np.int64)
+        order = np.argsort(seqs, kind="stable")
+        # A queue whose change to version 2 was interrupted has messages in both indexes; the newer was read last.
+        order = order[np.append(np.diff(seqs[order]) != 0, True)] if len(order) else order
+        count = len(order)
+        files = np.frombuffer(entries.files, np.int32).astype(np.int64)
+        offsets = np.frombuffer(entries.offsets, np.int64).copy()
+        lengths = np.frombuffer(entries.lengths, np.int64).copy()
+        in_store = files == IN_STORE
+        store_files, store_offsets, store_lengths = contents.lookup(_ids_in_store(entries))
+        files[in_store] = np.where(store_files < 0, -1, store_files + len(entries.paths))
+        offsets[in_store] = store_offsets
+        lengths[in_store] = store_lengths
+        order = order[files[order] >= 0]
+        queue.missing = count - len(order)
+        if queue.missing:
+            first = int(seqs[files < 0].min())
+            reason = (
+                f"{queue.missing} messages have no content in the message store, from {first} on"
+            )
+            self._add_damage("", 0, reason, queue.missing)
+        queue.messages = len(order)
+        queue.bytes = int(lengths[order].sum())
+        paths = (*entries.paths, *contents.paths)
+        ids = np.frombuffer(entries.ids, "S16")
+        expiries = np.frombuffer(entries.expiries, np.int64)
+        for part in _parts(order, lengths, self._partition_bytes):
+            used, numbers = np.unique(files[part], return_inverse=True)
+            queue.partitions.append(
+                Partition(
+                    queue.vhost, queue.name, tuple(paths[number] for number in used.tolist()), ids[part].tobytes(),
+                    seqs[part], expiries[part], numbers.astype(np.int32), offsets[part], lengths[part],
+                )
+            )  # fmt: skip
+
+
+def _ids_in_store(entries: LiveEntries) -> bytearray:
+    """Ids of the messages of a queue that are in the message store, 16 bytes each."""
+    ids = np.frombuffer(entries.ids, "S16")
+    return bytearray(ids[np.frombuffer(entries.files, np.int32) == IN_STORE].tobytes())
+
+
+def _parts(order: Any, lengths: Any, partition_bytes: int) -> list[Any]:
+    """`order` in pieces of at most PARTITION_MESSAGES and about `partition_bytes`."""
+    parts = []
+    start = 0
+    ends = np.cumsum(lengths[order])
+    while start < len(order):
+        before = int(ends[start - 1]) if start else 0
+        end = int(np.searchsorted(ends, before + partition_bytes, side="right"))
+        end = min(max(end, start + 1), start + PARTITION_MESSAGES)
+        parts.append(order[start:end])
+        start = end
+    return parts
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "replace")

@@ -1,0 +1,307 @@
+"""Reading a partition: record batches with exactly the columns of the schema that is asked for."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from warrenmq.offline.data_directory import ToolError, locked
+from warrenmq.store.record import (
+    ACK,
+    CLEAN_STOP,
+    CONTENT,
+    CONTENT_MAGIC,
+    FILE_HEADER_BYTES,
+    INDEX_MAGIC,
+    PREDECESSOR,
+    PUBLISH,
+    PUBLISH_REF,
+    QUEUE_STATE,
+    RELEASE,
+    crc_seed,
+    file_header_is_valid,
+    file_header_number,
+)
+from warrenmq.tables.columns import timestamps
+from warrenmq.tables.file_scan import Array, FileChangedError, OpenFile, Piece, scan_file
+from warrenmq.tables.message_batches import MessageBatches
+from warrenmq.tables.parts import (
+    CONTENT_FILE,
+    INDEX,
+    VERIFY_CRC,
+    FilePart,
+    Partition,
+)
+from warrenmq.tables.rows import (
+    ALIVE,
+    NOT_COUNTED,
+    STATE_NAMES,
+    JournalStates,
+    SegmentStates,
+    is_wanted,
+    queue_places,
+)
+from warrenmq.tables.scan import MALFORMED, RecordScan
+from warrenmq.tables.schemas import COLUMNS, DAMAGE, FILES, JOURNAL, MESSAGES, POSITIONS
+
+BATCH_ROWS: Final = 10_000
+
+_MAGIC: Final = {INDEX: INDEX_MAGIC, CONTENT_FILE: CONTENT_MAGIC}
+KIND_NAMES: Final = {
+    PUBLISH: "publish",
+    PUBLISH_REF: "publish_ref",
+    ACK: "ack",
+    RELEASE: "release",
+    QUEUE_STATE: "queue_state",
+    CLEAN_STOP: "clean_stop",
+    PREDECESSOR: "predecessor",
+    CONTENT: "content",
+}
+
+
+class ReadError(Exception):
+    """A partition cannot be read as it was planned; one line that says why."""
+
+
+def read(partition: Partition, schema: Any) -> Iterator[Any]:
+    """The rows of a partition; `schema` names columns of its table, and is the schema of each batch.
+
+    Keeps nodes out of the directory while it lasts. Raises ReadError, and OSError when a file cannot be read.
+    """
+    for name in schema.names:
+        if name not in COLUMNS[partition.table]:
+            raise ValueError(f"table '{partition.table}' has no column '{name}'")
+    try:
+        with locked(partition.directory):
+            yield from _read(partition, schema)
+    except (ToolError, FileChangedError) as error:
+        raise ReadError(str(error)) from None
+
+
+def _read(partition: Partition, schema: Any) -> Iterator[Any]:
+    yield from _batches_of(list(partition.rows), schema)
+    if partition.table == MESSAGES:
+        batches = MessageBatches(partition, schema)
+        for part in partition.parts:
+            yield from _messages(partition, part, batches)
+        return
+    if partition.table in (FILES, DAMAGE):
+        for part in partition.parts:
+            rows = (
+                _file_rows(partition, part)
+                if partition.table == FILES
+                else _damage_rows(partition, part)
+            )
+            yield from _batches_of(rows, schema)
+        return
+    for part in partition.parts:
+        states = _states(part)
+        for piece in _pieces(partition, part):
+            if partition.table == POSITIONS:
+                columns = _position_columns(partition, part, piece, states.of(piece))
+            else:
+                assert partition.table == JOURNAL
+                columns = _journal_columns(partition, part, piece)
+            table = pa.table(
+                {column.name: columns[column.name] for column in schema}, schema=schema
+            )
+            yield from table.to_batches(max_chunksize=BATCH_ROWS)
+
+
+def _batches_of(rows: list[dict[str, Any]], schema: Any) -> Iterator[Any]:
+    for start in range(0, len(rows), BATCH_ROWS):
+        yield pa.RecordBatch.from_pylist(rows[start : start + BATCH_ROWS], schema=schema)
+
+
+def _states(part: FilePart) -> SegmentStates | JournalStates:
+    return SegmentStates(part) if part.kind == INDEX else JournalStates(part)
+
+
+def _pieces(
+    partition: Partition, part: FilePart, scan: RecordScan | None = None
+) -> Iterator[Piece]:
+    with OpenFile(partition.vhost_path / part.path) as file:
+        if file.size < part.size:
+            raise FileChangedError(
+                f"{file.path} is shorter than it was: something has changed the store since it was planned"
+            )
+        if scan is None:
+            scan = _scan_of(partition, part)
+        yield from scan_file(file.read, part.size, scan)
+
+
+def _scan_of(partition: Partition, part: FilePart) -> RecordScan:
+    return RecordScan(
+        crc_seed(partition.store_id, part.number), partition.options.verify == VERIFY_CRC
+    )
+
+
+# -- messages ----------------------------------------------------------------------------------------------------------
+
+
+def _messages(partition: Partition, part: FilePart, batches: MessageBatches) -> Iterator[Any]:
+    states = _states(part)
+    for piece in _pieces(partition, part):
+        positions = piece.positions
+        seqs = positions["seq"]
+        wanted = states.of(piece) == ALIVE
+        wanted &= is_wanted(
+            partition.options, seqs, piece.records["timestamp"][positions["record"]]
+        )
+        wanted &= (seqs >= part.seq_from) & (seqs < part.seq_to)
+        if wanted.any():
+            yield from batches.of(part, piece, wanted)
+
+
+# -- positions and the journal -----------------------------------------------------------------------------------------
+
+
+def _position_columns(
+    partition: Partition, part: FilePart, piece: Piece, states: Array
+) -> dict[str, Any]:
+    wanted = states != NOT_COUNTED
+    wanted &= is_wanted(
+        partition.options,
+        piece.positions["seq"],
+        piece.records["timestamp"][piece.positions["record"]],
+    )
+    positions = piece.positions[wanted]
+    records = piece.records[positions["record"]]
+    is_stored = records["kind"] == PUBLISH_REF
+    names = pa.array([queue.name for queue in part.queues], pa.string())
+    in_queues = pa.array(queue_places(part.queues, positions["queue_id"]))
+    return {
+        "vhost": _same(partition.vhost, len(positions)),
+        "queue": names.take(in_queues),
+        "queue_id": _numbers(positions["queue_id"]),
+        "seq": _numbers(positions["seq"]),
+        "state": pa.array(STATE_NAMES, pa.string()).take(pa.array(states[wanted])),
+        "location": _same(part.kind, len(positions)),
+        "file": _same(part.path, len(positions)),
+        "offset": _numbers(records["offset"]),
+        "record_bytes": _numbers(records["length"]),
+        "persistent": pa.array(records["persistent"] != 0),
+        "enqueued_at": timestamps(records["timestamp"]),
+        "expires_at": timestamps(positions["expiry"], positions["expiry"] == 0),
+        "size": pa.array(records["body_bytes"].astype(np.int32)),
+        "stored": pa.array(is_stored),
+        "content_id": _numbers(records["content_id"], ~is_stored),
+        "content_file": _content_files(partition, records, is_stored),
+        "content_offset": _numbers(records["content_offset"], ~is_stored),
+        "content_bytes": _numbers(records["content_bytes"], ~is_stored),
+        "references": pa.array(records["references"].astype(np.int32), mask=~is_stored),
+    }
+
+
+def _content_files(partition: Partition, records: Array, is_stored: Array) -> Any:
+    numbers, places = np.unique(records["content_file"], return_inverse=True)
+    directory = partition.contents.directory.relative_to(partition.vhost_path).as_posix()
+    names = pa.array([f"{directory}/{number}.rdq" for number in numbers.tolist()], pa.string())
+    return names.take(pa.array(places, mask=~is_stored))
+
+
+def _journal_columns(partition: Partition, part: FilePart, piece: Piece) -> dict[str, Any]:
+    records = piece.records
+    kinds, places = np.unique(records["kind"], return_inverse=True)
+    names = [KIND_NAMES.get(kind, f"unknown ({kind})") for kind in kinds.tolist()]
+    is_publish = (records["kind"] == PUBLISH) | (records["kind"] == PUBLISH_REF)
+    is_publish &= records["ok"] == 1
+    has_queue = (records["ok"] == 1) & ~np.isin(records["kind"], (CLEAN_STOP, PREDECESSOR))
+    is_reference = is_publish & (records["kind"] == PUBLISH_REF)
+    ok = records["ok"] == 1
+    is_checked = partition.options.verify == VERIFY_CRC
+    return {
+        "vhost": _same(partition.vhost, len(records)),
+        "file": _same(part.path, len(records)),
+        "offset": _numbers(records["offset"]),
+        "stored_bytes": _numbers(records["length"]),
+        "kind": pa.array(names, pa.string()).take(pa.array(places)),
+        "crc_ok": pa.array(ok, mask=None if is_checked else np.ones(len(ok), bool)),
+        "queue_id": _numbers(records["queue_id"], ~has_queue),
+        "first_seq": _numbers(records["first"], ~has_queue),
+        "last_seq": _numbers(records["last"], ~has_queue),
+        "positions": _numbers(records["positions"], ~ok),
+        "enqueued_at": timestamps(records["timestamp"], ~is_publish),
+        "size": pa.array(records["body_bytes"].astype(np.int32), mask=~is_publish),
+        "content_id": _numbers(records["content_id"], ~is_reference),
+    }
+
+
+def _numbers(values: Array, nulls: Array | None = None) -> Any:
+    return pa.array(np.ascontiguousarray(values), mask=nulls)
+
+
+def _same(value: str, count: int) -> Any:
+    return pa.repeat(pa.scalar(value, pa.string()), count)
+
+
+# -- files and damage --------------------------------------------------------------------------------------------------
+
+
+def _file_rows(partition: Partition, part: FilePart) -> list[dict[str, Any]]:
+    count = 0
+    live = part.live_bytes
+    states = None if part.kind == CONTENT_FILE else _states(part)
+    for piece in _pieces(partition, part):
+        count += int(np.count_nonzero(piece.records["ok"]))
+        if states is not None:
+            alive = np.unique(piece.positions["record"][states.of(piece) == ALIVE])
+            live += int(piece.records["length"][alive].sum())
+    return [
+        {
+            "vhost": partition.vhost,
+            "path": part.path,
+            "kind": part.kind,
+            "bytes": part.size,
+            "live_bytes": live,
+            "garbage_bytes": max(part.size - live, 0),
+            "records": count,
+        }
+    ]
+
+
+def _damage_rows(partition: Partition, part: FilePart) -> list[dict[str, Any]]:
+    """What of a segment or a content file is no valid record. Not damage: an unfinished write at the end of the latter."""
+    rows: list[dict[str, Any]] = []
+
+    def add(offset: int | None, length: int | None, reason: str) -> None:
+        rows.append(
+            {
+                "vhost": partition.vhost,
+                "file": part.path,
+                "offset": offset,
+                "length": length,
+                "reason": reason,
+            }
+        )
+
+    scan = _scan_of(partition, part)
+    seen = [np.empty(0, np.int64)]
+    with OpenFile(partition.vhost_path / part.path) as file:
+        header = file.read(0, FILE_HEADER_BYTES)
+    if (
+        not file_header_is_valid(header, _MAGIC[part.kind], partition.store_id)
+        or file_header_number(header) != part.number
+    ):
+        add(0, FILE_HEADER_BYTES, "damaged header")
+    for piece in _pieces(partition, part, scan):
+        records = piece.records
+        seen.append(records["content_id"][records["ok"] == 1])
+        if part.kind == INDEX:
+            is_strange = (records["ok"] == 1) & (
+                ((records["kind"] != PUBLISH) & (records["kind"] != PUBLISH_REF))
+                | (records["positions"] != 1)
+            )
+            for record in records[is_strange]:
+                add(int(record["offset"]), int(record["length"]), MALFORMED)
+    lost = np.empty(0, np.int64)
+    if part.kind == CONTENT_FILE:
+        lost = np.setdiff1d(part.live_ids, np.concatenate(seen))
+    for start, end, reason in scan.damage:
+        is_tail = end >= part.size and part.kind != INDEX and not len(lost)
+        if not is_tail:
+            add(start, end - start, reason)
+    for content_id in lost.tolist():
+        add(None, None, f"content {content_id} is missing")
+    return rows

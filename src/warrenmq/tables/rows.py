@@ -1,0 +1,108 @@
+"""Which positions in a piece of a segment or a journal file count, and what became of the others."""
+
+from typing import Final
+
+import numpy as np
+
+from warrenmq.store.record import FLAG_TRANSIENT, PUBLISH, PUBLISH_REF
+from warrenmq.tables.file_scan import Array, Piece
+from warrenmq.tables.parts import FilePart, QueuePart, ReadOptions
+
+ALIVE: Final = 0
+SETTLED: Final = 1
+# Of a position in the journal: it has moved to the index, which says what became of it.
+MOVED: Final = 2
+# Not to be looked at: a repetition, or of another queue.
+NOT_COUNTED: Final = 3
+STATE_NAMES: Final = ("alive", "settled", "indexed")
+
+
+class SegmentStates:
+    """What became of the positions of one segment, piece by piece."""
+
+    def __init__(self, part: FilePart) -> None:
+        self._queue = part.queues[0]
+        # Seq ids ascend: what comes again does not count.
+        self._last_seq = -1
+
+    def of(self, piece: Piece) -> Array:
+        """One of the states for each position of the next piece."""
+        positions = piece.positions
+        records = piece.records_at(positions["record"])
+        seqs = positions["seq"]
+        is_ours = (positions["queue_id"] == self._queue.id) & (records["positions"] == 1)
+        is_ours &= (records["kind"] == PUBLISH) | (records["kind"] == PUBLISH_REF)
+        highest = np.maximum.accumulate(
+            np.concatenate([[self._last_seq], np.where(is_ours, seqs, -1)])
+        )
+        is_ours &= seqs > highest[:-1]
+        self._last_seq = int(highest[-1])
+        states = np.where(is_in_runs(self._queue.seqs, seqs), SETTLED, ALIVE)
+        # Those from before a start are gone.
+        states[(positions["flags"] & FLAG_TRANSIENT) != 0] = SETTLED
+        states[records["in_transient_store"] != 0] = SETTLED
+        states[~is_ours] = NOT_COUNTED
+        return states
+
+
+class JournalStates:
+    """What became of the positions of one journal file, piece by piece."""
+
+    def __init__(self, part: FilePart) -> None:
+        self._queues = {queue.id: queue for queue in part.queues}
+        self._seen = {queue.id: np.zeros(len(queue.seqs), bool) for queue in part.queues}
+
+    def of(self, piece: Piece) -> Array:
+        """One of the states for each position of the next piece."""
+        queue_ids, seqs = piece.positions["queue_id"], piece.positions["seq"]
+        states = np.full(len(seqs), SETTLED)
+        for queue_id in np.unique(queue_ids).tolist():
+            queue = self._queues.get(queue_id)
+            mine = np.flatnonzero(queue_ids == queue_id)
+            if queue is None:
+                states[mine] = NOT_COUNTED
+                continue
+            states[mine[seqs[mine] < queue.indexed_upto]] = MOVED
+            if len(queue.seqs) == 0:
+                continue
+            place = np.minimum(np.searchsorted(queue.seqs, seqs[mine]), len(queue.seqs) - 1)
+            hits = np.flatnonzero(queue.seqs[place] == seqs[mine])
+            # A position that was written twice is one message.
+            place, first = np.unique(place[hits], return_index=True)
+            hits = hits[first]
+            is_new = ~self._seen[queue_id][place]
+            self._seen[queue_id][place] = True
+            states[mine[hits[is_new]]] = ALIVE
+        return states
+
+
+def is_in_runs(runs: Array, seqs: Array) -> Array:
+    """For each of `seqs`: is it in one of the inclusive, ascending `runs`?"""
+    if len(runs) == 0:
+        return np.zeros(len(seqs), bool)
+    place = np.searchsorted(runs[:, 1], seqs)
+    inside = place < len(runs)
+    inside[inside] = runs[place[inside], 0] <= seqs[inside]
+    return inside
+
+
+def is_wanted(options: ReadOptions, seqs: Array, timestamps: Array) -> Array:
+    """Which positions the options leave."""
+    wanted = np.ones(len(seqs), bool)
+    if options.seq_from is not None:
+        wanted &= seqs >= options.seq_from
+    if options.seq_to is not None:
+        wanted &= seqs < options.seq_to
+    if options.enqueued_from_ms is not None:
+        wanted &= timestamps >= options.enqueued_from_ms
+    if options.enqueued_to_ms is not None:
+        wanted &= timestamps < options.enqueued_to_ms
+    return wanted
+
+
+def queue_places(queues: tuple[QueuePart, ...], queue_ids: Array) -> Array:
+    """For each of `queue_ids` its place in `queues`, which has all of them."""
+    known = np.array([queue.id for queue in queues], np.int64)
+    order = np.argsort(known)
+    places: Array = order[np.searchsorted(known, queue_ids, sorter=order)]
+    return places

@@ -1,0 +1,353 @@
+"""A walk over the records of one file that leaves numbers behind: no object for a record, whatever a file holds.
+
+Each record becomes a row of RECORD_FIELDS, each position in it a row of POSITION_FIELDS, all little-endian 64-bit
+integers, so that numpy takes them as they are. What the fields of a record mean is decided by the decoders of the store;
+damage is stepped over as a load of an index does it, and noted.
+"""
+
+from typing import Final
+
+from crc32c import crc32c
+from librt.strings import BytesWriter, read_i64_le, write_i64_le
+from mypy_extensions import i64
+
+from warrenmq.store.content_records import (
+    CONTENT_HEAD_BYTES,
+    content_id_of,
+    decode_publish_ref,
+    decode_release,
+    references_of,
+)
+from warrenmq.store.index_records import behind_damage
+from warrenmq.store.publish_body import message_bounds
+from warrenmq.store.record import (
+    ACK,
+    CLEAN_STOP,
+    CONTENT,
+    FLAG_PERSISTENT,
+    MOVE,
+    MOVE_HEAD_BYTES,
+    MOVE_REF,
+    POSITION_BYTES,
+    PREDECESSOR,
+    PUBLISH,
+    PUBLISH_HEAD,
+    PUBLISH_REF,
+    QUEUE_STATE,
+    RECORD_HEADER_BYTES,
+    RELEASE,
+    RUN_BYTES,
+    body_is_valid,
+    read_u32,
+    read_u64,
+    record_length,
+)
+
+# `offset` in the file, `length` with its header. `ok`: 0 when the body's checksum is wrong; all after it is 0 then.
+# `positions`: how many rows of positions it has; of ACK, RELEASE and QUEUE_STATE the seq ids they name. `first` and
+# `last`: the seq ids named (of a publish: of its first position). `exchange`, `routing_key`, `properties`, `body`: where
+# these begin in the bytes that were given; each ends where the length of the next one begins.
+RECORD_FIELDS: Final = (
+    "offset",
+    "length",
+    "kind",
+    "ok",
+    "positions",
+    "queue_id",
+    "first",
+    "last",
+    "timestamp",
+    "persistent",
+    "exchange",
+    "routing_key",
+    "properties",
+    "body",
+    "body_bytes",
+    "content_id",
+    "content_file",
+    "content_offset",
+    "content_bytes",
+    "references",
+    "in_transient_store",
+)
+# `record` is the row of the record it stands in.
+POSITION_FIELDS: Final = ("record", "queue_id", "seq", "expiry", "flags")
+
+CHECKSUM_WRONG: Final = "checksum wrong"
+MALFORMED: Final = "malformed record"
+
+
+class RecordScan:
+    """Reads records from successive pieces of one file. `seed` is its `crc_seed`.
+
+    With `verify` the checksum of each body is compared. Those of the headers always are: they say where the next record
+    begins.
+    """
+
+    def __init__(self, seed: int, verify: bool) -> None:
+        self.seed: int = seed
+        self.verify: bool = verify
+        # Set when the next record is longer than what was given.
+        self.wanted_bytes: i64 = 0
+        # (offset, end, reason) of stretches that are no valid records.
+        self.damage: list[tuple[int, int, str]] = []
+        self._records: BytesWriter = BytesWriter()
+        self._positions: BytesWriter = BytesWriter()
+        self._count: i64 = 0
+
+    def take(self) -> tuple[bytes, bytes]:
+        """The rows of records and of positions since the last call."""
+        records = self._records.getvalue()
+        positions = self._positions.getvalue()
+        self._records.truncate(0)
+        self._positions.truncate(0)
+        self._count = 0
+        return records, positions
+
+    def feed(self, data: bytes, base: i64, is_last: bool) -> i64:
+        """Take the whole records in `data`, the file's bytes from offset `base` on; returns how many bytes they are.
+
+        `is_last`: nothing follows `data`, so an unfinished record at its end is damage.
+        """
+        at: i64 = 0
+        size: i64 = len(data)
+        self.wanted_bytes = 0
+        while at < size:
+            length = record_length(data, at, self.seed)
+            if length >= 0 and at + length > size and not is_last:
+                self.wanted_bytes = length
+                break
+            if length >= 0 and at + length <= size:
+                if not self.verify or body_is_valid(data, at, length):
+                    if not self._add(data, base, at, length):
+                        self.damage.append((base + at, base + at + length, MALFORMED))
+                    at += length
+                    continue
+                self._add_row(base + at, length, i64(data[at + 2]), 0)
+                self._fill(17)
+            elif length < 0 and size - at < RECORD_HEADER_BYTES and not is_last:
+                self.wanted_bytes = RECORD_HEADER_BYTES
+                break
+            following = behind_damage(data, at, length, self.seed, is_last)
+            self._add_damage(base + at, base + following)
+            at = following
+        return at
+
+    def check_contents(self, data: bytes, places: bytes, base: i64) -> bytes:
+        """Take the CONTENT records at `places` in `data`: rows of (offset in `data`, size, content id), 8 bytes each.
+
+        Returns one byte for each: 1 when it is there and valid, and then it is the next row of records. `base` is added
+        to the offsets of the parts in those rows, for a caller who puts several `data` behind each other.
+        """
+        found = BytesWriter()
+        at: i64 = 0
+        while at < len(places):
+            start = read_i64_le(places, at)
+            length = read_i64_le(places, at + 8)
+            content_id = read_i64_le(places, at + 16)
+            at += 24
+            is_there = (
+                start >= 0
+                and start + length <= len(data)
+                and record_length(data, start, self.seed) == length
+                and i64(data[start + 2]) == CONTENT
+                and content_id_of(data, start + RECORD_HEADER_BYTES, start + length) == content_id
+                and (not self.verify or body_is_valid(data, start, length))
+                and self._add_content(data, start, length, start, base)
+            )
+            found.append(1 if is_there else 0)
+        return found.getvalue()
+
+    def _add_damage(self, start: i64, end: i64) -> None:
+        if len(self.damage) > 0:
+            first, before, reason = self.damage[-1]
+            if before == start and reason == CHECKSUM_WRONG:
+                self.damage[-1] = (first, end, reason)
+                return
+        self.damage.append((start, end, CHECKSUM_WRONG))
+
+    def _add(self, data: bytes, base: i64, at: i64, length: i64) -> bool:
+        """The rows of a valid record; False when its body does not have the form it should have."""
+        kind: i64 = i64(data[at + 2])
+        body = at + RECORD_HEADER_BYTES
+        end = at + length
+        if kind in (MOVE, MOVE_REF):
+            # A publish of a message that was staged: where is of interest to a start only.
+            body += MOVE_HEAD_BYTES
+            kind = PUBLISH if kind == MOVE else PUBLISH_REF
+            if body > end:
+                return False
+        if kind == PUBLISH:
+            return self._add_publish(data, base + at, length, PUBLISH, body, end)
+        if kind == PUBLISH_HEAD:
+            return self._add_publish(data, base + at, length, PUBLISH_HEAD, body, end)
+        if kind == CONTENT:
+            return self._add_content(data, at, length, base + at, 0)
+        if kind == PUBLISH_REF:
+            return self._add_reference(data, base + at, length, body, end)
+        if kind == ACK:
+            return self._add_ack(data, base + at, length, body, end)
+        if kind == RELEASE:
+            release = decode_release(data, body, end)
+            if release is None:
+                return False
+            count: i64 = 0
+            for first, last in release.runs:
+                count += last - first + 1
+            self._add_row(base + at, length, kind, 1)
+            self._add_settled(count, release.queue_id, release.runs[0][0] if release.runs else 0)
+            self._end_settled(release.runs[-1][1] if release.runs else 0)
+            return True
+        if kind == QUEUE_STATE:
+            if end - body != 20:
+                return False
+            self._add_row(base + at, length, kind, 1)
+            self._add_settled(0, read_u32(data, body), read_u64(data, body + 4))
+            self._end_settled(read_u64(data, body + 12))
+            return True
+        if kind != CLEAN_STOP and (kind != PREDECESSOR or end - body != 16):
+            return False
+        self._add_row(base + at, length, kind, 1)
+        self._fill(17)
+        return True
+
+    def _add_ack(self, data: bytes, offset: i64, length: i64, body: i64, end: i64) -> bool:
+        if end - body < 8 or end - body != 8 + read_u32(data, body + 4) * RUN_BYTES:
+            return False
+        count: i64 = 0
+        run = body + 8
+        while run < end:
+            count += read_u64(data, run + 8) - read_u64(data, run) + 1
+            run += RUN_BYTES
+        has_runs = end - body > 8
+        self._add_row(offset, length, ACK, 1)
+        self._add_settled(count, read_u32(data, body), read_u64(data, body + 8) if has_runs else 0)
+        self._end_settled(read_u64(data, end - 8) if has_runs else 0)
+        return True
+
+    def _add_publish(
+        self, data: bytes, offset: i64, length: i64, kind: i64, body: i64, end: i64
+    ) -> bool:
+        at, address, properties, message_body = message_bounds(data, body, end, kind == PUBLISH)
+        if at < 0:
+            return False
+        self._add_positions(data, body + 4, read_u32(data, body))
+        out = self._add_message(data, offset, length, kind, body + 4, read_u32(data, body))
+        write_i64_le(out, read_u64(data, at))
+        write_i64_le(out, i64(data[at + 8]) & FLAG_PERSISTENT)
+        write_i64_le(out, address + 1)
+        write_i64_le(out, address + 2 + i64(data[address]))
+        write_i64_le(out, properties)
+        write_i64_le(out, message_body)
+        write_i64_le(out, read_u32(data, message_body - 4))
+        self._fill(6)
+        return True
+
+    def _add_content(self, data: bytes, start: i64, length: i64, offset: i64, base: i64) -> bool:
+        body = start + RECORD_HEADER_BYTES
+        end = start + length
+        content_id = content_id_of(data, body, end)
+        if content_id < 0:
+            return False
+        publish = body + CONTENT_HEAD_BYTES
+        at, address, properties, message_body = message_bounds(data, publish, end)
+        references = references_of(data, body)
+        if at < 0 or references == 0 or read_u32(data, publish) != references:
+            return False
+        self._add_positions(data, publish + 4, references)
+        out = self._add_message(data, offset, length, CONTENT, publish + 4, references)
+        write_i64_le(out, read_u64(data, at))
+        write_i64_le(out, i64(data[at + 8]) & FLAG_PERSISTENT)
+        write_i64_le(out, base + address + 1)
+        write_i64_le(out, base + address + 2 + i64(data[address]))
+        write_i64_le(out, base + properties)
+        write_i64_le(out, base + message_body)
+        write_i64_le(out, end - message_body)
+        write_i64_le(out, content_id)
+        write_i64_le(out, 0)
+        write_i64_le(out, 0)
+        write_i64_le(out, length)
+        write_i64_le(out, references)
+        write_i64_le(out, 0)
+        return True
+
+    def _add_reference(self, data: bytes, offset: i64, length: i64, body: i64, end: i64) -> bool:
+        ref = decode_publish_ref(data, body, end)
+        if ref is None:
+            return False
+        self._add_positions(data, ref.positions_start, ref.position_count)
+        out = self._add_message(
+            data, offset, length, PUBLISH_REF, ref.positions_start, ref.position_count
+        )
+        write_i64_le(out, ref.timestamp_ms)
+        write_i64_le(out, FLAG_PERSISTENT if ref.persistent else 0)
+        self._fill(4)
+        write_i64_le(out, ref.body_bytes)
+        content = ref.content
+        write_i64_le(out, content.id)
+        write_i64_le(out, content.file)
+        write_i64_le(out, content.offset)
+        write_i64_le(out, content.stored_bytes)
+        write_i64_le(out, content.references)
+        write_i64_le(out, 1 if content.transient else 0)
+        return True
+
+    def _add_positions(self, data: bytes, start: i64, count: i64) -> None:
+        out = self._positions
+        at = start
+        end = start + count * POSITION_BYTES
+        while at < end:
+            write_i64_le(out, self._count)
+            write_i64_le(out, read_u32(data, at))
+            write_i64_le(out, read_u64(data, at + 4))
+            write_i64_le(out, read_u64(data, at + 12))
+            write_i64_le(out, i64(data[at + 20]))
+            at += POSITION_BYTES
+
+    def _add_message(
+        self, data: bytes, offset: i64, length: i64, kind: i64, positions: i64, count: i64
+    ) -> BytesWriter:
+        """The first fields of a message's row; the caller writes those from the timestamp on."""
+        self._add_row(offset, length, kind, 1)
+        out = self._records
+        write_i64_le(out, count)
+        write_i64_le(out, read_u32(data, positions) if count > 0 else 0)
+        seq = read_u64(data, positions + 4) if count > 0 else 0
+        write_i64_le(out, seq)
+        write_i64_le(out, seq)
+        return out
+
+    def _add_row(self, offset: i64, length: i64, kind: i64, ok: i64) -> None:
+        out = self._records
+        self._count += 1
+        write_i64_le(out, offset)
+        write_i64_le(out, length)
+        write_i64_le(out, kind)
+        write_i64_le(out, ok)
+
+    def _add_settled(self, count: i64, queue_id: i64, first: i64) -> None:
+        out = self._records
+        write_i64_le(out, count)
+        write_i64_le(out, queue_id)
+        write_i64_le(out, first)
+
+    def _end_settled(self, last: i64) -> None:
+        write_i64_le(self._records, last)
+        self._fill(13)
+
+    def _fill(self, count: i64) -> None:
+        while count > 0:
+            write_i64_le(self._records, 0)
+            count -= 1
+
+
+def checksums(data: bytes, bounds: bytes) -> bytes:
+    """The CRC-32C of each slice of `data`, 8 bytes each; `bounds` has 16 bytes for each: start and end."""
+    found = BytesWriter()
+    at: i64 = 0
+    while at < len(bounds):
+        start = read_i64_le(bounds, at)
+        end = read_i64_le(bounds, at + 8)
+        write_i64_le(found, crc32c(data[start:end]))
+        at += 16
+    return found.getvalue()

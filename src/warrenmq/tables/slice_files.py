@@ -1,0 +1,109 @@
+"""A slice of a queue from the files that the node named for it (queues/segment_places.py), while the node runs.
+
+The files are the node's own, and it may write one anew at any time. So nothing is believed: what was read counts only if
+every record was whole and exactly the messages that the node counted were there. Else the caller asks the node for them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from warrenmq.store.record import (
+    FILE_HEADER_BYTES,
+    INDEX_MAGIC,
+    crc_seed,
+    file_header_is_valid,
+    file_header_number,
+)
+from warrenmq.tables.blocks import no_partition
+from warrenmq.tables.file_scan import (
+    POSITION_TYPE,
+    RECORD_TYPE,
+    Array,
+    FileChangedError,
+    OpenFile,
+    Piece,
+)
+from warrenmq.tables.message_batches import MessageBatches
+from warrenmq.tables.parts import INDEX, FilePart, QueuePart
+from warrenmq.tables.rows import is_in_runs
+from warrenmq.tables.scan import RecordScan
+
+_STORE_ID: Final = slice(12, 28)
+# A slice whose files are larger is fetched: it would have to be in memory whole.
+FILES_BYTES_MAX: Final = 128 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class SliceInFiles:
+    """What the node says of a slice. Picklable."""
+
+    # (path, first byte, end) of stretches of segments, whole records each.
+    files: Sequence[tuple[str, int, int]]
+    # Inclusive runs of seq ids, ascending, and how many these are.
+    runs: Sequence[tuple[int, int]]
+    message_count: int
+    is_redelivered: bool
+
+
+class SliceReader:
+    """Record batches of one schema, of slices of one queue."""
+
+    def __init__(
+        self, schema: Any, vhost: str, queue: str, verify: bool = True, store_id: bytes = b""
+    ) -> None:
+        """`store_id`: of the node's store; files of others do not count. Empty: of any."""
+        self._verify = verify
+        self._store_id = store_id
+        self._queue = queue
+        self._batches = MessageBatches(no_partition(vhost, verify), schema)
+
+    def read(self, part: SliceInFiles) -> list[Any] | None:
+        """The messages of a slice; None when its files do not have exactly these, or cannot be read."""
+        if not part.files or sum([end - first for _, first, end in part.files]) > FILES_BYTES_MAX:
+            return None
+        runs = np.array(part.runs, np.int64).reshape(-1, 2)
+        pieces: list[tuple[Piece, Array]] = []
+        count = 0
+        for path, first, end in part.files:
+            piece = self._piece(path, first, end)
+            if piece is None:
+                return None
+            wanted = is_in_runs(runs, piece.positions["seq"])
+            # A file's records ascend; what comes twice is for the node to sort out.
+            if np.any(np.diff(piece.positions["seq"][wanted]) <= 0):
+                return None
+            count += int(np.count_nonzero(wanted))
+            pieces.append((piece, wanted))
+        if count != part.message_count:
+            return None
+        batches: list[Any] = []
+        for piece, wanted in pieces:
+            queue_id = int(piece.positions["queue_id"][0])
+            upto = 1 << 62 if part.is_redelivered else -1
+            queue = QueuePart(queue_id, self._queue, upto, 0, np.empty(0, np.int64))
+            batches.extend(self._batches.of(FilePart(INDEX, "", 0, 0, (queue,)), piece, wanted))
+        return batches
+
+    def _piece(self, path: str, first: int, end: int) -> Piece | None:
+        """All records of the stretch, each a message with one position; None when it is not that."""
+        try:
+            with OpenFile(Path(path)) as opened:
+                header = opened.read(0, FILE_HEADER_BYTES)
+                data = opened.read(first, end - first)
+        except (OSError, FileChangedError):
+            return None
+        if not file_header_is_valid(header, INDEX_MAGIC, self._store_id):
+            return None
+        scan = RecordScan(crc_seed(header[_STORE_ID], file_header_number(header)), self._verify)
+        scan.feed(data, first, True)
+        records, positions = scan.take()
+        piece = Piece(
+            data, np.frombuffer(records, RECORD_TYPE), np.frombuffer(positions, POSITION_TYPE)
+        )
+        if scan.damage or not len(piece.positions) or len(piece.positions) != len(piece.records):
+            return None
+        return piece

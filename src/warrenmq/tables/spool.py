@@ -1,0 +1,150 @@
+"""Spools: messages of one queue of another broker in files of the journal's format, as record batches.
+
+A file is `<first seq>.wal`; that seq is also the number in its header. All records are PUBLISH with one position of
+queue QUEUE_ID, and seq ids have no gaps. Written by `spark/amqp/spool.py`.
+"""
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from warrenmq.store.record import (
+    FILE_HEADER_BYTES,
+    FILE_MAGIC,
+    PUBLISH,
+    crc_seed,
+    file_header_is_valid,
+    file_header_number,
+)
+from warrenmq.tables.contents import ContentTable
+from warrenmq.tables.file_scan import FileChangedError, OpenFile, scan_file
+from warrenmq.tables.message_batches import MessageBatches
+from warrenmq.tables.parts import JOURNAL_FILE, FilePart, Partition, QueuePart, ReadOptions
+from warrenmq.tables.scan import RecordScan
+from warrenmq.tables.schemas import MESSAGES
+
+QUEUE_ID: Final = 1
+# How far apart the places are that are known by seq id, in a file of many messages.
+MARK_MESSAGES: Final = 128
+MARK_BYTES: Final = 1024 * 1024
+
+
+class SpoolError(Exception):
+    """A spool is not what it should be; one line that says in which way."""
+
+
+@dataclass
+class SpoolFile:
+    """One file: seq ids [first_seq, next_seq) in its first `size` bytes, and where some of them begin."""
+
+    path: Path
+    first_seq: int
+    next_seq: int
+    size: int = FILE_HEADER_BYTES
+    mark_seqs: "array[int]" = field(default_factory=lambda: array("q"))
+    mark_offsets: "array[int]" = field(default_factory=lambda: array("q"))
+
+    def add(self, seq: int, offset: int) -> None:
+        """Take note of the message `seq` at `offset`; called for each in order."""
+        if (
+            not self.mark_seqs
+            or seq - self.mark_seqs[-1] >= MARK_MESSAGES
+            or offset - self.mark_offsets[-1] >= MARK_BYTES
+        ):
+            self.mark_seqs.append(seq)
+            self.mark_offsets.append(offset)
+        self.next_seq = seq + 1
+
+
+@dataclass(frozen=True)
+class SpoolSlice:
+    """Seq ids [start, end) of a file, all of them in the bytes [start_byte, end_byte). Picklable."""
+
+    path: str
+    first_seq: int
+    store_id: bytes
+    vhost: str
+    queue: str
+    start: int
+    end: int
+    start_byte: int
+    end_byte: int
+
+
+def read_spool_file(path: Path, store_id: bytes) -> tuple[SpoolFile, bool]:
+    """What of a file counts, and whether something follows that was never finished.
+
+    SpoolError when it is damaged where it was finished once: in front of valid records.
+    """
+    with OpenFile(path) as opened:
+        size = opened.size
+        header = opened.read(0, FILE_HEADER_BYTES)
+        first_seq = int(path.stem)
+        file = SpoolFile(path, first_seq, first_seq)
+        if (
+            not file_header_is_valid(header, FILE_MAGIC, store_id)
+            or file_header_number(header) != first_seq
+        ):
+            raise SpoolError(f"{path} is no file of this spool")
+        scan = RecordScan(crc_seed(store_id, first_seq), True)
+        for piece in scan_file(opened.read, size, scan):
+            records = piece.records_at(piece.positions["record"])
+            seqs = piece.positions["seq"]
+            for seq, offset, length in zip(
+                seqs.tolist(), records["offset"].tolist(), records["length"].tolist(), strict=True
+            ):
+                if seq != file.next_seq or offset != file.size:
+                    raise SpoolError(
+                        f"{path} is damaged before byte {offset}: message {file.next_seq} is missing"
+                    )
+                file.add(seq, offset)
+                file.size = offset + length
+    return file, file.size < size
+
+
+def read_slice(part: SpoolSlice, schema: Any) -> Iterator[Any]:
+    """The messages of a slice as record batches of `schema`, columns as in MESSAGE_COLUMNS. Raises SpoolError."""
+    path = Path(part.path)
+    queue = QueuePart(QUEUE_ID, part.queue, -1, 0, np.empty(0, np.int64))
+    file_part = FilePart(JOURNAL_FILE, path.name, part.first_seq, part.end_byte, (queue,))
+    contents = ContentTable(path.parent, part.store_id, (), ())
+    options = ReadOptions(vhost=part.vhost)
+    partition = Partition(
+        MESSAGES,
+        options,
+        path.parent,
+        path.parent,
+        part.vhost,
+        part.store_id,
+        contents,
+        (file_part,),
+    )
+    batches = MessageBatches(partition, schema)
+    found = 0
+    try:
+        with OpenFile(path) as file:
+            scan = RecordScan(crc_seed(part.store_id, part.first_seq), True)
+            # For the scan the slice is the whole file: offsets in it are no columns of ours.
+            shift = part.start_byte - FILE_HEADER_BYTES
+            size = part.end_byte - shift
+            for piece in scan_file(
+                lambda offset, count: file.read(offset + shift, count), size, scan
+            ):
+                seqs = piece.positions["seq"]
+                wanted = (seqs >= part.start) & (seqs < part.end)
+                wanted &= piece.records_at(piece.positions["record"])["kind"] == PUBLISH
+                if wanted.any():
+                    found += int(np.count_nonzero(wanted))
+                    yield from batches.of(file_part, piece, wanted)
+    except FileChangedError:
+        raise SpoolError(
+            f"{path} is not there: executors must see the spool under the same name"
+        ) from None
+    if found != part.end - part.start:
+        raise SpoolError(
+            f"{path} has {found} of the {part.end - part.start} messages from {part.start} on: it is damaged"
+        )

@@ -1,0 +1,173 @@
+"""A copy of a queue, made of nothing but what the queue tells its sink, and compared with the queue after every step.
+
+It is what a mirror on another node would know. When it is begun it takes what the queue has in memory at that moment; what
+is on disk then it does not know, and leaves out of the comparison until it comes to memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from warrenmq.queues.entry import Entry
+from warrenmq.queues.operation_feed import OperationFeed
+from warrenmq.queues.queue import Queue
+from warrenmq.store.runs import Runs, contains, merge_runs
+from warrenmq.testing.models.messages import Violation
+
+
+@dataclass
+class Copied:
+    """One message as the mirror has it."""
+
+    content: tuple[bytes, bytes, bytes] | None
+    expiry_ms: int
+    # It was given to somebody, now or once.
+    is_delivered: bool
+    # Somebody has it.
+    is_out: bool
+
+
+class MirrorModel(OperationFeed):
+    """The copy of `queue`."""
+
+    def __init__(self, queue: Queue) -> None:
+        backing = queue.backing
+        self.name = queue.name.decode()
+        self.messages: dict[int, Copied] = {}
+        self.is_deleted = False
+        # Highest seq id that somebody has, or had.
+        self._delivered_upto = int(backing.out_upto())
+        delta = backing.ready.delta
+        # Ready messages in this range were on disk when the copy was begun: [first, end).
+        self._unknown = (int(delta.start), int(delta.end)) if delta.count > 0 else (0, 0)
+        for entry in _entries(queue):
+            self.messages[int(entry.seq)] = _copy(entry, entry.redelivered, False)
+        for entry in backing.find_out(0, backing.ledger.next_seq):
+            self.messages[int(entry.seq)] = _copy(entry, True, True)
+
+    # -- what the queue tells ----------------------------------------------------------------------------------------
+
+    def published(self, entry: Entry) -> None:
+        seq = int(entry.seq)
+        if self.messages and seq <= max(self.messages):
+            raise Violation(
+                "mirror", f"{self.name}: {seq} is published behind {max(self.messages)}"
+            )
+        self.messages[seq] = _copy(entry, entry.redelivered, False)
+
+    def delivered(self, seq: int) -> None:
+        self._delivered_upto = max(self._delivered_upto, seq)
+        copied = self._expect(seq, "delivered")
+        if copied is not None:
+            copied.is_delivered = copied.is_out = True
+
+    def returned(self, seq: int) -> None:
+        copied = self._expect(seq, "returned")
+        if copied is not None:
+            if not copied.is_out:
+                raise Violation("mirror", f"{self.name}: {seq} is returned, but nobody has it")
+            copied.is_out = False
+
+    def settled(self, seq: int, reason: int) -> None:
+        self.messages.pop(seq, None)
+
+    def settled_runs(self, runs: Runs, reason: int) -> None:
+        runs = merge_runs(list(runs))
+        for seq in [seq for seq in self.messages if contains(runs, seq)]:
+            del self.messages[seq]
+
+    def deleted(self) -> None:
+        self.messages.clear()
+        self.is_deleted = True
+
+    def _expect(self, seq: int, what: str) -> Copied | None:
+        copied = self.messages.get(seq)
+        if copied is None:
+            if not self._unknown[0] <= seq < self._unknown[1]:
+                raise Violation("mirror", f"{self.name}: {seq} is {what}, but it is not there")
+            copied = self.messages[seq] = Copied(None, 0, True, True)
+        return copied
+
+    # -- comparison --------------------------------------------------------------------------------------------------
+
+    def compare(self, queue: Queue) -> None:
+        """Raise Violation unless the queue has just what the copy has: contents, order, flags."""
+        backing = queue.backing
+        ready = _entries(queue)
+        out = sorted(backing.find_out(0, backing.ledger.next_seq))
+        for entry in ready:
+            self._compare_entry(entry, False)
+        for entry in out:
+            self._compare_entry(entry, True)
+        if any(ready[place].seq >= ready[place + 1].seq for place in range(len(ready) - 1)):
+            raise Violation("mirror", f"{self.name}: ready messages are not in order")
+        delta = backing.ready.delta
+        seen = {int(entry.seq) for entry in ready + out}
+        on_disk = [seq for seq in self.messages if seq not in seen]
+        for seq in on_disk:
+            if (
+                not (delta.count > 0 and delta.start <= seq < delta.end)
+                or self.messages[seq].is_out
+            ):
+                raise Violation(
+                    "mirror", f"{self.name}: the queue has {seq} no more, and never told"
+                )
+        first, end = self._unknown
+        overlaps = delta.count > 0 and delta.start < end and first < delta.end
+        # The queue counts what is damaged before it knows which messages that are, and whether they were ready.
+        if not overlaps and not delta.is_uncertain and len(on_disk) != delta.count:
+            raise Violation(
+                "mirror",
+                f"{self.name}: the queue has {delta.count} on disk, the copy {len(on_disk)}",
+            )
+
+    def _compare_entry(self, entry: Entry, is_out: bool) -> None:
+        seq = int(entry.seq)
+        copied = self.messages.get(seq)
+        if copied is None:
+            if not self._unknown[0] <= seq < self._unknown[1]:
+                raise Violation("mirror", f"{self.name}: the queue has {seq}, and never told")
+            copied = self.messages[seq] = _copy(entry, entry.redelivered or is_out, is_out)
+        if copied.is_out != is_out:
+            raise Violation(
+                "mirror", f"{self.name}: {seq} is out: {is_out}, with the copy {copied.is_out}"
+            )
+        # What was read from disk counts as redelivered when something younger was delivered.
+        is_below = entry.redelivered and seq <= self._delivered_upto
+        if not is_out and entry.redelivered != copied.is_delivered and not is_below:
+            raise Violation(
+                "mirror",
+                f"{self.name}: {seq} is redelivered: {entry.redelivered}, with the copy {copied.is_delivered}",
+            )
+        if not entry.has_content:
+            return
+        now = _copy(entry, False, False)
+        if copied.content is None:
+            copied.content, copied.expiry_ms = now.content, now.expiry_ms
+        elif (copied.content, copied.expiry_ms) != (now.content, now.expiry_ms):
+            raise Violation("mirror", f"{self.name}: {seq} is another message than the copy's")
+
+
+def follow(mirrors: dict[int, MirrorModel], queues: list[Queue]) -> None:
+    """Compare each queue with its mirror in `mirrors`, by queue id, and begin those that are missing."""
+    for queue in queues:
+        mirror = mirrors.get(queue.id)
+        if mirror is None:
+            mirror = mirrors[queue.id] = MirrorModel(queue)
+            queue.backing.feed = mirror
+        mirror.compare(queue)
+    live = {int(queue.id) for queue in queues}
+    for queue_id in [queue_id for queue_id in mirrors if queue_id not in live]:
+        if not mirrors.pop(queue_id).is_deleted:
+            raise Violation("mirror", f"queue {queue_id} went without a word")
+
+
+def _entries(queue: Queue) -> list[Entry]:
+    ready = queue.backing.ready
+    return [ready.at(place) for place in range(ready.entry_count)]
+
+
+def _copy(entry: Entry, is_delivered: bool, is_out: bool) -> Copied:
+    message = entry.message
+    content = (message.address, message.properties, message.body) if entry.has_content else None
+    return Copied(content, int(entry.expiry_ms), bool(is_delivered), is_out)

@@ -1,0 +1,315 @@
+"""The oracle: what a broker may do with the messages it was given, and what it must not.
+
+It counts messages, not seq ids, and knows nothing of files: a message is a number in its body. Of every message in every
+queue (a *copy*) it knows where it is: ready, out with a client, settled, or gone; and of what a crash may do to it:
+
+    must      confirmed, or in a batch that the disk has: there after any crash, byte for byte, in its place
+    settled   acked, dropped or expired; it may come back after a crash until a later batch is on disk, then never
+    otherwise it may be there after a crash or not; what recovery found once stays
+
+What recovery made of a disk is found out by draining a second node that starts from a copy of it (`audit` in
+`simulation.py`), so after every restart the oracle knows exactly what is there, and a difference between the two
+recoveries shows as well. All times in ms.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from warrenmq.testing.models.commit_token import CommitToken
+from warrenmq.testing.models.damage import Damage
+from warrenmq.testing.models.messages import (
+    HELD,
+    OUT,
+    READY,
+    RESERVING,
+    SETTLED,
+    UNSURE,
+    Content,
+    Copy,
+    QueueModel,
+    Violation,
+    number_of,
+)
+from warrenmq.testing.models.sink_records import StagedMessage
+from warrenmq.testing.models.stored_definitions import Key
+from warrenmq.testing.models.topology import TopologyModel
+
+if TYPE_CHECKING:
+    from warrenmq.testing.models.groups import GroupModel
+
+
+class Oracle:
+    """The model of one vhost."""
+
+    def __init__(self) -> None:
+        self.queues: dict[int, QueueModel] = {}
+        self.topology = TopologyModel()
+        self.contents: dict[int, Content] = {}
+        # By the number of the queue's name.
+        self.groups: dict[int, GroupModel] = {}
+        self._published: list[Copy] = []
+        self._settled: list[Copy] = []
+        self.moved: list[StagedMessage] = []
+        # Messages that damage has taken: the broker's report must know of some damage then.
+        self.lost_count = 0
+        self.is_damaged = False
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    def enqueue(self, content: Content, queue: QueueModel, seq: int, expiry_ms: int) -> Copy:
+        """A message was put into a queue."""
+        self.contents[content.number] = content
+        copy = Copy(content, queue, queue.next_order, seq, expiry_ms)
+        queue.next_order += 1
+        queue.add(copy)
+        if copy.survives():
+            self._published.append(copy)
+        return copy
+
+    def confirmed(self, copies: list[Copy]) -> None:
+        """The publisher was told that these are safe."""
+        for copy in copies:
+            copy.is_must = copy.survives()
+
+    def deliver(
+        self, queue: QueueModel, body: bytes, properties: bytes, redelivered: bool, now_ms: int
+    ) -> Copy:
+        """A client was given a message of `queue`; which one it is, if it is one that may be given."""
+        content = self.contents.get(number_of(body))
+        if content is None or content.body != body or content.properties != properties:
+            raise Violation(
+                "corrupt", f"queue {queue.name} delivered {body[:16]!r}... which nobody published"
+            )
+        number = content.number
+        copy = queue.copies.get(number)
+        if copy is None or copy.state == SETTLED:
+            raise Violation(
+                "ghost", f"queue {queue.name} delivered message {number}, which is settled"
+            )
+        if copy.state in (OUT, HELD):
+            raise Violation(
+                "twice", f"queue {queue.name} delivered message {number}, which is out already"
+            )
+        if copy.is_expired(now_ms):
+            raise Violation(
+                "expired", f"queue {queue.name} delivered message {number} after its time"
+            )
+        if copy.was_delivered and not redelivered and not self.is_damaged:
+            raise Violation(
+                "redelivered", f"message {number} came again without the redelivered flag"
+            )
+        copy.was_delivered = True
+        copy.state = OUT
+        return copy
+
+    def check_order(self, queue: QueueModel, delivered: list[Copy], now_ms: int) -> None:
+        """Of a queue `delivered` were given away in one turn; nothing older may be left."""
+        first = queue.first_ready(now_ms)
+        if first is None or not delivered:
+            return
+        last = max(delivered, key=lambda copy: copy.order)
+        if first.order < last.order:
+            raise Violation(
+                "order",
+                f"queue {queue.name} delivered message {last.content.number} before message {first.content.number}",
+            )
+
+    def check_empty(self, queues: list[QueueModel], now_ms: int) -> None:
+        """Of these queues the broker has said that nothing waits in them."""
+        for queue in queues:
+            first = queue.first_ready(now_ms)
+            if first is not None and not queue.is_deleting:
+                raise Violation(
+                    "empty",
+                    f"queue {queue.name} says it is empty; message {first.content.number} waits",
+                )
+
+    def settle(self, copy: Copy) -> None:
+        """A client acked or rejected it, or a purge dropped it."""
+        copy.state = SETTLED
+        self._settled.append(copy)
+
+    def requeue(self, copy: Copy) -> None:
+        """It is ready again, in its place."""
+        copy.queue.add(copy)
+
+    def delete(self, queue: QueueModel) -> list[Key]:
+        """The queue is deleted; the keys of what is stored of it."""
+        keys = self.topology.remove_queue(queue)
+        queue.is_deleting = True
+        lasting = [copy for copy in queue.copies.values() if copy.expiry_ms == 0]
+        queue.had_messages = any(copy.state != SETTLED for copy in queue.copies.values())
+        queue.had_waiting = any(copy.state == READY for copy in lasting)
+        queue.held_by = {copy.holder for copy in lasting if copy.state == HELD}
+        for copy in queue.copies.values():
+            copy.state = SETTLED
+        return keys
+
+    # -- commits ---------------------------------------------------------------------------------------------------
+
+    def seal(self) -> CommitToken:
+        """A group commit was sealed: everything up to now is in it."""
+        token = CommitToken(
+            self._published, self._settled, self.moved, self.topology.stored.version
+        )
+        self._published = []
+        self._settled = []
+        self.moved = []
+        return token
+
+    def committed(self, token: CommitToken, has_definitions: bool) -> None:
+        """It is on disk; so is every change of definitions before it, if `has_definitions`."""
+        if has_definitions:
+            self.topology.stored.committed(token.version)
+        for copy in token.published:
+            copy.is_must = True
+        for message in token.moved:
+            message.is_durable = True
+        for copy in token.settled:
+            if copy.state == SETTLED:
+                copy.queue.copies.pop(copy.content.number, None)
+                copy.queue.gone[copy.content.number] = copy
+
+    def commit_failed(self, token: CommitToken) -> None:
+        """It is not; what it settled or moved is tried again, and what clients published is as good as transient."""
+        for copy in token.published:
+            copy.is_early = copy.is_early or not copy.queue.journals_all
+        self._settled = token.settled + self._settled
+        self.moved = token.moved + self.moved
+        for message in token.moved:
+            self._published.extend([copy for copy in message.copies if copy.survives()])
+
+    def allow(self, damage: Damage, is_running: bool) -> None:
+        """A bit was flipped: this may be missing, or may come back; from now on when the node is running."""
+        self.is_damaged = True
+        for queue in self.queues.values():
+            for copies in (queue.copies, queue.gone):
+                for number, copy in copies.items():
+                    if number in damage.numbers or (queue.id, copy.seq) in damage.positions:
+                        queue.may_be_lost.add(number)
+                        if is_running:
+                            queue.may_vanish.add(number)
+                            # A purge settles what it can read; the journal may have what it could not.
+                            queue.may_return.add(number)
+                    for queue_id, first, last in damage.acks:
+                        if queue_id == queue.id and first <= copy.seq <= last:
+                            queue.may_return.add(number)
+
+    def allow_returns(self, acks: list[tuple[int, int, int]]) -> None:
+        """Nothing but `acks`, (queue id, first seq, last seq), says what is settled: whatever else was may come back."""
+        for queue in self.queues.values():
+            runs = [(first, last) for queue_id, first, last in acks if queue_id == queue.id]
+            for number, copy in queue.gone.items():
+                if not any(first <= copy.seq <= last for first, last in runs):
+                    queue.may_return.add(number)
+
+    # -- restarts --------------------------------------------------------------------------------------------------
+
+    def restart(self, existing: set[int], now_ms: int) -> None:
+        """The node is gone; `existing` are the ids of the queues that the metadata still have.
+
+        `now_ms` is the time before the restart: what was over by then may have been dropped, wherever the clock jumps.
+        """
+        for queue in list(self.queues.values()):
+            if queue.id not in existing:
+                if queue.durable and queue.is_declared and not queue.is_deleting:
+                    raise Violation("queue", f"queue {queue.name} was declared and is not there")
+                del self.queues[queue.id]
+            elif queue.is_deleted:
+                raise Violation("queue", f"queue {queue.name} was deleted and is there")
+            else:
+                queue.is_declared = True
+                queue.is_bound = True
+                for copy in queue.copies.values():
+                    if copy.is_expired(now_ms) and copy.state != SETTLED:
+                        copy.state = UNSURE
+        for queue in self.queues.values():
+            queue.journals_all = False
+            queue.reservers.clear()
+            queue.failed_by.clear()
+        self._published = []
+        self._settled = []
+        self.moved = []
+        self.groups = {slot: group.restarted() for slot, group in self.groups.items()}
+
+    def found(
+        self, queue: QueueModel, numbers: list[int], held: dict[int, int], now_ms: int
+    ) -> None:
+        """Recovery of `queue` gave the messages `numbers`, in this order; `held` says which a reader group has, and which."""
+        if len(set(numbers)) < len(numbers):
+            raise Violation(
+                "twice", f"queue {queue.name} has messages twice after a restart: {numbers}"
+            )
+        copies: list[Copy] = []
+        for number in numbers:
+            copies.append(self._found_copy(queue, number))
+        orders = [copy.order for copy in copies]
+        if orders != sorted(orders):
+            raise Violation(
+                "order", f"queue {queue.name} has lost its order in a restart: {numbers}"
+            )
+        for number in queue.copies.keys() - set(numbers):
+            copy = queue.copies[number]
+            if (
+                copy.is_must
+                and copy.state != SETTLED
+                and copy.state != UNSURE
+                and not queue.is_deleting
+            ):
+                if copy.is_expired(now_ms):
+                    continue
+                if number not in queue.may_be_lost:
+                    raise Violation(
+                        "lost", f"queue {queue.name} has lost message {number} in a restart"
+                    )
+                self.lost_count += 1
+        for number, copy in queue.copies.items():
+            if copy.state == HELD and copy.is_must and number in numbers and number not in held:
+                if copy.holder in self.groups and not self.is_damaged:
+                    raise Violation(
+                        "group",
+                        f"message {number} of queue {queue.name} is held no more after a restart",
+                    )
+        old = queue.copies
+        queue.copies = {}
+        for copy in copies:
+            copy.is_must = True
+            copy.is_kept = True
+            queue.add(copy)
+            if copy.content.number in held:
+                copy.state = HELD
+                copy.holder = held[copy.content.number]
+        for number, copy in old.items():
+            if number in held and number not in queue.copies:
+                # Its time was over when the group had given it back; with the group it stays.
+                queue.add(copy)
+                copy.state = HELD
+                copy.holder = held[number]
+            if number not in queue.copies:
+                self._forget(queue, copy)
+        queue.is_deleting = False
+
+    def _found_copy(self, queue: QueueModel, number: int) -> Copy:
+        copy = queue.copies.get(number)
+        if copy is None:
+            if number in queue.may_return and number in queue.gone:
+                return queue.gone.pop(number)
+            raise Violation(
+                "ghost",
+                f"queue {queue.name} has message {number}, which was settled, after a restart",
+            )
+        may_survive = copy.may_survive() or copy.state == RESERVING
+        if not may_survive and not queue.is_deleting:
+            raise Violation(
+                "ghost", f"queue {queue.name} has the transient message {number} after a restart"
+            )
+        return copy
+
+    def _forget(self, queue: QueueModel, copy: Copy) -> None:
+        if copy.expiry_ms != 0 and copy.may_survive():
+            # Dropped for its age just now, which a clock that goes back may take back.
+            copy.state = UNSURE
+            queue.copies[copy.content.number] = copy
+        else:
+            queue.gone[copy.content.number] = copy

@@ -1,0 +1,141 @@
+"""Alarms in a history, and the publishes that clients send while one is on.
+
+A node takes such publishes and holds them back (`broker/flow/alarms.py`). It confirms none before all alarms are over, and then
+handles them: connection after connection in the order in which they connected, and within a connection channel after
+channel in the order of their first held publish. The oracle hears of a publish when the node handles it, so whatever a
+node does with one before that is a message which nobody published. A crash or a lost connection forgets held publishes.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from warrenmq.broker.connection.connection import Connection
+from warrenmq.broker.connection.states import RUNNING
+from warrenmq.testing.models.messages import Violation
+from warrenmq.testing.operations import DISK_ALARM
+from warrenmq.testing.sessions.states import ChannelModel, Publish
+from warrenmq.testing.simulated.file_system import PLENTY
+from warrenmq.testing.simulated.node import SimulatedNode
+
+# Operations of a client on a channel whose publishes are held back: it would wait for the answer to any other.
+PASSING: Final = ("publish", "publish_large", "publish_to", "ack", "nack")
+
+
+class Publishers(Protocol):
+    """The clients, as this part of them needs them."""
+
+    channels: dict[int, ChannelModel]
+
+    def take_effect(self, channel: ChannelModel, publish: Publish, before: dict[int, int]) -> None:
+        """The node handles `publish` now; see `Sessions`."""
+
+
+class AlarmSessions:
+    """The alarms of one node, and the publishes it holds back."""
+
+    def __init__(self, node: SimulatedNode, publishers: Publishers) -> None:
+        self._node = node
+        self._publishers = publishers
+        self._is_memory_on = False
+        self._is_disk_on = False
+        # Channels with held publishes, in the order in which the first of each was sent.
+        self._holding: list[ChannelModel] = []
+        # Next seq id of each queue, by id, before the node handled held publishes in this turn.
+        self._next_seqs: dict[int, int] = {}
+        # The node has handled held publishes since this was last cleared.
+        self.has_released = False
+        node.releases = self
+
+    @property
+    def is_on(self) -> bool:
+        """Does any alarm last?"""
+        return self._is_memory_on or self._is_disk_on
+
+    def set(self, kind: int, is_on: bool) -> None:
+        """The node measures its memory or its disk, and finds it short, or not."""
+        broker = self._node.broker
+        if kind == DISK_ALARM:
+            self._is_disk_on = is_on
+            broker.disk_free(0 if is_on else PLENTY, self._node.now_ms)
+        else:
+            self._is_memory_on = is_on
+            broker.memory_used(
+                broker.alarms.memory_limit_bytes + 1 if is_on else 0, self._node.now_ms
+            )
+
+    def end_all(self) -> None:
+        """Memory and disk are plenty."""
+        for kind in range(DISK_ALARM + 1):
+            self.set(kind, False)
+
+    def defers(self, channel: ChannelModel) -> bool:
+        """Must the node hold back the next publish on `channel`?"""
+        if channel.held:
+            return True
+        if (channel.publishes or channel.settles) and not self._is_disk_on:
+            # Only its end frees the memory of a transaction.
+            return False
+        return self.is_on or any(other.client is channel.client for other in self._holding)
+
+    def defer(self, channel: ChannelModel, publish: Publish) -> None:
+        """`publish`, which the node must hold back, is sent."""
+        if not channel.held:
+            self._holding.append(channel)
+        channel.held.append(publish)
+
+    # -- turns -----------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """The node may handle held publishes next."""
+        self._holding = [channel for channel in self._holding if self._is_there(channel)]
+        if self._holding:
+            self._next_seqs = {
+                int(queue.id): int(queue.next_seq) for queue in self._node.vhost.queues.values()
+            }
+            for channel in self._holding:
+                if not channel.client.engine.throttle.is_blocked:
+                    raise Violation(
+                        "alarm", f"a publish on channel {channel.number} was not held back"
+                    )
+
+    def end(self) -> None:
+        """Tell the oracle of held publishes that the node has handled since `begin`."""
+        if not self._holding:
+            return
+        before = {
+            int(queue.id): self._next_seqs[int(queue.id)] - int(queue.next_seq)
+            for queue in self._node.vhost.queues.values()
+        }
+        for connection in self._node.broker.connections:
+            if not connection.throttle.is_blocked:
+                self._release(connection, before)
+        self._holding = [channel for channel in self._holding if channel.held]
+
+    def _release(self, connection: Connection, before: dict[int, int]) -> None:
+        for channel in self._holding:
+            if channel.client.engine is connection and self._is_there(channel):
+                if self.is_on:
+                    raise Violation(
+                        "alarm", f"channel {channel.number} went on while an alarm is on"
+                    )
+                self.has_released = True
+                held, channel.held = channel.held, []
+                for publish in held:
+                    self._publishers.take_effect(channel, publish, before)
+
+    def _is_there(self, channel: ChannelModel) -> bool:
+        is_known = self._publishers.channels.get(channel.number - 1) is channel
+        return is_known and channel.client.engine.state == RUNNING
+
+    def check_rest(self) -> None:
+        """The node is at rest: it holds publishes back only during an alarm, and has told their clients."""
+        self.begin()
+        for channel in self._publishers.channels.values():
+            is_blocked = any(other.client is channel.client for other in self._holding)
+            if is_blocked and not self.is_on:
+                raise Violation("alarm", f"channel {channel.number} is blocked, and no alarm is on")
+            if channel.client.is_told_blocked != is_blocked:
+                raise Violation(
+                    "alarm", f"the client of channel {channel.number} does not know its state"
+                )

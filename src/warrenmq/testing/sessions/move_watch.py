@@ -1,0 +1,117 @@
+"""Which staged messages a node publishes, to which places: seen between two looks at what is on its way."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from warrenmq.store.message import MovedMessage
+from warrenmq.testing.models.messages import QueueModel, Violation, number_of
+from warrenmq.testing.models.sink_records import StagedMessage
+from warrenmq.testing.models.sinks import StagedMessages
+from warrenmq.testing.models.topology import TopologyModel
+from warrenmq.testing.simulated.node import SimulatedNode
+
+
+def route(topology: TopologyModel, target: bytes, exchange: bytes, key: bytes) -> list[QueueModel]:
+    """Where a staged message goes; `target` is that of its log."""
+    if not target:
+        return topology.route(exchange, [key])
+    queue = topology.queues.get(target)
+    return [] if queue is None else [queue]
+
+
+class _MoveWatch:
+    """Finds what was published."""
+
+    def __init__(self, staged: StagedMessages) -> None:
+        self.staged: Final = staged
+        self._known: list[object] = []
+        # The place of the next message in each queue, by id.
+        self._next: dict[int, int] = {}
+
+    def begin(self, node: SimulatedNode) -> None:
+        """The vhost is about to work."""
+        self._known = list(node.vhost.staging.slices)
+        self._next = {queue.id: queue.next_seq for queue in node.vhost.queues.values()}
+
+    def end(self, node: SimulatedNode) -> None:
+        """It has."""
+        for taken in node.vhost.staging.slices:
+            if not any(taken is known for known in self._known):
+                for moved in taken.messages:
+                    self._follow(node, moved)
+        # What is kept here would keep the node.
+        self._known = []
+
+    def _follow(self, node: SimulatedNode, moved: MovedMessage) -> None:
+        message = self.staged.expect(number_of(moved.body))
+        places: list[tuple[int, int]] = []
+        topology = self.staged.oracle.topology
+        for queue in route(topology, message.stage.target, message.exchange, message.key):
+            places.append((queue.id, self._next[queue.id]))
+            self._next[queue.id] += 1
+        self.on_published(message, places, node.now_ms)
+
+    def on_published(
+        self, message: StagedMessage, places: list[tuple[int, int]], now_ms: int
+    ) -> None:
+        """`message` is at these places: queue id and seq id."""
+        raise NotImplementedError
+
+
+class OracleWatch(_MoveWatch):
+    """Tells the oracle. `is_sure`: it knows what is on the disk that the node was started from."""
+
+    def __init__(self, staged: StagedMessages, is_sure: bool) -> None:
+        super().__init__(staged)
+        self.is_sure = is_sure
+
+    def on_published(
+        self, message: StagedMessage, places: list[tuple[int, int]], now_ms: int
+    ) -> None:
+        """In the order of the batch."""
+        before = message.previous
+        if (
+            self.is_sure
+            and before is not None
+            and before.published_by is not self
+            and not before.is_durable
+        ):
+            raise Violation(
+                "order",
+                f"message {message.content.number} of a batch is published before message {before.content.number}",
+            )
+        queues = self.staged.oracle.queues
+        found = []
+        for queue_id, seq in places:
+            queue = queues[queue_id]
+            times = [time for time in (message.expiration_ms, queue.ttl_ms) if time]
+            found.append((queue, seq, now_ms + min(times) if times else 0))
+        self.staged.published(message, self, found)
+
+
+class AuditWatch(_MoveWatch):
+    """Of a node that nobody's clients will see: the numbers of what it published, by queue id."""
+
+    def __init__(self, staged: StagedMessages) -> None:
+        super().__init__(staged)
+        self.numbers: set[int] = set()
+        self.by_queue: dict[int, set[int]] = {}
+
+    def without_published(self, queue: QueueModel, numbers: list[int]) -> list[int]:
+        """Of `numbers`, which were found in `queue`, those that it had before."""
+        if len(set(numbers)) < len(numbers):
+            raise Violation(
+                "twice", f"queue {queue.name} has messages twice after a restart: {numbers}"
+            )
+        published = self.by_queue.get(queue.id, set())
+        return [number for number in numbers if number not in published]
+
+    def on_published(
+        self, message: StagedMessage, places: list[tuple[int, int]], now_ms: int
+    ) -> None:
+        """Another start may publish it, too, as long as that is not on disk."""
+        number = message.content.number
+        self.numbers.add(number)
+        for queue_id, _ in places:
+            self.by_queue.setdefault(queue_id, set()).add(number)

@@ -1,0 +1,95 @@
+"""What clients know of their channels, consumers and deliveries."""
+
+from collections import deque
+from collections.abc import Callable
+
+from warrenmq.testing.models.messages import Content, Copy, QueueModel
+from warrenmq.testing.simulated.client import SimulatedClient
+from warrenmq.wire.method import Method
+from warrenmq.wire.methods import BasicPublish
+
+
+class ConsumerModel:
+    """A consumer as its client knows it."""
+
+    def __init__(self, tag: bytes, queue: QueueModel, prefetch: int, no_ack: bool) -> None:
+        self.tag = tag
+        self.queue = queue
+        self.prefetch = prefetch
+        self.no_ack = no_ack
+        self.unacked = 0
+
+
+class Delivery:
+    """An unacked delivery."""
+
+    def __init__(self, copy: Copy, consumer: ConsumerModel | None) -> None:
+        self.copy = copy
+        self.consumer = consumer
+
+
+class Unconfirmed:
+    """A publish without its confirm, and how many batches had failed before it."""
+
+    def __init__(self, copies: list[Copy], failed_batches: int) -> None:
+        self.copies = copies
+        self.failed_batches = failed_batches
+
+
+class Publish:
+    """A message on its way; `keys` are its routing keys and those of CC and BCC."""
+
+    def __init__(
+        self,
+        content: Content,
+        method: BasicPublish,
+        keys: list[bytes],
+        headers: dict[str, object],
+        expiration_ms: int,
+    ) -> None:
+        self.content = content
+        self.method = method
+        self.keys = keys
+        self.headers = headers
+        self.expiration_ms = expiration_ms
+
+
+class TransactionPublish:
+    """A publish that waits for its commit, which gives it to the queues that have these names by then."""
+
+    def __init__(
+        self, content: Content, names: list[bytes], expiration_ms: int, is_mandatory: bool
+    ) -> None:
+        self.content = content
+        self.names = names
+        self.expiration_ms = expiration_ms
+        self.is_mandatory = is_mandatory
+
+
+class ChannelModel:
+    """A channel as its client knows it; `connection` is the number of the client's connection."""
+
+    def __init__(self, number: int, connection: int, mode: str, client: SimulatedClient) -> None:
+        self.number = number
+        self.connection = connection
+        self.mode = mode
+        self.client = client
+        self.publish_count = 0
+        self.unconfirmed: dict[int, Unconfirmed] = {}
+        # Mandatory messages that must come back, in this order, each before its confirm, whose number is with it.
+        self.returns: deque[tuple[int, Content]] = deque()
+        self.unacked: dict[int, Delivery] = {}
+        self.consumers: dict[bytes, ConsumerModel] = {}
+        self.consumer_count = 0
+        # Answers that must come, in this order, and what they mean.
+        self.expected: deque[tuple[type[Method], Callable[[Method, bytes, bytes], None]]] = deque()
+        # What an open transaction will do.
+        self.publishes: list[TransactionPublish] = []
+        self.settles: list[tuple[dict[int, Delivery], bool]] = []
+        # Publishes that the node holds back during an alarm.
+        self.held: list[Publish] = []
+        self.is_lost = False
+
+    def is_free(self) -> bool:
+        """Can its client send something? The node reads the connection, and no answer is outstanding."""
+        return not self.expected and self.client.engine.is_reading

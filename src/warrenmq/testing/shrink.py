@@ -1,0 +1,86 @@
+"""A failing history, made as short as it can be, and told so that a person can follow it.
+
+Operations are left out, in large pieces first, for as long as the history still fails in the same way; then the values of
+those that remain are made plain. The failure must keep its kind, so that one bug is not shrunk into another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from warrenmq.testing.models.messages import Violation
+from warrenmq.testing.operations import FIELDS, History, Operation
+from warrenmq.testing.simulated.node_parts import NodeParts
+from warrenmq.testing.simulation import Simulation
+
+# Runs of the history that shrinking may cost.
+RUNS_MAX = 3000
+# What a value is replaced with when that changes nothing.
+_PLAIN: dict[str, int] = {
+    "count": 1, "multiple": 0, "delivery": 0, "size": 4, "expiration_ms": 0, "ttl_ms": 0, "clock_jump_ms": 0,
+    "recovery_crashes": 0, "times": 1, "after": 0, "channel": 0, "queue": 0,
+}  # fmt: skip
+
+
+class Shrinker:
+    """Shrinks one history."""
+
+    def __init__(self, history: History, kind: str, node_parts: NodeParts | None = None) -> None:
+        self.history = history
+        self._parts = node_parts
+        self._kind = kind
+        self._runs = 0
+
+    def shrink(self) -> History:
+        """The shortest failing history that was found."""
+        size = len(self.history.operations) // 2
+        while size > 0 and self._runs < RUNS_MAX:
+            if not self._drop_pieces(size):
+                size //= 2
+        self._simplify()
+        return self.history
+
+    def _fails(self, operations: list[Operation]) -> bool:
+        self._runs += 1
+        history = replace(self.history, operations=tuple(operations))
+        violation = Simulation(history, None, self._parts).run()
+        if violation is None or violation.kind != self._kind:
+            return False
+        self.history = history
+        return True
+
+    def _drop_pieces(self, size: int) -> bool:
+        is_shorter = False
+        at = len(self.history.operations)
+        while at > 0 and self._runs < RUNS_MAX:
+            at = max(0, at - size)
+            operations = list(self.history.operations)
+            del operations[at : at + size]
+            is_shorter |= self._fails(operations)
+            at = min(at, len(self.history.operations))
+        return is_shorter
+
+    def _simplify(self) -> None:
+        for index in range(len(self.history.operations)):
+            for place, name in enumerate(FIELDS[self.history.operations[index].kind]):
+                operation = self.history.operations[index]
+                if (
+                    name not in _PLAIN
+                    or operation.values[place] == _PLAIN[name]
+                    or self._runs >= RUNS_MAX
+                ):
+                    continue
+                values = list(operation.values)
+                values[place] = _PLAIN[name]
+                operations = list(self.history.operations)
+                operations[index] = replace(operation, values=tuple(values))
+                self._fails(operations)
+
+
+def tell(
+    history: History, node_parts: NodeParts | None = None
+) -> tuple[list[str], Violation | None]:
+    """What happens in a history, line by line, and how it ends."""
+    story = [f"seed {history.seed}, {history.limits}"]
+    violation = Simulation(history, story, node_parts).run()
+    return story, violation

@@ -1,0 +1,127 @@
+"""`python -m warrenmq.testing.simulate`: many histories on all cores, or one of them told in full.
+
+A failing seed is shrunk and printed as a list of operations with what the disk did in between; `--seed N` replays it.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from warrenmq.build import build_name
+from warrenmq.testing.operations import make_history
+from warrenmq.testing.shrink import Shrinker, tell
+from warrenmq.testing.simulation import Simulation
+
+# Seeds that one process takes at a time.
+_CHUNK = 20
+# Chunks after which a process makes room for a fresh one. A node that is thrown away in the midst of its work leaves its
+# entries in cycles that the collector does not track (see `Entry`); a real one takes them with it when its process ends.
+_CHUNKS_PER_PROCESS = 25
+# Failing seeds that are shrunk and shown.
+_SHOWN = 3
+
+console = Console(highlight=False, soft_wrap=True)
+
+
+def run_seeds(seeds: range) -> tuple[int, int, list[tuple[int, str, str]]]:
+    """Run histories; how many there were, how many crashes they had, and (seed, kind, text) of those that failed."""
+    failures: list[tuple[int, str, str]] = []
+    crashes = 0
+    for seed in seeds:
+        simulation = Simulation(make_history(seed))
+        violation = simulation.run()
+        crashes += simulation.crash_count
+        if violation is not None:
+            failures.append((seed, violation.kind, str(violation)))
+    return len(seeds), crashes, failures
+
+
+def shrunken_story(seed: int) -> list[str]:
+    """The shrunken history of a failing seed, as text."""
+    history = make_history(seed)
+    violation = Simulation(history).run()
+    if violation is None:
+        return [f"seed {seed} holds"]
+    shrunken = Shrinker(history, violation.kind).shrink()
+    story, violation = tell(shrunken)
+    return [*story, f"=> {violation}"]
+
+
+def _run_many(first: int, count: int, processes: int) -> bool:
+    chunks = [
+        range(start, min(start + _CHUNK, first + count))
+        for start in range(first, first + count, _CHUNK)
+    ]
+    failures: list[tuple[int, str, str]] = []
+    crashes = 0
+    started = time.monotonic()
+    columns = (TextColumn("histories"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with (
+        # A process that is forked while another thread of the pool holds a lock waits for that lock for ever.
+        multiprocessing.get_context("spawn").Pool(
+            processes, maxtasksperchild=_CHUNKS_PER_PROCESS
+        ) as pool,
+        Progress(*columns, console=console, disable=not console.is_terminal) as progress,
+    ):
+        task = progress.add_task("", total=count)
+        for done, crashed, failed in pool.imap_unordered(run_seeds, chunks):
+            progress.advance(task, done)
+            crashes += crashed
+            failures += failed
+            for seed, kind, _ in failed:
+                console.print(f"seed {seed}: {kind}", markup=False)
+    seconds = time.monotonic() - started
+    console.print(
+        f"{count} histories with {crashes} crashes in {seconds:.0f} s ({count / seconds:.0f} a second, "
+        f"{processes} processes, {build_name()}): {len(failures)} failed"
+    )
+    _show_failures(sorted(failures))
+    return not failures
+
+
+def _show_failures(failures: list[tuple[int, str, str]]) -> None:
+    by_kind: dict[str, list[int]] = {}
+    for seed, kind, _ in failures:
+        by_kind.setdefault(kind, []).append(seed)
+    for kind, seeds in by_kind.items():
+        console.print(
+            f"{len(seeds):6}  {kind}: seeds {', '.join(str(seed) for seed in seeds[:10])}",
+            markup=False,
+        )
+    for seeds in list(by_kind.values())[:_SHOWN]:
+        console.rule()
+        for line in shrunken_story(seeds[0]):
+            console.print(line, markup=False)
+
+
+def main(
+    seeds: Annotated[int, typer.Option(help="How many histories to run.")] = 1000,
+    first: Annotated[int, typer.Option(help="The first seed.")] = 1,
+    seed: Annotated[
+        int | None, typer.Option(help="Run this one alone, and tell what happens.")
+    ] = None,
+    processes: Annotated[int, typer.Option(help="How many at a time.")] = os.cpu_count() or 1,
+    shrink: Annotated[bool, typer.Option(help="With --seed: shrink it when it fails.")] = True,
+) -> None:
+    """Run histories of a simulated node that is crashed and whose disk fails, and look for broken promises."""
+    if seed is None:
+        raise typer.Exit(0 if _run_many(first, seeds, processes) else 1)
+    story, violation = tell(make_history(seed))
+    if violation is not None and shrink:
+        story = shrunken_story(seed)
+    elif violation is not None:
+        story.append(f"=> {violation}")
+    for line in story:
+        console.print(line, markup=False)
+    raise typer.Exit(0 if violation is None else 1)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,71 @@
+"""A client of the admin protocol in a history: real frames over a session that is a function call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from warrenmq.admin.protocol import (
+    LENGTH_BYTES,
+    LoggedIn,
+    Login,
+    Reply,
+    Request,
+    decode_reply,
+    encode_frame,
+)
+from warrenmq.admin.server import AdminSession
+from warrenmq.testing.simulated.node import SimulatedNode
+
+
+class AdminClient:
+    """One admin connection. It asks one thing at a time."""
+
+    def __init__(self, node: SimulatedNode) -> None:
+        self.node = node
+        self.output = bytearray()
+        self.then: Callable[[Reply], None] | None = None
+        self.is_closed = False
+        self.session = AdminSession(node.admin, self, node.clock, "simulated", True)
+        self.session.receive(bytes(encode_frame(Login("guest", "guest", "/"))))
+        reply = self._take()
+        assert isinstance(reply, LoggedIn), reply
+
+    def write(self, data: bytearray, /) -> None:
+        """The session answers."""
+        self.output += data
+
+    def close(self) -> None:
+        """The session closes the connection."""
+        self.is_closed = True
+
+    def leave(self) -> None:
+        """The client goes; nobody is told of an answer any more."""
+        self.then = None
+        self.session.connection_lost()
+
+    def ask(self, request: Request, then: Callable[[Reply], None]) -> None:
+        """Send `request`; `then` gets the answer, now or in a later turn."""
+        self.then = then
+        self.session.receive(bytes(encode_frame(request)))
+
+    def take_answers(self) -> None:
+        """Has an answer come? What it leads to may be asked, and answered, at once."""
+        while self.output and self.then is not None:
+            then, self.then = self.then, None
+            then(self._take())
+
+    def answer_to(self, request: Request) -> Reply:
+        """Ask, and let the node work until the answer is there."""
+        replies: list[Reply] = []
+        self.ask(request, replies.append)
+        self.take_answers()
+        if not replies:
+            self.node.drain()
+            self.take_answers()
+        return replies[0]
+
+    def _take(self) -> Reply:
+        end = LENGTH_BYTES + int.from_bytes(self.output[:LENGTH_BYTES], "big")
+        reply = decode_reply(bytes(self.output[LENGTH_BYTES:end]))
+        del self.output[:end]
+        return reply

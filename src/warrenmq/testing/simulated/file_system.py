@@ -1,0 +1,601 @@
+"""A file system in memory that forgets, tears and reorders what was not synced, and whose calls fail when told to.
+
+Of every file there are the bytes that the process sees and those that are on the platter; in between, the writes,
+truncations and allocations that nobody synced, in their order. Of every directory likewise: the names as they are, the
+names as they would be found after a power failure, and the changes in between. `crash` decides about each of them:
+
+    kill     only the process is gone; what it wrote is in the page cache and stays
+    power    each unsynced change is kept, dropped or torn on its own: a later write may be there and an earlier one
+             not (zeros fill the hole), a file may have grown by zeros (T9), a name may be there without its neighbour
+    ordered  the same for data; names and sizes as a file system with a journal has them: up to a moment, all of them
+
+A sync that fails throws away what it should have made durable, for good: the process goes on seeing it, a later sync
+that succeeds does not bring it back (W27). Calls are counted, so that a crash or a fault can hit any of them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+SECTOR_BYTES: Final = 512
+# What is allocated beyond that fails in part: space ahead of need is a wish, and reading it back would cost most of the
+# time of a history.
+ALLOCATE_MAX_BYTES: Final = 2048
+# What `free_bytes` says of a disk without a limit.
+PLENTY: Final = 1 << 50
+
+KILL: Final = "kill"
+POWER: Final = "power"
+ORDERED: Final = "ordered"
+
+_WRITE: Final = 0
+_TRUNCATE: Final = 1
+_ALLOCATE: Final = 2
+
+
+class Crash(BaseException):
+    """The process is gone, in the middle of a call of the file system. Not an Exception: nothing may survive it."""
+
+
+@dataclass
+class Fault:
+    """The next calls of one of `kinds` (empty: of any) behind `after` others fail with `number`, `times` times."""
+
+    kinds: tuple[str, ...]
+    after: int
+    number: int
+    times: int = 1
+
+    def strikes(self, kind: str) -> bool:
+        """Count a call; does it fail?"""
+        if self.times == 0 or (self.kinds and kind not in self.kinds):
+            return False
+        if self.after > 0:
+            self.after -= 1
+            return False
+        self.times -= 1
+        return True
+
+
+class SimulatedFile:
+    """One inode."""
+
+    __slots__ = ("allocated", "data", "durable", "durable_allocated", "unsynced")
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.durable = bytearray()
+        # Sizes in bytes up to which there is space, as zeros: kept as numbers, since most of it is never written.
+        self.allocated = 0
+        self.durable_allocated = 0
+        self.unsynced: list[tuple[int, int, bytes]] = []
+
+    @property
+    def size(self) -> int:
+        """As stat tells it, in bytes."""
+        return max(len(self.data), self.allocated)
+
+    def apply(self, kind: int, offset: int, content: bytes) -> None:
+        """Change what the process sees, and remember that it is not synced."""
+        self.allocated = _apply(self.data, self.allocated, kind, offset, content)
+        self.unsynced.append((kind, offset, content))
+
+    def sync(self) -> None:
+        """Everything unsynced is on the platter."""
+        for kind, offset, content in self.unsynced:
+            self.durable_allocated = _apply(
+                self.durable, self.durable_allocated, kind, offset, content
+            )
+        self.unsynced.clear()
+
+    def lose(self, rng: Random) -> None:
+        """A sync failed: unsynced writes are clean pages now that never reach the platter, or reached it by luck."""
+        if rng.random() < 0.2:
+            self.sync()
+        self.unsynced.clear()
+
+    def crash(self, rng: Random, rule: str) -> None:
+        """What is left is what is on the platter."""
+        if rule == KILL:
+            self.sync()
+        for kind, offset, content in self.unsynced:
+            fate = rng.random()
+            if kind == _TRUNCATE:
+                if fate < 0.5:
+                    break  # Sizes are changed in order: what was written behind it is in blocks nobody points at.
+                self.durable_allocated = _apply(
+                    self.durable, self.durable_allocated, kind, offset, b""
+                )
+            elif kind == _ALLOCATE or fate < 0.45:
+                self.durable_allocated = _apply(
+                    self.durable, self.durable_allocated, kind, offset, content
+                )
+            elif fate < 0.7:
+                self._tear(rng, offset, content)
+            elif fate < 0.85:
+                # Dropped, but the file has grown (T9).
+                self.durable_allocated = max(self.durable_allocated, offset + len(content))
+        self.unsynced.clear()
+        self.data[:] = self.durable
+        self.allocated = self.durable_allocated
+
+    def _tear(self, rng: Random, offset: int, content: bytes) -> None:
+        if rng.random() < 0.5:
+            kept = content[: rng.randrange(len(content) + 1)]
+            _apply(self.durable, 0, _WRITE, offset, kept)
+            if rng.random() < 0.5:
+                self.durable_allocated = max(self.durable_allocated, offset + len(content))
+            return
+        end = offset + len(content)
+        start = offset
+        while start < end:
+            stop = min(end, (start // SECTOR_BYTES + 1) * SECTOR_BYTES)
+            if rng.random() < 0.5:
+                _apply(self.durable, 0, _WRITE, start, content[start - offset : stop - offset])
+            start = stop
+        self.durable_allocated = max(self.durable_allocated, end)
+
+    def copy(self) -> SimulatedFile:
+        """An equal one, for a disk of its own; everything must be synced."""
+        twin = SimulatedFile()
+        twin.data = self.data[:]
+        twin.durable = self.durable[:]
+        twin.allocated = self.allocated
+        twin.durable_allocated = self.durable_allocated
+        return twin
+
+
+def _apply(data: bytearray, allocated: int, kind: int, offset: int, content: bytes) -> int:
+    """Apply one change to `data`; returns up to where there is space now."""
+    if kind == _WRITE:
+        if offset > len(data):
+            data.extend(bytes(offset - len(data)))
+        data[offset : offset + len(content)] = content
+        return allocated
+    if kind == _TRUNCATE:
+        if offset < len(data):
+            del data[offset:]
+        else:
+            data.extend(bytes(offset - len(data)))
+        return min(allocated, offset)
+    return max(allocated, offset)
+
+
+@dataclass(eq=False)
+class SimulatedDirectory:
+    """One directory: names as the process sees them, and as they are on the platter."""
+
+    names: dict[str, SimulatedFile | SimulatedDirectory] = field(default_factory=dict)
+    durable: dict[str, SimulatedFile | SimulatedDirectory] = field(default_factory=dict)
+
+    def copy(self) -> SimulatedDirectory:
+        """The whole tree, for a disk of its own; everything must be synced."""
+        twin = SimulatedDirectory()
+        twins: dict[int, SimulatedFile | SimulatedDirectory] = {}
+        for name, node in self.names.items():
+            twin.names[name] = twins.setdefault(id(node), node.copy())
+        twin.durable = dict(twin.names)
+        return twin
+
+
+@dataclass(eq=False)
+class NameChange:
+    """Names that appear and vanish together."""
+
+    removes: list[tuple[SimulatedDirectory, str, SimulatedFile | SimulatedDirectory]]
+    adds: list[tuple[SimulatedDirectory, str, SimulatedFile | SimulatedDirectory]]
+
+    def concerns(self, directory: SimulatedDirectory) -> bool:
+        """Is a name of this directory among them?"""
+        return any(entry[0] is directory for entry in self.removes + self.adds)
+
+    def apply(self) -> None:
+        """Put it on the platter."""
+        for directory, name, node in self.removes:
+            if directory.durable.get(name) is node:
+                del directory.durable[name]
+        for directory, name, node in self.adds:
+            directory.durable[name] = node
+
+
+class SimulatedFileHandle:
+    """An open file."""
+
+    def __init__(self, system: SimulatedFileSystem, path: str, file: SimulatedFile) -> None:
+        self._system = system
+        self._path = path
+        self.file = file
+        self._is_open = True
+        system.open_handles += 1
+
+    def write(self, offset: int, parts: list[bytes]) -> None:
+        """Write `parts` one behind the other at `offset`."""
+        self._system.write(self._path, self.file, offset, b"".join(parts))
+
+    def sync(self) -> None:
+        """Make everything written durable."""
+        self._system.sync(self._path, self.file)
+
+    def write_back(self, offset: int, length: int) -> None:
+        """It may fail, and promises nothing."""
+        self._system.step("write_back", self._path)
+
+    def truncate(self, size: int) -> None:
+        """Cut or extend the file."""
+        self._system.step("truncate", self._path)
+        self._system.change(self.file, _TRUNCATE, size, b"")
+
+    def allocate(self, offset: int, length: int) -> None:
+        """Have space for `length` bytes from `offset` on."""
+        self._system.step("allocate", self._path)
+        granted = min(length, ALLOCATE_MAX_BYTES)
+        self._system.make_room(max(0, offset + granted - self.file.size))
+        self._system.change(self.file, _ALLOCATE, offset + granted, b"")
+        if granted < length:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
+
+    def is_named(self) -> bool:
+        """Is it still what its path leads to?"""
+        return self._system.has_file(self._path, self.file)
+
+    def close(self) -> None:
+        """Close it; never fails, as far as data are concerned."""
+        if self._is_open:
+            self._is_open = False
+            self._system.open_handles -= 1
+
+
+class SimulatedFileSystem:
+    """See the module's docstring; the calls are those of `warrenmq.store.file_system.FileSystem`."""
+
+    def __init__(self, root: SimulatedDirectory | None = None) -> None:
+        self.root = root or SimulatedDirectory()
+        self._changes: list[NameChange] = []
+        self.calls = 0
+        self.open_handles = 0
+        # Bytes that all files may have together; 0 = no limit.
+        self.capacity = 0
+        self.faults: list[Fault] = []
+        # Calls that failed, by a fault or for want of space.
+        self.failed_calls = 0
+        # The crash strikes inside the call behind this many; -1: not planned.
+        self.crash_after = -1
+        self.is_crashed = False
+        # Another thread gets its turn inside the call behind this many; -1: not planned.
+        self.interrupt_after = -1
+        self.interrupt: Callable[[], None] | None = None
+        # Calls for this path are never interrupted: the caller holds a lock, and another thread would wait for it.
+        self.locked_path = ""
+        # For what a fault or a crash in the middle of a call leaves behind.
+        self.rng = Random(0)
+        # What went wrong, for the story of a history: None when nobody listens.
+        self.log: list[str] | None = None
+
+    # -- faults ----------------------------------------------------------------------------------------------------
+
+    def step(self, kind: str, path: str) -> None:
+        """A call begins: count it, crash or fail if that is its lot."""
+        if self.is_crashed:
+            raise Crash
+        self.calls += 1
+        if self.interrupt_after >= 0 and path != self.locked_path:
+            self.interrupt_after -= 1
+            if self.interrupt_after < 0 and self.interrupt is not None:
+                self.interrupt()
+        if self.crash_after >= 0:
+            if self.crash_after == 0:
+                self._note(f"crash in {kind} {path}")
+                self.is_crashed = True
+                raise Crash
+            self.crash_after -= 1
+        for fault in self.faults:
+            if fault.strikes(kind):
+                self.failed_calls += 1
+                self._note(f"{errno.errorcode[fault.number]} in {kind} {path}")
+                raise OSError(fault.number, os.strerror(fault.number), path)
+
+    def used_bytes(self) -> int:
+        """What all files with a name take."""
+        return sum(file.size for _, file in self.files())
+
+    def make_room(self, size: int) -> None:
+        """Raise ENOSPC when there is no space for `size` more bytes."""
+        if self.capacity and size > 0 and self.used_bytes() + size > self.capacity:
+            self.failed_calls += 1
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def _note(self, text: str) -> None:
+        if self.log is not None:
+            self.log.append(text)
+
+    # -- files -----------------------------------------------------------------------------------------------------
+
+    def create(self, path: str) -> SimulatedFileHandle:
+        """A new file; FileExistsError when there is one."""
+        directory, name = self._parent(path)
+        if name in directory.names:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        file = SimulatedFile()
+        self._step_names("create", path, NameChange([], [(directory, name, file)]))
+        return SimulatedFileHandle(self, path, file)
+
+    def open(self, path: str) -> SimulatedFileHandle:
+        """An existing file, for writing."""
+        self.step("open", path)
+        return SimulatedFileHandle(self, path, self._file(path))
+
+    def read(self, path: str, offset: int, size: int) -> bytes:
+        """At most `size` bytes from `offset` on; fewer at the end of the file."""
+        self.step("read", path)
+        file = self._file(path)
+        end = min(offset + size, file.size)
+        found = bytes(file.data[offset:end])
+        return found + bytes(max(0, end - offset - len(found)))
+
+    def write(self, path: str, file: SimulatedFile, offset: int, content: bytes) -> None:
+        """Write all of `content` or fail with a part of it written."""
+        try:
+            self.step("write", path)
+            self.make_room(offset + len(content) - file.size)
+        except (OSError, Crash):
+            # However it ended, some of it may have been written before.
+            kept = content[: self.rng.randrange(len(content) + 1)] if content else b""
+            if self.capacity:
+                kept = kept[: max(0, self.capacity - self.used_bytes())]
+            if kept:
+                file.apply(_WRITE, offset, kept)
+            raise
+        if content:
+            file.apply(_WRITE, offset, content)
+
+    def change(self, file: SimulatedFile, kind: int, offset: int, content: bytes) -> None:
+        """Apply a change of an open file."""
+        file.apply(kind, offset, content)
+
+    def sync(self, path: str, file: SimulatedFile) -> None:
+        """fsync; a failed one loses what it was about."""
+        try:
+            self.step("sync", path)
+        except OSError:
+            file.lose(self.rng)
+            raise
+        file.sync()
+
+    def size(self, path: str) -> int:
+        """Bytes of the file."""
+        self.step("stat", path)
+        return self._file(path).size
+
+    def exists(self, path: str) -> bool:
+        """Is there a file or directory of that name?"""
+        self.step("stat", path)
+        return self._find(path) is not None
+
+    def is_file(self, path: str) -> bool:
+        """Is there a file of that name?"""
+        self.step("stat", path)
+        return isinstance(self._find(path), SimulatedFile)
+
+    # -- names -----------------------------------------------------------------------------------------------------
+
+    def has_file(self, path: str, file: SimulatedFile) -> bool:
+        """Is it this very file that has the name?"""
+        return self._find(path) is file
+
+    def list_names(self, path: str) -> list[str]:
+        """Names in a directory, in no order that means anything."""
+        self.step("list", path)
+        return sorted(self._directory(path).names)
+
+    def make_directories(self, path: str, is_durable: bool = True) -> None:
+        """Make a directory and what is missing above it; if that is wanted, each name durable in its parent."""
+        directory = self.root
+        for name in _parts(path):
+            node = directory.names.get(name)
+            if node is None:
+                node = SimulatedDirectory()
+                self._step_names("mkdir", path, NameChange([], [(directory, name, node)]))
+                if is_durable:
+                    self._sync_names(directory, path)
+            if not isinstance(node, SimulatedDirectory):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+            directory = node
+
+    def rename(self, path: str, target: str) -> None:
+        """Give a file another name, atomically; what had that name is gone."""
+        directory, name = self._parent(path)
+        node = self._node(path)
+        self._step_names(
+            "rename", path, NameChange([(directory, name, node)], [(*self._parent(target), node)])
+        )
+
+    def link(self, path: str, target: str) -> None:
+        """A second name for a file."""
+        directory, name = self._parent(target)
+        if name in directory.names:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
+        self._step_names("link", path, NameChange([], [(directory, name, self._file(path))]))
+
+    def linked(self, path: str) -> SimulatedFile:
+        """The file itself, which a backup gives a second name: bytes and durability are shared."""
+        self.step("link", path)
+        return self._file(path)
+
+    def unlink(self, path: str) -> None:
+        """Delete a file."""
+        file = self._file(path)
+        self._step_names("unlink", path, NameChange([(*self._parent(path), file)], []))
+
+    def remove_tree(self, path: str) -> None:
+        """Delete a directory and all in it, one name after the other."""
+        directory = self._directory(path)
+        for name in sorted(directory.names):
+            if isinstance(directory.names[name], SimulatedDirectory):
+                self.remove_tree(f"{path}/{name}")
+            else:
+                self.unlink(f"{path}/{name}")
+        self._step_names("rmdir", path, NameChange([(*self._parent(path), directory)], []))
+
+    def sync_directory(self, path: str) -> None:
+        """Make changed names of a directory durable."""
+        self._sync_names(self._directory(path), path)
+
+    def sync_all(self) -> bool:
+        """Make everything durable."""
+        self.step("sync_all", "")
+        for change in self._changes:
+            change.apply()
+        self._changes.clear()
+        for file in self._all_files():
+            file.sync()
+        return True
+
+    def free_bytes(self, path: str) -> int:
+        """Space left."""
+        self.step("statfs", path)
+        return max(0, self.capacity - self.used_bytes()) if self.capacity else PLENTY
+
+    # -- for the simulation ----------------------------------------------------------------------------------------
+
+    def crash(self, rng: Random, rule: str) -> None:
+        """The process is gone; `rule` is KILL, POWER or ORDERED. Afterwards all that is there is durable."""
+        changes = self._changes
+        self._changes = []
+        if rule == ORDERED:
+            changes = changes[: rng.randrange(len(changes) + 1)]
+        elif rule == POWER:
+            changes = [change for change in changes if rng.random() < 0.5]
+        for change in changes:
+            change.apply()
+        for file in self._all_files():
+            file.crash(rng, rule)
+        self._settle_names(self.root)
+        self.faults.clear()
+        self.crash_after = -1
+        self.interrupt_after = -1
+        self.is_crashed = False
+        self.open_handles = 0
+
+    def fork(self) -> SimulatedFileSystem:
+        """A disk with the same content. Only after a crash, when nothing is unsynced."""
+        return SimulatedFileSystem(self.root.copy())
+
+    def files(self) -> list[tuple[str, SimulatedFile]]:
+        """Every file as the process sees it, by path; in order of their paths."""
+        found: list[tuple[str, SimulatedFile]] = []
+        _walk(self.root, "", found)
+        return found
+
+    def flip(self, path: str, offset: int, bit: int) -> None:
+        """Damage a byte for good, also where it is only to be written by the next sync."""
+        file = self._file(path)
+        file.data[offset] ^= 1 << bit
+        if offset < len(file.durable):
+            file.durable[offset] ^= 1 << bit
+        for index, (kind, start, content) in enumerate(file.unsynced):
+            if kind == _WRITE and start <= offset < start + len(content):
+                damaged = bytearray(content)
+                damaged[offset - start] ^= 1 << bit
+                file.unsynced[index] = (kind, start, bytes(damaged))
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _step_names(self, kind: str, path: str, change: NameChange) -> None:
+        """A call that changes names; one that fails may have done so all the same."""
+        try:
+            self.step(kind, path)
+        except OSError:
+            if self.rng.random() < 0.2:
+                self._change_names(change)
+            raise
+        self._change_names(change)
+
+    def _change_names(self, change: NameChange) -> None:
+        for directory, name, _ in change.removes:
+            del directory.names[name]
+        for directory, name, node in change.adds:
+            directory.names[name] = node
+        self._changes.append(change)
+
+    def _sync_names(self, directory: SimulatedDirectory, path: str) -> None:
+        self.step("sync_directory", path)
+        kept: list[NameChange] = []
+        for change in self._changes:
+            if change.concerns(directory):
+                change.apply()
+            else:
+                kept.append(change)
+        self._changes = kept
+
+    def _settle_names(self, directory: SimulatedDirectory) -> None:
+        directory.names = dict(directory.durable)
+        for node in directory.names.values():
+            if isinstance(node, SimulatedDirectory):
+                self._settle_names(node)
+
+    def _all_files(self) -> list[SimulatedFile]:
+        """Files with a name on the platter, each once, in order of their paths."""
+        found: list[SimulatedFile] = []
+        known: set[int] = set()
+
+        def visit(directory: SimulatedDirectory) -> None:
+            for name in sorted(directory.durable):
+                node = directory.durable[name]
+                if isinstance(node, SimulatedDirectory):
+                    visit(node)
+                elif id(node) not in known:
+                    known.add(id(node))
+                    found.append(node)
+
+        visit(self.root)
+        return found
+
+    def _find(self, path: str) -> SimulatedFile | SimulatedDirectory | None:
+        node: SimulatedFile | SimulatedDirectory | None = self.root
+        for name in _parts(path):
+            if not isinstance(node, SimulatedDirectory):
+                return None
+            node = node.names.get(name)
+        return node
+
+    def _node(self, path: str) -> SimulatedFile | SimulatedDirectory:
+        node = self._find(path)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return node
+
+    def _file(self, path: str) -> SimulatedFile:
+        node = self._node(path)
+        if isinstance(node, SimulatedDirectory):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        return node
+
+    def _directory(self, path: str) -> SimulatedDirectory:
+        node = self._node(path)
+        if not isinstance(node, SimulatedDirectory):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        return node
+
+    def _parent(self, path: str) -> tuple[SimulatedDirectory, str]:
+        above, _, name = path.rstrip("/").rpartition("/")
+        return self._directory(above), name
+
+
+def _parts(path: str) -> list[str]:
+    return [name for name in path.split("/") if name]
+
+
+def _walk(
+    directory: SimulatedDirectory, prefix: str, found: list[tuple[str, SimulatedFile]]
+) -> None:
+    for name in sorted(directory.names):
+        node = directory.names[name]
+        if isinstance(node, SimulatedDirectory):
+            _walk(node, f"{prefix}/{name}", found)
+        else:
+            found.append((f"{prefix}/{name}", node))

@@ -1,0 +1,154 @@
+"""The definitions of the simulated node: a map whose transactions are written, then synced, as those of SQLite's log are.
+
+A transaction that was written and not synced is none for the process whose sync failed, and the next one overwrites it.
+After a kill it is there all the same, whole, since it is in the page cache; after a power failure perhaps. A transaction
+whose write failed or was torn has no valid checksum, so it never is. On a full disk nothing can be written.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable
+from random import Random
+from typing import Final, cast
+
+from warrenmq.broker.definitions.metadata import (
+    Change,
+    Definitions,
+    DeleteBinding,
+    DeleteExchange,
+    DeleteGroupMember,
+    DeleteQueue,
+    DeleteReaderGroup,
+    DeleteSink,
+    DeleteStage,
+    MetadataError,
+    PutBinding,
+    PutExchange,
+    PutGroupMember,
+    PutQueue,
+    PutReaderGroup,
+    PutSink,
+    PutStage,
+)
+from warrenmq.testing.simulated.file_system import KILL, SimulatedFileSystem
+
+_Put = PutExchange | PutQueue | PutBinding | PutReaderGroup | PutGroupMember | PutStage | PutSink
+Key = tuple[object, ...]
+# What a change takes in the log of a transaction.
+CHANGE_BYTES: Final = 64
+
+
+class SimulatedMetadata:
+    """Definitions by identity, in the order in which they were first written. `disk` counts and fails the commits."""
+
+    def __init__(
+        self, disk: SimulatedFileSystem, definitions: dict[Key, _Put] | None = None
+    ) -> None:
+        self._disk = disk
+        self._definitions = definitions if definitions is not None else {}
+        # Above the id of every queue that was ever stored.
+        self.next_queue_id = 1
+        # Written, and not synced.
+        self._unsynced: list[Change] = []
+
+    def load(self) -> Definitions:
+        """Everything stored."""
+        found = Definitions()
+        for definition in self._definitions.values():
+            if isinstance(definition, PutQueue):
+                found.queues.append(definition)
+            elif isinstance(definition, PutExchange):
+                found.exchanges.append(definition)
+            elif isinstance(definition, PutBinding):
+                found.bindings.append(definition)
+            elif isinstance(definition, PutGroupMember):
+                found.group_members.append(definition)
+            elif isinstance(definition, PutStage):
+                found.stages.append(definition)
+            elif isinstance(definition, PutSink):
+                found.sinks.append(definition)
+            else:
+                found.reader_groups.append(definition)
+        found.next_queue_id = self.next_queue_id
+        return found
+
+    def apply(self, changes: list[object]) -> None:
+        """Commit `changes`, all or none. MetadataError: none, unless a crash comes before the next commit."""
+        transaction = list(cast(Iterable[Change], changes))
+        self._unsynced = []
+        try:
+            self._disk.step("metadata", "")
+            self._disk.make_room(CHANGE_BYTES * len(transaction))
+            self._unsynced = transaction
+            self._disk.step("metadata_sync", "")
+        except OSError as error:
+            raise MetadataError(str(error), may_be_full=error.errno == errno.ENOSPC) from None
+        self._unsynced = []
+        for change in transaction:
+            self._apply(change)
+
+    def crash(self, rng: Random, rule: str) -> None:
+        """The process is gone: what it wrote and did not sync is there or not, by `rule` (KILL, POWER or ORDERED)."""
+        unsynced, self._unsynced = self._unsynced, []
+        if unsynced and (rule == KILL or rng.random() < 0.5):
+            for change in unsynced:
+                self._apply(change)
+
+    def fork(self, disk: SimulatedFileSystem) -> SimulatedMetadata:
+        """The same definitions for another disk."""
+        twin = SimulatedMetadata(disk, dict(self._definitions))
+        twin.next_queue_id = self.next_queue_id
+        return twin
+
+    def queue_ids(self) -> set[int]:
+        """Ids of the queues that are stored."""
+        return {
+            definition.id
+            for definition in self._definitions.values()
+            if isinstance(definition, PutQueue)
+        }
+
+    def _apply(self, change: Change) -> None:
+        definitions = self._definitions
+        if isinstance(change, PutQueue):
+            definitions["queue", change.id] = change
+            self.next_queue_id = max(self.next_queue_id, change.id + 1)
+        elif isinstance(change, DeleteQueue):
+            definitions.pop(("queue", change.id), None)
+            self.next_queue_id = max(self.next_queue_id, change.id + 1)
+        elif isinstance(change, PutExchange):
+            definitions["exchange", change.name] = change
+        elif isinstance(change, DeleteExchange):
+            definitions.pop(("exchange", change.name), None)
+        elif isinstance(change, PutBinding):
+            definitions[_binding_key(change)] = change
+        elif isinstance(change, DeleteBinding):
+            definitions.pop(_binding_key(change), None)
+        elif isinstance(change, PutReaderGroup):
+            definitions["group", change.name] = change
+        elif isinstance(change, DeleteReaderGroup):
+            definitions.pop(("group", change.name), None)
+            for key in [key for key in definitions if key[:2] == ("member", change.name)]:
+                del definitions[key]
+        elif isinstance(change, PutGroupMember):
+            definitions["member", change.group, change.queue_id] = change
+        elif isinstance(change, DeleteGroupMember):
+            definitions.pop(("member", change.group, change.queue_id), None)
+        elif isinstance(change, PutStage):
+            definitions["stage", change.id] = change
+            self.next_queue_id = max(self.next_queue_id, change.id + 1)
+        elif isinstance(change, DeleteStage):
+            definitions.pop(("stage", change.id), None)
+        elif isinstance(change, PutSink):
+            definitions["sink", change.name] = change
+        elif isinstance(change, DeleteSink):
+            definitions.pop(("sink", change.name), None)
+        else:
+            raise TypeError(f"unexpected change {change}")
+
+
+def _binding_key(binding: PutBinding | DeleteBinding) -> Key:
+    return (
+        "binding", binding.source, binding.destination, binding.destination_is_queue, binding.key, binding.arguments,
+    )  # fmt: skip

@@ -1,0 +1,541 @@
+"""A whole node on a simulated disk: the shell of `server/vhost_driver.py` and `server/vhost_startup.py`, as `server/node.py` is.
+
+What threads do in a running node is done here when the simulation says so: each lane (the flusher and those of
+`store/jobs.py`) has jobs that wait for the disk and jobs that have run and whose completion has not reached the loop yet.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Final, Protocol
+
+from warrenmq.admin.node import AdminNode
+from warrenmq.broker.broker import Broker
+from warrenmq.broker.definitions.metadata import PutPermission, PutUser, PutVhost
+from warrenmq.broker.definitions.passwords import SHA256, hash_password
+from warrenmq.broker.definitions.settings import Settings
+from warrenmq.broker.flow.alarm_state import KEPT_BYTES_MAX
+from warrenmq.broker.flow.alarms import RELEASE_BYTES
+from warrenmq.broker.flow.disk_flow import STOP_BYTES, STORE_STOP_BYTES
+from warrenmq.broker.vhost.stage import MOVE_SLICE_MESSAGES
+from warrenmq.queues.memory_account import AHEAD_BYTES_MAX
+from warrenmq.queues.queue_host import AHEAD_BYTES, LOAD_BYTES
+from warrenmq.server.vhost_driver import VhostDriver, finish_job, start_drivers, stop_drivers
+from warrenmq.server.vhost_startup import open_vhost
+from warrenmq.store.change_sets import RETRY_MS
+from warrenmq.store.disk.files import JOURNAL_DIRECTORY
+from warrenmq.store.disk.flusher import BatchFlusher, FlushJob
+from warrenmq.store.disk.line_limit import LineLimit
+from warrenmq.store.disk.space_reserve import SpaceReserve
+from warrenmq.store.disk.store_reader import StoreReport
+from warrenmq.store.jobs import COMPACT, READ, WRITE, StoreJob
+from warrenmq.store.journal import BUFFER_BYTES
+from warrenmq.store.store_settings import BEHIND_BYTES, DEAD_BYTES, GROUP_BYTES, StoreSettings
+from warrenmq.store.vhost_store import VhostStore
+from warrenmq.testing.models.commit_token import CommitToken
+from warrenmq.testing.models.damage import STORE_ID
+from warrenmq.testing.models.messages import Violation
+from warrenmq.testing.simulated.client import SimulatedClient
+from warrenmq.testing.simulated.file_system import PLENTY, SimulatedFileSystem
+from warrenmq.testing.simulated.metadata import SimulatedMetadata
+from warrenmq.testing.simulated.node_parts import NodeParts
+
+VHOST: Final = b"/"
+# The space that is given back when the disk is full; the disk has less to spare then.
+RESERVE_PATH: Final = "reserve"
+RESERVE_BYTES: Final = 512
+USER: Final = PutUser(b"guest", hash_password(b"guest"), SHA256, ["administrator"])
+FLUSH: Final = "flush"
+READ_LANE: Final = "read"
+# As many threads as `store/disk/workers.py` has for it; any other lane has one.
+READERS: Final = 2
+# The flusher, and the lanes of `store/jobs.py` by their names.
+LANES: Final = (FLUSH, "write", "read", "compact")
+_LANE_NAMES: Final = {WRITE: "write", READ: "read", COMPACT: "compact"}
+# What a step of a start or a stop takes.
+_STEP_MS: Final = 10_000
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Sizes of the store, in bytes unless named otherwise: small, so that every boundary is crossed often."""
+
+    journal_file_bytes: int = 4096
+    content_file_bytes: int = 8192
+    embed_below: int = 256
+    segment_entries: int = 8
+    page_batch: int = 4
+    rewrite_min_bytes: int = 2048
+    dead_tail_bytes: int = 512
+    # Less than the journal's window, so that stores are often in debt.
+    garbage_allowance_bytes: int = 2048
+    # Staged messages that are published in one turn.
+    move_slice: int = MOVE_SLICE_MESSAGES
+    # A batch of the journal, a group of appends, appends beyond which queues page no further, dead bytes for a checkpoint.
+    buffer_bytes: int = BUFFER_BYTES
+    group_bytes: int = GROUP_BYTES
+    behind_bytes: int = BEHIND_BYTES
+    dead_bytes: int = DEAD_BYTES
+    # What waits for the journal, and for the store, before publishers are stopped.
+    stop_bytes: int = STOP_BYTES
+    store_stop_bytes: int = STORE_STOP_BYTES
+    # What one load brings: for a reader group, and ahead for consumers; what is kept in memory for those.
+    load_bytes: int = LOAD_BYTES
+    ahead_bytes: int = AHEAD_BYTES
+    ahead_bytes_max: int = AHEAD_BYTES_MAX
+    # Frames that connections keep in an alarm before none is read, and that are handled in a turn when it is over.
+    kept_bytes_max: int = KEPT_BYTES_MAX
+    release_bytes: int = RELEASE_BYTES
+    # The memory limit, of which the monitor begins to page at a half; 0: none.
+    memory_bytes: int = 0
+
+
+class Commits(Protocol):
+    """Who is told of group commits: the oracle."""
+
+    def seal(self) -> CommitToken: ...
+    def committed(self, token: CommitToken, has_definitions: bool) -> None: ...
+    def commit_failed(self, token: CommitToken) -> None: ...
+
+
+class Watch(Protocol):
+    """Who is told when the vhost works: it may publish staged messages then."""
+
+    def begin(self, node: SimulatedNode) -> None: ...
+    def end(self, node: SimulatedNode) -> None: ...
+
+
+class Releases(Protocol):
+    """Who is told of the moment in which the node handles publishes that an alarm has held back."""
+
+    def begin(self) -> None: ...
+    def end(self) -> None: ...
+
+
+class SimulatedDisk:
+    """What a node leaves behind."""
+
+    def __init__(self, files: SimulatedFileSystem, metadata: SimulatedMetadata) -> None:
+        self.files = files
+        self.metadata = metadata
+
+    def crash(self, rng: Random, rule: str) -> None:
+        """The process is gone, or the power; afterwards all that is there is durable."""
+        self.files.crash(rng, rule)
+        self.metadata.crash(rng, rule)
+
+    def fork(self) -> SimulatedDisk:
+        """An equal disk; only after a crash, when nothing is unsynced."""
+        files = self.files.fork()
+        return SimulatedDisk(files, self.metadata.fork(files))
+
+
+class Job:
+    """One piece of disk work: `run` on the disk, which may take the process with it, then `finish` on the loop."""
+
+    def __init__(self, text: str, run: Callable[[], None], finish: Callable[[], None]) -> None:
+        self.text = text
+        self.run = run
+        self.finish = finish
+
+
+class Lane:
+    """Jobs that `threads` take in their order; those of one thread end in the order in which it took them."""
+
+    def __init__(self, threads: int) -> None:
+        self.waiting: deque[Job] = deque()
+        # By thread: jobs that have run and whose end the loop has not heard of.
+        self.ran: list[deque[Job]] = [deque() for _ in range(threads)]
+        # The job that a thread has taken while another thread overtakes it.
+        self._late: Job | None = None
+
+    def has_work(self) -> bool:
+        """Is there a job that the loop waits for?"""
+        return bool(self.waiting or self._late or any(self.ran))
+
+    def take(self, rng: Random) -> tuple[int, Job] | None:
+        """The next job that runs, and the thread that runs it; None when there is none."""
+        if len(self.ran) == 1:
+            return (0, self.waiting.popleft()) if self.waiting else None
+        if self._late is None and len(self.waiting) > 1 and rng.random() < 0.5:
+            self._late = self.waiting.popleft()
+        if self._late is not None and (not self.waiting or rng.random() < 0.5):
+            late, self._late = self._late, None
+            return 0, late
+        if not self.waiting:
+            return None
+        thread = 1 if self._late is not None else rng.randrange(2)
+        return thread, self.waiting.popleft()
+
+    def end(self, rng: Random) -> Job | None:
+        """The job whose end the loop hears of next."""
+        done = [ran for ran in self.ran if ran]
+        if not done:
+            return None
+        return (done[0] if len(done) == 1 else rng.choice(done)).popleft()
+
+
+class SimulatedTimer:
+    """One call that is due later."""
+
+    def __init__(self, callback: Callable[[], object]) -> None:
+        self.callback: Callable[[], object] | None = callback
+
+    def cancel(self) -> None:
+        """Forget it."""
+        self.callback = None
+
+
+class SimulatedClock:
+    """Timers of a node; they fire in its turns, by the node's time."""
+
+    def __init__(self, node: SimulatedNode) -> None:
+        self._node = node
+        self._order = 0
+        self._timers: list[tuple[int, int, SimulatedTimer]] = []
+
+    def call_later(self, delay_s: float, callback: Callable[[], object], /) -> SimulatedTimer:
+        """Once, after `delay_s` seconds."""
+        timer = SimulatedTimer(callback)
+        self._order += 1
+        heapq.heappush(self._timers, (self._node.now_ms + int(delay_s * 1000), self._order, timer))
+        return timer
+
+    def call_soon(self, callback: Callable[[], object], /) -> SimulatedTimer:
+        """Once, in the next turn."""
+        return self.call_later(0, callback)
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return self._node.now_ms
+
+    def run(self) -> None:
+        """Make the calls that are due."""
+        while self._timers and self._timers[0][0] <= self._node.now_ms:
+            callback = heapq.heappop(self._timers)[2].callback
+            if callback is not None:
+                callback()
+
+
+class SimulatedNode:
+    """A node with vhost / and user guest. `now_ms` is moved by the simulation."""
+
+    def __init__(
+        self,
+        disk: SimulatedDisk,
+        limits: Limits,
+        commits: Commits,
+        now_ms: int,
+        node_parts: NodeParts,
+    ) -> None:
+        self.disk = disk
+        self.files = node_parts.files(disk.files)
+        self.limits = limits
+        self.node_parts = node_parts
+        self.commits = commits
+        self.now_ms = now_ms
+        self.lanes = {name: Lane(READERS if name == READ_LANE else 1) for name in LANES}
+        self._report = StoreReport()
+        self._store: VhostStore | None = None
+        self._lines = LineLimit()
+        # Change sets that were not stored are tried again by then.
+        self._definitions_due_ms = 0
+        # Who waits for a checkpoint on a full disk gives up in the end; nobody else notices that time passes.
+        self._waited_ms = 0
+        # Calls of the disk that had failed before this node.
+        self._failed_calls = disk.files.failed_calls
+        self._reserve = SpaceReserve(self.files, RESERVE_PATH, RESERVE_BYTES)
+        disk.files.locked_path = RESERVE_PATH
+        self._flusher: BatchFlusher = node_parts.flusher(self.files, self._reserve)
+        self._random_calls = 0
+        self.clock = SimulatedClock(self)
+        # Commits of which something failed, and those of which records or contents did.
+        self.failed_commits = 0
+        self.failed_batches = 0
+        # The broker has asked for another turn.
+        self._is_woken = False
+        # Has the store something to do that only time brings on?
+        self.has_more = False
+        # Told of what the vhost does between clients, when there are sinks.
+        self.watch: Watch | None = None
+        # Called in each turn before clients are given output.
+        self.before_output: Callable[[], None] | None = None
+        # Told of the moment in which the node handles publishes that an alarm has held back.
+        self.releases: Releases | None = None
+
+    # -- start and stop --------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Recover from the disk. Crash or OSError when the disk says so."""
+        memory = self.limits.memory_bytes or PLENTY
+        settings = Settings(
+            msg_store_io_batch_size=self.limits.page_batch, vm_memory_high_watermark_absolute=memory
+        )
+        self.broker = Broker(settings, self._random_bytes, self.wake)
+        self._scale_down()
+        self.broker.set_limits(self.now_ms)
+        definitions = self.disk.metadata.load()
+        definitions.users = [USER]
+        definitions.permissions = [PutPermission(VHOST, USER.name, ".*", ".*", ".*")]
+        self.broker.load_users(definitions)
+        limits = self.limits
+        store_settings = StoreSettings(
+            limits.journal_file_bytes,
+            limits.content_file_bytes,
+            limits.embed_below,
+            limits.segment_entries,
+            limits.rewrite_min_bytes,
+            limits.dead_tail_bytes,
+            limits.garbage_allowance_bytes,
+            limits.buffer_bytes,
+            limits.group_bytes,
+            limits.behind_bytes,
+            limits.dead_bytes,
+        )
+        self.vhost, self._report = open_vhost(
+            self.broker,
+            PutVhost(VHOST, 1),
+            self.files,
+            definitions,
+            store_settings,
+            self.now_ms,
+            lambda size: STORE_ID[:size],
+        )
+        self.vhost.host.load_bytes = limits.load_bytes
+        self.vhost.host.ahead_bytes = limits.ahead_bytes
+        self.node_parts.change_vhost(self.vhost)
+        self._reserve.keep()
+        self.store = self._store = self.vhost.store
+        self.journal = self.store.journal
+        self.vhost.staging.slice_messages = limits.move_slice
+        self._runner = self.node_parts.runner(self.files, self.store.store_id, self._reserve)
+        self.admin = AdminNode(self.broker)
+        self.admin.recover(definitions.reader_groups, definitions.group_members)
+        self.driver = VhostDriver(
+            self.vhost, self._flusher, self.disk.metadata.apply, self, self._lines
+        )
+        self._run_steps(start_drivers)
+
+    def _scale_down(self) -> None:
+        limits, broker = self.limits, self.broker
+        broker.disk_flow.stop_bytes = limits.stop_bytes
+        broker.disk_flow.store_stop_bytes = limits.store_stop_bytes
+        broker.memory_account.ahead_bytes_max = limits.ahead_bytes_max
+        broker.alarms.kept_bytes_max = limits.kept_bytes_max
+        broker.alarms.release_bytes = limits.release_bytes
+
+    def stop(self) -> bool:
+        """An orderly stop, clients closed before; True when everything reached the disk."""
+        self.vhost.staging.stop()
+        self.drain()
+        self._run_steps(stop_drivers)
+        failed = self.journal.has_pending()
+        self._flusher.close()
+        self._runner.close()
+        return not failed
+
+    def _run_steps(
+        self, steps: Callable[[list[VhostDriver], Callable[[], int]], Iterator[None]]
+    ) -> None:
+        for _ in steps([self.driver], lambda: self.now_ms + self._waited_ms):
+            self._waited_ms += _STEP_MS
+            self.drain()
+
+    @property
+    def damage_count(self) -> int:
+        """Everything that was noticed to be damaged or missing, by the start and since."""
+        found = _count(self._report)
+        if self._store is not None:
+            found += self._store.files.losses.damaged_count + self._store.files.losses.lost_count
+        return found
+
+    def call_when_idle(self, driver: VhostDriver) -> None:
+        """The next turn is the next thing that happens; before it this node is idle."""
+        self.clock.call_later(0, lambda: driver.on_idle(self.now_ms))
+
+    def wake(self) -> None:
+        """Another turn is to be ended."""
+        self._is_woken = True
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> None:
+        """Call `callback` in the first turn in so many ms."""
+        self.clock.call_later(delay_ms / 1000, callback)
+
+    def _random_bytes(self, size: int) -> bytes:
+        self._random_calls += 1
+        return self._random_calls.to_bytes(size, "big")
+
+    # -- turns -----------------------------------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """What a node does when the events of a turn are handled: a commit that is due, then all output."""
+        while True:
+            self._is_woken = False
+            self.clock.run()
+            if self.before_output is not None:
+                self.before_output()
+            self._end_turn()
+            if self.releases is not None:
+                self.releases.begin()
+            self.node_parts.end_turn(self.broker)
+            self.broker.end_turn(self.now_ms)
+            if self.releases is not None:
+                self.releases.end()
+            dirty = self.broker.take_dirty()
+            if not dirty:
+                return
+            if self.before_output is not None:
+                self.before_output()
+            for connection in dirty:
+                parts = connection.take_output()
+                client = connection.shell
+                if isinstance(client, SimulatedClient):
+                    client.take(b"".join(parts))
+                connection.out.set_unsent(0)
+                connection.on_written(self.now_ms)
+
+    def tick(self) -> None:
+        """Time has passed."""
+        self._reserve.keep()
+        self.broker.tick(self.now_ms)
+        self.turn()
+
+    def _end_turn(self) -> None:
+        """What a node does behind the events of a turn; the watch is told of what moves to and from queues."""
+        watch = self.watch if self.vhost.staging.sinks else None
+        if watch is not None:
+            watch.begin(self)
+        self.has_more = self.driver.end_turn(self.now_ms)
+        if watch is not None:
+            watch.end(self)
+
+    def submit_flush(self, driver: VhostDriver, job: FlushJob) -> None:
+        """To the lane of the flusher."""
+        token = self.commits.seal()
+        files = self.disk.files
+
+        def run() -> None:
+            failed_calls = files.failed_calls
+            self._flusher.flush(job)
+            if files.failed_calls == failed_calls and (job.error or job.definitions_error):
+                error = job.error or job.definitions_error
+                raise Violation("fault", f"a commit failed, and no call of the disk did: {error}")
+            if job.error is None:
+                self.commits.committed(token, files.failed_calls == self._failed_calls)
+
+        def finish() -> None:
+            if job.error is not None or job.definitions_error is not None:
+                self.failed_commits += 1
+                self._definitions_due_ms = self.now_ms + RETRY_MS
+            if job.error is not None:
+                self.failed_batches += 1
+                self.commits.commit_failed(token)
+            driver.on_flushed(job, self.now_ms)
+
+        text = f"flush batch {job.batch.number}"
+        lane = self.lanes[FLUSH]
+        if self.node_parts.confirms_early:
+            for change_set in job.batch.change_sets:
+                change_set.is_stored = True
+            lane.ran[0].append(Job("", run, finish))
+            lane.waiting.append(Job(text, run, lambda: None))
+        else:
+            lane.waiting.append(Job(text, run, finish))
+
+    def submit_job(self, driver: VhostDriver, job: StoreJob) -> None:
+        """To the job's lane."""
+
+        def run() -> None:
+            self._runner.run(job)
+
+        def finish() -> None:
+            finish_job(job, self._lines)
+
+        self.lanes[_LANE_NAMES[job.lane]].waiting.append(Job(_text_of(job), run, finish))
+
+    # -- the disk --------------------------------------------------------------------------------------------------
+
+    def has_work(self) -> bool:
+        """Has any lane something to do?"""
+        return any(lane.has_work() for lane in self.lanes.values())
+
+    def run(self, name: str) -> bool:
+        """Let a lane do its next job; False when it has none. May raise Crash."""
+        lane = self.lanes[name]
+        taken = lane.take(self.disk.files.rng)
+        if taken is None:
+            return False
+        thread, job = taken
+        job.run()
+        lane.ran[thread].append(job)
+        return True
+
+    def finish(self, name: str) -> bool:
+        """Let the loop learn of a job that has run; False when there is none."""
+        job = self.lanes[name].end(self.disk.files.rng)
+        if job is None:
+            return False
+        job.finish()
+        self.turn()
+        return True
+
+    def drain(self) -> None:
+        """Run everything that the disk has to do, and what follows from it; which lane is first, chance decides."""
+        rng = self.disk.files.rng
+        for _ in range(10_000):
+            self.turn()
+            # A queue whose load was answered at once, with nothing, goes on in the next turn without the disk's help.
+            is_busy = self._is_woken
+            for name in rng.sample(LANES, len(LANES)):
+                is_busy |= self.run(name)
+                # Sometimes others overtake a job on its way back to the loop.
+                if rng.random() < 0.8:
+                    is_busy |= self.finish(name)
+            if not is_busy and not self.has_work():
+                return
+        raise AssertionError("the disk never comes to rest")
+
+    def is_pausing(self) -> bool:
+        """Does the node wait for a better time after a failed commit?"""
+        return self.driver.is_pausing or self.now_ms < self._definitions_due_ms
+
+    def file_sizes(self) -> dict[str, int]:
+        """The files that the store knows, with the bytes that it knows to be in them; by path."""
+        store = self.store
+        found = {RESERVE_PATH: 0}
+        found |= {
+            f"{JOURNAL_DIRECTORY}/{file.number}.wal": int(file.size_bytes)
+            for file in self.journal.files
+        }
+        for contents in (store.contents.persistent, store.contents.transient):
+            found.update({file.path: int(file.size_bytes) for file in contents.files})
+        for queue in self.vhost.queues.values():
+            index = queue.ledger.index
+            if index is not None:
+                found.update(
+                    {index.path_of(segment): int(segment.size_bytes) for segment in index.segments}
+                )
+        return found
+
+
+def _text_of(job: StoreJob) -> str:
+    path = getattr(job, "path", None) or getattr(job, "target_path", "")
+    return f"{type(job).__name__.lstrip('_')} {path}".rstrip()
+
+
+def _count(report: StoreReport) -> int:
+    return (
+        len(report.quarantined)
+        + len(report.unfinished)
+        + len(report.damage)
+        + len(report.torn)
+        + len(report.missing)
+        + len(report.missing_journal)
+        + report.missing_contents
+        + report.index_damage
+        + report.is_rebuilt
+    )

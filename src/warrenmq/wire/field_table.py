@@ -1,0 +1,397 @@
+"""Field tables: names with typed values, nested, in methods' arguments and messages' headers.
+
+A table travels through the broker as the raw bytes of its body (without the u32 length) and is decoded only by who
+looks into it. Decoding keeps each value's type tag in a `Field`, so that encoding a decoded table gives the same bytes
+again, except for what the wire itself says twice: of equal names the first is kept, and true is written as 1.
+
+Which types there are, and the limits of what is taken from strangers, is in `field_types`.
+"""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Final, final
+
+from librt.strings import (
+    BytesWriter,
+    read_f32_be,
+    read_f64_be,
+    write_f32_be,
+    write_f64_be,
+)
+from mypy_extensions import i64, mypyc_attr
+
+from warrenmq.wire.errors import (
+    FRAME_ERROR,
+    INTERNAL_ERROR,
+    ConnectionException,
+    MalformedBytes,
+    octets_text,
+)
+from warrenmq.wire.field_types import (
+    DEPTH_MAX,
+    TAG_ARRAY,
+    TAG_BINARY,
+    TAG_BOOL,
+    TAG_BYTE,
+    TAG_DECIMAL,
+    TAG_DOUBLE,
+    TAG_FLOAT,
+    TAG_LONG,
+    TAG_LONG_TOO,
+    TAG_LONGSTR,
+    TAG_SHORT,
+    TAG_SIGNED_INT,
+    TAG_TABLE,
+    TAG_TIMESTAMP,
+    TAG_UNSIGNED_BYTE,
+    TAG_UNSIGNED_INT,
+    TAG_UNSIGNED_SHORT,
+    TAG_VOID,
+    TOO_DEEP,
+    check_table,
+    fixed_size,
+    unknown_tag,
+)
+from warrenmq.wire.primitives import (
+    longstr_end,
+    need,
+    patch_long,
+    read_long,
+    read_longlong,
+    read_longstr,
+    read_octet,
+    read_short,
+    read_shortstr,
+    signed64,
+    unsigned64,
+    write_long,
+    write_longlong,
+    write_longstr,
+    write_octet,
+    write_short,
+    write_shortstr,
+)
+
+# 9999-12-31T23:59:59Z, the last second a datetime can hold.
+DATETIME_SECONDS_MAX: Final = 253402300799
+
+
+@final
+@mypyc_attr(native_class=True)
+class Field:
+    """One value of a table or array with its type tag.
+
+    `value` by tag: S, x bytes; F dict[str, Field]; A list[Field]; D (scale, unscaled value); t bool; V None; f, d
+    float; all others int (T unsigned, seconds since 1970; l and L signed). Treat it as immutable.
+    """
+
+    def __init__(self, tag: i64, value: object) -> None:
+        self.tag: i64 = tag
+        self.value: object = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Field) and self.tag == other.tag and self.value == other.value
+
+    def __repr__(self) -> str:
+        return f"Field({chr(self.tag)!r}, {self.value!r})"
+
+
+def validate_table(data: bytes, start: i64, end: i64) -> None:
+    """Check the structure of the table body `data[start:end]`: ConnectionException 501 if it would not decode."""
+    try:
+        check_table(data, start, end)
+    except MalformedBytes as error:
+        reason = error.reason if error.reason else f"cannot decode {octets_text(data[start:end])}"
+        raise ConnectionException(FRAME_ERROR, reason) from None
+
+
+def decode_table(raw: bytes) -> dict[str, Field]:
+    """The table with body `raw`, in the order of the wire.
+
+    ConnectionException 541 if it does not decode: the tables of methods were checked when the method was, so this is
+    a message's headers table, which RabbitMQ answers so.
+    """
+    if not raw:
+        return {}
+    try:
+        return _read_table(raw, 0, len(raw), 1)
+    except MalformedBytes:
+        raise ConnectionException(INTERNAL_ERROR, "") from None
+
+
+def encode_table(table: dict[str, Field]) -> bytes:
+    """The body of `table`. ValueError for what has no encoding: a name over 255 bytes, a number out of its type's
+    range, nesting over DEPTH_MAX; TypeError for a value that does not suit its tag."""
+    out = BytesWriter()
+    _write_fields(out, table, 1)
+    return out.getvalue()
+
+
+def _read_table(data: bytes, at: i64, end: i64, depth: i64) -> dict[str, Field]:
+    if depth > DEPTH_MAX:
+        raise MalformedBytes(TOO_DEEP)
+    table: dict[str, Field] = {}
+    while at < end:
+        raw_name, at = read_shortstr(data, at, end)
+        field, at = _read_field(data, at, end, depth)
+        name = raw_name.decode("utf-8", "surrogateescape")
+        if name not in table:
+            table[name] = field
+    return table
+
+
+def _read_array(data: bytes, at: i64, end: i64, depth: i64) -> list[Field]:
+    if depth > DEPTH_MAX:
+        raise MalformedBytes(TOO_DEEP)
+    array: list[Field] = []
+    while at < end:
+        field, at = _read_field(data, at, end, depth)
+        array.append(field)
+    return array
+
+
+def _read_field(data: bytes, at: i64, end: i64, depth: i64) -> tuple[Field, i64]:
+    """The field whose tag is at `at`, and the position behind it."""
+    tag = read_octet(data, at, end)
+    at += 1
+    if tag in (TAG_LONGSTR, TAG_BINARY):
+        text, stop = read_longstr(data, at, end)
+        return Field(tag, text), stop
+    size = fixed_size(tag)
+    if size >= 0:
+        need(at, end, size)
+        return Field(tag, _read_fixed(tag, data, at, end)), at + size
+    if tag == TAG_TABLE:
+        stop = longstr_end(data, at, end)
+        return Field(tag, _read_table(data, at + 4, stop, depth + 1)), stop
+    if tag == TAG_ARRAY:
+        stop = longstr_end(data, at, end)
+        return Field(tag, _read_array(data, at + 4, stop, depth + 1)), stop
+    raise MalformedBytes(unknown_tag(tag))
+
+
+def _read_fixed(tag: i64, data: bytes, at: i64, end: i64) -> object:
+    if tag == TAG_BOOL:
+        return read_octet(data, at, end) != 0
+    if tag == TAG_VOID:
+        return None
+    if tag == TAG_FLOAT:
+        return read_f32_be(data, at)
+    if tag == TAG_DOUBLE:
+        return read_f64_be(data, at)
+    if tag == TAG_DECIMAL:
+        scale: int = read_octet(data, at, end)
+        unscaled: int = read_long(data, at + 1, end)
+        return scale, unscaled
+    if tag == TAG_TIMESTAMP:
+        return unsigned64(read_longlong(data, at, end))
+    return int(_read_integer(tag, data, at, end))
+
+
+def _read_integer(tag: i64, data: bytes, at: i64, end: i64) -> i64:
+    if tag == TAG_SIGNED_INT:
+        return (read_long(data, at, end) ^ 0x80000000) - 0x80000000
+    if tag == TAG_UNSIGNED_INT:
+        return read_long(data, at, end)
+    if tag == TAG_SHORT:
+        return (read_short(data, at, end) ^ 0x8000) - 0x8000
+    if tag == TAG_UNSIGNED_SHORT:
+        return read_short(data, at, end)
+    if tag == TAG_BYTE:
+        return (read_octet(data, at, end) ^ 0x80) - 0x80
+    if tag == TAG_UNSIGNED_BYTE:
+        return read_octet(data, at, end)
+    return read_longlong(data, at, end)
+
+
+def _write_fields(out: BytesWriter, table: dict[str, Field], depth: i64) -> None:
+    if depth > DEPTH_MAX:
+        raise ValueError(TOO_DEEP)
+    for name, field in table.items():
+        write_shortstr(out, name.encode("utf-8", "surrogateescape"))
+        _write_field(out, field, depth)
+
+
+def _write_items(out: BytesWriter, array: list[Field], depth: i64) -> None:
+    if depth > DEPTH_MAX:
+        raise ValueError(TOO_DEEP)
+    for field in array:
+        _write_field(out, field, depth)
+
+
+def _write_field(out: BytesWriter, field: Field, depth: i64) -> None:
+    tag = field.tag
+    value = field.value
+    write_octet(out, tag)
+    if tag == TAG_TABLE and isinstance(value, dict):
+        at = len(out)
+        write_long(out, 0)
+        _write_fields(out, value, depth + 1)
+        patch_long(out, at, len(out) - at - 4)
+    elif tag == TAG_ARRAY and isinstance(value, list):
+        at = len(out)
+        write_long(out, 0)
+        _write_items(out, value, depth + 1)
+        patch_long(out, at, len(out) - at - 4)
+    elif (tag in (TAG_LONGSTR, TAG_BINARY)) and isinstance(value, bytes):
+        write_longstr(out, value)
+    elif tag == TAG_DECIMAL and isinstance(value, tuple):
+        scale, unscaled = value
+        write_octet(out, scale)
+        write_long(out, unscaled)
+    elif tag == TAG_FLOAT and isinstance(value, float):
+        write_f32_be(out, value)
+    elif tag == TAG_DOUBLE and isinstance(value, float):
+        write_f64_be(out, value)
+    elif tag == TAG_VOID and value is None:
+        pass
+    elif fixed_size(tag) > 0 and isinstance(value, int):
+        _write_integer(out, tag, value)
+    else:
+        raise TypeError(f"a field of type tag {tag} cannot hold {value!r}")
+
+
+def _write_integer(out: BytesWriter, tag: i64, value: int) -> None:
+    if tag == TAG_BOOL:
+        write_octet(out, 1 if value else 0)
+    elif tag == TAG_BYTE:
+        write_octet(out, _signed(value, 8))
+    elif tag == TAG_UNSIGNED_BYTE:
+        write_octet(out, _unsigned(value, 8))
+    elif tag == TAG_SHORT:
+        write_short(out, _signed(value, 16))
+    elif tag == TAG_UNSIGNED_SHORT:
+        write_short(out, _unsigned(value, 16))
+    elif tag == TAG_SIGNED_INT:
+        write_long(out, _signed(value, 32))
+    elif tag == TAG_UNSIGNED_INT:
+        write_long(out, _unsigned(value, 32))
+    elif tag in (TAG_LONG, TAG_LONG_TOO):
+        write_longlong(out, signed64(_signed(value, 64)))
+    elif tag == TAG_TIMESTAMP:
+        write_longlong(out, signed64(value))
+    else:
+        raise TypeError(f"a field of type tag {tag} cannot hold {value!r}")
+
+
+def _signed(value: int, bits: int) -> int:
+    """`value`, checked to be a signed number of `bits` bits, as the unsigned number of the same bits."""
+    if value < -(1 << (bits - 1)) or value >= 1 << (bits - 1):
+        raise ValueError(f"{value} is not a signed {bits}-bit number")
+    return value & ((1 << bits) - 1)
+
+
+def _unsigned(value: int, bits: int) -> int:
+    if value < 0 or value >= 1 << bits:
+        raise ValueError(f"{value} is not an unsigned {bits}-bit number")
+    return value
+
+
+def fields_from_python(values: dict[str, object]) -> dict[str, Field]:
+    """`values` as fields: bool t; int I, or l when it needs more than 32 bits; str and bytes S; float d; Decimal D;
+    None V; datetime T (naive ones are taken as UTC); dict F; list A.
+
+    For command lines, the admin protocol and tests. ValueError for a number or a nesting without an encoding, TypeError for other types.
+    """
+    return _table_from_python(values, 1)
+
+
+def to_python(table: dict[str, Field]) -> dict[str, object]:
+    """The values of `table`, without their type tags: S as str, or as bytes when it is not UTF-8; D as Decimal; T as a datetime in UTC, or as
+    int when it lies behind the year 9999; tables and arrays as dicts and lists of the same."""
+    values: dict[str, object] = {}
+    for name, field in table.items():
+        values[name] = field_to_python(field)
+    return values
+
+
+def field_to_python(field: Field) -> object:
+    """The value of one field, as in `to_python`. Fields come from `decode_table`, so nesting is limited."""
+    tag = field.tag
+    value = field.value
+    if tag == TAG_LONGSTR and isinstance(value, bytes):
+        try:
+            return value.decode("utf-8")
+        except UnicodeDecodeError:
+            return value
+    if tag == TAG_TABLE and isinstance(value, dict):
+        return to_python(value)
+    if tag == TAG_ARRAY and isinstance(value, list):
+        return [field_to_python(item) for item in value]
+    if tag == TAG_DECIMAL and isinstance(value, tuple):
+        scale, unscaled = value
+        return Decimal(unscaled).scaleb(-scale)
+    if tag == TAG_TIMESTAMP and isinstance(value, int) and value <= DATETIME_SECONDS_MAX:
+        return datetime.fromtimestamp(value, UTC)
+    return value
+
+
+def _table_from_python(values: dict[str, object], depth: i64) -> dict[str, Field]:
+    if depth > DEPTH_MAX:
+        raise ValueError(TOO_DEEP)
+    table: dict[str, Field] = {}
+    for name, value in values.items():
+        table[name] = _field_from_python(value, depth)
+    return table
+
+
+def _array_from_python(values: list[object], depth: i64) -> list[Field]:
+    if depth > DEPTH_MAX:
+        raise ValueError(TOO_DEEP)
+    return [_field_from_python(value, depth) for value in values]
+
+
+def _field_from_python(value: object, depth: i64) -> Field:
+    if value is None:
+        return Field(TAG_VOID, None)
+    # A bool is an int to Python, so it is asked for first.
+    if isinstance(value, bool):
+        return Field(TAG_BOOL, value)
+    if isinstance(value, int):
+        return _integer_field(value)
+    if isinstance(value, str):
+        return Field(TAG_LONGSTR, value.encode("utf-8", "surrogateescape"))
+    if isinstance(value, bytes):
+        return Field(TAG_LONGSTR, value)
+    if isinstance(value, float):
+        return Field(TAG_DOUBLE, value)
+    if isinstance(value, dict):
+        return Field(TAG_TABLE, _table_from_python(value, depth + 1))
+    if isinstance(value, list):
+        return Field(TAG_ARRAY, _array_from_python(value, depth + 1))
+    if isinstance(value, datetime):
+        return _timestamp_field(value)
+    if isinstance(value, Decimal):
+        return _decimal_field(value)
+    raise TypeError(f"a field table cannot hold a value of type {type(value).__name__}")
+
+
+def _integer_field(value: int) -> Field:
+    if -(1 << 31) <= value < 1 << 31:
+        return Field(TAG_SIGNED_INT, value)
+    if -(1 << 63) <= value < 1 << 63:
+        return Field(TAG_LONG, value)
+    raise ValueError(f"{value} is not a signed 64-bit number")
+
+
+def _timestamp_field(value: datetime) -> Field:
+    if value.tzinfo is None:
+        value = value.replace(tzinfo=UTC)
+    seconds = int(value.timestamp())
+    if seconds < 0:
+        raise ValueError(f"{value.isoformat()} lies before 1970 and has no timestamp")
+    return Field(TAG_TIMESTAMP, seconds)
+
+
+def _decimal_field(value: Decimal) -> Field:
+    if not value.is_finite():
+        raise ValueError(f"{value} has no decimal encoding")
+    exponent = int(value.as_tuple().exponent)
+    scale = -exponent if exponent < 0 else 0
+    # Magnitude first: scaleb is only exact within the context's precision, and 2**32 has ten digits.
+    if scale > 255 or value.adjusted() > 9 or value < 0:
+        raise ValueError(f"{value} has no decimal encoding")
+    unscaled = int(value.scaleb(scale))
+    if unscaled >= 1 << 32:
+        raise ValueError(f"{value} has no decimal encoding")
+    return Field(TAG_DECIMAL, (scale, unscaled))

@@ -374,7 +374,7 @@ class Simulation:
         self._restart(rng, POWER, 0, jump_ms)
 
     def _restart(self, rng: Random, rule: str, recovery_crashes: int, jump_ms: int) -> None:
-        self._next_number = self.sessions.next_number
+        self._next_number = self.sessions.publishes.next_number
         files = self.disk.files
         if self._backup is not None:
             self._backup.interrupt()

@@ -28,7 +28,7 @@ class Publishers(Protocol):
     channels: dict[int, ChannelModel]
 
     def take_effect(self, channel: ChannelModel, publish: Publish, before: dict[int, int]) -> None:
-        """The node handles `publish` now; see `Sessions`."""
+        """The node handles `publish` now; see `PublishSessions`."""
 
 
 class AlarmSessions:

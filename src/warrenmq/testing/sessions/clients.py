@@ -17,36 +17,29 @@ from warrenmq.testing.models.messages import (
     READY,
     RESERVING,
     UNSURE,
-    Content,
     Copy,
     QueueModel,
     Violation,
-    body_of,
 )
 from warrenmq.testing.models.oracle import Oracle
 from warrenmq.testing.models.sinks import StagedMessages
-from warrenmq.testing.models.topology import encode_arguments
 from warrenmq.testing.operations import (
-    EXCHANGES,
-    FANOUT,
-    HEADERS,
-    ROUTING_KEYS,
     Operation,
-    exchange_name,
 )
-from warrenmq.testing.sessions.alarms import PASSING, AlarmSessions
+from warrenmq.testing.sessions.alarms import PASSING
 from warrenmq.testing.sessions.groups import GroupSessions
+from warrenmq.testing.sessions.publishes import PublishSessions
 from warrenmq.testing.sessions.sinks import SinkSessions
 from warrenmq.testing.sessions.states import (
+    CONFIRM,
+    PLAIN,
+    TRANSACTION,
     ChannelModel,
     ConsumerModel,
     Delivery,
-    Publish,
-    TransactionPublish,
-    Unconfirmed,
 )
-from warrenmq.testing.sessions.topology import EXCHANGE, TOPOLOGY_OPERATIONS, TopologySessions
-from warrenmq.testing.simulated.client import SimulatedClient, content_frames, method_frame
+from warrenmq.testing.sessions.topology import TOPOLOGY_OPERATIONS, TopologySessions
+from warrenmq.testing.simulated.client import SimulatedClient, method_frame
 from warrenmq.testing.simulated.node import SimulatedNode
 from warrenmq.wire.method import Method
 from warrenmq.wire.methods import (
@@ -60,7 +53,6 @@ from warrenmq.wire.methods import (
     BasicGetEmpty,
     BasicGetOk,
     BasicNack,
-    BasicPublish,
     BasicQos,
     BasicQosOk,
     BasicRecover,
@@ -78,11 +70,7 @@ from warrenmq.wire.methods import (
     TxSelect,
     TxSelectOk,
 )
-from warrenmq.wire.properties import Properties
 
-CONFIRM: Final = "confirm"
-TRANSACTION: Final = "tx"
-PLAIN: Final = "plain"
 # (connection, mode) of each channel of a history.
 CHANNELS: Final = ((0, CONFIRM), (0, TRANSACTION), (1, CONFIRM), (1, PLAIN), (2, PLAIN))
 RESOURCE_ERROR: Final = 506
@@ -100,7 +88,6 @@ class Sessions:
     ) -> None:
         self.node = node
         self.oracle = oracle
-        self.next_number = first_number
         self.channels: dict[int, ChannelModel] = {}
         self._clients: dict[int, SimulatedClient] = {}
         # Channels of connections that the broker has given up, by slot.
@@ -112,8 +99,9 @@ class Sessions:
         self._is_mixed = False
         self.topology = TopologySessions(node, oracle, self)
         self.groups = GroupSessions(node, oracle)
-        self.sinks = SinkSessions(node, staged, self._take_number)
-        self.alarms = AlarmSessions(node, self)
+        self.publishes = PublishSessions(node, oracle, self.channels, first_number)
+        self.alarms = self.publishes.alarms
+        self.sinks = SinkSessions(node, staged, self.publishes.take_number)
 
     # -- turns -----------------------------------------------------------------------------------------------------
 
@@ -166,9 +154,9 @@ class Sessions:
             return False
         match operation.kind:
             case "publish" | "publish_large":
-                return self._publish(channel, operation)
+                return self.publishes.publish(channel, operation)
             case "publish_to":
-                return self._publish_to(channel, operation)
+                return self.publishes.publish_to(channel, operation)
             case "consume":
                 return self._consume(channel, operation)
             case "get":
@@ -394,116 +382,6 @@ class Sessions:
                 return channel
         return None
 
-    # -- publish ---------------------------------------------------------------------------------------------------
-
-    def _publish(self, channel: ChannelModel, operation: Operation) -> bool:
-        target, count, size = operation.number(1), operation.number(2), operation.number(3)
-        is_persistent, expiration_ms = bool(operation.number(4)), operation.number(5)
-        exchange, key = (EXCHANGE, b"") if target == FANOUT else (b"", b"q%d" % target)
-        method = BasicPublish(exchange, key, operation.seed % 4 == 0, False)
-        properties = Properties(
-            delivery_mode=2 if is_persistent else 1,
-            expiration=str(expiration_ms).encode() if expiration_ms else None,
-        )
-        self._send_messages(channel, method, [key], {}, properties, count, size, expiration_ms)
-        return True
-
-    def _publish_to(self, channel: ChannelModel, operation: Operation) -> bool:
-        slot = operation.number(1)
-        exchange, key = exchange_name(slot), ROUTING_KEYS[operation.number(2)]
-        headers = HEADERS[operation.number(3)]
-        model = self.oracle.topology.exchanges.get(exchange)
-        # One that clients have declared may be deleted before a held publish is handled, which closes the channel.
-        if model is None or model.internal or (slot < EXCHANGES and self.alarms.defers(channel)):
-            return False
-        carbon_copies = headers.get("CC", [])
-        assert isinstance(carbon_copies, list)
-        keys = [key, *(name.encode() for name in carbon_copies)]
-        method = BasicPublish(exchange, key, bool(operation.number(7)), False)
-        properties = Properties(
-            delivery_mode=2 if operation.number(6) else 1,
-            headers=encode_arguments(tuple(headers.items())) if headers else None,
-        )
-        count, size = operation.number(4), operation.number(5)
-        self._send_messages(channel, method, keys, headers, properties, count, size, 0)
-        return True
-
-    def _send_messages(
-        self,
-        channel: ChannelModel,
-        method: BasicPublish,
-        keys: list[bytes],
-        headers: dict[str, object],
-        properties: Properties,
-        count: int,
-        size: int,
-        expiration_ms: int,
-    ) -> None:
-        """Publish `count` messages of `size` bytes."""
-        raw = properties.encode()
-        frame = method_frame(channel.number, method)
-        for _ in range(count):
-            number = self._take_number()
-            body = body_of(number, size)
-            content = Content(number, raw, body, properties.delivery_mode == 2)
-            publish = Publish(content, method, keys, headers, expiration_ms)
-            if self.alarms.defers(channel):
-                self.alarms.defer(channel, publish)
-            else:
-                self.take_effect(channel, publish, {})
-            self._send(channel, frame + content_frames(channel.number, raw, body))
-
-    def take_effect(self, channel: ChannelModel, publish: Publish, before: dict[int, int]) -> None:
-        """The node handles `publish`, which must reach the queues that it is routed to; `before` as for `_enqueue`."""
-        method, content = publish.method, publish.content
-        queues = self.oracle.topology.route(method.exchange, publish.keys, publish.headers)
-        copies: list[Copy] = []
-        if channel.mode == TRANSACTION:
-            # The default exchange routes to names, whether there are queues or not.
-            names = (
-                [queue.name.encode() for queue in queues]
-                if method.exchange
-                else list(dict.fromkeys(publish.keys))
-            )
-            channel.publishes.append(
-                TransactionPublish(content, names, publish.expiration_ms, method.mandatory)
-            )
-        else:
-            copies = self._enqueue(content, queues, publish.expiration_ms, before)
-            if method.mandatory and not queues:
-                channel.returns.append((channel.publish_count + 1, content))
-        if channel.mode == CONFIRM:
-            channel.publish_count += 1
-            channel.unconfirmed[channel.publish_count] = Unconfirmed(
-                copies, self.node.failed_batches
-            )
-
-    def _take_number(self) -> int:
-        self.next_number += 1
-        return self.next_number - 1
-
-    def _enqueue(
-        self,
-        content: Content,
-        queues: list[QueueModel],
-        expiration_ms: int,
-        before: dict[int, int],
-    ) -> list[Copy]:
-        """Tell the oracle what is published; `before` counts what is published with it and before it, by queue id."""
-        copies: list[Copy] = []
-        for queue in queues:
-            if queue.is_deleting:
-                continue
-            engine = self.node.vhost.queues.get(queue.name.encode())
-            if engine is None:
-                raise Violation("topology", f"queue {queue.name} is not there")
-            times = [time for time in (expiration_ms, queue.ttl_ms) if time]
-            expiry_ms = self.node.now_ms + min(times) if times else 0
-            seq = engine.next_seq + before.get(queue.id, 0)
-            before[queue.id] = before.get(queue.id, 0) + 1
-            copies.append(self.oracle.enqueue(content, queue, seq, expiry_ms))
-        return copies
-
     # -- consume and settle ----------------------------------------------------------------------------------------
 
     def _consume(self, channel: ChannelModel, operation: Operation) -> bool:
@@ -621,7 +499,9 @@ class Sessions:
         for publish in channel.publishes:
             known = self.oracle.topology.queues
             queues = [known[name] for name in publish.names if name in known]
-            copies.extend(self._enqueue(publish.content, queues, publish.expiration_ms, before))
+            copies.extend(
+                self.publishes.enqueue(publish.content, queues, publish.expiration_ms, before)
+            )
             if publish.is_mandatory and not queues:
                 channel.returns.append((0, publish.content))
         for settled, requeue in channel.settles:

@@ -2,11 +2,17 @@
 
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from warrenmq.testing.models.messages import Content, Copy, QueueModel
 from warrenmq.testing.simulated.client import SimulatedClient
 from warrenmq.wire.method import Method
 from warrenmq.wire.methods import BasicPublish
+
+# How a channel publishes.
+CONFIRM: Final = "confirm"
+TRANSACTION: Final = "tx"
+PLAIN: Final = "plain"
 
 
 class ConsumerModel:

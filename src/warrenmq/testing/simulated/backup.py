@@ -20,7 +20,8 @@ from warrenmq.store.disk.flusher import FlusherCall
 from warrenmq.store.jobs import StoreJob
 from warrenmq.testing.models.oracle import Oracle
 from warrenmq.testing.models.sinks import StagedMessages
-from warrenmq.testing.simulated.file_system import SimulatedFile, SimulatedFileSystem
+from warrenmq.testing.simulated.file import SimulatedFile
+from warrenmq.testing.simulated.file_system import SimulatedFileSystem
 from warrenmq.testing.simulated.metadata import SimulatedMetadata
 from warrenmq.testing.simulated.node import FLUSH, Job, SimulatedDisk, SimulatedNode
 

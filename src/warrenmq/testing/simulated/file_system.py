@@ -22,7 +22,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-SECTOR_BYTES: Final = 512
+from warrenmq.testing.simulated.file import ALLOCATE, TRUNCATE, WRITE, SimulatedFile
+
 # What is allocated beyond that fails in part: space ahead of need is a wish, and reading it back would cost most of the
 # time of a history.
 ALLOCATE_MAX_BYTES: Final = 2048
@@ -32,10 +33,6 @@ PLENTY: Final = 1 << 50
 KILL: Final = "kill"
 POWER: Final = "power"
 ORDERED: Final = "ordered"
-
-_WRITE: Final = 0
-_TRUNCATE: Final = 1
-_ALLOCATE: Final = 2
 
 
 class Crash(BaseException):
@@ -60,110 +57,6 @@ class Fault:
             return False
         self.times -= 1
         return True
-
-
-class SimulatedFile:
-    """One inode."""
-
-    __slots__ = ("allocated", "data", "durable", "durable_allocated", "unsynced")
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-        self.durable = bytearray()
-        # Sizes in bytes up to which there is space, as zeros: kept as numbers, since most of it is never written.
-        self.allocated = 0
-        self.durable_allocated = 0
-        self.unsynced: list[tuple[int, int, bytes]] = []
-
-    @property
-    def size(self) -> int:
-        """As stat tells it, in bytes."""
-        return max(len(self.data), self.allocated)
-
-    def apply(self, kind: int, offset: int, content: bytes) -> None:
-        """Change what the process sees, and remember that it is not synced."""
-        self.allocated = _apply(self.data, self.allocated, kind, offset, content)
-        self.unsynced.append((kind, offset, content))
-
-    def sync(self) -> None:
-        """Everything unsynced is on the platter."""
-        for kind, offset, content in self.unsynced:
-            self.durable_allocated = _apply(
-                self.durable, self.durable_allocated, kind, offset, content
-            )
-        self.unsynced.clear()
-
-    def lose(self, rng: Random) -> None:
-        """A sync failed: unsynced writes are clean pages now that never reach the platter, or reached it by luck."""
-        if rng.random() < 0.2:
-            self.sync()
-        self.unsynced.clear()
-
-    def crash(self, rng: Random, rule: str) -> None:
-        """What is left is what is on the platter."""
-        if rule == KILL:
-            self.sync()
-        for kind, offset, content in self.unsynced:
-            fate = rng.random()
-            if kind == _TRUNCATE:
-                if fate < 0.5:
-                    break  # Sizes are changed in order: what was written behind it is in blocks nobody points at.
-                self.durable_allocated = _apply(
-                    self.durable, self.durable_allocated, kind, offset, b""
-                )
-            elif kind == _ALLOCATE or fate < 0.45:
-                self.durable_allocated = _apply(
-                    self.durable, self.durable_allocated, kind, offset, content
-                )
-            elif fate < 0.7:
-                self._tear(rng, offset, content)
-            elif fate < 0.85:
-                # Dropped, but the file has grown (T9).
-                self.durable_allocated = max(self.durable_allocated, offset + len(content))
-        self.unsynced.clear()
-        self.data[:] = self.durable
-        self.allocated = self.durable_allocated
-
-    def _tear(self, rng: Random, offset: int, content: bytes) -> None:
-        if rng.random() < 0.5:
-            kept = content[: rng.randrange(len(content) + 1)]
-            _apply(self.durable, 0, _WRITE, offset, kept)
-            if rng.random() < 0.5:
-                self.durable_allocated = max(self.durable_allocated, offset + len(content))
-            return
-        end = offset + len(content)
-        start = offset
-        while start < end:
-            stop = min(end, (start // SECTOR_BYTES + 1) * SECTOR_BYTES)
-            if rng.random() < 0.5:
-                _apply(self.durable, 0, _WRITE, start, content[start - offset : stop - offset])
-            start = stop
-        self.durable_allocated = max(self.durable_allocated, end)
-
-    def copy(self) -> SimulatedFile:
-        """An equal one, for a disk of its own; everything must be synced."""
-        twin = SimulatedFile()
-        twin.data = self.data[:]
-        twin.durable = self.durable[:]
-        twin.allocated = self.allocated
-        twin.durable_allocated = self.durable_allocated
-        return twin
-
-
-def _apply(data: bytearray, allocated: int, kind: int, offset: int, content: bytes) -> int:
-    """Apply one change to `data`; returns up to where there is space now."""
-    if kind == _WRITE:
-        if offset > len(data):
-            data.extend(bytes(offset - len(data)))
-        data[offset : offset + len(content)] = content
-        return allocated
-    if kind == _TRUNCATE:
-        if offset < len(data):
-            del data[offset:]
-        else:
-            data.extend(bytes(offset - len(data)))
-        return min(allocated, offset)
-    return max(allocated, offset)
 
 
 @dataclass(eq=False)
@@ -228,14 +121,14 @@ class SimulatedFileHandle:
     def truncate(self, size: int) -> None:
         """Cut or extend the file."""
         self._system.step("truncate", self._path)
-        self._system.change(self.file, _TRUNCATE, size, b"")
+        self._system.change(self.file, TRUNCATE, size, b"")
 
     def allocate(self, offset: int, length: int) -> None:
         """Have space for `length` bytes from `offset` on."""
         self._system.step("allocate", self._path)
         granted = min(length, ALLOCATE_MAX_BYTES)
         self._system.make_room(max(0, offset + granted - self.file.size))
-        self._system.change(self.file, _ALLOCATE, offset + granted, b"")
+        self._system.change(self.file, ALLOCATE, offset + granted, b"")
         if granted < length:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
 
@@ -348,10 +241,10 @@ class SimulatedFileSystem:
             if self.capacity:
                 kept = kept[: max(0, self.capacity - self.used_bytes())]
             if kept:
-                file.apply(_WRITE, offset, kept)
+                file.apply(WRITE, offset, kept)
             raise
         if content:
-            file.apply(_WRITE, offset, content)
+            file.apply(WRITE, offset, content)
 
     def change(self, file: SimulatedFile, kind: int, offset: int, content: bytes) -> None:
         """Apply a change of an open file."""
@@ -473,7 +366,9 @@ class SimulatedFileSystem:
         for change in changes:
             change.apply()
         for file in self._all_files():
-            file.crash(rng, rule)
+            if rule == KILL:
+                file.sync()
+            file.crash(rng)
         self._settle_names(self.root)
         self.faults.clear()
         self.crash_after = -1
@@ -498,7 +393,7 @@ class SimulatedFileSystem:
         if offset < len(file.durable):
             file.durable[offset] ^= 1 << bit
         for index, (kind, start, content) in enumerate(file.unsynced):
-            if kind == _WRITE and start <= offset < start + len(content):
+            if kind == WRITE and start <= offset < start + len(content):
                 damaged = bytearray(content)
                 damaged[offset - start] ^= 1 << bit
                 file.unsynced[index] = (kind, start, bytes(damaged))

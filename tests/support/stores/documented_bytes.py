@@ -1,0 +1,102 @@
+"""The tables of bytes in docs/storage.md, read from the page and used as a decoder."""
+
+import re
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+PAGE = Path(__file__).parent.parent.parent.parent / "docs" / "storage.md"
+
+INTEGERS = {"u8": 1, "u16": 2, "u32": 4, "u64": 8}
+
+Value = int | bytes | dict[str, "Value"] | list["Value"]
+Fields = dict[str, Value]
+
+
+@dataclass
+class Structure:
+    """One table of bytes: rows of (at, type, field)."""
+
+    name: str
+    number: int | None
+    size: int | None
+    rows: list[tuple[str, str, str]] = field(default_factory=list)
+
+
+@cache
+def page_lines() -> list[str]:
+    return PAGE.read_text(encoding="utf-8").splitlines()
+
+
+def cells_of(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+@cache
+def structures() -> dict[str, Structure]:
+    """The tables below headings of the fourth level."""
+    found: dict[str, Structure] = {}
+    current: Structure | None = None
+    for line in page_lines():
+        heading = re.fullmatch(r"#### ([A-Za-z_ ]+?)(?: \((\d+)\))?(?:, (\d+) bytes)?", line)
+        if heading:
+            name, number, size = heading.groups()
+            current = Structure(name, int(number) if number else None, int(size) if size else None)
+            found[name] = current
+        elif line.startswith("#"):
+            current = None
+        elif (
+            current is not None and line.startswith("|") and not line.startswith(("| at |", "|---"))
+        ):
+            at, kind, name = cells_of(line)[:3]
+            current.rows.append((at, kind, name.strip("`")))
+    return found
+
+
+def table(header: str) -> list[list[str]]:
+    """The rows of the one table whose header line is `header`."""
+    lines = page_lines()
+    assert lines.count(header) == 1, header
+    start = lines.index(header) + 2
+    rows: list[list[str]] = []
+    for line in lines[start:]:
+        if not line.startswith("|"):
+            break
+        rows.append(cells_of(line))
+    return rows
+
+
+def decode(name: str, data: bytes, start: int) -> tuple[Fields, int]:
+    """The structure `name` in `data` from `start` on, and where it ends."""
+    fields: Fields = {}
+    at = start
+    for offset, kind, field_name in structures()[name].rows:
+        if offset:
+            assert int(offset) == at - start, (
+                f"{name}.{field_name} is not at {offset} but at {at - start}"
+            )
+        fields[field_name], at = decode_field(kind, fields, data, at)
+    assert at <= len(data), f"{name} reaches beyond its record"
+    return fields, at
+
+
+def decode_field(kind: str, fields: Fields, data: bytes, at: int) -> tuple[Value, int]:
+    if kind in INTEGERS:
+        end = at + INTEGERS[kind]
+        return int.from_bytes(data[at:end], "big"), end
+    if match := re.fullmatch(r"(?:(\d+)|`(\w+)`) bytes", kind):
+        end = at + amount(match[1], match[2], fields)
+        return data[at:end], end
+    if match := re.fullmatch(r"(\w+) × `(\w+)`", kind):
+        values: list[Value] = []
+        for _ in range(amount(None, match[2], fields)):
+            value, at = decode_field(match[1], fields, data, at)
+            values.append(value)
+        return values, at
+    return decode(kind, data, at)
+
+
+def amount(digits: str | None, name: str, fields: Fields) -> int:
+    value = int(digits) if digits else fields[name]
+    assert isinstance(value, int)
+    return value

@@ -1,5 +1,6 @@
-"""The broker: connections and channels as state machines, the vhosts they work in, the definitions they keep.
+"""The broker: connections and channels as state machines, their vhosts, and stored definitions.
 
-Bytes and the time go in, bytes and flags come out; sockets and threads are in `server/`. May import: wire, routing,
-store, queues. Start with `connection/`, then `channel/`, then `vhost/`; ARCHITECTURE.md has the order of the rooms.
+Bytes and the time go in, bytes and flags come out; sockets and threads are in `server/`. This
+package may import wire, routing, store and queues. Start with `connection/`, then `channel/`, then
+`vhost/`; ARCHITECTURE.md lists all folders in their import order.
 """

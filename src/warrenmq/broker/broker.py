@@ -1,7 +1,8 @@
 """The broker of one node: its vhosts, users and connections, and the timers that drive them.
 
-No I/O: the shell (`server/node.py`) feeds connections, asks `take_dirty` what to write, runs group commits for the
-vhosts' journals and calls `tick` with the time. Randomness is an argument too, so that a simulation can repeat itself.
+This module does no I/O: the shell (`server/node.py`) feeds the connections, asks `take_dirty` which
+of them have output, runs group commits for the vhosts' journals and calls `tick` with the time.
+Randomness is an argument too, so that a simulation can repeat itself.
 """
 
 from __future__ import annotations
@@ -30,9 +31,10 @@ _RANDOM_NAME_BYTES: Final = 16
 
 
 class Broker(ConnectionHost):
-    """Everything of a node that is not I/O.
+    """A node without its I/O.
 
-    `wake` is called when there is something to write or to commit, perhaps outside of any event the shell knows of.
+    The broker calls `wake` when it has something to write or to commit; the call may come outside
+    any event that the shell knows of.
     """
 
     def __init__(
@@ -52,10 +54,10 @@ class Broker(ConnectionHost):
         self._next_queue_id: i64 = 1
         self._connection_number: i64 = 0
 
-    # -- definitions -----------------------------------------------------------------------------------------------
+    # -- definitions -------------------------------------------------------------------------------
 
     def load_users(self, definitions: Definitions) -> None:
-        """Take over users, permissions and the numbering of queues."""
+        """Load users, permissions and the next free queue id from the stored definitions."""
         self.access.load(definitions)
         self._next_queue_id = definitions.next_queue_id
 
@@ -65,16 +67,16 @@ class Broker(ConnectionHost):
         return queue_id
 
     def reserve_queue_ids(self, upto: i64) -> None:
-        """Never give out an id up to `upto`: a journal knows it, whatever the metadata say."""
+        """Give no queue an id up to `upto`: a journal uses them, whatever the metadata says."""
         self._next_queue_id = max(self._next_queue_id, upto + 1)
 
     def random_name(self) -> bytes:
         return base64.urlsafe_b64encode(self._random_bytes(_RANDOM_NAME_BYTES)).rstrip(b"=")
 
-    # -- connections -----------------------------------------------------------------------------------------------
+    # -- connections -------------------------------------------------------------------------------
 
     def connect(self, peer: str, is_loopback: bool, now_ms: i64) -> Connection:
-        """A client sent the protocol header."""
+        """Create the connection of a client that has sent the protocol header."""
         connection = Connection(self, peer, is_loopback, now_ms)
         self.connections.append(connection)
         connection.touch()
@@ -85,30 +87,31 @@ class Broker(ConnectionHost):
         return self._connection_number
 
     def disconnect(self, connection: Connection, now_ms: i64) -> None:
-        """Its socket is gone."""
+        """Remove `connection`, whose socket is gone."""
         connection.lost(now_ms)
         if connection in self.connections:
             self.connections.remove(connection)
 
     def take_dirty(self) -> list[Connection]:
-        """Connections that have something to write or to change; each is taken once."""
+        """Return the connections that have something to write or to change, and clear the list."""
         dirty = self.dirty_connections
         self.dirty_connections = []
         return dirty
 
     def end_turn(self, now_ms: i64) -> None:
-        """What follows from what happened: called once a turn, before `take_dirty`.
+        """Resume stopped publishers and page queues; call it once a turn, before `take_dirty`.
 
-        Publishers go on that an alarm or the disk had stopped; queues page when they hold too much.
+        Publishers that an alarm or the disk had stopped resume. Queues page when they use too much
+        memory.
         """
         self.alarms.release_some(now_ms)
         self.disk_flow.release_stopped(now_ms)
         self.memory_monitor.end_turn(now_ms)
 
-    # -- limits ----------------------------------------------------------------------------------------------------
+    # -- limits ------------------------------------------------------------------------------------
 
     def set_limits(self, now_ms: i64) -> None:
-        """Memory and disk limits as the settings have them; called at the start."""
+        """Set the memory and disk limits from the settings; called at the start."""
         settings = self.settings
         self.set_vm_memory_high_watermark(
             settings.vm_memory_high_watermark_absolute,
@@ -122,31 +125,31 @@ class Broker(ConnectionHost):
     def set_vm_memory_high_watermark(
         self, absolute_bytes: i64, relative: float, now_ms: i64
     ) -> None:
-        """Another memory limit: in bytes, or when `absolute_bytes` is negative a share of all memory."""
+        """Set the memory limit in bytes, or to a share of all memory if `absolute_bytes` < 0."""
         self.alarms.set_memory_limit(absolute_bytes, relative, now_ms)
         self.memory_monitor.set_limit(self.alarms.memory_limit_bytes)
 
     def set_disk_free_limit(self, absolute_bytes: i64, relative: float, now_ms: i64) -> None:
-        """Another disk limit: in bytes, or when `absolute_bytes` is negative a multiple of all memory."""
+        """Set the disk limit in bytes, or to a multiple of all memory if `absolute_bytes` < 0."""
         self.alarms.set_disk_limit(absolute_bytes, relative, now_ms)
         self.memory_monitor.set_disk_low(self.alarms.disk_since_ms != OFF, now_ms)
 
     def memory_used(self, used_bytes: i64, now_ms: i64) -> None:
-        """The node's memory was measured."""
+        """Take a new measurement of the node's memory (bytes)."""
         self.alarms.memory_used(used_bytes, now_ms)
         self.memory_monitor.set_resident(used_bytes)
 
     def disk_free(self, free_bytes: i64, now_ms: i64) -> None:
-        """The free space below the data directory was measured."""
+        """Take a new measurement of the free disk space for the data directory (bytes)."""
         self.alarms.disk_free(free_bytes, now_ms)
         self.memory_monitor.set_disk_low(self.alarms.disk_since_ms != OFF, now_ms)
 
-    # -- time ------------------------------------------------------------------------------------------------------
+    # -- time --------------------------------------------------------------------------------------
 
     def tick(self, now_ms: i64) -> None:
-        """Expire messages at the heads of queues, and unused queues (protocol 7.2); mind the memory.
+        """Expire messages at queue heads and unused queues (protocol 7.2); run the memory monitor.
 
-        Called every 50 ms or so.
+        Called about every 50 ms.
         """
         for queue in list(self.timed_queues):
             if queue.backing.has_expiring:
@@ -160,7 +163,7 @@ class Broker(ConnectionHost):
         self.memory_monitor.tick(now_ms)
 
     def tick_connections(self, now_ms: i64) -> None:
-        """Heartbeats, and what clients leave unfinished; called about once a second."""
+        """Check heartbeats, unfinished messages and stuck sockets; called about once a second."""
         self.alarms.shed(now_ms)
         for connection in self.connections:
             connection.tick(now_ms)
@@ -172,11 +175,11 @@ class Broker(ConnectionHost):
                 return vhost
         raise KeyError(queue.name)
 
-    # -- logs ------------------------------------------------------------------------------------------------------
+    # -- logs --------------------------------------------------------------------------------------
 
     def log_crash(self, peer: str, error: Exception) -> None:
         logger.error("%s: internal error", peer, exc_info=error)
 
     def log_refused(self, peer: str, text: str) -> None:
-        """A login failed."""
+        """Log a failed login."""
         logger.warning("%s: %s", peer, text)

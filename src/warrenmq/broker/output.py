@@ -1,7 +1,7 @@
-"""What one connection has to send, as bytes in the order of writing.
+"""The output of one connection: the bytes to send, in order.
 
-Small frames gather in one growing buffer; a large body goes out as it is, without being copied. The shell takes all of
-it once per turn of its loop, so that a thousand deliveries are one system call.
+Small frames gather in one growing buffer; a large body is sent by reference, without a copy. The
+shell takes all output once per turn of its loop, so that a thousand deliveries are one system call.
 """
 
 from typing import Final
@@ -14,9 +14,9 @@ from warrenmq.wire.encode import write_heartbeat, write_method_frame
 from warrenmq.wire.frames import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD, FRAME_OVERHEAD
 from warrenmq.wire.method import Method
 
-# Bodies from this size on are sent by reference.
+# Bodies of at least this size are sent by reference.
 _BY_REFERENCE_BYTES: Final = 4096
-# A socket that takes less than LARGE_BYTES in so long (ms) stands still.
+# A socket that takes less than LARGE_BYTES in this time (ms) is stuck.
 STUCK_MS: Final = 1000
 _NEVER: Final = -1
 _BASIC_DELIVER: Final = 0x003C003C
@@ -24,21 +24,24 @@ _BASIC_ACK: Final = 0x003C0050
 _BASIC_NACK: Final = 0x003C0078
 # Class 60 and weight 0, as in every content header.
 _CONTENT_CLASS: Final = 60 << 16
-# The last octet of a frame and the first of a body frame, for the eight octets that end in its channel and size; as a
-# signed number, the first octet is the sign's.
+# Eight octets are written as one number: the end octet of the frame before, then type, channel and
+# size of a body frame. This constant has the first two. The first octet holds the sign, hence -
+# 256.
 _NEXT_BODY: Final = ((FRAME_END - 256) << 56) | (FRAME_BODY << 48)
 
 
 class Output:
-    """Frames to send. `size_bytes` is what has gathered since the last `take`."""
+    """Gathers the frames to send on one connection; `take` returns them."""
 
     def __init__(self, transit: Transit) -> None:
         self._transit: Transit = transit
-        # Bytes that were taken and that the socket has not, and what the node's transit was told last.
+        # Bytes that the shell has taken and the socket has not accepted yet.
         self._unsent_bytes: i64 = 0
+        # Bytes of this connection that the node's transit counts.
         self._counted_bytes: i64 = 0
-        # Bytes that were taken altogether; those of them that were sent when the socket last moved, and the time (ms).
+        # Total bytes that the shell has taken.
         self._taken_bytes: i64 = 0
+        # Total bytes sent at the last progress of the socket, and the time of that progress (ms).
         self._moved_bytes: i64 = 0
         self._moved_ms: i64 = _NEVER
         self._is_stuck: bool = False
@@ -49,16 +52,16 @@ class Output:
 
     @property
     def size_bytes(self) -> i64:
-        """Bytes that wait to be taken."""
+        """Bytes gathered since the last `take`."""
         return self._parts_bytes + len(self._buffer)
 
     @property
     def buffered_bytes(self) -> i64:
-        """Bytes that count as being on their way: what was gathered and what the socket has not taken."""
+        """Bytes in transit, as of the last `count`: gathered, or not accepted by the socket."""
         return self._counted_bytes
 
     def take(self) -> list[bytes | memoryview]:
-        """Everything gathered, to be sent in order."""
+        """Remove and return everything gathered; the caller sends the parts in this order."""
         parts = self._parts
         self._taken_bytes += self.size_bytes
         if len(self._buffer) > 0:
@@ -69,18 +72,18 @@ class Output:
         return parts
 
     def drop(self) -> None:
-        """The socket is gone: nothing will be sent."""
+        """Discard all output, because the socket is gone."""
         self.take()
         self.set_unsent(0)
 
     def set_unsent(self, size: i64) -> None:
-        """After a `take`, or later: so many bytes of what was taken wait for the socket."""
+        """Set how many taken bytes still wait for the socket; call it after a `take`, or later."""
         if size != 0 or self._counted_bytes != 0:
             self._unsent_bytes = size
             self.count()
 
     def count(self) -> None:
-        """Tell the node's transit what this connection has to send."""
+        """Report the bytes that this connection has to send to the node's transit."""
         size = self.size_bytes + self._unsent_bytes
         change = size - self._counted_bytes
         if change != 0:
@@ -90,7 +93,7 @@ class Output:
             self._transit.change(change)
 
     def note_progress(self, now_ms: i64) -> None:
-        """Find out whether the socket moves; called about twice a second, with what is unsent told before."""
+        """Update whether the socket is stuck; called about twice a second, after `set_unsent`."""
         sent = self._taken_bytes - self._unsent_bytes
         if (
             self._counted_bytes == 0
@@ -105,27 +108,29 @@ class Output:
             self._transit.change_stuck(self._counted_bytes if is_stuck else -self._counted_bytes)
 
     def stuck_ms(self, now_ms: i64) -> i64:
-        """For how long the socket has not moved; 0 while it does."""
+        """Time for which the socket has been stuck (ms); 0 while it is not stuck."""
         return now_ms - self._moved_ms if self._is_stuck else 0
 
     def raw(self, data: bytes) -> None:
-        """Bytes that are not a frame (the protocol header)."""
+        """Append bytes that are not a frame (the protocol header)."""
         self._buffer.write(data)
 
     def method(self, channel: i64, method: Method) -> None:
-        """A method frame."""
+        """Append a method frame."""
         write_method_frame(self._buffer, channel, method)
 
     def heartbeat(self) -> None:
-        """A heartbeat frame."""
+        """Append a heartbeat frame."""
         write_heartbeat(self._buffer)
 
     def deliver(
         self, channel: i64, tag_field: bytes, delivery_tag: i64, redelivered: bool, address: bytes
     ) -> None:
-        """basic.deliver; `tag_field` is the consumer tag and `address` exchange and routing key, as short strings.
+        """Append basic.deliver.
 
-        Spelled out instead of going through a method object, since it happens once per message.
+        `tag_field` is the consumer tag as a short string; `address` is exchange and routing key as
+        two short strings. The frame is written without a method object, because it happens once per
+        message.
         """
         buffer = self._buffer
         buffer.append(FRAME_METHOD)
@@ -139,7 +144,7 @@ class Output:
         buffer.append(FRAME_END)
 
     def content(self, channel: i64, properties: bytes, body: bytes) -> None:
-        """The content that follows a deliver, return or get-ok."""
+        """Append the content that follows a deliver, return or get-ok."""
         buffer = self._buffer
         size: i64 = len(body)
         buffer.append(FRAME_HEADER)
@@ -163,7 +168,7 @@ class Output:
                 self.count()
             return
         buffer.append(FRAME_END)
-        # Views, not copies: a body of 128 MiB that waits for its socket is in memory once.
+        # Views avoid copies: a body of 128 MiB that waits for its socket is in memory once.
         view = memoryview(body)
         start: i64 = 0
         while start < size:
@@ -173,7 +178,10 @@ class Output:
         self.count()
 
     def confirm(self, channel: i64, upto: i64, multiple: bool, ok: bool) -> None:
-        """basic.ack or basic.nack of publishes up to `upto`."""
+        """Append basic.ack, or basic.nack unless `ok`, for publish `upto`.
+
+        With `multiple` the frame covers all unconfirmed publishes up to `upto`.
+        """
         buffer = self._buffer
         buffer.append(FRAME_METHOD)
         write_i16_be(buffer, i16(channel))
@@ -183,7 +191,7 @@ class Output:
         if ok:
             buffer.append(1 if multiple else 0)
         else:
-            # The requeue bit has its default value, true; it means nothing here.
+            # Bit 1 is requeue, with its default value true; it has no meaning for a publisher.
             buffer.append(3 if multiple else 2)
         buffer.append(FRAME_END)
 

@@ -1,8 +1,10 @@
 """A channel's open transaction (protocol section 6, "Transactions").
 
-Publishes are checked and routed to names of queues when they arrive; the commit looks the names up and enqueues, so a queue
-that was deleted meanwhile gets nothing, and one that was declared under its name does. Acks leave the unacked window when they
-arrive and take effect at commit, after the publishes. Rollback drops the first and returns the second.
+A publish is checked and routed to queue names when it arrives; the commit looks up the names and
+enqueues the message. So a queue deleted before the commit gets nothing, and a queue declared again
+under the same name gets the message. An acked message leaves the unacked window when the ack
+arrives; the ack takes effect at the commit, after the publishes. A rollback drops the publishes and
+returns the acked messages to the unacked window.
 """
 
 from typing import Final
@@ -14,14 +16,16 @@ from warrenmq.queues.memory_account import MESSAGE_BYTES
 from warrenmq.queues.queue import Queue
 from warrenmq.store.message import Message, QueueLedger
 
-# Memory of a publish (bytes) beside address, properties and body: its message, this object and its list entry.
+# Memory of a publish (bytes) beside address, properties and body: the `Message`, the
+# `TransactionPublish` and its list entry.
 _PUBLISH_BYTES: Final = MESSAGE_BYTES + 80
 
 
 def routed_names(is_default: bool, keys: list[bytes], queues: list[Queue]) -> list[bytes]:
-    """Names of the queues that a publish goes to if they are there at the commit (P25).
+    """Names of the queues that get a publish if they exist at the commit (P25).
 
-    `queues` are those of its route now. The default exchange (`is_default`) routes to names, `keys`, without a look at the queues.
+    `queues` is the route at the time of the publish. The default exchange (`is_default`) routes to
+    the names in `keys`, whether or not such queues exist.
     """
     if is_default:
         return sorted(set(keys))
@@ -29,7 +33,11 @@ def routed_names(is_default: bool, keys: list[bytes], queues: list[Queue]) -> li
 
 
 class TransactionPublish:
-    """A routed publish waiting for the commit: returned (mandatory) or dropped when no queue has any of the names then."""
+    """A routed publish that waits for the commit.
+
+    If no queue has any of the names at the commit, a mandatory message is returned and any other is
+    dropped.
+    """
 
     def __init__(
         self, message: Message, queue_names: list[bytes], expiration_ms: i64, mandatory: bool
@@ -41,7 +49,7 @@ class TransactionPublish:
 
 
 class TransactionSettle:
-    """Entries acked or rejected together. Without `requeue` they leave their queues for `reason`."""
+    """Entries acked or rejected together: requeued, or without `requeue` leaving for `reason`."""
 
     def __init__(self, entries: list[Entry], requeue: bool, reason: i64) -> None:
         self.entries: list[Entry] = entries
@@ -50,20 +58,20 @@ class TransactionSettle:
 
 
 class Transaction:
-    """What commit will do, in order of arrival."""
+    """The publishes and settles that the commit will apply, each in order of arrival."""
 
     def __init__(self) -> None:
         self.publishes: list[TransactionPublish] = []
         self.settles: list[TransactionSettle] = []
-        # Bytes of the publishes in memory.
+        # Memory that the publishes take (bytes).
         self.size_bytes: i64 = 0
 
     def is_empty(self) -> bool:
-        """Is there nothing to commit?"""
+        """True while there is nothing to commit."""
         return len(self.publishes) == 0 and len(self.settles) == 0
 
     def add(self, publish: TransactionPublish) -> i64:
-        """Keep a publish for the commit; returns its size in memory (bytes)."""
+        """Add a publish for the commit; returns its size in memory (bytes)."""
         message = publish.message
         size: i64 = (
             len(message.body) + len(message.properties) + len(message.address) + _PUBLISH_BYTES
@@ -73,14 +81,14 @@ class Transaction:
         return size
 
     def collect(self, ledger: QueueLedger, first: i64, end: i64, found: list[Entry]) -> None:
-        """Add the entries of a queue with seq ids in [first, end) that it settles to `found`."""
+        """Add settled entries of the queue of `ledger` with seq ids in [first, end) to `found`."""
         for settle in self.settles:
             for entry in settle.entries:
                 if entry.ledger is ledger and first <= entry.seq < end:
                     found.append(entry)
 
     def take_entries(self) -> list[Entry]:
-        """All entries whose settling is undone by a rollback; the transaction starts over."""
+        """Return all settled entries, for a rollback, and empty the transaction."""
         entries: list[Entry] = []
         for settle in self.settles:
             entries.extend(settle.entries)

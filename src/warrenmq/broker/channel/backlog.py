@@ -1,15 +1,16 @@
 """Frames that a channel has received and may not handle yet.
 
-There are two reasons, and a channel has one of them at a time:
+There are two reasons to keep frames, and a channel has one of them at a time:
 
-suspended   it waits until something it asked for is durable or written: every frame behind that waits
-held        an alarm is on and the first frame kept is a publish (`alarms.py`): what follows waits too, but settles
-            (basic.ack, nack, reject) are handled at once, so that an alarm does not stop the very consumers
-            that would end it. Settles wait like everything else where handling them early could be noticed: in
-            a transaction, and behind a kept method that changes what a settle means.
+suspended   The channel waits until something it asked for is durable or written: all frames wait.
+deferring   An alarm is on and the first kept frame is a publish (`alarms.py`). Later frames wait,
+            but settles (basic.ack, nack, reject) are handled at once, so that an alarm does not
+            stop the very consumers that would end it. Settles wait like all other frames where a
+            client could notice that they were handled early: in a transaction, and behind a kept
+            method that changes the meaning of a settle.
 
-Frames are kept in the order of their arrival and handled in that order when the reason is gone. `Throttle` counts
-their bytes for the whole connection and stops the reading when they become many.
+Frames are kept in the order of their arrival and handled in that order once the reason has passed.
+`Throttle` counts their bytes for the whole connection and stops reading when there are too many.
 """
 
 from __future__ import annotations
@@ -34,31 +35,36 @@ from warrenmq.wire.methods import (
     decode_method,
 )
 
-# What a kept frame costs beside its payload (bytes): a pair, a bytes object, a place in the list.
+# Memory of a kept frame beside its payload (bytes): a pair, a bytes object, a place in the list.
 _FRAME_COST_BYTES: Final = 112
-# So many frames that were taken leave the list together, at least.
+# The list is cut when at least this many of its frames were taken.
 _TAKEN_MIN: Final = 256
 
 
 class Backlog:
-    """The kept frames of one channel, which is an argument everywhere, with its connection: a cycle would outlive both."""
+    """The kept frames of one channel.
+
+    Channel and connection are arguments of the methods, not attributes: a reference cycle would
+    keep both in memory after their end.
+    """
 
     def __init__(self) -> None:
         self._frames: list[tuple[i64, bytes]] = []
-        # Those before this one were taken. A channel that waits for each of thousands of kept declarations takes one
-        # at a time, and the others must not be moved for it.
+        # Index of the next frame to take; all frames before it were taken. A channel that waits for
+        # each of thousands of kept declarations takes one at a time; taking one must not move the
+        # rest.
         self._next: i64 = 0
         self._size_bytes: i64 = 0
         self._is_deferring: bool = False
         self._settles_pass: bool = False
 
     def defer(self, client: ClientSide, channel: ChannelSide, publish: bytes) -> None:
-        """Keep this publish method and what follows it, until the alarms are over."""
+        """Keep the method frame `publish` and all later frames until the alarms are over."""
         channel.is_suspended = True
         self._is_deferring = True
         self._settles_pass = channel.transaction is None
         if self._next > 0:
-            # It was the last one taken.
+            # `publish` is the frame that was taken last: put it back in its place.
             self._next -= 1
             self._frames[self._next] = (FRAME_METHOD, publish)
             self._count(client, publish)
@@ -67,18 +73,18 @@ class Backlog:
         client.throttle.defer(client, channel)
 
     def add(self, client: ClientSide, channel: ChannelSide, kind: i64, payload: bytes) -> None:
-        """A frame came while the channel is suspended or held."""
+        """Keep a frame of a suspended channel, or handle it now if it is a settle that may pass."""
         may_pass = self._is_deferring and kind == FRAME_METHOD and self._settles_pass
         if may_pass and self._is_settled(client, channel, payload):
             return
         self._keep(client, kind, payload)
 
     def release(self) -> None:
-        """The alarms are over: settles keep their places again."""
+        """End the deferring, because the alarms are over: settles keep their places again."""
         self._is_deferring = False
 
     def take(self, client: ClientSide) -> tuple[i64, bytes] | None:
-        """The first of the kept frames, if there is one; it is to be handled now."""
+        """Remove and return the oldest kept frame, to be handled now; None when there is none."""
         if self._next >= len(self._frames):
             return None
         frame = self._frames[self._next]
@@ -86,13 +92,13 @@ class Backlog:
         self._next += 1
         self._uncount(client, len(frame[1]) + _FRAME_COST_BYTES)
         if self._next >= _TAKEN_MIN and self._next * 2 >= len(self._frames):
-            # The place of the one just taken stays, should it have to be put back.
+            # Keep the place of the frame just taken: `defer` may put the frame back.
             self._frames = self._frames[self._next - 1 :]
             self._next = 1
         return frame
 
     def let_settles_pass(self, client: ClientSide, channel: ChannelSide) -> None:
-        """The channel was suspended again with frames left; if it is held, settles among them are handled now."""
+        """Handle settles among the kept frames now, if the channel defers publishes again."""
         if not self._is_deferring or not self._settles_pass:
             return
         first: i64 = self._next + 1
@@ -104,7 +110,7 @@ class Backlog:
             self.add(client, channel, kind, payload)
 
     def drop(self, client: ClientSide) -> None:
-        """Forget all frames: the channel is closed."""
+        """Discard all frames, because the channel is closed."""
         self._frames = []
         self._next = 0
         self._is_deferring = False
@@ -129,7 +135,10 @@ class Backlog:
         client.throttle.uncount(client, size)
 
     def _is_settled(self, client: ClientSide, channel: ChannelSide, payload: bytes) -> bool:
-        """Handle a settle now. False for all other methods, and for a settle whose fault must be found in its turn."""
+        """Handle a settle now; False for other methods and for a faulty settle.
+
+        The fault of a settle must be reported in its turn, so the frame is kept.
+        """
         method_id: i64 = i64(read_i32_be(payload, 0)) if len(payload) >= 4 else 0
         if method_id in (BASIC_ACK, BASIC_NACK, BASIC_REJECT):
             try:

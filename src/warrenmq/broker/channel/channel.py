@@ -1,14 +1,14 @@
 """A channel: publishes in, deliveries and confirms out.
 
-This module holds what happens once per message: putting a publish together from its frames, routing it, delivering,
-settling, confirming. Everything else a channel does is in `methods.py` (basic.*, confirm, tx, flow) and
-`topology.py` (exchange.*, queue.*).
+This module handles the steps that happen once per message: putting a publish together from its
+frames, routing it, delivering, settling, confirming. All other methods of a channel are in
+`methods.py` (basic.*, confirm, tx, flow) and `topology.py` (exchange.*, queue.*).
 
-The hot path decodes nothing twice: `publish_route.py` keeps the route of the last publish, and when a property block
-equals the one before, so does all that is known of it (`content/assembly.py`).
+The hot path decodes nothing twice: `publish_route.py` reuses the route of the last publish, and
+`content/assembly.py` reuses the decoded properties while the property block stays the same.
 
-A channel may be suspended while something it asked for becomes durable (a declared queue, a commit), or because an alarm
-holds its publishes; frames that arrive meanwhile are kept in order (`backlog.py`).
+A channel is suspended while it waits until something is durable (a declared queue, a commit), and
+while an alarm defers its publishes; `backlog.py` keeps the frames that arrive meanwhile, in order.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ChannelConsumer(Consumer):
     ) -> None:
         super().__init__(queue, tag, no_ack, exclusive, priority, prefetch_count)
         self.channel: Channel = channel
-        # The tag as it stands in every basic.deliver.
+        # The tag as a short string, as every basic.deliver carries it.
         self.tag_field: bytes = bytes([len(tag)]) + tag
 
     def can_take(self) -> bool:
@@ -99,7 +99,7 @@ class Channel(ChannelSide):
         super().__init__(number)
         self.connection: ClientSide = connection
         self.vhost: Vhost = vhost
-        # Set when we sent channel.close: everything is ignored until the peer answers.
+        # True after the broker sent channel.close: frames are ignored until the peer answers.
         self.is_closing: bool = False
         self.is_closed: bool = False
         self.consumers: dict[bytes, ChannelConsumer] = {}
@@ -107,23 +107,23 @@ class Channel(ChannelSide):
         self.next_delivery_tag: i64 = 1
         self.room: ChannelRoom = ChannelRoom()
         self.cancels: CancelNotices = CancelNotices()
-        # None: the channel is not in confirm mode.
+        # None while the channel is not in confirm mode.
         self.confirms: PublishConfirms | None = None
         self.last_queue: bytes = b""
         self.current_method: i64 = 0
-        # None: it consumes no direct replies.
+        # None while the channel consumes no direct replies.
         self.reply: DirectReply | None = None
         self.backlog: Backlog = Backlog()
-        # The kind of the next frame.
+        # The frame kind that must come next.
         self._expected: i64 = FRAME_METHOD
         self._content: ContentAssembly = ContentAssembly()
         self._route: PublishRoute = PublishRoute(vhost)
         vhost.host.channels[self] = None
 
-    # -- frames --------------------------------------------------------------------------------------------------
+    # -- frames ------------------------------------------------------------------------------------
 
     def on_frame(self, kind: i64, data: bytes, start: i64, end: i64) -> None:
-        """Take a frame of this channel; its payload is `data[start:end]`."""
+        """Handle a frame of this channel, or keep it while suspended; payload `data[start:end]`."""
         if self.is_suspended:
             self.backlog.add(self.connection, self, kind, data[start:end])
             return
@@ -181,7 +181,7 @@ class Channel(ChannelSide):
             self._content.body = None
             self.connection.throttle.forget(self.connection, self.number, part)
 
-    # -- suspension ----------------------------------------------------------------------------------------------
+    # -- suspension --------------------------------------------------------------------------------
 
     def resume(self, now_ms: i64) -> None:
         self.is_suspended = False
@@ -190,7 +190,7 @@ class Channel(ChannelSide):
         if not self.is_closed:
             self.connection.replay(self.number)
 
-    # -- publish -------------------------------------------------------------------------------------------------
+    # -- publish -----------------------------------------------------------------------------------
 
     def _on_publish(self, body: bytes) -> None:
         properties = self._content.properties
@@ -228,8 +228,9 @@ class Channel(ChannelSide):
             connection.confirm_later(confirms)
 
     def is_ahead(self) -> bool:
-        """Does this channel publish faster to a queue than its consumers, which are ready for more, are served?"""
-        for queue in self._route.queues:  # noqa: SIM110  # compiled, a generator costs more than the loop
+        """True while a queue of the last route piles up although its consumers are being served."""
+        # Compiled, a generator costs more than this loop.
+        for queue in self._route.queues:  # noqa: SIM110
             if queue.is_behind(self.connection.now_ms):
                 return True
         return False
@@ -251,7 +252,8 @@ class Channel(ChannelSide):
         if receiver is not None:
             receiver.take_reply(route.address, raw, body)
         if route.mandatory:
-            # As the original does: no queue was involved, so it is returned although it was delivered (P23).
+            # As in RabbitMQ: no queue was involved, so a mandatory reply is returned although it
+            # was delivered (P23).
             message = Message(route.address, raw, body, False, self.connection.now_ms)
             if self.transaction is None:
                 self.return_message(message)
@@ -265,7 +267,7 @@ class Channel(ChannelSide):
             self.connection.confirm_later(self.confirms)
 
     def return_message(self, message: Message) -> None:
-        """basic.return of an unroutable mandatory message; goes out before its confirm (P15)."""
+        """Send basic.return for an unroutable mandatory message, before its confirm (P15)."""
         out = self.connection.out
         out.method(
             self.number, BasicReturn(312, b"NO_ROUTE", message.exchange(), message.routing_key())
@@ -273,19 +275,19 @@ class Channel(ChannelSide):
         out.content(self.number, message.properties, message.body)
         self.connection.touch()
 
-    # -- deliver -------------------------------------------------------------------------------------------------
+    # -- deliver -----------------------------------------------------------------------------------
 
     def can_take(self) -> bool:
-        """May a consumer of this channel be given a message now?"""
+        """True while the channel and its connection have room for a delivery."""
         return self.room.is_open() and self.connection.can_take()
 
     def wait_for_turn(self, consumer: ChannelConsumer) -> None:
-        """`consumer` was refused for want of room that it shares with others."""
+        """Let `consumer` wait for room that it shares with others, in its channel or connection."""
         if not self.room.wait(consumer):
             self.connection.rotation.add(consumer)
 
     def deliver(self, consumer: ChannelConsumer, entry: Entry) -> None:
-        """basic.deliver."""
+        """Send `entry` to `consumer` with basic.deliver; it is unacked then, unless no-ack."""
         tag = self.next_delivery_tag
         self.next_delivery_tag = tag + 1
         room = self.room
@@ -306,16 +308,16 @@ class Channel(ChannelSide):
         reply = self.reply
         if reply is None or not self.connection.has_room_for_reply(len(body)):
             return
-        # The delivery tag is repeated, not advanced (9.6).
+        # Direct replies repeat the next delivery tag without advancing it (9.6).
         out = self.connection.out
         out.deliver(self.number, reply.tag_field, self.next_delivery_tag, False, address)
         out.content(self.number, properties, body)
         self.connection.touch()
 
-    # -- settle --------------------------------------------------------------------------------------------------
+    # -- settle ------------------------------------------------------------------------------------
 
     def ack(self, tag: i64, multiple: bool) -> None:
-        """basic.ack."""
+        """Handle basic.ack."""
         if not multiple and self.transaction is None:
             entry = self.unacked.take(tag)
             if entry is None:
@@ -327,12 +329,14 @@ class Channel(ChannelSide):
         self.settle_entries(self._take_entries(tag, multiple), False, ACKED)
 
     def reject(self, tag: i64, multiple: bool, requeue: bool) -> None:
-        """basic.reject and basic.nack."""
+        """Handle basic.reject and basic.nack."""
         self.settle_entries(self._take_entries(tag, multiple), requeue, REJECTED)
 
     def settle_entries(self, entries: list[Entry], requeue: bool, reason: i64) -> None:
-        """Entries that have left the window return to their queues, or leave them for `reason`; in a transaction, at its
-        commit."""
+        """Requeue entries taken from the unacked window, or let them leave for `reason`.
+
+        In a transaction both take effect at the commit.
+        """
         if self.transaction is not None:
             self.transaction.settles.append(TransactionSettle(entries, requeue, reason))
             return
@@ -352,7 +356,7 @@ class Channel(ChannelSide):
             self._serve(queue)
 
     def requeue(self, entries: list[Entry]) -> None:
-        """Return entries to their queues, each queue's together so that they keep their order."""
+        """Return entries to their queues, grouped by queue, so that they keep their order."""
         now_ms = self.connection.now_ms
         by_queue: dict[int, list[Entry]] = {}
         for entry in entries:
@@ -364,7 +368,8 @@ class Channel(ChannelSide):
                 by_queue[id(entry.queue)] = [entry]
             else:
                 returned.append(entry)
-        # Consumers that wait for room go first: one that rejects the same message for ever must not starve them.
+        # Consumers that wait for room are served first: a consumer that rejects the same message
+        # for ever must not starve them.
         self.room.close_while_waited_for()
         for returned in by_queue.values():
             returned[0].queue.requeue(returned, now_ms)
@@ -414,10 +419,10 @@ class Channel(ChannelSide):
         if self.confirms is not None:
             self.confirms.check()
 
-    # -- end -----------------------------------------------------------------------------------------------------
+    # -- end ---------------------------------------------------------------------------------------
 
     def on_consumer_cancelled(self, consumer: ChannelConsumer) -> None:
-        """A queue with a consumer of this channel was deleted (9.2)."""
+        """Forget `consumer`, whose queue was deleted; notify the client if it wants that (9.2)."""
         self.consumers.pop(consumer.tag, None)
         if self.connection.client.wants_cancel_notices() and not self.is_closing:
             self.cancels.add(consumer.tag)
@@ -425,14 +430,17 @@ class Channel(ChannelSide):
                 self.send_cancels()
 
     def send_cancels(self) -> None:
-        """basic.cancel for consumers whose queue was deleted."""
+        """Send basic.cancel for each consumer whose queue was deleted."""
         for tag in self.cancels.take():
             self.connection.out.method(self.number, BasicCancel(tag, True))
             self.connection.touch()
 
     def stop_consuming(self) -> list[bytes]:
-        """The channel is about to be closed: its consumers get nothing more. Returns names of queues to be deleted then, since
-        they have lost their last consumers."""
+        """Remove all consumers, because the channel is about to be closed.
+
+        Returns the names of the queues that have to be deleted after the close, because they lost
+        their last consumer.
+        """
         idle: list[bytes] = []
         consumers = list(self.consumers.values())
         self.consumers.clear()
@@ -442,9 +450,9 @@ class Channel(ChannelSide):
         return idle
 
     def close(self) -> None:
-        """Release everything the channel holds: consumers, unacked messages, an open transaction (5.1).
+        """Release what the channel holds: consumers, unacked messages, an open transaction (5.1).
 
-        Unacked messages are back in their queues when this returns.
+        When `close` returns, the unacked messages are back in their queues.
         """
         if self.is_closed:
             return
@@ -468,7 +476,7 @@ class Channel(ChannelSide):
             self.vhost.delete_queue(self.vhost.queues[name], self.connection.now_ms)
 
     def drop_content(self) -> None:
-        """A channel error struck: whatever content was arriving is swallowed."""
+        """Discard the content that is arriving, after a channel error."""
         self._expected = FRAME_METHOD
         self._drop_body()
         self._route.forget()

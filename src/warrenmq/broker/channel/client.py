@@ -1,13 +1,13 @@
-"""Who is at the other end of a connection, as far as it has said."""
+"""The client of a connection: its name, its user and its capabilities."""
 
 from __future__ import annotations
 
 
 class Client:
-    """A client; each attribute is set when the handshake has come to it.
+    """The client of a connection; the handshake sets the attributes step by step.
 
-    `name` is what it calls its connection, `capabilities` are those it has. `is_impersonator`: it may publish under other
-    people's names.
+    `name` is the client's name for its connection; `capabilities` are the ones it announced.
+    `is_impersonator`: its user may set another user's name as the user-id of a message.
     """
 
     def __init__(self) -> None:
@@ -17,13 +17,13 @@ class Client:
         self.is_impersonator: bool = False
 
     def wants_cancel_notices(self) -> bool:
-        """Is it to be told that the broker has cancelled a consumer?"""
+        """Whether the client wants basic.cancel when the broker cancels a consumer."""
         return "consumer_cancel_notify" in self.capabilities
 
     def wants_blocked_notices(self) -> bool:
-        """Is it to be told that its publishes are held back?"""
+        """Whether the client wants connection.blocked when its publishes are deferred."""
         return "connection.blocked" in self.capabilities
 
     def wants_refusal(self) -> bool:
-        """Is it to be told that its login was refused?"""
+        """Whether the client wants connection.close when its login is refused."""
         return "authentication_failure_close" in self.capabilities

@@ -1,4 +1,4 @@
-"""A connection, as its channels see it."""
+"""The interface of a connection to its channels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OUTPUT_BYTES_MAX: Final = 262144
 
 
 class ClientSide(ThrottledClient):
-    """The connection of a client to `node`."""
+    """The connection of a client to `node`, as far as its channels use it."""
 
     def __init__(self, node: NodeServices, now_ms: i64) -> None:
         settings = node.settings
@@ -32,34 +32,38 @@ class ClientSide(ThrottledClient):
         self.node: NodeServices = node
         self.max_message_size: i64 = settings.max_message_size
         self.client: Client = Client()
-        # What was published since the end of the last turn.
+        # Messages published since the end of the last turn: NOTHING, TRANSIENT or PERSISTENT.
         self.published: i64 = NOTHING
-        # Consumers that wait until what is in `out` is written.
+        # Consumers that wait until the output in `out` is written.
         self.rotation: Rotation = Rotation()
 
     def can_take(self) -> bool:
-        """Is there room for one more delivery?"""
+        """True while the output has room for one more delivery."""
         return self.is_writable and self.out.size_bytes < OUTPUT_BYTES_MAX
 
     def wait_for_room(self, channel: ChannelSide) -> None:
-        """`channel` has answered with content: it goes on when that is written, if it is much or nobody reads it.
+        """Suspend `channel`, which has sent content, while the output has no room.
 
-        Otherwise a client that gets and returns one message over and over, and never reads, fills our memory.
+        Without this, a client that gets and returns one message over and over, and never reads its
+        socket, would fill the broker's memory.
         """
         raise RuntimeError("abstract")
 
     def has_room_for_reply(self, size: i64) -> bool:
-        """May a direct reply of `size` bytes be added? What is not read is bounded; replies beyond that are lost."""
+        """Count a direct reply of `size` bytes; False when the client leaves too many unread.
+
+        The caller drops a reply for which there is no room.
+        """
         raise RuntimeError("abstract")
 
     def confirm_later(self, confirms: PublishConfirms) -> None:
-        """Something was published; look at `confirms` at the end of this turn."""
+        """Send the finished confirms of `confirms` at the end of this turn."""
         raise RuntimeError("abstract")
 
     def channel_method(self, number: i64, method: Method) -> None:
-        """Handle a method of the open channel `number` that is not on the hot path."""
+        """Handle a method of the open channel `number` outside of the hot path."""
         raise RuntimeError("abstract")
 
     def replay(self, number: i64) -> None:
-        """Handle frames that the open channel `number` had kept while it was suspended, until it is suspended again."""
+        """Handle the kept frames of the open channel `number`, until it is suspended again."""
         raise RuntimeError("abstract")

@@ -1,7 +1,9 @@
-"""The confirms of a channel in confirm mode: which publishes are decided, and in as few frames as possible (P15).
+"""The confirms of a channel in confirm mode, sent in as few frames as possible (P15).
 
-Publishes are told of in order, many with one frame. What is decided while an older publish is not is told alone, unless
-there was nothing to wait for: that costs no time, and would cost a frame each.
+A publish is decided when the broker knows whether it can confirm it. Confirms are sent in publish
+order, many with one frame. A publish that is decided before an older one is confirmed on its own,
+out of order. The exception is a publish that waits for nothing: it is decided at once, and a frame
+for each of these would be expensive, so it is confirmed in order.
 """
 
 from __future__ import annotations
@@ -13,24 +15,28 @@ from warrenmq.store.confirm_run import ConfirmParty, ConfirmRun, ConfirmWaiter
 
 
 class PublishConfirms(ConfirmWaiter):
-    """Sends the confirms of channel `number` to `socket`. The number of a publish is that of AMQP: the first one is 1."""
+    """Sends the confirms of channel `number` to `socket`.
+
+    Publishes are numbered as in AMQP: the first publish of a channel is 1.
+    """
 
     def __init__(self, socket: ClientSocket, number: i64) -> None:
         self._socket: ClientSocket = socket
         self._number: i64 = number
         self._publish_seq: i64 = 0
         self._confirmed_upto: i64 = 0
-        # Undecided runs, and what follows them, oldest first. Publishes before them wait for nothing.
+        # Undecided runs and all runs after the first undecided one, oldest first. Publishes that
+        # are in no run wait for nothing.
         self._runs: list[ConfirmRun] = []
-        # The last of them.
+        # The newest run, the last of `_runs`; None while there is no run.
         self._young: ConfirmRun | None = None
-        # The channel is closed: nobody is told any more.
+        # The channel is closed: no confirm is sent any more.
         self._is_ended: bool = False
 
-    # -- publishes -------------------------------------------------------------------------------------------------
+    # -- publishes ---------------------------------------------------------------------------------
 
     def add(self, batch: ConfirmParty, is_for_disk: bool) -> None:
-        """Another publish. `is_for_disk`: it waits for `batch`, which gathers; else for nothing."""
+        """Add a publish that waits for the gathering `batch` if `is_for_disk`, else for nothing."""
         seq = self._publish_seq + 1
         self._publish_seq = seq
         young = self._young
@@ -48,7 +54,7 @@ class PublishConfirms(ConfirmWaiter):
                 self._append(ConfirmRun(self, seq, 0))
 
     def add_waiting(self, parties: list[ConfirmParty]) -> None:
-        """Another publish, which waits for all of `parties`, at least one."""
+        """Add a publish that waits for all of `parties` (at least one)."""
         self._publish_seq += 1
         run = ConfirmRun(self, self._publish_seq, len(parties))
         for party in parties:
@@ -56,7 +62,7 @@ class PublishConfirms(ConfirmWaiter):
         self._append(run)
 
     def refuse(self) -> None:
-        """Another publish, which nobody keeps: it alone is nacked."""
+        """Add a publish that the broker refuses; only this publish is nacked."""
         self._publish_seq += 1
         run = ConfirmRun(self, self._publish_seq, 0)
         run.ok = False
@@ -67,7 +73,7 @@ class PublishConfirms(ConfirmWaiter):
         self._runs.append(run)
         self._young = run
 
-    # -- confirms --------------------------------------------------------------------------------------------------
+    # -- confirms ----------------------------------------------------------------------------------
 
     def on_decided(self, run: ConfirmRun) -> None:
         if self._runs[0].left == 0:
@@ -76,16 +82,16 @@ class PublishConfirms(ConfirmWaiter):
             self._tell_alone(run)
 
     def confirm_finished(self) -> None:
-        """Confirm what waits for nothing; called once per turn, so that confirms are batched."""
+        """Confirm publishes that wait for nothing; called once a turn, to batch the confirms."""
         if len(self._runs) == 0 or self._runs[0].left == 0:
             self._tell_decided()
 
     def end(self) -> None:
-        """The channel is closed."""
+        """Send no more confirms, because the channel is closed."""
         self._is_ended = True
 
     def _tell_decided(self) -> None:
-        # Neighbours with the same outcome go into one frame.
+        # Neighbouring runs with the same outcome share one frame.
         runs = self._runs
         count: i64 = 0
         upto = runs[0].first - 1 if len(runs) > 0 else self._publish_seq
@@ -122,10 +128,10 @@ class PublishConfirms(ConfirmWaiter):
                 self._socket.out.confirm(self._number, upto, count > 1, ok)
                 self._socket.touch()
 
-    # -- invariants ------------------------------------------------------------------------------------------------
+    # -- invariants --------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Assert what holds between two operations."""
+        """Assert the invariants that hold between two operations."""
         before = self._confirmed_upto
         assert before <= self._publish_seq
         for run in self._runs:

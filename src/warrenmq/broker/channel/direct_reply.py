@@ -1,4 +1,4 @@
-"""Direct reply-to: what a channel that consumes `amq.rabbitmq.reply-to` is known by (protocol 9.6)."""
+"""Direct reply-to: the name of a channel that consumes `amq.rabbitmq.reply-to` (protocol 9.6)."""
 
 from typing import Final
 
@@ -6,10 +6,10 @@ REPLY_TO: Final = b"amq.rabbitmq.reply-to"
 
 
 class DirectReply:
-    """The pseudo consumer `tag` of a channel, and the `name` that replies are sent to."""
+    """A channel's consumer of direct replies: its `tag`, and the `name` replies are sent to."""
 
     def __init__(self, tag: bytes, name: bytes) -> None:
         self.tag: bytes = tag
-        # As it stands in every basic.deliver.
+        # The tag as a short string, as every basic.deliver carries it.
         self.tag_field: bytes = bytes([len(tag)]) + tag
         self.name: bytes = name

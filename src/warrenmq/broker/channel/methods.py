@@ -1,4 +1,7 @@
-"""basic.*, channel.flow, confirm.*, tx.*: what a channel does beside publishing and settling (protocol 5.5, 6, 9)."""
+"""The handlers of basic.*, channel.flow, confirm.* and tx.* (protocol 5.5, 6, 9).
+
+Publishing, and the hot path of basic.ack, are in `channel.py`.
+"""
 
 from __future__ import annotations
 
@@ -77,12 +80,12 @@ from warrenmq.wire.methods import (
 )
 
 _INTEGER_TAGS = b"bBsuIilL"
-# Consume arguments that belong to other queue types.
+# A consume argument that only streams understand.
 _STREAM_ARGUMENT = "x-stream-offset"
 
 
 def handle_channel_method(channel: Channel, method: Method) -> None:
-    """Dispatch a decoded method. Raises ConnectionException 503 for what a client may not send."""
+    """Handle a decoded method; ConnectionException 503 for a method that a client may not send."""
     if isinstance(method, BasicAck):
         channel.ack(method.delivery_tag, method.multiple)
     elif isinstance(method, BasicNack):
@@ -96,7 +99,7 @@ def handle_channel_method(channel: Channel, method: Method) -> None:
     elif isinstance(method, BasicCancel):
         _cancel(channel, method)
     elif isinstance(method, BasicCancelOk):
-        # An answer to our consumer cancel notification.
+        # The client answers the broker's consumer cancel notification.
         return
     elif isinstance(method, BasicQos):
         _qos(channel, method)
@@ -134,7 +137,7 @@ def handle_channel_method(channel: Channel, method: Method) -> None:
     elif isinstance(method, ChannelFlow):
         _flow(channel, method)
     elif isinstance(method, AccessRequest):
-        # Access tickets are a relic; every client gets number 1.
+        # Access tickets are obsolete; every client gets ticket 1.
         channel.connection.out.method(channel.number, AccessRequestOk(1))
     else:
         raise ConnectionException(
@@ -154,7 +157,7 @@ def _get(channel: Channel, method: BasicGet) -> None:
 
 
 def _get_later(channel: Channel, queue: Queue, method: BasicGet) -> None:
-    """The head is on its way from disk: the channel goes on when it is there."""
+    """Suspend the channel until the queue's head is loaded from disk, then answer basic.get."""
     channel.suspend()
 
     def on_head(now_ms: int) -> None:
@@ -245,7 +248,7 @@ def _priority(channel: Channel, queue: Queue, raw: bytes) -> i64:
             PRECONDITION_FAILED,
             f"invalid arg 'x-priority' for {text}: \"expected integer, got {type_name(field.tag)}\"",
         )
-    # `L` carries 64 unsigned bits to some clients; what does not fit is as high as can be.
+    # Some clients send `L` as an unsigned 64-bit number. Priorities are limited to +-2**62.
     return min(max(value, -(1 << 62)), 1 << 62)
 
 
@@ -285,7 +288,7 @@ def _qos(channel: Channel, method: BasicQos) -> None:
     if method.global_:
         channel.room.prefetch = method.prefetch_count
     else:
-        # Counts for later consumers, and lifts a channel-wide limit (P5).
+        # The count applies to later consumers, and the channel-wide limit ends (P5).
         channel.room.consumer_prefetch = method.prefetch_count
         channel.room.prefetch = 0
     channel.connection.out.method(channel.number, BasicQosOk())
@@ -334,7 +337,8 @@ def _tx_commit(channel: Channel) -> None:
     transaction = _transaction(channel)
     connection = channel.connection
     now_ms = connection.now_ms
-    # Publishes first, then acks and rejects in order (P25). While they are applied the channel is not transactional.
+    # Publishes come first, then acks and rejects in order (P25). While the commit applies them, the
+    # channel is not transactional.
     channel.transaction = None
     connection.throttle.end_transaction(connection, transaction.size_bytes)
     for publish in transaction.publishes:

@@ -1,7 +1,7 @@
-"""Where the publishes of a channel go: the route of the last one, for as long as it is that of the next one, too.
+"""The route of the last publish of a channel, reused while the next publish has the same route.
 
-Clients publish the same exchange and routing key over and over: when the raw bytes of a publish method equal those of the
-one before and no binding has changed, the route is the one before.
+Clients publish to the same exchange with the same routing key over and over. While the raw bytes of
+the publish method stay the same and no binding changes, the route stays the same.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ class PublishRoute:
     """The route of the last publish to an exchange of `vhost`."""
 
     def __init__(self, vhost: VhostQueues) -> None:
-        # Exchange and routing key, encoded as two short strings: the `address` of each message on this route.
+        # Exchange and routing key as two short strings: the `address` of each message on the route.
         self.address: bytes = b""
         self.routing_key: bytes = b""
         self.mandatory: bool = False
         self.queues: list[Queue] = []
-        # At least one of `queues` is durable, so a persistent message waits for the disk.
+        # True if at least one of `queues` is durable: then a persistent message waits for the disk.
         self.is_durable: bool = False
-        # It goes to the client that consumes `amq.rabbitmq.reply-to` under the name that is the routing key.
+        # True for a direct reply: the routing key names a consumer of `amq.rabbitmq.reply-to`.
         self.is_reply: bool = False
-        # The headers of a message have no say.
+        # True if the route does not depend on the headers of a message (CC and BCC apart).
         self.is_fixed: bool = False
-        # It is fixed and no reply: a message goes to `queues` whatever is in it.
+        # True if the route is fixed and no reply: each message without CC and BCC goes to `queues`.
         self.is_plain: bool = False
         self._vhost: VhostQueues = vhost
         self._exchange: Exchange = vhost.router.default_exchange
@@ -48,14 +48,18 @@ class PublishRoute:
         self._names: list[bytes] | None = None
 
     def is_current(self, raw: bytes) -> bool:
-        """Is this route the one of the publish method `raw`?"""
+        """True while this is the route of the publish method `raw`."""
         return raw == self._raw and self._version == self._vhost.router.version
 
     def resolve(self, raw: bytes) -> None:
-        """Find the route of the publish method `raw`. Raises ChannelException 403, 404, ConnectionException 540."""
+        """Find the route of the publish method `raw`.
+
+        Raises ChannelException 403 or 404, or ConnectionException 540. After an error no route is
+        current.
+        """
         method = decode_method(raw, 0, len(raw))
         assert isinstance(method, BasicPublish)
-        # Forget the last publish first: a refused one must not be taken for it later.
+        # Forget the last publish first, so that `is_current` is false after a refusal.
         self._raw = b""
         if method.immediate:
             raise ConnectionException(NOT_IMPLEMENTED, "immediate=true", 60, 40)
@@ -80,15 +84,15 @@ class PublishRoute:
         self._raw = raw
 
     def route_by_headers(self, properties: PublishProperties) -> None:
-        """Find the queues of a message whose properties have a say."""
+        """Find the queues of a message whose properties affect the route."""
         keys = [self.routing_key]
         keys.extend(properties.extra_routing_keys)
         self._set_queues(self._vhost.route(self._exchange, keys, properties.headers))
-        # These are not the queues of the bare routing key.
+        # These queues hold for this message only: the next publish is resolved again.
         self._version = -1
 
     def names(self, properties: PublishProperties) -> list[bytes]:
-        """Names of the queues, for a transaction; publishes with the same route share the list."""
+        """Names of the queues, for a transaction; publishes with the same route share this list."""
         if self._names is None:
             is_default = self._exchange is self._vhost.router.default_exchange
             self._names = routed_names(
@@ -97,11 +101,11 @@ class PublishRoute:
         return self._names
 
     def forget(self) -> None:
-        """The next publish is resolved anew."""
+        """Forget the last publish, so that the next one is resolved again."""
         self._raw = b""
 
     def release(self) -> None:
-        """The channel is closed: keep no queue in memory."""
+        """Drop the references to queues, because the channel is closed."""
         self.queues = []
 
     def _set_queues(self, queues: list[Queue]) -> None:

@@ -1,11 +1,13 @@
-"""exchange.* and queue.*: the checks in RabbitMQ's order, with its texts (protocol 5.3, 5.4).
+"""The handlers of exchange.* and queue.*: RabbitMQ's checks, order and texts (protocol 5.3, 5.4).
 
-What concerns only transient things is answered at once. A durable definition is answered when it is on disk: the
-channel is suspended, so that its later methods keep their place, and goes on with the reply.
+A method that concerns only transient things is answered at once. A method that changes a durable
+definition is answered when the change is on disk: until then the channel is suspended, so that its
+later methods keep their place.
 
-A new definition that cannot be stored is taken back in memory, as if it were deleted, and refused with 506 to who declared
-it and to those who have declared the same meanwhile. A deletion cannot be taken back: who asked is told that it is not on
-disk, and it is tried again until it is.
+A new definition that cannot be stored is taken back in memory, as if it were deleted. The
+connection that declared it is closed with 506, and so are connections that declared the same
+meanwhile. A deletion cannot be taken back: the connection that asked for it is closed with 506, and
+the broker retries the deletion until it is on disk.
 """
 
 from __future__ import annotations
@@ -75,8 +77,10 @@ from warrenmq.wire.methods import (
 
 
 def _reply_when_stored(channel: Channel, change_set: ChangeSet, reply: Method | None) -> None:
-    """Suspend the channel until `change_set` is stored, then send `reply` (None: no-wait); ConnectionException 506 when it
-    cannot be."""
+    """Suspend the channel until `change_set` is stored, then send `reply` (None: no-wait).
+
+    If it cannot be stored, the connection is closed with 506.
+    """
     channel.suspend()
 
     def on_stored(ok: bool, now_ms: int) -> None:
@@ -109,8 +113,10 @@ def _reply_when_made(
     take_back: Callable[[int], None],
     ends: Sequence[object] = (),
 ) -> None:
-    """Store the definition of `made` (an exchange, a queue, or a binding between `ends`), then send `reply`;
-    `take_back(now_ms)` when it cannot be stored."""
+    """Store the definition of `made`, then send `reply`; call `take_back(now_ms)` if that fails.
+
+    `made` is an exchange, a queue, or a binding between `ends`.
+    """
     vhost = channel.vhost
     change_set = vhost.store_changes([change], False)
     change_set.needs = [vhost.unstored[end] for end in ends if end in vhost.unstored]
@@ -126,8 +132,10 @@ def _reply_when_made(
 
 
 def _reply_when_there(channel: Channel, known: object, reply: Method | None) -> None:
-    """Send `reply` when the definition of `known` is stored: somebody else may have declared it just now, and an ok says
-    that it is there after any crash."""
+    """Send `reply` when the definition of `known` is stored.
+
+    Another client may have declared it just now, and an ok promises that it survives any crash.
+    """
     change_set = channel.vhost.unstored.get(known)
     if change_set is None or reply is None:
         _reply_at_once(channel, reply)
@@ -136,8 +144,11 @@ def _reply_when_there(channel: Channel, known: object, reply: Method | None) -> 
 
 
 def _reply_when_gone(channel: Channel, changes: list[Change], reply: Method | None) -> None:
-    """Send `reply` when `changes`, which delete definitions, are stored. Without any, when what others have deleted just now,
-    or what could not be stored yet, is: what is missing may be back after a crash otherwise."""
+    """Send `reply` when `changes`, which delete definitions, are stored.
+
+    With no changes, the reply waits for deletions that others made just now and for deletions that
+    are being retried: otherwise the missing thing could be back after a crash.
+    """
     vhost = channel.vhost
     if len(changes) > 0:
         _reply_when_stored(channel, vhost.store_changes(changes, True), reply)
@@ -147,11 +158,11 @@ def _reply_when_gone(channel: Channel, changes: list[Change], reply: Method | No
         _reply_at_once(channel, reply)
 
 
-# -- exchanges -----------------------------------------------------------------------------------------------------
+# -- exchanges -------------------------------------------------------------------------------------
 
 
 def exchange_declare(channel: Channel, method: ExchangeDeclare) -> None:
-    """exchange.declare."""
+    """Handle exchange.declare."""
     vhost = channel.vhost
     name = _clean(method.exchange)
     reply = None if method.nowait else ExchangeDeclareOk()
@@ -198,7 +209,7 @@ def exchange_declare(channel: Channel, method: ExchangeDeclare) -> None:
 
 
 def exchange_delete(channel: Channel, method: ExchangeDelete) -> None:
-    """exchange.delete; a missing exchange is deleted already."""
+    """Handle exchange.delete; a missing exchange counts as deleted."""
     vhost = channel.vhost
     name = _clean(method.exchange)
     _refuse_default(name)
@@ -216,7 +227,7 @@ def exchange_delete(channel: Channel, method: ExchangeDelete) -> None:
 
 
 def exchange_bind(channel: Channel, method: ExchangeBind) -> None:
-    """exchange.bind."""
+    """Handle exchange.bind."""
     source, destination = _clean(method.source), _clean(method.destination)
     _refuse_default(source)
     _refuse_default(destination)
@@ -231,7 +242,7 @@ def exchange_bind(channel: Channel, method: ExchangeBind) -> None:
 
 
 def exchange_unbind(channel: Channel, method: ExchangeUnbind) -> None:
-    """exchange.unbind; what is missing is unbound already."""
+    """Handle exchange.unbind; a missing exchange or binding counts as unbound."""
     source, destination = _clean(method.source), _clean(method.destination)
     _refuse_default(source)
     _refuse_default(destination)
@@ -247,11 +258,11 @@ def exchange_unbind(channel: Channel, method: ExchangeUnbind) -> None:
     )
 
 
-# -- queues --------------------------------------------------------------------------------------------------------
+# -- queues ----------------------------------------------------------------------------------------
 
 
 def queue_declare(channel: Channel, method: QueueDeclare) -> None:
-    """queue.declare."""
+    """Handle queue.declare."""
     vhost = channel.vhost
     connection = channel.connection
     name = _clean(method.queue)
@@ -269,7 +280,7 @@ def queue_declare(channel: Channel, method: QueueDeclare) -> None:
         raise ChannelException(
             ACCESS_REFUSED, f"queue name '{shown}' contains reserved prefix 'amq.*'"
         )
-    # Exclusive queues go with their connection, so they are never durable (S8).
+    # An exclusive queue is deleted with its connection, so it is never durable (S8).
     durable = method.durable and not method.exclusive
     existing = vhost.queues.get(name)
     if existing is not None:
@@ -297,7 +308,7 @@ def queue_declare(channel: Channel, method: QueueDeclare) -> None:
 
 
 def queue_bind(channel: Channel, method: QueueBind) -> None:
-    """queue.bind."""
+    """Handle queue.bind."""
     queue_name, key = _bind_names(channel, method.queue, method.routing_key)
     _refuse_default(_clean(method.exchange))
     exchange = _exchange(channel, _clean(method.exchange))
@@ -312,7 +323,7 @@ def queue_bind(channel: Channel, method: QueueBind) -> None:
 
 
 def queue_unbind(channel: Channel, method: QueueUnbind) -> None:
-    """queue.unbind; what is missing is unbound already."""
+    """Handle queue.unbind; a missing queue, exchange or binding counts as unbound."""
     queue_name, key = _bind_names(channel, method.queue, method.routing_key)
     _refuse_default(_clean(method.exchange))
     queue = channel.vhost.queues.get(queue_name)
@@ -323,7 +334,7 @@ def queue_unbind(channel: Channel, method: QueueUnbind) -> None:
 
 
 def queue_purge(channel: Channel, method: QueuePurge) -> None:
-    """queue.purge: ready messages only."""
+    """Handle queue.purge, which drops ready messages only."""
     queue = _queue(channel, named_queue(channel, method.queue))
     purge = queue.purge(channel.connection.now_ms)
     if method.nowait:
@@ -331,7 +342,7 @@ def queue_purge(channel: Channel, method: QueuePurge) -> None:
     if purge.is_done:
         channel.connection.out.method(channel.number, QueuePurgeOk(purge.count))
         return
-    # What it dropped is gone already; the answer waits until it is settled.
+    # The purged messages left the queue already; the reply waits until the purge has settled them.
     channel.suspend()
 
     def on_done(now_ms: int) -> None:
@@ -344,7 +355,7 @@ def queue_purge(channel: Channel, method: QueuePurge) -> None:
 
 
 def queue_delete(channel: Channel, method: QueueDelete) -> None:
-    """queue.delete; a missing queue is deleted already and had no messages."""
+    """Handle queue.delete; a missing queue counts as deleted, with 0 messages."""
     vhost = channel.vhost
     name = named_queue(channel, method.queue)
     queue = vhost.queues.get(name)
@@ -363,11 +374,11 @@ def queue_delete(channel: Channel, method: QueueDelete) -> None:
     _reply_when_gone(channel, changes, None if method.nowait else QueueDeleteOk(count))
 
 
-# -- shared --------------------------------------------------------------------------------------------------------
+# -- shared ----------------------------------------------------------------------------------------
 
 
 def named_queue(channel: Channel, name: bytes) -> bytes:
-    """The queue a method means: an empty name is the last one declared on the channel."""
+    """The queue name that a method means: empty stands for the last queue the channel declared."""
     name = _clean(name)
     if name:
         return name
@@ -377,12 +388,15 @@ def named_queue(channel: Channel, name: bytes) -> bytes:
 
 
 def usable_queue(channel: Channel, name: bytes) -> Queue:
-    """The queue `name` (see `named_queue`), open to this connection."""
+    """The queue `name` (see `named_queue`), which this connection may use.
+
+    Raises ChannelException 404 if it is missing, 405 if it is exclusive to another connection.
+    """
     return _queue(channel, named_queue(channel, name))
 
 
 def check_owner(channel: Channel, queue: Queue) -> None:
-    """ChannelException 405 when the queue is exclusive to another connection."""
+    """Raise ChannelException 405 if the queue is exclusive to another connection."""
     if queue.definition.owner is not None and queue.definition.owner is not channel.connection:
         raise _locked(channel, queue)
 
@@ -448,13 +462,16 @@ def _unbind(
 def _bind_names(channel: Channel, queue_name: bytes, key: bytes) -> tuple[bytes, bytes]:
     name = named_queue(channel, queue_name)
     if not queue_name and not key:
-        # With neither given, the queue is bound under its own name.
+        # With neither a queue name nor a key, the queue is bound under its own name.
         return name, name
     return name, key
 
 
 def _declared(channel: Channel, queue: Queue, nowait: bool) -> Method | None:
-    """The reply to a declaration of `queue`, which the channel means from now on when it names none."""
+    """The reply to a declaration of `queue`, None for no-wait.
+
+    The channel means this queue when its later methods name none.
+    """
     channel.last_queue = queue.name
     if nowait:
         return None
@@ -479,7 +496,7 @@ def _check_equivalent(channel: Channel, queue: Queue, method: QueueDeclare, dura
 
 
 def _without_default_type(raw: bytes) -> bytes:
-    # An absent x-queue-type equals `classic`.
+    # A missing x-queue-type equals `classic`.
     if b"x-queue-type" not in raw:
         return raw
     table = decode_table(raw)
@@ -490,7 +507,8 @@ def _without_default_type(raw: bytes) -> bytes:
 
 
 def _probe_reply_queue(channel: Channel, name: bytes, nowait: bool) -> None:
-    # Declaring a direct reply-to name only asks whether somebody listens; nothing is created (9.6).
+    # A declaration of a direct reply-to name creates nothing: it asks whether a channel consumes
+    # these replies (9.6).
     if name != REPLY_TO and name not in channel.vhost.reply_channels:
         raise ChannelException(NOT_FOUND, f"no {channel.vhost.queue_text(name)}")
     if not nowait:
@@ -527,7 +545,7 @@ def _locked(channel: Channel, queue: Queue) -> ChannelException:
 
 
 def _clean(name: bytes) -> bytes:
-    """CR and LF are dropped from names, as RabbitMQ does."""
+    """`name` without CR and LF, which RabbitMQ drops from names too."""
     if b"\r" in name or b"\n" in name:
         return name.replace(b"\r", b"").replace(b"\n", b"")
     return name

@@ -1,8 +1,9 @@
-"""The deliveries of one channel that are not settled, in order of delivery tag.
+"""The unsettled deliveries of one channel, in order of delivery tag.
 
-Tags ascend, so a list ordered by tag serves single acks (the oldest, or a binary search) and multiple acks (a prefix).
-Settled entries in the middle leave a gap that is closed when gaps are the majority: an ack costs constant time
-amortised, and one message that is never acked holds no others in memory.
+Tags ascend, so a list ordered by tag serves single acks (the oldest, or a binary search) and
+multiple acks (a prefix). A settled entry in the middle leaves a gap; gaps are closed when they are
+the majority. So closing them costs an ack amortised constant time, and one message that is never
+acked keeps no others in memory.
 """
 
 from typing import Final
@@ -16,7 +17,7 @@ _GAPS_MIN: Final = 64
 
 
 class UnackedWindow:
-    """Unsettled entries by `delivery_tag`; `count` of them."""
+    """The unsettled entries of a channel by `delivery_tag`; `count` is their number."""
 
     def __init__(self) -> None:
         self.count: i64 = 0
@@ -25,13 +26,13 @@ class UnackedWindow:
         self._head: i64 = 0
 
     def append(self, entry: Entry) -> None:
-        """Add a delivery; its tag is higher than all before."""
+        """Add a delivery; its tag must be higher than all earlier ones."""
         self._entries.append(entry)
         self._tags.append(entry.delivery_tag)
         self.count += 1
 
     def take(self, tag: i64) -> Entry | None:
-        """Remove and return the entry with `tag`; None when it is not outstanding."""
+        """Remove and return the entry with `tag`; None when no entry has it."""
         head = self._head
         size: i64 = len(self._tags)
         if head < size and self._tags[head] == tag:
@@ -49,9 +50,9 @@ class UnackedWindow:
         return entry
 
     def take_upto(self, tag: i64) -> list[Entry] | None:
-        """Remove and return all entries up to `tag`, oldest first; None when `tag` itself is not outstanding.
+        """Remove and return all entries up to `tag`, oldest first; None when no entry has `tag`.
 
-        Tag 0 stands for all, also when there are none (P1).
+        Tag 0 means all entries, even when there are none (P1).
         """
         if tag == 0:
             return self.take_all()
@@ -72,7 +73,7 @@ class UnackedWindow:
         return taken
 
     def take_all(self) -> list[Entry]:
-        """Remove and return everything, oldest first."""
+        """Remove and return all entries, oldest first."""
         taken = self.all()
         self._entries = []
         self._tags = []
@@ -81,7 +82,7 @@ class UnackedWindow:
         return taken
 
     def all(self) -> list[Entry]:
-        """Everything outstanding, oldest first."""
+        """All unsettled entries, oldest first."""
         return [entry for entry in self._entries[self._head :] if entry is not None]
 
     def check(self, next_tag: i64) -> None:
@@ -100,13 +101,13 @@ class UnackedWindow:
         assert self.count == count
 
     def collect(self, ledger: QueueLedger, first: i64, end: i64, found: list[Entry]) -> None:
-        """Add those of the queue of `log` with seq ids in [first, end) to `found`."""
+        """Add to `found` the entries of the queue of `ledger` with seq ids in [first, end)."""
         for entry in self._entries:
             if entry is not None and entry.ledger is ledger and first <= entry.seq < end:
                 found.append(entry)
 
     def restore(self, entries: list[Entry]) -> None:
-        """Put taken entries back (a rolled back transaction)."""
+        """Put taken entries back, after a rollback."""
         merged = self.take_all() + entries
         merged.sort(key=_tag_of)
         for entry in merged:

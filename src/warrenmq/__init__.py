@@ -1,7 +1,7 @@
-"""warren: a message broker that speaks AMQP 0-9-1, keeps what it confirms, and opens its queues to Spark.
+"""warren: an AMQP 0-9-1 message broker that keeps what it confirms and opens its queues to Spark.
 
-Start reading at ARCHITECTURE.md; the packages are layered (wire, routing, store, queues, broker, server) and a
-module imports only from layers below its own.
+Start reading at ARCHITECTURE.md. The packages are layered (wire, routing, store, queues, broker,
+server), and a module imports only from layers below its own.
 """
 
 __version__ = "0.1.0"

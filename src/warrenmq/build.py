@@ -1,11 +1,12 @@
-"""Which modules are compiled, and whether the ones in use are.
+"""The modules that mypyc compiles, and a check whether this installation has them compiled.
 
-The one list of compiled packages: `setup.py` compiles them, `warren --version` reports on them, the tests insist on the
-build they were asked to test. A module of these packages stays interpreted when it is a package's `__init__` (nothing
-runs there) or lies in `INTERPRETED`: the shells that wait for disks gain nothing from C. `COMPILED_MODULES` are single
-ones of other packages.
+This module is the one list of compiled packages: `setup.py` compiles them, `warren --version`
+reports on them, and the tests insist on the build they were asked to test. Two kinds of modules in
+these packages stay interpreted: a package's `__init__` (nothing runs there), and the paths in
+`INTERPRETED`, shells that wait for disks and gain nothing from C. `COMPILED_MODULES` names single
+modules of other packages.
 
-This module imports nothing of warren: `setup.py` executes it on its own.
+This module imports nothing of warren, because `setup.py` executes it on its own.
 """
 
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -18,12 +19,12 @@ INTERPRETED: Final = (
     "store/file_system.py",
     "broker/definitions/metadata_sqlite.py",
 )
-# Of packages whose other modules are interpreted.
+# Compiled modules in packages whose other modules stay interpreted.
 COMPILED_MODULES: Final = ("tables/rabbitmq/external_term.py", "tables/scan.py")
 
 
 def compiled_module_paths(root: Path) -> list[str]:
-    """Every module below `root` (the package directory of warren) that a compiled build compiles, sorted."""
+    """Sorted paths of the modules below `root`, the package directory, that a build compiles."""
     found = [str(root / name) for name in COMPILED_MODULES]
     for package in COMPILED_PACKAGES:
         for path in (root / package).rglob("*.py"):
@@ -34,9 +35,10 @@ def compiled_module_paths(root: Path) -> list[str]:
 
 
 def interpreted_hot_modules() -> list[str]:
-    """Those of `compiled_module_paths` of this installation that Python would load from source.
+    """Paths of this installation's `compiled_module_paths` that Python would load from source.
 
-    An extension module beside its source wins the import, so looking for one tells, and nothing need be imported.
+    Imports nothing: Python prefers an extension module to the source beside it, so its existence
+    decides.
     """
     root = Path(__file__).parent
     return [path for path in compiled_module_paths(root) if not _has_extension_module(Path(path))]
@@ -47,7 +49,7 @@ def _has_extension_module(path: Path) -> bool:
 
 
 def build_name() -> str:
-    """`compiled` or `interpreted`, as `warren --version` shows it; a mixture is called by its number."""
+    """The build as `warren --version` shows it: compiled, interpreted, or a text with counts."""
     interpreted, total = (
         len(interpreted_hot_modules()),
         len(compiled_module_paths(Path(__file__).parent)),

@@ -1,5 +1,6 @@
-"""The node: what turns sockets, clocks and signals into events for the engine. Start reading in node.py.
+"""The node: turns sockets, clocks and signals into events for the engine. Start reading in node.py.
 
-Listeners, connections, heartbeats, flow control, configuration, start and stop. Thin by intent: decisions about messages
-are made in broker and below, which neither block nor look at a clock. May import everything but cli, spark, management.
+Holds listeners, connections, heartbeats, flow control, configuration, start and stop. The package
+is thin by intent: broker and the packages below it decide about messages, and they neither block
+nor read a clock. May import every package but cli, spark and management.
 """

@@ -1,7 +1,8 @@
-"""One accepted socket: the protocol header, then an AMQP connection or an admin session behind it.
+"""One accepted socket: reads the protocol header, then runs an AMQP connection or an admin session.
 
-The shell around `broker.Connection`: bytes from the socket go in, gathered output goes out once per turn, and the flags
-the connection sets (stop reading, close) are carried out here.
+The shell around `broker.Connection`: it feeds bytes from the socket to the connection, writes the
+gathered output once per turn, and carries out the flags that the connection sets (stop reading,
+close).
 """
 
 from __future__ import annotations
@@ -27,15 +28,19 @@ from warrenmq.wire.errors import CONNECTION_FORCED, ConnectionException
 logger = logging.getLogger("warren.listener")
 
 _HEADER_BYTES: Final = 8
+# Bytes that a socket may read in one turn.
 READ_BYTES: Final = 262144
-# The header of AMQP 0-9, which is served as 0-9-1.
+# Protocol header of AMQP 0-9; warren serves such a client as 0-9-1.
 _AMQP_0_9: Final = b"AMQP\x01\x01\x00\x09"
-# Bytes the transport may hold before deliveries to it wait.
+# Bytes in the transport's buffer above which deliveries to the socket wait, and below which they
+# resume.
 _WRITE_BUFFER_HIGH: Final = 1048576
 _WRITE_BUFFER_LOW: Final = 262144
-# Output that is not read (replies, returns) above which the peer is not read either: bounded memory for each socket.
+# Unread output (bytes of replies and returns) above which the client is not read either, so that
+# the memory of each socket is bounded.
 _UNREAD_OUTPUT_MAX: Final = 8388608
-# Linux's struct tcp_info: bytes of it that are asked for; where tcpi_unacked (segments) and tcpi_last_ack_recv (ms) stand.
+# Linux's struct tcp_info: the bytes to ask for, and the offsets of tcpi_unacked (segments) and
+# tcpi_last_ack_recv (ms).
 _TCP_INFO_BYTES: Final = 60
 _UNACKED_AT: Final = 24
 _LAST_ACK_AT: Final = 56
@@ -50,23 +55,23 @@ class SocketHost(Protocol):
     admin: AdminNode
     memory_watch: MemoryWatch
     protocols: set[ClientProtocol]
-    # Shared by all sockets; READ_BYTES long.
+    # Read buffer of all sockets, READ_BYTES long.
     read_buffer: memoryview
     # Sockets that used up their share of reading in this turn; the node resumes them in the next.
     read_on: list[ClientProtocol]
 
     def has_room_for_socket(self) -> bool:
-        """Are there file descriptors for one more?"""
+        """Whether there are file descriptors for one more socket."""
 
     def schedule_turn(self) -> None:
-        """Let the node work when all sockets of this turn are read."""
+        """Let the node end its turn once all sockets of this turn are read."""
 
 
 class ClientProtocol(asyncio.BufferedProtocol):
-    """asyncio's view of one client.
+    """The asyncio protocol of one client.
 
-    A socket is read at most READ_BYTES a turn. Without that bound the event loop would go on reading a busy publisher's
-    socket, megabytes at a time, while consumers wait for their turn.
+    A socket is read at most READ_BYTES a turn. Without that bound the event loop would read a busy
+    publisher's socket for megabytes at a time while consumers wait for their turn.
     """
 
     def __init__(self, node: SocketHost) -> None:
@@ -78,7 +83,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._is_reading = True
         self._close_at_ms = node.clock.now_ms() + HANDSHAKE_TIMEOUT_MS
 
-    # -- events of the socket --------------------------------------------------------------------------------------
+    # -- events of the socket ----------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are not registered as asyncio's.
@@ -90,7 +95,8 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._node.protocols.add(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        # Shared by all sockets: what was read is taken out before another one is read.
+        # All sockets share the buffer: `buffer_updated` copies the bytes before another socket is
+        # read.
         return self._node.read_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -132,7 +138,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         elif self._admin is not None:
             self._admin.connection_lost()
 
-    # -- the first bytes -------------------------------------------------------------------------------------------
+    # -- the first bytes ---------------------------------------------------------------------------
 
     def _receive_header(self, data: bytes) -> None:
         self._header += data
@@ -146,7 +152,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         local = transport.get_extra_info("sockname")
         remote = transport.get_extra_info("peername")
         peer = f"{_text(remote)} -> {_text(local)}"
-        # The address they came in by counts, not theirs: so does RabbitMQ.
+        # The local address decides, not the client's, as in RabbitMQ.
         is_loopback = bool(local) and _is_loopback(str(local[0]))
         if header in (PROTOCOL_HEADER, _AMQP_0_9):
             now_ms = self._node.clock.now_ms()
@@ -170,10 +176,10 @@ class ClientProtocol(asyncio.BufferedProtocol):
             transport.write(PROTOCOL_HEADER)
             transport.close()
 
-    # -- turns and timers ------------------------------------------------------------------------------------------
+    # -- turns and timers --------------------------------------------------------------------------
 
     def write_out(self) -> None:
-        """Write what the connection has gathered and do what it asks for."""
+        """Write the connection's gathered output, then stop reading or close as it asks."""
         connection = self._connection
         transport = self._transport
         if connection is None or transport is None or transport.is_closing():
@@ -191,12 +197,12 @@ class ClientProtocol(asyncio.BufferedProtocol):
             transport.close()
 
     def count_unsent(self) -> None:
-        """Tell the connection what its socket has not taken."""
+        """Report to the connection how many bytes its socket has not taken yet."""
         if self._connection is not None and self._transport is not None:
             self._connection.out.set_unsent(self._transport.get_write_buffer_size())
 
     def read_on(self) -> None:
-        """The turn in which this socket had its share is over."""
+        """Resume reading: the turn in which this socket used up its share is over."""
         if self._is_reading and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
@@ -217,7 +223,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
                 self._transport.pause_reading()
 
     def close_if_due(self, now_ms: int) -> None:
-        """Drop the socket when the time the connection had is over, or when a blocked client has hung up."""
+        """Abort the socket when its deadline has passed or when a blocked client has hung up."""
         connection = self._connection
         if connection is not None:
             self.count_unsent()
@@ -229,12 +235,17 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self.abort()
 
     def _is_gone(self, connection: Connection) -> bool:
-        """Has the client of a socket that is not read gone? Such a socket does not tell by itself.
+        """True when the client of a socket that is not being read has gone.
 
-        A reset tells, which also answers our next heartbeat when the client has closed its end but what it sent
-        before is still on the way. Of a blocked client the end of its stream tells: what is left of that is not confirmed.
-        A client that is only waited for, as its disk lags, is read to the end. And a client whose system acks no
-        heartbeat any more is as dead as one that sends none.
+        asyncio notices the end of a stream only while it reads, so this method polls the socket:
+
+        * A reset counts always. The system of a client that has closed its end also answers our
+          next heartbeat with a reset, while bytes that the client sent before still wait to be
+          read.
+        * The end of the stream (POLLRDHUP) counts for a blocked client only: its unread bytes are
+          not confirmed. A client that merely waits for a lagging disk is read to the end.
+        * A client whose system acks no heartbeat for `silence_max_ms` is as dead as one that sends
+          none.
         """
         assert self._transport is not None
         if self._transport.is_closing():
@@ -254,7 +265,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         return unacked > 0 and last_ack_ms > silence_ms
 
     def shut_down(self) -> None:
-        """The node stops: tell the client."""
+        """Close an AMQP connection with 320 because the node stops; abort any other socket."""
         if self._connection is not None:
             self._connection.fail(
                 ConnectionException(
@@ -265,7 +276,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self.abort()
 
     def abort(self) -> None:
-        """Drop the socket."""
+        """Close the socket without flushing its output."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -275,7 +286,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _text(address: object) -> str:
-    # IPv4 clients of a listener for both come as mapped addresses.
+    # On a dual-stack listener, IPv4 clients have IPv4-mapped addresses.
     if isinstance(address, tuple) and len(address) >= 2 and str(address[0]).startswith("::ffff:"):
         address = (str(address[0])[7:], address[1])
     return (

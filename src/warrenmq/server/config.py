@@ -1,8 +1,9 @@
-"""The node's configuration: rabbitmq.conf's format and keys, the environment, `--set`, and the command's flags.
+"""The node's configuration: rabbitmq.conf's keys, the environment, `--set`, the command's flags.
 
-Precedence, weakest first: the defaults of `Config`, the file, the environment, `--set`, the flags. Every source goes
-through `KEYS`, so a value is parsed and checked in one place whatever it came from. Only keys that have an effect are
-accepted: a key that warren does not know, or knows but cannot honour yet, stops the start with one line that names the
+The file has rabbitmq.conf's format and keys. Precedence, weakest first: the defaults of `Config`,
+the file, the environment, `--set`, the flags. Every source goes through `KEYS`, so one place parses
+and checks a value, wherever it came from. Only keys that have an effect are accepted. A key that
+warren does not know, or knows but cannot honour yet, stops the start with one line that names the
 file and the line, because a setting that is silently ignored is found out on the worst day.
 """
 
@@ -16,21 +17,24 @@ from pathlib import Path
 from typing import Any, Final
 
 AMQP_PORT: Final = 5672
-# RabbitMQ's ceiling for max_message_size: a body must fit in one Erlang binary without hurting the collector.
+# RabbitMQ's ceiling for max_message_size: a body must fit in one Erlang binary without hurting the
+# collector.
 MAX_MESSAGE_SIZE_LIMIT: Final = 536870912
-# AMQP 0-9-1 section 4.2.3: no peer may be held to frames smaller than this.
+# Smallest frame_max that a peer must accept (AMQP 0-9-1 section 4.2.3).
 FRAME_MIN_SIZE: Final = 4096
-# Room for messages that are unfinished for a moment only, such as a small one in two reads.
+# Smallest max_unfinished_size: room for messages that are unfinished for a moment only, such as a
+# small one that arrives in two reads.
 UNFINISHED_SIZE_MIN: Final = 1048576
-# A journal file holds at least one full group-commit buffer (1 MiB).
+# Smallest journal file: it holds at least one full group-commit buffer (1 MiB).
 JOURNAL_FILE_SIZE_MIN: Final = 1048576
-# A file of the message store; smaller ones would be mostly names and headers.
+# Smallest file of a content store; smaller ones would be mostly names and headers.
 CONTENT_FILE_SIZE_MIN: Final = 65536
-# Larger messages gain nothing from lying in the index.
+# Largest queue_index_embed_msgs_below; larger messages gain nothing from lying in the index.
 EMBED_MAX: Final = 1048576
-# Entries of a segment of a queue's index; files that exist depend on it.
+# Entries of one segment of a queue's index. Existing files depend on it, so the setting cannot
+# change it.
 SEGMENT_ENTRIES: Final = 16384
-# Sizes that are limits, not of anything that must fit somewhere.
+# Upper bound of settings that are mere limits: nothing of that size must fit anywhere.
 SIZE_MAX: Final = 2**60
 LOG_LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 SYSTEM_DATA_DIR: Final = "/var/lib/warren"
@@ -38,7 +42,7 @@ LOCAL_DATA_DIR: Final = "warren-data"
 
 
 class ConfigError(Exception):
-    """A setting that cannot be honoured. The text is one line for the user: where it stands and what is wrong."""
+    """A setting that cannot be honoured; the text says in one line for the user where and why."""
 
 
 def default_node_name() -> str:
@@ -46,7 +50,7 @@ def default_node_name() -> str:
 
 
 def default_data_dir() -> Path:
-    """`/var/lib/warren` where a package has made it for us, else `./warren-data`."""
+    """`/var/lib/warren` where it is writable (a package created it), else `./warren-data`."""
     if os.access(SYSTEM_DATA_DIR, os.W_OK):
         return Path(SYSTEM_DATA_DIR)
     return Path(LOCAL_DATA_DIR)
@@ -54,33 +58,38 @@ def default_data_dir() -> Path:
 
 @dataclass(frozen=True)
 class Config:
-    """Everything a node is told at its start. Sizes in bytes, times in seconds unless the name says otherwise."""
+    """All settings of a node. Sizes in bytes, times in seconds unless the name says otherwise."""
 
     data_dir: Path = field(default_factory=default_data_dir)
     node_name: str = field(default_factory=default_node_name)
-    # "" = every address of the machine, IPv4 and IPv6. Port 0 = a free one, printed in the ready line.
+    # Host "" = every address of the machine, IPv4 and IPv6. Port 0 = a free port, printed in the
+    # ready line.
     listen_host: str = ""
     listen_port: int = AMQP_PORT
     management: str = "off"
-    # Proposed in connection.tune; 0 = no limit.
+    # channel_max, frame_max (bytes) and heartbeat (s) are proposed in connection.tune; 0 = no
+    # limit.
     channel_max: int = 2047
     frame_max: int = 131072
     heartbeat: int = 60
     max_message_size: int = 134217728
-    # Bytes a connection; 0 = twice max_message_size.
+    # Bytes of unfinished messages that one connection may have; 0 = twice max_message_size.
     max_unfinished_size: int = 0
-    # 0 = never.
+    # Seconds that a message may stay unfinished; 0 = forever.
     unfinished_message_timeout: int = 60
-    # Created only in an empty data directory.
+    # The default user and vhost are created only in an empty data directory.
     default_user: str = "guest"
     default_pass: str = field(default="guest", repr=False)
     default_vhost: str = "/"
-    # Start anew when the definitions are gone and a store is there; its messages are kept in lost+found.
+    # Start with empty definitions when they are lost and a store exists; its messages move to
+    # lost+found.
     accept_lost_definitions: bool = False
-    # Users that may log in from this machine only.
+    # Users that may log in from loopback addresses only.
     loopback_users: frozenset[str] = frozenset({"guest"})
     journal_file_size_limit: int = 67108864
-    # An absolute limit in bytes, or -1: then it is a share of all memory. 0 as total: what the machine has.
+    # The `_absolute` limits are bytes, or -1 = the `_relative` share of all memory applies. All
+    # memory is total_memory_available_override_value (bytes), or as much as the machine has when
+    # that is 0.
     vm_memory_high_watermark_absolute: int = -1
     vm_memory_high_watermark_relative: float = 0.4
     vm_memory_high_watermark_paging_ratio: float = 0.5
@@ -94,9 +103,9 @@ class Config:
     log_level: str = "info"
 
 
-# Fields of `Config` and their new values.
+# Names of `Config` fields with their new values.
 Changes = dict[str, Any]
-# (rest of the key after the prefix, value, what is set so far) -> what to set.
+# Takes (the key after its prefix, the value, the settings so far); returns the fields to change.
 Setter = Callable[[str, str, Config], Changes]
 
 
@@ -145,7 +154,7 @@ def _number(name: str, low: float, high: float) -> Setter:
 
 
 def _relative(key: str, high: float) -> Setter:
-    """A share of all memory; takes the place of an absolute limit, as any later setting does of an earlier one."""
+    """Setter of a share of all memory; resets the absolute limit, since the later setting wins."""
 
     def parse(_rest: str, value: str, config: Config) -> Changes:
         return _number(f"{key}_relative", 0, high)("", value, config) | {f"{key}_absolute": -1}
@@ -190,7 +199,7 @@ def _text(name: str) -> Setter:
     def parse(_rest: str, value: str, _config: Config) -> Changes:
         if value == "":
             raise ConfigError("expected a value")
-        # Users, vhosts and passwords travel as AMQP shortstr.
+        # Users, vhosts and passwords travel as AMQP shortstr, at most 255 bytes.
         if len(value.encode()) > 255:
             raise ConfigError("longer than 255 bytes")
         return {name: value}
@@ -234,7 +243,7 @@ def _loopback_user(rest: str, value: str, config: Config) -> Changes:
     return {"loopback_users": config.loopback_users - {rest}}
 
 
-# A key ending in a dot is a prefix: its setter gets what follows.
+# A key that ends in a dot is a prefix: its setter gets the rest of the key.
 KEYS: Final[dict[str, Setter]] = {
     "listeners.tcp.": _listener,
     "channel_max": _integer("channel_max", 0, 65535),
@@ -273,7 +282,8 @@ KEYS: Final[dict[str, Setter]] = {
     "log.console.level": _log_level,
 }
 
-# What rabbitmq.conf may hold and warren cannot honour yet; the error then says so instead of "unknown".
+# Prefixes of keys that rabbitmq.conf may hold and warren cannot honour yet: the error then says
+# "not supported yet" instead of "unknown".
 NOT_YET: Final = (
     "auth_backends", "auth_mechanisms", "channel_operation_timeout", "cluster_", "collect_statistics_interval",
     "connection_max", "consumer_timeout", "credential_validator", "default_consumer_prefetch", "default_permissions",
@@ -303,9 +313,9 @@ def load(
     management: str | None = None,
     accept_lost_definitions: bool = False,
 ) -> Config:
-    """The configuration from all sources. `settings` are KEY=VALUE as `--set` has them; the rest are the flags.
+    """The configuration from all sources: `settings` are KEY=VALUE of `--set`, the rest are flags.
 
-    Raises ConfigError; nothing is read but the configuration file, and nothing is created.
+    Raises ConfigError. Reads nothing but the configuration file and creates nothing.
     """
     environment = os.environ if environment is None else environment
     config = Config()
@@ -335,7 +345,10 @@ def load(
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """(host, port) of `5672`, `127.0.0.1:5672`, `[::1]:5672`, `host:5672` or `:5672`; host "" = every address."""
+    """(host, port) of `5672`, `127.0.0.1:5672`, `[::1]:5672`, `host:5672` or `:5672`.
+
+    Host "" means every address. Raises ConfigError.
+    """
     host, _, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -350,12 +363,12 @@ def _set(config: Config, where: str, key: str, value: str) -> Config:
     with _blame(where):
         setter, rest = _setter_of(key)
         with _blame(key):
-            # In rabbitmq.conf a dot inside a name is written `\.`.
+            # rabbitmq.conf writes a dot inside a name as `\.`.
             return replace(config, **setter(rest.replace("\\.", "."), value, config))
 
 
 def _setter_of(key: str) -> tuple[Setter, str]:
-    """The setter of `key` and, when it was found by its prefix, the rest of the key."""
+    """The setter of `key`, and the rest of the key when its prefix found the setter, else ""."""
     if key in KEYS and not key.endswith("."):
         return KEYS[key], ""
     for prefix, setter in KEYS.items():
@@ -366,7 +379,7 @@ def _setter_of(key: str) -> tuple[Setter, str]:
 
 @contextmanager
 def _blame(where: str) -> Iterator[None]:
-    """Put the place in front of the text of a ConfigError."""
+    """Prefix the text of a ConfigError with its place, `where`."""
     try:
         yield
     except ConfigError as error:
@@ -376,7 +389,7 @@ def _blame(where: str) -> Iterator[None]:
 def _unknown(key: str) -> str:
     if key.startswith(NOT_YET):
         return f"{key} is not supported yet"
-    # Imported for an error only: a start should not wait for the library.
+    # Imported only for an error: a normal start does not wait for the library.
     import difflib
 
     names = [name.rstrip(".") for name in KEYS]
@@ -386,7 +399,7 @@ def _unknown(key: str) -> str:
 
 
 def _file_settings(path: Path) -> Iterator[tuple[str, str, str]]:
-    """(FILE:LINE, key, value) of a file, or of every `*.conf` of a directory in the order of their names."""
+    """Yields (FILE:LINE, key, value) of a file, or of a directory's `*.conf` files by name."""
     files = sorted(path.glob("*.conf")) if path.is_dir() else [path]
     for file in files:
         try:
@@ -396,7 +409,8 @@ def _file_settings(path: Path) -> Iterator[tuple[str, str, str]]:
             raise ConfigError(f"{file}: cannot be read: {reason}") from None
         for number, line in enumerate(lines, 1):
             where = f"{file}:{number}"
-            # A comment begins at the start of the line or after a blank, so that a password may contain `#`.
+            # A comment begins at the start of the line or after a blank, because a password may
+            # contain `#`.
             text = re.sub(r"(^|\s)#.*", "", line).strip()
             if text == "":
                 continue
@@ -410,8 +424,8 @@ def _file_settings(path: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def _from_environment(config: Config, environment: Mapping[str, str]) -> Config:
-    # Other WARREN_ variables are left alone: an orchestrator that runs a service called "warren" puts variables such
-    # as WARREN_PORT and WARREN_SERVICE_HOST into every container.
+    # Ignore other WARREN_ variables: an orchestrator that runs a service called "warren" puts
+    # variables such as WARREN_PORT and WARREN_SERVICE_HOST into every container.
     data_dir = _environment_path(environment, "WARREN_DATA_DIR")
     if data_dir is not None:
         config = replace(config, data_dir=data_dir)
@@ -439,7 +453,7 @@ def _environment_path(environment: Mapping[str, str], variable: str) -> Path | N
 
 
 def _node_name(where: str, text: str) -> str:
-    """`name@host`; a bare name gets this machine's."""
+    """The node name `name@host` of `text`; a bare name gets this machine's host name."""
     name = text if "@" in text else f"{text}@{_short_host_name()}"
     if not re.fullmatch(r"[\w.-]+@[\w.-]+", name, re.ASCII):
         raise ConfigError(

@@ -1,9 +1,10 @@
-"""Opening the definitions of a data directory, and what is done when they are lost.
+"""Opens the definitions of a data directory, and refuses a directory that has lost them.
 
-Definitions that are missing, emptied or damaged beside a store with messages are not a first start: it would take all
-queues for unknown ones, and a supervisor that starts nodes again and again would have done so before anybody has looked.
-Such a directory is refused and left as it is, until somebody says that the loss is accepted. Then what is left of the
-definitions is moved to `lost+found`, and so are the messages of queues that nobody knows (`startup.py`).
+Missing, emptied or damaged definitions beside a store with messages are no first start. A first
+start would treat every queue as unknown, and a supervisor that restarts nodes would cause that
+before an engineer has looked. Such a directory is refused and left unchanged until the operator
+accepts the loss. Then the node moves the rest of the definitions to `lost+found`, and the messages
+of queues that no definition names as well (`startup.py`).
 """
 
 import logging
@@ -31,19 +32,20 @@ VHOSTS_PATH: Final = "msg_stores/vhosts"
 
 
 class DataDirectoryError(Exception):
-    """The data directory cannot be used; one line that says why."""
+    """The data directory cannot be used; the text says why in one line."""
 
 
 class DefinitionsLostError(DataDirectoryError):
-    """There are no definitions, and there is a store."""
+    """The directory holds a store but no usable definitions."""
 
 
 def open_definitions(
     directory: Path, accepts_loss: bool, reserve: SpaceReserve
 ) -> tuple[Metadata, Definitions]:
-    """The definitions of a data directory; empty ones at a first start, or where `accepts_loss` allows it.
+    """The definitions of a data directory; empty at a first start or when `accepts_loss` permits.
 
-    Raises DefinitionsLostError, which changes nothing, and MetadataError. The reserve is released when SQLite finds no space.
+    Raises MetadataError, and DefinitionsLostError, which leaves the directory unchanged. Releases
+    the space reserve when SQLite finds no space.
     """
     path = directory / DATABASE_NAME
     has_store = _has_store(directory)
@@ -73,7 +75,7 @@ def open_definitions(
 
 
 def move_to_lost(directory: Path, name: str) -> Path:
-    """Move something of the data directory `directory` to its lost+found; where it is now."""
+    """Move `name` in the data directory `directory` to its lost+found; returns the new path."""
     path = directory / name
     lost_and_found = directory / LOST_AND_FOUND
     if name == LOST_AND_FOUND:
@@ -88,7 +90,7 @@ def _load(path: Path, reserve: SpaceReserve) -> tuple[Metadata, Definitions]:
     except MetadataError as error:
         if not error.may_be_full:
             raise
-        # SQLite makes files beside the one that it opens.
+        # SQLite creates files beside the database, so even opening it may need space.
         reserve.on_error(error)
         return _try_load(path)
 
@@ -103,7 +105,10 @@ def _try_load(path: Path) -> tuple[Metadata, Definitions]:
 
 
 def _why_unusable(path: Path) -> str:
-    """Why the definitions at `path` cannot be opened, or "". Opens nothing: that would create a new file."""
+    """Why the definitions at `path` cannot be opened, or "".
+
+    Opens nothing, since opening would create the file.
+    """
     if not os.path.lexists(path):
         return f"{path.name} is missing"
     if not path.is_file():
@@ -115,7 +120,7 @@ def _why_unusable(path: Path) -> str:
 
 
 def _has_store(directory: Path) -> bool:
-    """Is there a vhost's directory with anything in it that a running node has written?"""
+    """True when a vhost's directory holds anything that a running node has written."""
     vhosts = directory / VHOSTS_PATH
     for vhost in os.listdir(vhosts):
         for name in (

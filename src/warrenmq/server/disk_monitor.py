@@ -1,7 +1,8 @@
-"""How much is free below the data directory, and telling the broker.
+"""Measures the free disk space below the data directory and reports it to the broker.
 
-The more is free, the longer until the next look: half the time in which the fastest disk would fill it up. The disk is
-asked beside the loop, since one that hangs does not answer.
+The more space is free, the longer the time to the next measurement: half the time in which the
+fastest disk would fill the space down to the limit. A thread measures, not the loop, because a disk
+that hangs does not answer.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ from warrenmq.broker.broker import Broker
 
 logger = logging.getLogger("warren.disk")
 
-# As fast as any disk is filled (bytes per ms), and the bounds of the time between two looks (ms).
+# The fastest rate at which any disk fills up (bytes per ms).
 FAST_BYTES_PER_MS: Final = 250000
+# Bounds of the time between two measurements (ms).
 INTERVAL_MIN_MS: Final = 100
 INTERVAL_MAX_MS: Final = 10000
 
 
 def interval_ms(free_bytes: int, limit_bytes: int) -> int:
-    """Time until the next look."""
+    """Time (ms) until the next measurement."""
     if free_bytes < limit_bytes:
         return INTERVAL_MAX_MS
     ideal = 2 * (free_bytes - limit_bytes) // FAST_BYTES_PER_MS
@@ -32,13 +34,16 @@ def interval_ms(free_bytes: int, limit_bytes: int) -> int:
 
 
 def free_bytes(directory: Path) -> int:
-    """What may still be written below `directory`; OSError when the disk does not say."""
+    """Bytes that may still be written below `directory`; OSError when the disk does not answer."""
     status = os.statvfs(directory)
     return status.f_bavail * status.f_frsize
 
 
 class DiskMonitor:
-    """Measures while the node runs. `measure` is called on another thread; `now_ms` is the node's clock."""
+    """Measures free disk space while the node runs.
+
+    `measure` runs on another thread and returns bytes; `now_ms` is the node's clock.
+    """
 
     def __init__(
         self,
@@ -56,11 +61,11 @@ class DiskMonitor:
         self._is_stopped = False
 
     async def start(self) -> None:
-        """Measure before the first client comes, and from now on."""
+        """Measure once before the first client connects, and from then on regularly."""
         await self._measure_and_plan()
 
     def stop(self) -> None:
-        """Measure no more."""
+        """Stop measuring."""
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -70,7 +75,7 @@ class DiskMonitor:
         try:
             free = await self._loop.run_in_executor(None, self._measure)
         except OSError as error:
-            # What was last known stays in force.
+            # The last known figure stays in force.
             if not self._has_failed:
                 logger.error("free disk space cannot be determined: %s", error)
             self._has_failed = True

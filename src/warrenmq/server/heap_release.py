@@ -1,14 +1,17 @@
-"""Giving free memory back to the system a little at a time, without anybody waiting for it.
+"""Gives free heap memory back to the system in small steps, so that nothing has to wait for it.
 
-glibc's malloc gives back what is free at the end of its heap. What is free between other things stays resident, and that
-is what messages leave that were paged, purged or acked while others stay. malloc_trim finds all of it, but holds the
-allocator's lock until it is done: up to a second for each GiB, in which nothing else runs.
+glibc's malloc gives back free memory at the end of its heap. Free memory between live blocks stays
+resident, and messages that were paged, purged or acked leave just such gaps. malloc_trim finds all
+of them, but holds the allocator's lock until it is done: up to a second for each GiB, in which
+nothing else runs.
 
-So the free places are asked for: blocks are allocated, large ones first, until the heap would grow; all of them are
-places that were free. The pages inside a block are given back, and when there are no more places all blocks are freed.
-It needs nothing of the allocator but malloc and free, and can stop after each block.
+This module asks malloc for the gaps instead. It allocates blocks, large ones first, until the heap
+would grow: each such block was a gap. It gives the pages inside each block back to the system, and
+frees all blocks when no gap is left. It needs only malloc and free of the allocator, and can stop
+after each block.
 
-Only the heap of the calling thread is looked at, which has all messages but those that come from disk.
+Only the heap of the calling thread is searched. That heap has all messages but those loaded from
+disk.
 """
 
 from __future__ import annotations
@@ -19,25 +22,27 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-# How long a step takes (s).
+# Duration of one step (s).
 STEP_S: Final = 0.0005
-# Blocks that are asked for, with the allocator's own part. Larger ones it would map, not look for; smaller ones may have
-# no whole page inside.
+# Sizes of the blocks to ask for (bytes), malloc's own overhead included. Larger blocks malloc would
+# map instead of taking a gap; smaller ones may have no whole page inside.
 _BLOCK_BYTES: Final = (65536, 32768, 16384, 8192, 6144)
 _OVERHEAD_BYTES: Final = 16
-# It sorts no more than 10,000 free places for a request and may then not see one that fits: only after so many requests
-# in vain there is none.
+# Failed requests in one pass before one more failure proves that a size has no gap left: malloc
+# sorts at most 10,000 free chunks for a request, so an earlier failure may have missed one that
+# fits.
 _PATIENCE: Final = 64
-# Blocks that are freed between two looks at the time.
+# Blocks to free between two checks of the time.
 _FREE_SLICE: Final = 64
 _PAGE_BYTES: Final = mmap.PAGESIZE
 
 
 class HeapRelease:
-    """One way through the heap after the other: `begin`, then `step` while it returns True."""
+    """One pass through the heap after another: call `begin`, then `step` while it returns True."""
 
     def __init__(self, libc: ctypes.PyDLL) -> None:
-        # PyDLL: with the interpreter's lock held, since letting it go takes longer than the calls do.
+        # A PyDLL keeps the interpreter's lock during a call: releasing it takes longer than the
+        # calls do.
         self._malloc: Callable[[int], int | None] = libc.malloc
         libc.malloc.restype = ctypes.c_void_p
         libc.malloc.argtypes = [ctypes.c_size_t]
@@ -54,18 +59,18 @@ class HeapRelease:
         self._patience = 0
 
     def begin(self) -> None:
-        """Start over."""
+        """Start a pass from the largest block size."""
         self._kind = 0
         self._patience = _PATIENCE
 
     def step(self) -> bool:
-        """Go on for about STEP_S; False when all is done."""
+        """Continue the pass for about STEP_S; False when the pass is complete."""
         until_s = time.perf_counter() + STEP_S
         while self._kind < len(_BLOCK_BYTES):
             if not self._take_one(_BLOCK_BYTES[self._kind] - _OVERHEAD_BYTES):
                 self._patience -= 1
                 if self._patience <= 0:
-                    # Everything is sorted by now.
+                    # malloc has sorted all its free chunks, so this size has no gap left.
                     self._kind += 1
             if time.perf_counter() >= until_s:
                 return True
@@ -76,7 +81,7 @@ class HeapRelease:
         return len(self._blocks) > 0
 
     def end(self) -> None:
-        """Give up what is under way."""
+        """Abort the pass and free all its blocks."""
         self._kind = len(_BLOCK_BYTES)
         self._free_some(len(self._blocks))
 
@@ -86,7 +91,7 @@ class HeapRelease:
         if address is None:
             return False
         if address >= top or self._end_of_heap(0) != top:
-            # There was no place for it.
+            # The block is no gap: the heap grew for it.
             self._free(address)
             return False
         self._blocks.append(address)
@@ -102,6 +107,6 @@ class HeapRelease:
 
 
 def find_heap_release() -> HeapRelease | None:
-    """For the calling thread's heap, where the allocator is glibc's."""
+    """A HeapRelease for the calling thread's heap, or None when the allocator is not glibc's."""
     libc = ctypes.PyDLL(None)
     return HeapRelease(libc) if hasattr(libc, "malloc_trim") else None

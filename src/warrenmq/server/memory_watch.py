@@ -1,18 +1,23 @@
-"""How much memory there is, how much of it this process uses, and telling the broker.
+"""Measures how much of all memory this process uses, and reports it to the broker.
 
-All memory is what the machine has, or the limit of the control group (version 2 or 1) the process is in when that is
-lower: beyond it the system kills. Used is the resident set: what counts when the system decides whom to kill.
+All memory is the machine's, or the limit of the process's control group (version 2 or 1) when that
+is lower: beyond it the system kills. Used memory is the resident set, because the system decides by
+it whom to kill.
 
-It is measured once a second, ten times a second when little is left, and whenever so much has been received that it
-could matter: a second is enough for a client to send more than there is room for.
+The watch measures once a second, ten times a second when little is left, and whenever clients have
+sent enough to matter: in one second a client can send more than there is room for.
 
-Freed memory stays resident until the allocator gives it back, so a node that was full once may look full for ever. When
-much more is resident than messages take, free places are looked for and given back, a little at a time
-(`heap_release.py`); again when it has become more than was left then. When the limit is reached all the same, the
-allocator is told to give back at once, which stops everything for a while, and only then is it decided whether there is
-an alarm. Neither is done more often than every 10 s, but for an allocator that has been given much back since: that of a
-transaction rolled back or of a large connection closed must end an alarm at once. A small process gives back what it can each time clients fall silent:
-then it takes as much as it needs, whatever it was through.
+Freed memory stays resident until the allocator gives it back, so a node that was full once may look
+full forever. Three measures help:
+
+* When much more is resident than messages take, the watch gives free gaps back in small steps
+  (`heap_release.py`), and again when that surplus has grown since. At most every 10 s.
+* When the limit is reached all the same, the watch calls malloc_trim, which stops everything for a
+  while, and decides only afterwards whether there is an alarm. At most every 10 s, but sooner after
+  much memory was freed: the end of a rolled-back transaction or of a large connection must end an
+  alarm at once.
+* A small process trims each time its clients fall silent, so that it takes only as much as it
+  needs, whatever its past load.
 """
 
 from __future__ import annotations
@@ -27,33 +32,38 @@ from typing import Final
 from warrenmq.broker.broker import Broker
 from warrenmq.server.heap_release import HeapRelease
 
-# Time between two measurements (s): at leisure, and when less than a fifth of the limit is left.
+# Time between two measurements (s): normally, and when less than a fifth of the limit is left.
 INTERVAL_S: Final = 1.0
 CLOSE_INTERVAL_S: Final = 0.1
+# Least time between two trims, and between two heap releases (ms).
 TRIM_INTERVAL_MS: Final = 10000
-# The allocator is told to give back sooner when so much more is free than the last time left, but not within this time.
+# A trim comes sooner than TRIM_INTERVAL_MS when this many more bytes are free than the last trim
+# left, but not within TRIM_AGAIN_MS.
 TRIM_AGAIN_BYTES: Final = 1 << 25
 TRIM_AGAIN_MS: Final = 500
-# Free memory is looked for when more than this share of the resident set, and this much, is no message's.
+# A heap release begins when unaccounted bytes exceed 1 / RELEASE_SHARE of the resident set, and
+# have grown by RELEASE_MIN_BYTES since the last release.
 RELEASE_SHARE: Final = 4
 RELEASE_MIN_BYTES: Final = 1 << 27
-# Pause between two steps of that (s), ten times a step.
+# Pause between two steps of a heap release (s), ten times a step.
 RELEASE_PAUSE_S: Final = 0.005
-# A process of no more than this is trimmed at once when nothing was received between two measurements: it takes a
-# millisecond or two.
+# A process of at most this many resident bytes is trimmed at once when nothing was received between
+# two measurements: that takes a millisecond or two.
 QUIET_TRIM_BYTES: Final = 1 << 27
-# The next measurement is due when this share of what is left was received; a small message takes several times the
-# bytes in memory that it had on the wire. And the least that is worth a measurement.
+# The next measurement is due after 1 / RECEIVED_SHARE of the remaining bytes was received, at least
+# RECEIVED_MIN_BYTES. The share is small because a small message takes several times its wire size
+# in memory.
 RECEIVED_SHARE: Final = 16
 RECEIVED_MIN_BYTES: Final = 1 << 20
-# Where neither the system nor the configuration says how much memory there is (RabbitMQ assumes the same).
+# Total memory when neither the system nor the configuration says how much there is (RabbitMQ
+# assumes the same).
 UNKNOWN_TOTAL_BYTES: Final = 1 << 30
 # A control group without a limit shows a number close to 2**63.
 _NO_LIMIT_BYTES: Final = 1 << 60
 
 
 def total_memory_bytes(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> int:
-    """All memory this process may use."""
+    """All memory (bytes) that this process may use."""
     limits = [limit for limit in _group_limits(proc, groups) if limit < _NO_LIMIT_BYTES]
     for line in _lines(proc / "meminfo"):
         name, _, value = line.partition(":")
@@ -63,7 +73,7 @@ def total_memory_bytes(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/
 
 
 def _group_limits(proc: Path, groups: Path) -> list[int]:
-    """The limits of the process's control groups, their parents included."""
+    """The limits (bytes) of the process's control groups and their parents."""
     found: list[int] = []
     for line in _lines(proc / "self" / "cgroup"):
         _, controllers, path = line.split(":", 2)
@@ -73,7 +83,8 @@ def _group_limits(proc: Path, groups: Path) -> list[int]:
             root, name = groups / "memory", "memory.limit_in_bytes"
         else:
             continue
-        # Inside a container the path is the host's and not there; the root is then the container's own group.
+        # Inside a container the path is the host's and does not exist there; the root is then the
+        # container's own group.
         directory = root / path.strip("/")
         while True:
             found += [int(text) for text in _lines(directory / name) if text.strip().isdigit()]
@@ -91,7 +102,7 @@ def _lines(path: Path) -> list[str]:
 
 
 class ResidentMemory:
-    """This process's resident set. Without /proc it is unknown, and there are no memory alarms."""
+    """This process's resident set; unknown without /proc, and then there are no memory alarms."""
 
     def __init__(self) -> None:
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
@@ -101,26 +112,26 @@ class ResidentMemory:
             self._descriptor = -1
 
     def used_bytes(self) -> int:
-        """Resident bytes now; 0 when unknown."""
+        """Resident bytes; 0 when unknown."""
         if self._descriptor < 0:
             return 0
         return int(os.pread(self._descriptor, 128, 0).split()[1]) * self._page_bytes
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
 
 def find_malloc_trim() -> Callable[[], object]:
-    """glibc's malloc_trim; elsewhere nothing."""
+    """glibc's malloc_trim; with another allocator a function that does nothing."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     return (lambda: trim(0)) if trim is not None else (lambda: None)
 
 
 class MemoryWatch:
-    """Measures while the node runs. `now_ms` is the node's clock."""
+    """Measures memory while the node runs. `now_ms` is the node's clock."""
 
     def __init__(
         self,
@@ -137,35 +148,39 @@ class MemoryWatch:
         self._used_bytes = used_bytes
         self._trim = trim
         self._trimmed_ms = now_ms() - TRIM_INTERVAL_MS
-        # Bytes that were no message's behind the last trim.
+        # Unaccounted bytes that the last trim left.
         self._trim_left_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
-        # Bytes that may be received before the next measurement: how many are left, and how many it were.
+        # Bytes of `_granted` that may still be received before the next measurement.
         self._receivable = RECEIVED_MIN_BYTES
+        # Bytes that the last measurement allowed to be received before the next one.
         self._granted = RECEIVED_MIN_BYTES
-        # Something was received since the last trim of a silent process.
+        # Whether anything was received since the last trim of a silent process.
         self._has_worked = False
         self._is_trimming = False
         self._is_stopped = False
-        # What gives free memory back without haste; the timer of its next step; bytes that were no message's and stayed.
+        # Gives free memory back in small steps; None when the allocator is not glibc's.
         self._release = release
+        # Timer of the next step; None when no release is under way.
         self._release_timer: asyncio.TimerHandle | None = None
+        # End of the last release (ms).
         self._released_ms = now_ms() - TRIM_INTERVAL_MS
+        # Unaccounted bytes that stayed resident after the last release.
         self._stayed_bytes = 0
 
     def start(self) -> None:
-        """Measure at once, and from now on."""
+        """Measure at once, and from then on regularly."""
         self._judge()
 
     def stop(self) -> None:
-        """Measure no more."""
+        """Stop measuring."""
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
         self._end_release()
 
     def received(self, size: int) -> None:
-        """So many bytes came from a client."""
+        """Count `size` bytes from a client; measure when they have used up the allowance."""
         self._receivable -= size
         if self._receivable < 0 and not self._is_trimming and not self._is_stopped:
             if self._timer is not None:
@@ -214,10 +229,10 @@ class MemoryWatch:
             CLOSE_INTERVAL_S if used > limit * 4 // 5 else INTERVAL_S, self._measure
         )
 
-    # -- free memory -----------------------------------------------------------------------------------------------
+    # -- free memory -------------------------------------------------------------------------------
 
     def _unaccounted(self, used: int) -> int:
-        """What is resident and no message's."""
+        """Resident bytes that no message accounts for."""
         account = self._broker.memory_account
         return max(used - account.ram_bytes - account.unfinished_bytes, 0)
 

@@ -1,8 +1,9 @@
-"""A node: the data directory, the broker in it, the listener before it, and the loop's turns between them.
+"""A node: the data directory, the broker in it, its listener, and the turns of its event loop.
 
-One event loop owns everything but the disk. A turn: sockets deliver bytes to connections, which fill outputs and the
-journal's batch; at the end of the turn a due batch is sealed and handed to the flusher, then every touched connection
-is written once. So a thousand messages cost one send and one sync, whoever sent them.
+One event loop owns everything but the disk. In a turn, sockets deliver bytes to connections, which
+fill outputs and the journal's batch. The end of the turn seals a due batch, hands it to the
+flusher, and writes each touched connection once. Thus a thousand messages cost one send and one
+sync, whoever sent them.
 """
 
 import asyncio
@@ -45,22 +46,26 @@ from warrenmq.store.journal import Journal
 
 logger = logging.getLogger("warren.node")
 
+# Interval of the expiry of messages and queues (s).
 _EXPIRY_TICK_S = 0.05
+# Interval of heartbeats, deadlines and the space reserve (s).
 _CONNECTION_TICK_S = 0.5
-# For how long a publisher that is ahead of its consumers is not read.
+# Pause in reading a publisher that is ahead of its consumers (s).
 _YIELD_S = 0.001
 _LISTEN_BACKLOG = 4096
-# How long a stopping node waits for clients to answer connection.close.
+# Time for clients to answer connection.close when the node stops (s).
 _STOP_GRACE_S = 2.0
 _START_FAILED_EXIT = 1
-# Exit status of a start without definitions; 2 means a wrong configuration. Starting again does not help.
+# Exit status of a start that finds its definitions lost; a restart does not help. Status 2 means a
+# wrong configuration.
 _DEFINITIONS_LOST_EXIT = 3
-# File descriptors that sockets may not take: journals, definitions and what is opened for a moment.
+# File descriptors that sockets may not take: they are for journals, definitions and short-lived
+# files.
 _RESERVED_DESCRIPTORS = 64
 
 
 class Node:
-    """A running node. Everything happens on `loop`, except the flusher's thread."""
+    """A running node. All its methods run on `loop`, but for those named `..._in_thread`."""
 
     def __init__(self, config: Config, loop: asyncio.AbstractEventLoop) -> None:
         self.config = config
@@ -93,7 +98,7 @@ class Node:
         )
         self.protocols: set[ClientProtocol] = set()
         self.read_buffer = memoryview(bytearray(READ_BYTES))
-        # Sockets that had their share of reading in this turn.
+        # Sockets that used up their share of reading in this turn.
         self.read_on: list[ClientProtocol] = []
         self._is_full = False
         self.is_stopping = False
@@ -106,12 +111,12 @@ class Node:
         self._server: asyncio.Server | None = None
         self._stopped = asyncio.Event()
 
-    # -- start and stop --------------------------------------------------------------------------------------------
+    # -- start and stop ----------------------------------------------------------------------------
 
     async def start(self) -> str:
         """Recover the data directory and listen; returns `HOST:PORT` of the AMQP listener.
 
-        Raises DataDirectoryError or OSError when the directory or the address cannot be had.
+        Raises DataDirectoryError or OSError when the directory or the address is not usable.
         """
         self._data = open_data_directory(self.config, self.broker, self.clock.now_ms())
         self.admin.directories = self._data.directories
@@ -136,12 +141,13 @@ class Node:
         await self._disk_monitor.start()
         self.memory_watch.start()
         await self._run_steps(start_drivers(list(self._drivers.values()), self.clock.now_ms))
-        # What recovery built lives as long as the node: the collector need not look at it again and again.
+        # Recovered objects live as long as the node, so the collector need not scan them again and
+        # again.
         gc.collect()
         gc.freeze()
         trim = find_malloc_trim()
         if trim is not None:
-            # What reading the journal took is given back.
+            # Give the memory that recovery needed for reading back to the system.
             trim()
         gc.set_threshold(50_000, 20, 100)
         listener = _listen(self.config.listen_host, self.config.listen_port)
@@ -153,13 +159,13 @@ class Node:
         return _address(listener)
 
     def request_stop(self) -> None:
-        """SIGTERM: close connections, make everything durable, leave the mark of a clean stop."""
+        """Close connections, make everything durable, mark a clean stop (SIGTERM and SIGINT)."""
         if not self.is_stopping:
             self.is_stopping = True
             self._stop_task = self.loop.create_task(self._stop())
 
     async def wait_stopped(self) -> None:
-        """Returns when the node has stopped."""
+        """Return once the node has stopped."""
         await self._stopped.wait()
 
     async def _stop(self) -> None:
@@ -197,10 +203,13 @@ class Node:
             self._end_turn()
             await asyncio.sleep(0.001)
 
-    # -- sockets ---------------------------------------------------------------------------------------------------
+    # -- sockets -----------------------------------------------------------------------------------
 
     def has_room_for_socket(self) -> bool:
-        """May one more client come in? The disk needs descriptors too: without one no journal file can be started."""
+        """Whether one more client may connect.
+
+        The disk needs file descriptors too: without one no journal file can be started.
+        """
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         is_full = (
             limit != resource.RLIM_INFINITY and len(self.protocols) + _RESERVED_DESCRIPTORS >= limit
@@ -214,10 +223,10 @@ class Node:
         self._is_full = is_full
         return not is_full
 
-    # -- turns -----------------------------------------------------------------------------------------------------
+    # -- turns -------------------------------------------------------------------------------------
 
     def schedule_turn(self) -> None:
-        """Something happened: look after commits and outputs when this turn's events are handled."""
+        """End the turn, with its commits and outputs, once this turn's events are handled."""
         if not self._is_turn_scheduled:
             self._is_turn_scheduled = True
             self.loop.call_soon(self._end_turn)
@@ -241,24 +250,24 @@ class Node:
                 else:
                     reader.read_on()
 
-    # -- the shell of the drivers ------------------------------------------------------------------------------------
+    # -- the shell of the drivers ------------------------------------------------------------------
 
     def submit_flush(self, driver: VhostDriver, job: FlushJob) -> None:
-        """To the flusher's thread."""
+        """Submit the job to the flusher's thread."""
         assert self._flusher is not None
         self._flusher.submit(job)
 
     def submit_job(self, driver: VhostDriver, job: StoreJob) -> None:
-        """To the workers' threads."""
+        """Submit the job to the workers' threads."""
         assert self._workers is not None
         self._workers.submit(self._runners[driver.vhost.id], job)
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> None:
-        """On the loop."""
+        """Call `callback` on the loop in `delay_ms`."""
         self.loop.call_later(delay_ms / 1000, callback)
 
     def call_when_idle(self, driver: VhostDriver) -> None:
-        """Behind the next look at the sockets: when none has anything, no turn is scheduled by then."""
+        """Call `driver.on_idle` after the next poll of sockets, unless that schedules a turn."""
         self.loop.call_soon(self._on_idle, driver)
 
     def _on_idle(self, driver: VhostDriver) -> None:
@@ -281,14 +290,15 @@ class Node:
 
     def _on_flushed(self, job: FlushJob) -> None:
         self._drivers[job.journal].on_flushed(job, self.clock.now_ms())
-        # Should a turn be about to end, that one does for both: each has its share of background work.
+        # A turn that is about to end serves for both, because each turn has a share of background
+        # work.
         if not self._is_turn_scheduled:
             self._end_turn()
 
-    # -- timers ----------------------------------------------------------------------------------------------------
+    # -- timers ------------------------------------------------------------------------------------
 
     def _tick_expiry(self) -> None:
-        # First of all the next one: an error must not stop the clock.
+        # Schedule the next tick first: an error must not stop the clock.
         self.loop.call_later(_EXPIRY_TICK_S, self._tick_expiry)
         self.broker.tick(self.clock.now_ms())
 
@@ -297,7 +307,8 @@ class Node:
         now_ms = self.clock.now_ms()
         if self._data is not None:
             self._data.reserve.keep()
-        # Space that waits for a checkpoint gets one although nothing else happens.
+        # End a turn even when nothing else happens, so that space that waits for a checkpoint gets
+        # one.
         self.schedule_turn()
         self.broker.tick_connections(now_ms)
         for protocol in list(self.protocols):
@@ -328,9 +339,9 @@ def _settings(config: Config) -> Settings:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """A bound socket; an empty host is every address, IPv4 and IPv6, on one port."""
+    """A listening socket; an empty host means every address, IPv4 and IPv6, on one port."""
     if host:
-        # Python encodes a text as IDNA, whose tables take milliseconds to load.
+        # Python encodes a str as IDNA, whose tables take milliseconds to load.
         name = host.encode() if host.isascii() else host
         family, _, _, _, address = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, backlog=_LISTEN_BACKLOG)
@@ -347,7 +358,8 @@ def _address(listener: socket.socket) -> str:
 
 
 def _raise_descriptor_limit() -> None:
-    # As many as the administrator allows; the usual soft limit of 1024 is there for programs that use select.
+    # Raise the soft limit to what the administrator allows; its usual 1024 exists for programs that
+    # use select.
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

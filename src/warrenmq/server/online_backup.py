@@ -1,13 +1,15 @@
-"""Backups of a running node: one at a time, beside everything else.
+"""Backups of a running node: one at a time, while everything else continues.
 
 1. Each vhost takes a checkpoint and from then on deletes nothing (store/backup_pins.py).
-2. When all have one, the end is fixed: the bytes of all batches that are sealed. The flusher copies the definitions
-   between two batches, when just these are durable: definitions and messages are of the same commit.
-3. Files that are never written to again are linked, of the others what counts is copied. Then deletions go on.
-4. The checksums are taken of the backup's own files, in portions, so that compaction gets its turn, and written to the
-   manifest. At last the backup gets its name.
+2. When all vhosts have one, the end of the backup is fixed: the bytes of all sealed batches. The
+   flusher copies the definitions between two batches, when exactly these batches are durable, so
+   definitions and messages are of the same commit.
+3. Files that are never written again are linked; of the others the bytes that count are copied.
+   Then the vhosts delete files again.
+4. The checksums are computed from the backup's own files, in portions so that compaction gets its
+   turn, and written to the manifest. Last, the backup gets its name.
 
-3 and 4 run on the thread of the long copies. A backup that fails is removed.
+Steps 3 and 4 run on the thread of the long copies. A failed backup is removed.
 """
 
 import logging
@@ -39,29 +41,31 @@ from warrenmq.store.jobs import COMPACT, StoreJob
 
 logger = logging.getLogger("warren.backup")
 
-# The disk has others to serve: no faster, with a rest after each of these pieces.
+# Fastest copy (bytes/s): the disk has others to serve.
 BYTES_PER_S: Final = 134217728
+# The copying thread rests after each piece of so many bytes.
 _REST_BYTES: Final = 4194304
-# Checksums in one go.
+# Bytes to checksum in one job.
 _PORTION_BYTES: Final = 67108864
 
 
 class Loop(Protocol):
-    """The one call of an event loop that backups need; asyncio's loops have it."""
+    """The one method of an event loop that backups need; asyncio's loops have it."""
 
     def call_soon_threadsafe(self, callback: Callable[..., object], /, *args: Any) -> object:
-        """Call `callback` with `args` on the loop, soon. May be called from any thread."""
+        """Call `callback` with `args` on the loop, soon; callable from any thread."""
 
 
 class BackupPlace(Protocol):
-    """Where one backup is written: a local directory, or the simulator's disk.
+    """The target of one backup: a local directory, or the simulator's disk.
 
-    `take`, `list_files`, `add_checksums` and `finish` are called in this order on the thread of the long copies, and
-    raise OSError, ToolError or ValueError when the backup cannot be finished.
+    `take`, `list_files`, `add_checksums` and `finish` are called in this order on the thread of the
+    long copies. They raise OSError, ToolError or ValueError when the backup cannot be finished.
     """
 
-    # The name under which the finished backup appears, and the file for the copy of the definitions.
+    # The path under which the finished backup appears.
     target: Path
+    # The file for the copy of the definitions.
     database: Path
 
     def take(
@@ -71,23 +75,26 @@ class BackupPlace(Protocol):
         on_piece: OnPiece,
         on_file: OnPiece,
     ) -> None:
-        """Sync the definitions, write the files of `written`, by path, and link or copy `files`."""
+        """Sync the definitions, write `written` (content by path), link or copy `files`."""
 
     def list_files(self) -> int:
-        """Look up what was taken; returns its size in bytes."""
+        """List the files taken so far; returns their size in bytes."""
 
     def add_checksums(self, on_piece: OnPiece) -> bool:
-        """Take the checksums of the next portion; False when no file is left."""
+        """Compute the checksums of the next portion of files; False when no file is left."""
 
     def finish(self) -> None:
-        """Write the manifest and give the backup its name: it is durable when this returns."""
+        """Write the manifest and rename the backup to its target; durable on return."""
 
     def give_up(self) -> None:
-        """Remove what was written."""
+        """Abort the backup and remove its files."""
 
 
 class LocalBackupPlace:
-    """A new directory on the node's machine; see BackupPlace. Its parent must exist. Raises ToolError."""
+    """A backup in a new directory on the node's machine; see BackupPlace.
+
+    The parent of `target` must exist. Raises ToolError.
+    """
 
     def __init__(self, data_dir: Path, target: Path) -> None:
         must_be_outside(data_dir, target)
@@ -136,7 +143,7 @@ class LocalBackupPlace:
 
 
 class Surroundings:
-    """What a backup uses of its node."""
+    """The services of a node that a backup uses."""
 
     def __init__(
         self,
@@ -148,25 +155,28 @@ class Surroundings:
         self.loop = loop
         self.data_dir = data_dir
         self.vhosts = vhosts
-        # Something was asked of a store: look after it.
+        # Ends a turn soon, in which the stores act on a request.
         self.wake = wake
-        # Known when the node has started: put a copy of the definitions in a file, call on the flusher's thread, run a
-        # job on the thread of its lane, rest on such a thread.
+        # The node sets the following four when it has started.
+        # Copies the definitions to a file; called on the flusher's thread.
         self.copy_definitions: Callable[[Path], None] | None = None
+        # Runs a call on the flusher's thread, between two batches.
         self.call_flusher: Callable[[FlusherCall], None] | None = None
+        # Runs a job on the thread of its lane.
         self.submit: Callable[[StoreJob], None] | None = None
+        # Rests on the calling thread for a time (s); raises Stopped when the node stops.
         self.pause: Callable[[float], None] | None = None
 
 
 class NodeBackups:
-    """The backups of a node; see `Backups` in admin/node.py."""
+    """Makes the backups of a node; see `Backups` in admin/node.py."""
 
     def __init__(self, surroundings: Surroundings) -> None:
         self._surroundings = surroundings
         self._last: Backup | None = None
 
     def start(self, target: str) -> None:
-        """Begin a backup in the new directory `target`. Raises BackupRefused."""
+        """Begin a backup to the new directory `target`. Raises BackupRefused."""
         if self._last is not None and self._last.is_running:
             raise BackupRefused(f"a backup to {self._last.target} is being made")
         path = Path(target)
@@ -181,19 +191,19 @@ class NodeBackups:
         self._last.start()
 
     def status(self) -> BackupStatus:
-        """Of the last backup. Raises BackupRefused when there was none."""
+        """The status of the last backup. Raises BackupRefused when there was none."""
         if self._last is None:
-            raise BackupRefused("no backup was made since the node was started")
+            raise BackupRefused("no backup was made since the node started")
         return self._last.status()
 
     def stop(self) -> None:
-        """The node stops: what is being made is given up."""
+        """Abort the running backup, if any, because the node stops."""
         if self._last is not None and self._last.is_running:
             self._last.fail("the node stops")
 
 
 class Backup:
-    """One backup. What is not said to be elsewhere happens on the loop."""
+    """One backup. Everything runs on the loop unless its comment names another thread."""
 
     def __init__(self, surroundings: Surroundings, place: BackupPlace) -> None:
         self.target = place.target
@@ -212,26 +222,26 @@ class Backup:
         self._failed_commits: list[int] = []
 
     def status(self) -> BackupStatus:
-        """How far it is."""
+        """The step and progress of this backup."""
         return BackupStatus(
             str(self.target), self._step, self._done_bytes, self._total_bytes, self._text
         )
 
     def is_over(self) -> bool:
-        """Has it succeeded or failed?"""
+        """Whether the backup has succeeded or failed."""
         return not self.is_running
 
-    # -- 1: checkpoints ----------------------------------------------------------------------------------------------
+    # -- 1: checkpoints ----------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Ask for the checkpoints."""
+        """Request a checkpoint of each vhost."""
         self._holds_store = True
         for vhost in self._vhosts:
             vhost.store.backup.begin(_Owner(self))
         self._surroundings.wake()
 
     def on_checkpoint(self, ok: bool) -> None:
-        """A vhost has its checkpoint, or cannot have it."""
+        """Count one vhost's finished checkpoint; fail the backup if it could not be written."""
         if not self.is_running:
             return
         if not ok:
@@ -241,7 +251,7 @@ class Backup:
         if self._waiting == 0:
             self._fix_end()
 
-    # -- 2: definitions ----------------------------------------------------------------------------------------------
+    # -- 2: definitions ----------------------------------------------------------------------------
 
     def _fix_end(self) -> None:
         self._step = "definitions"
@@ -249,7 +259,8 @@ class Backup:
         for vhost in self._vhosts:
             for file in vhost.store.backup.files():
                 place = f"{VHOSTS_PATH}/{vhost.id}/{file.path}"
-                # What of a sealed file is behind the bytes that count is the rest of a crash, and stepped over.
+                # Bytes of a sealed file behind `size_bytes` are what a crash left; readers skip
+                # them.
                 files.append(SourceFile(place, file.size_bytes, file.is_sealed))
         self._total_bytes = sum(max(file.size, 0) for file in files)
         self._failed_commits = [vhost.journal.failed_count for vhost in self._vhosts]
@@ -272,11 +283,11 @@ class Backup:
         if error is not None:
             self.fail(f"the definitions could not be copied: {error}")
         elif failed_commits != self._failed_commits:
-            self.fail("a commit failed meanwhile: try again")
+            self.fail("a commit failed during the backup; try again")
         else:
             self._take(files)
 
-    # -- 3: files ----------------------------------------------------------------------------------------------------
+    # -- 3: files ----------------------------------------------------------------------------------
 
     def _take(self, files: list[SourceFile]) -> None:
         self._step = "files"
@@ -303,7 +314,7 @@ class Backup:
 
         self._submit(_BackupJob(self, work, self._on_listed))
 
-    # -- 4: manifest -------------------------------------------------------------------------------------------------
+    # -- 4: manifest -------------------------------------------------------------------------------
 
     def _on_listed(self) -> None:
         self._total_bytes = self._listed_bytes
@@ -330,15 +341,13 @@ class Backup:
 
         self._submit(_BackupJob(self, work, done))
 
-    # -- the end -----------------------------------------------------------------------------------------------------
+    # -- the end -----------------------------------------------------------------------------------
 
     def fail(self, text: str) -> None:
-        """It cannot be finished."""
+        """Fail the backup, log `text` as the reason, and remove its files."""
         if not self.is_running:
             return
-        logger.error(
-            "the backup to %s failed while it was at its %s: %s", self.target, self._step, text
-        )
+        logger.error("the backup to %s failed in step '%s': %s", self.target, self._step, text)
         self.is_running = False
         self._step = BACKUP_FAILED
         self._text = text
@@ -362,7 +371,7 @@ class Backup:
         self._surroundings.submit(job)
 
     def _count(self, size: int) -> None:
-        # On the copying thread; whoever reads it is content with an old value.
+        # Runs on the copying thread; readers on the loop accept an old value.
         self._done_bytes += size
 
     def _rest(self, size: int) -> None:
@@ -382,7 +391,7 @@ class _Owner(BackupListener):
 
 
 class _BackupJob(StoreJob):
-    """A part of the work, done by `run` below on a thread; then `done` on the loop."""
+    """One part of the backup: `work` runs on a thread, then `done` on the loop."""
 
     def __init__(self, backup: Backup, work: Callable[[], None], done: Callable[[], None]) -> None:
         super().__init__(COMPACT)
@@ -391,7 +400,7 @@ class _BackupJob(StoreJob):
         self._done = done
 
     def run(self) -> None:
-        """Do it, unless the backup was given up."""
+        """Run the part on the thread, unless the backup was aborted."""
         if self._backup.is_over():
             return
         is_done = False
@@ -400,8 +409,9 @@ class _BackupJob(StoreJob):
             is_done = True
         finally:
             if not is_done or self._backup.is_over():
-                # It failed: to remove many large files takes a while, and the loop waits for nothing. Or it was given up
-                # while this was at it: nobody else removes what was made since.
+                # Remove the files here when this part failed: the removal of many large files takes
+                # a while, and the loop must not wait for it. When the backup was aborted while this
+                # part ran, nothing else removes the files made since.
                 self._backup.place.give_up()
 
     def finished(self) -> None:
@@ -415,13 +425,13 @@ class _BackupJob(StoreJob):
 
 
 class BackupRunner:
-    """Runs the jobs of backups (see Runner in store/disk/workers.py)."""
+    """Runs the jobs of backups; see Runner in store/disk/workers.py."""
 
     def run(self, job: StoreJob) -> None:
-        """Do the job; `job.error` says why not."""
+        """Run the job; `job.error` says why it failed, or is None."""
         job.error = None
         assert isinstance(job, _BackupJob)
         try:
             job.run()
-        except Exception as error:  # Whatever it was, the backup ends with it and the node goes on.
+        except Exception as error:  # Any error ends the backup, never the node.
             job.error = error

@@ -1,8 +1,9 @@
-"""Opening a data directory: lock, definitions, journals; what is not ours or is damaged is moved aside and reported.
+"""Opens a data directory: takes the lock, then reads the definitions and the journals.
 
-Start-up never refuses because of what a crash left behind (G9, G10). It refuses a directory that another process has
-open, that cannot be written, or that a later version made; and one that has lost its definitions and holds a store
-(`definitions_file.py`).
+Files that are foreign or damaged are moved aside and reported. A start never refuses because of
+what a crash left behind (G9, G10). It refuses a directory that another process has open, that
+cannot be written, or that a later version made, and one that has lost its definitions and holds a
+store (`definitions_file.py`).
 """
 
 import fcntl
@@ -43,11 +44,11 @@ logger = logging.getLogger("warren.startup")
 
 @dataclass
 class OpenedData:
-    """What stays open while the node runs."""
+    """The files, database and lock that stay open while the node runs."""
 
     metadata: Metadata
     lock_descriptor: int
-    # By vhost id: the directory of its store.
+    # Directory of each vhost's store, by vhost id.
     directories: dict[int, Path]
     file_systems: dict[int, LocalFileSystem]
     flushers: dict[int, BatchFlusher]
@@ -56,16 +57,16 @@ class OpenedData:
     definitions: Definitions
 
     def apply_changes(self, changes: list[object]) -> None:
-        """Commit metadata changes; called on the flusher's thread."""
+        """Commit `changes` of the metadata; called on the flusher's thread."""
         self.metadata.apply(cast(list[Change], changes))
 
     def copy_definitions(self, path: Path) -> None:
-        """Put a copy of the definitions in the new file `path`; called on the flusher's thread."""
+        """Copy the definitions to the new file `path`; called on the flusher's thread."""
         assert isinstance(self.metadata, SqliteMetadata)
         self.metadata.back_up(path)
 
     def close(self) -> None:
-        """Release files, database and lock; the flusher's thread has ended."""
+        """Release files, database and lock; called after the flusher's thread has ended."""
         for flusher in self.flushers.values():
             flusher.close()
         for files in self.file_systems.values():
@@ -76,7 +77,7 @@ class OpenedData:
 
 
 def open_data_directory(config: Config, broker: Broker, now_ms: int) -> OpenedData:
-    """Lock and read the data directory and fill `broker` with it. Raises DataDirectoryError."""
+    """Lock and read the data directory and fill `broker` from it. Raises DataDirectoryError."""
     directory = config.data_dir
     try:
         make_directories(directory)
@@ -135,7 +136,7 @@ def _lock(directory: Path) -> int:
 
 
 def _set_aside_strange(directory: Path, name: str) -> None:
-    """Move to lost+found what has the name of a directory and is none."""
+    """Move `name` to lost+found when it exists and is not a directory."""
     path = directory / name
     if os.path.lexists(path) and not path.is_dir():
         target = move_to_lost(directory, name)

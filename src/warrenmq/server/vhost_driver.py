@@ -1,7 +1,8 @@
-"""Drives one vhost from turn to turn: what is committed when, which jobs the disk gets, and the order of a start and a stop.
+"""Drives one vhost from turn to turn: when to commit, which jobs to submit, how to start and stop.
 
-Without clock, threads or sockets: the time comes in, flushes and jobs go out through a `Shell`, which says when they are done.
-A node (`server/node.py`) and the simulated one run this very code.
+The driver has no clock, threads or sockets. Callers pass the time, and flushes and jobs go out
+through a `Shell`, which reports their end. A node (`server/node.py`) and the simulated node run
+this very code.
 """
 
 import logging
@@ -16,13 +17,13 @@ from warrenmq.store.journal import FLUSH_INTERVAL_MS
 
 logger = logging.getLogger("warren.node")
 
-# After a failed commit, the next one waits this long.
+# Wait between a failed commit and the next one (ms).
 FAILURE_PAUSE_MS: Final = 250
-# Between two slices of work that nobody waits for.
+# Pause between two slices of background work that nobody waits for (ms).
 _WORK_PAUSE_MS: Final = 1
-# How long a start and a stop wait for a checkpoint.
+# Longest wait of a start or a stop for a checkpoint (ms).
 _CHECKPOINT_WAIT_MS: Final = 60_000
-# The first checkpoint of a stop says so without the dead files, the next one deletes them.
+# The first checkpoint of a stop no longer lists the dead files, and the second one deletes them.
 _STOP_CHECKPOINTS: Final = 2
 
 
@@ -30,23 +31,26 @@ class Shell(Protocol):
     """The threads and timers around a driver."""
 
     def submit_flush(self, driver: "VhostDriver", job: FlushJob) -> None:
-        """Have the job's batch made durable, in the order of submission; then call `driver.on_flushed`."""
+        """Make the job's batch durable, in order of submission; then call `driver.on_flushed`."""
 
     def submit_job(self, driver: "VhostDriver", job: StoreJob) -> None:
-        """Have the job run in its lane; then call `finish_job`."""
+        """Run the job in its lane; then call `finish_job`."""
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> None:
-        """Call `callback` once, in so many ms."""
+        """Call `callback` once, in `delay_ms`."""
 
     def call_when_idle(self, driver: "VhostDriver") -> None:
-        """Call `driver.on_idle` if there is nothing else to do now. If there is, do nothing: the next `end_turn` asks again."""
+        """Call `driver.on_idle` if the loop has nothing else to do.
+
+        If it has, do nothing: the next `end_turn` asks again.
+        """
 
     def wake(self) -> None:
         """End another turn soon."""
 
 
 class VhostDriver:
-    """Drives `vhost`; its batches are written by `flusher`, its definitions stored by `apply_changes`."""
+    """Drives `vhost`: `flusher` writes its batches and `apply_changes` stores its definitions."""
 
     def __init__(
         self,
@@ -57,9 +61,9 @@ class VhostDriver:
         lines: LineLimit,
     ) -> None:
         self.vhost = vhost
-        # The last commit failed.
+        # Whether the last commit failed.
         self.is_failing = False
-        # True shortly after a failed commit: only a forced commit is tried.
+        # True for FAILURE_PAUSE_MS after a failed commit; only forced commits are tried meanwhile.
         self.is_pausing = False
         self._flusher = flusher
         self._apply_changes = apply_changes
@@ -69,10 +73,10 @@ class VhostDriver:
         self._flushes = 0
         self._has_timer = False
 
-    # -- turns -----------------------------------------------------------------------------------------------------
+    # -- turns -------------------------------------------------------------------------------------
 
     def end_turn(self, now_ms: int) -> bool:
-        """The events of a turn are handled: commit what is due, then `Vhost.advance`; True when there is more to do."""
+        """End a turn: commit what is due, then `Vhost.advance`; True when there is more to do."""
         if self._flushes == 0 and not self.is_pausing:
             self._commit_if_due(now_ms)
         has_more = self.vhost.advance(now_ms)
@@ -94,7 +98,7 @@ class VhostDriver:
             self._shell.call_when_idle(self)
 
     def on_idle(self, now_ms: int) -> None:
-        """There is nothing else to do: publishes that nobody waits for go to disk as well (S19)."""
+        """Commit publishes that nobody waits for as well, because the loop is idle (S19)."""
         if (
             self._flushes == 0
             and not self.is_pausing
@@ -107,10 +111,11 @@ class VhostDriver:
         self._shell.wake()
 
     def commit(self, now_ms: int) -> None:
-        """Seal what has gathered, due or not, and hand it to the flusher."""
+        """Seal the gathering batch, due or not, and hand it to the flusher."""
         batch = self.vhost.journal.seal()
         if not batch.has_work():
-            # Everything in it was settled before it was written: nothing to lose, nothing to wait for.
+            # Every record was settled before it was written: nothing can be lost, and nobody need
+            # wait.
             self.vhost.store.on_batch_done(batch, True, now_ms)
             return
         self._flushes += 1
@@ -118,7 +123,7 @@ class VhostDriver:
         self._shell.submit_flush(self, job)
 
     def on_flushed(self, job: FlushJob, now_ms: int) -> None:
-        """The oldest batch under way is on disk, or `job.error` says why not."""
+        """Finish the oldest batch in flight: it is durable, or `job.error` says why not."""
         self._flushes -= 1
         self._log_definitions(job)
         if job.error is None:
@@ -134,7 +139,7 @@ class VhostDriver:
                     job.error,
                 )
             if not self.is_pausing:
-                # Acks are tried again; not at full speed against a full disk.
+                # Acks are retried, but not at full speed against a full disk.
                 self.is_pausing = True
                 self._shell.call_later(FAILURE_PAUSE_MS, self._end_pause)
         self.vhost.store.on_batch_done(job.batch, job.error is None, now_ms)
@@ -142,7 +147,7 @@ class VhostDriver:
     def _log_definitions(self, job: FlushJob) -> None:
         if job.definitions_error is not None and self._lines.allows("definitions"):
             logger.error(
-                "vhost '%s': definitions could not be stored: new ones are refused, deletions are tried again: %s",
+                "vhost '%s': definitions could not be stored; new ones are refused and deletions are retried: %s",
                 self._name,
                 job.definitions_error,
             )
@@ -151,12 +156,13 @@ class VhostDriver:
         self.is_pausing = False
         self._shell.wake()
 
-    # -- start and stop --------------------------------------------------------------------------------------------
+    # -- start and stop ----------------------------------------------------------------------------
 
     def settle(self, now_ms: Callable[[], int], is_clean_stop: bool) -> Iterator[None]:
-        """Commit everything and wait for a checkpoint that is wanted; after each step a turn is to be ended.
+        """Commit everything and wait for a wanted checkpoint; after each step end a turn.
 
-        It does not wait for success: a node must start, and stop, on a full disk too.
+        The iterator ends even without success, because a node must start and stop on a full disk
+        too.
         """
         vhost = self.vhost
         while vhost.journal.in_flight:
@@ -179,7 +185,7 @@ class VhostDriver:
 
 
 def finish_job(job: StoreJob, lines: LineLimit) -> None:
-    """A job has run, or `job.error` says why not: tell the engine."""
+    """Report a job that has run to the engine; log `job.error` if it failed."""
     if job.error is not None:
         name = type(job).__name__.lstrip("_")
         if lines.allows(name):
@@ -188,10 +194,11 @@ def finish_job(job: StoreJob, lines: LineLimit) -> None:
 
 
 def start_drivers(drivers: list[VhostDriver], now_ms: Callable[[], int]) -> Iterator[None]:
-    """Prepare the stores for the first client, in steps as `settle` does.
+    """Prepare the stores for the first client, in steps as `VhostDriver.settle` does.
 
-    The mark of the last clean stop must not be the journal's last word any more before anything is delivered. And what is
-    in an index counts only behind a checkpoint, so there must be one.
+    Before anything is delivered, each journal must begin a new file, so that the mark of the last
+    clean stop does not count for this run. Records in an index count only after a checkpoint, so
+    each store takes one.
     """
     for driver in drivers:
         driver.vhost.journal.request_file()
@@ -201,7 +208,7 @@ def start_drivers(drivers: list[VhostDriver], now_ms: Callable[[], int]) -> Iter
 
 
 def stop_drivers(drivers: list[VhostDriver], now_ms: Callable[[], int]) -> Iterator[None]:
-    """Make everything durable after the last client and mark a clean stop, in steps as `settle` does."""
+    """Make everything durable after the last client and mark a clean stop, in steps as `settle`."""
     for driver in drivers:
         yield from driver.settle(now_ms, False)
     stores = [driver.vhost.store for driver in drivers]

@@ -1,6 +1,6 @@
-"""Opening one vhost: its store is read, its definitions are declared, and its queues get their messages.
+"""Opens one vhost: reads its store, declares its definitions and gives its queues their messages.
 
-The same for a node on a real disk and for a simulated one: `files` is all that it knows of the disk.
+A node on a real disk and a simulated one run the same code: it knows the disk only by `files`.
 """
 
 import logging
@@ -37,9 +37,9 @@ def open_vhost(
     now_ms: int,
     random_bytes: Callable[[int], bytes] = secrets.token_bytes,
 ) -> tuple[Vhost, StoreReport]:
-    """Add the vhost to `broker`; its directory is the root of `files`. OSError when the disk says so.
+    """Add the vhost, whose directory is the root of `files`, to `broker`.
 
-    `random_bytes(size)` makes the id of a store that is new.
+    Raises OSError when the disk reports one. `random_bytes(size)` makes the id of a new store.
     """
     strange = set_aside_strange(files)
     files.make_directories(JOURNAL_DIRECTORY)
@@ -52,7 +52,7 @@ def open_vhost(
     broker.reserve_queue_ids(max(replay.queues, default=0))
     orphans = vhost.restore_messages(replay, definitions.next_queue_id, unusable_ids, now_ms)
     for queue_id in unusable_ids:
-        # Kept aside, not deleted: only its definition is damaged.
+        # Move the queue's files aside and keep them: only the queue's definition is damaged.
         if files.exists(f"{QUEUES_NAME}/{queue_id}"):
             report.quarantined.append(quarantine(files, f"{QUEUES_NAME}/{queue_id}"))
     clear_queues(files, store, definitions.next_queue_id, report)
@@ -116,11 +116,13 @@ def _log_report(name: str, report: StoreReport) -> None:
         logger.error("vhost '%s': the header of %s is damaged; its records are used", name, path)
     for line in report.missing_journal:
         logger.error(
-            "vhost '%s': a journal file is missing: %s; what no index has of it is lost", name, line
+            "vhost '%s': a journal file is missing: %s; its messages that no index has are lost",
+            name,
+            line,
         )
     if report.kept_references > 0:
         logger.warning(
-            "vhost '%s': damage hides whether %d references to contents were given up; their contents are kept",
+            "vhost '%s': damage hides whether %d references to contents were released; the contents are kept",
             name,
             report.kept_references,
         )
@@ -140,7 +142,7 @@ def _log_report(name: str, report: StoreReport) -> None:
 
 
 def _restore_definitions(vhost: Vhost, definitions: Definitions, now_ms: int) -> set[int]:
-    """Declare what is defined; returns the ids of queues whose definition is damaged beyond use."""
+    """Declare the definitions; returns the ids of queues whose definition is damaged beyond use."""
     router = vhost.router
     unusable_ids: set[int] = set()
     for exchange in definitions.exchanges:
@@ -155,16 +157,14 @@ def _restore_definitions(vhost: Vhost, definitions: Definitions, now_ms: int) ->
                     exchange.arguments,
                 )
             except AmqpError as error:
-                logger.error(
-                    "the definition of exchange %r is left out: %s", exchange.name, error.text
-                )
+                logger.error("skipped the definition of exchange %r: %s", exchange.name, error.text)
     for queue in definitions.queues:
         if queue.vhost == vhost.name:
             try:
                 vhost.restore_queue(queue, now_ms)
             except AmqpError as error:
                 unusable_ids.add(queue.id)
-                logger.error("the definition of queue %r is left out: %s", queue.name, error.text)
+                logger.error("skipped the definition of queue %r: %s", queue.name, error.text)
     vhost.staging.restore(definitions, now_ms)
     for binding in definitions.bindings:
         if binding.vhost != vhost.name:
@@ -173,10 +173,12 @@ def _restore_definitions(vhost: Vhost, definitions: Definitions, now_ms: int) ->
         names = router.queues if binding.destination_is_queue else router.exchanges
         destination = names.get(binding.destination)
         if source is None or destination is None:
-            logger.warning("a binding of %r leads nowhere and is left out", binding.source)
+            logger.warning(
+                "skipped a binding of %r: its source or destination does not exist", binding.source
+            )
             continue
         try:
             router.restore_binding(source, destination, binding.key, binding.arguments)
         except AmqpError as error:
-            logger.error("a binding of %r is left out: %s", binding.source, error.text)
+            logger.error("skipped a binding of %r: %s", binding.source, error.text)
     return unusable_ids

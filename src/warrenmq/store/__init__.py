@@ -1,6 +1,7 @@
-"""The store: what was confirmed is on disk, and comes back after any crash.
+"""The store: whatever was confirmed is on disk and comes back after any crash.
 
-One journal per vhost orders everything: publishes with their content, acks, queue states. `journal.py` decides what a
-batch contains, `disk/flusher.py` makes it durable, `recovery.py` reads it back. Everything but `disk/` is
-deterministic logic over bytes: no clock, no file, no thread. May import: wire. Start with `journal.py`.
+One journal per vhost orders everything: publishes with their content, acks, queue states.
+`journal.py` decides what a batch contains, `disk/flusher.py` makes the batch durable, `recovery.py`
+reads it back. All modules outside `disk/` are deterministic logic over bytes: no clock, no file, no
+thread. May import: wire. Start with `journal.py`.
 """

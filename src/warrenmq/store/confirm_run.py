@@ -1,7 +1,8 @@
-"""What a publisher waits for: runs of publishes, each until all of its parties are done.
+"""Runs of publishes that wait for their confirm, each until all of its parties are done.
 
-A party is whatever has to keep the messages of a run: a batch of the journal, and where a queue has copies, whoever keeps
-these. Parties finish in any order, and each knows the runs that wait for it.
+A party is whatever has to make the messages of a run durable: a batch of the journal and, where a
+queue has copies, each keeper of a copy. Parties finish in any order, and each knows the runs that
+wait for it.
 """
 
 from __future__ import annotations
@@ -11,25 +12,27 @@ from mypy_extensions import i64, mypyc_attr
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ConfirmWaiter:
-    """Whose publishes they are: a channel in confirm mode."""
+    """Receives the outcome of its publishes: a channel in confirm mode."""
 
     def on_decided(self, run: ConfirmRun) -> None:
-        """All parties of `run` are done; `run.ok` says whether all of them have its messages."""
+        """All parties of `run` are done; `run.ok` is True when all of them have its messages."""
         raise RuntimeError("abstract")
 
 
 class ConfirmRun:
-    """The publishes `first` to `last` of `waiter`, which have the same parties. `left`: parties that are not done."""
+    """The publishes `first` to `last` (inclusive) of `waiter`, which wait for the same parties."""
 
     def __init__(self, waiter: ConfirmWaiter, seq: i64, left: i64) -> None:
         self.waiter: ConfirmWaiter = waiter
         self.first: i64 = seq
         self.last: i64 = seq
+        # Parties that are not done yet.
         self.left: i64 = left
+        # False as soon as one party has failed.
         self.ok: bool = True
-        # Its only party, while more publishes may join the run; else None.
+        # The run's only party, while more publishes may join the run; else None.
         self.party: ConfirmParty | None = None
-        # The publisher knows: it was told out of turn.
+        # The waiter has sent the confirm of this run already, alone, before those of older runs.
         self.is_told: bool = False
 
 
@@ -40,11 +43,11 @@ class ConfirmParty:
         self.runs: list[ConfirmRun] = []
 
     def finish(self, ok: bool) -> None:
-        """It is done; with `ok` what it had to keep is kept."""
+        """Mark this party as done; `ok`: it has all messages that it was to make durable."""
         runs = self.runs
         self.runs = []
         for run in runs:
-            # Nothing is left of the cycle between the two: a batch may hold megabytes.
+            # Break the reference cycle between run and party: a batch may hold megabytes.
             run.party = None
             run.left -= 1
             if not ok:

@@ -1,19 +1,23 @@
-"""Records about large messages, whose content lies in a content store (`.rdq`) and not with their position.
+"""Records about large messages, whose content is in a content store (`.rdq`), not in the journal.
 
 Bodies, behind the record header of `record.py`; all integers are big-endian:
 
-PUBLISH_REF  content id u64 · .rdq file u32 · offset u32 · size of its record u32 · size of the message's body u32 ·
-             references u16 · flags u8 (1 = persistent, 2 = in the transient store) · timestamp ms u64 ·
+PUBLISH_REF  content id u64 · .rdq file u32 · offset u32 · size of the CONTENT record u32 ·
+             size of the message's body u32 · references u16 ·
+             flags u8 (1 = persistent, 2 = in the transient store) · timestamp ms u64 ·
              position count u32 · positions as in PUBLISH
-MOVE_REF     a message that was staged, see `record.py`: its body is that of a PUBLISH_REF behind the place of its log
-CONTENT      content id u64 · references u16 · the body of a PUBLISH record with as many positions as references
-RELEASE      serial u64 · count u32 · per content: id u64, references u16, size of its record u32 · the body of an ACK
-             record: whose positions gave them up
+MOVE_REF     a message that was staged, see `record.py`: queue id and seq of its place in the
+             stage, then the body of a PUBLISH_REF
+CONTENT      content id u64 · references u16 · the body of a PUBLISH record with as many
+             positions as references
+RELEASE      serial u64 · count u32 · per content: id u64, references u16, size of its record
+             u32 · the body of an ACK record: the positions that released these references
 
-A PUBLISH_REF stands in the journal and in the index. File and offset are where the content was when the record was
-written; compaction moves it, the id stays. A CONTENT names the positions that shared it from the start, so a `.rdq` file
-can be read, and messages be saved from it, without anything else. A RELEASE gives up one reference to each content it
-lists; its serial keeps it from being counted twice. It is the ack of the positions as well, so that no crash leaves one
+A PUBLISH_REF stands in the journal and in the index. File and offset are where the content was when
+the record was written; compaction moves the content, the id stays. A CONTENT names the positions
+that shared it from the start, so messages can be read and saved from a `.rdq` file without any
+other file. A RELEASE releases one reference to each content it lists; its serial keeps it from
+being counted twice. The same record is the ack of the positions, so that no crash leaves one
 without the other.
 """
 
@@ -43,7 +47,7 @@ from warrenmq.store.record import (
 )
 from warrenmq.store.runs import Runs
 
-# Positions that may share a content. A message routed to more queues has to be stored more than once.
+# Positions that may share a content. A message routed to more queues is stored more than once.
 REFERENCES_MAX: Final = 65535
 FLAG_IN_TRANSIENT_STORE: Final = 2
 
@@ -51,7 +55,7 @@ _PUBLISH_REF_HEAD_BYTES: Final = 39
 _RELEASE_ENTRY_BYTES: Final = 14
 _RELEASE_FIXED_BYTES: Final = 20
 CONTENT_HEAD_BYTES: Final = 10
-# The smallest CONTENT record there can be.
+# Size in bytes of the smallest possible CONTENT record.
 CONTENT_RECORD_MIN_BYTES: Final = (
     RECORD_HEADER_BYTES + CONTENT_HEAD_BYTES + 4 + POSITION_BYTES + 9 + 2 + 8
 )
@@ -90,9 +94,9 @@ class StoredContent:
 
 
 class Release:
-    """Positions of a queue that are settled, as `runs`, and the contents of which each gave up a reference.
+    """Settled positions of a queue, as `runs`, and the contents that lost one reference each.
 
-    Of decoded contents the id, the references and the size are known, but not the place.
+    A decoded Release knows the id, the references and the size of each content, but not its place.
     """
 
     def __init__(self, serial: i64, queue_id: i64, runs: Runs, contents: list[ContentRef]) -> None:
@@ -102,7 +106,7 @@ class Release:
         self.contents: list[ContentRef] = contents
 
 
-# -- writing -------------------------------------------------------------------------------------------------------
+# -- writing ---------------------------------------------------------------------------------------
 
 
 def write_content(
@@ -113,7 +117,7 @@ def write_content(
     first: i64,
     last: i64,
 ) -> i64:
-    """Write a CONTENT record for `message` and its `positions[first:last]`; returns the record's size in bytes."""
+    """Write a CONTENT of `message` for `positions[first:last]`; returns its size in bytes."""
     head = BytesWriter()
     write_i64_be(head, content_id)
     _write_u16(head, last - first)
@@ -130,10 +134,11 @@ def write_publish_ref(
     last: i64,
     moved: MovedMessage | None = None,
 ) -> i64:
-    """Write a PUBLISH_REF record for `positions[first:last]`, which share `content`; returns its size in bytes.
+    """Write a PUBLISH_REF for `positions[first:last]`, which share `content`; returns its size.
 
-    The positions are WRITTEN afterwards. Of `message` only the timestamp is asked for; it may be ABSENT.
-    With `moved`, which is the same message, it is a MOVE_REF.
+    The size is in bytes. The positions are WRITTEN afterwards. The record takes only the timestamp
+    from `message`, which may be ABSENT. With `moved`, which is the same message, the record is a
+    MOVE_REF.
     """
     position = positions[first]
     flags: i64 = FLAG_PERSISTENT if position.persistent else 0
@@ -164,8 +169,10 @@ def write_publish_ref(
 
 
 def write_release(writer: RecordWriter, release: Release) -> i64:
-    """Write that positions are settled, and one reference to each of their contents given up; returns the record's size
-    in bytes."""
+    """Write a RELEASE: positions are settled and contents released; returns its size in bytes.
+
+    The record releases one reference to each content in `release.contents`.
+    """
     body = BytesWriter()
     write_i64_be(body, release.serial)
     _write_u32(body, len(release.contents))
@@ -182,7 +189,7 @@ def write_release(writer: RecordWriter, release: Release) -> i64:
 
 
 def _write_u16(out: BytesWriter, value: i64) -> None:
-    # The writers take signed integers.
+    # `write_i16_be` takes signed integers.
     if value >= 0x8000:
         value -= 0x10000
     write_i16_be(out, i16(value))
@@ -194,8 +201,8 @@ def _write_u32(out: BytesWriter, value: i64) -> None:
     write_i32_be(out, i32(value))
 
 
-# -- reading -------------------------------------------------------------------------------------------------------
-# `start` and `end` bound a record's body in `data`; None says that it does not have the form it should have.
+# -- reading ---------------------------------------------------------------------------------------
+# `start` and `end` bound the body of a record in `data`; None: the body is not well-formed.
 
 
 def decode_publish_ref(data: bytes, start: i64, end: i64) -> PublishRef | None:
@@ -227,20 +234,20 @@ def decode_publish_ref(data: bytes, start: i64, end: i64) -> PublishRef | None:
 
 
 def content_bytes_of(content: ContentRef) -> i64:
-    """Size of a stored message's address, properties and body together."""
+    """Bytes of a stored message: address, properties and body together."""
     fixed: i64 = RECORD_HEADER_BYTES + CONTENT_HEAD_BYTES + 4 + 9 + 8
     return content.stored_bytes - fixed - content.references * POSITION_BYTES
 
 
 def content_id_of(data: bytes, start: i64, end: i64) -> i64:
-    """The content id at the head of a CONTENT record's body, or -1."""
+    """The content id at the head of a CONTENT record's body, or -1: too short."""
     if start + CONTENT_HEAD_BYTES > end:
         return -1
     return read_u64(data, start)
 
 
 def references_of(data: bytes, start: i64) -> i64:
-    """The references at the head of a CONTENT record's body that `content_id_of` has looked at."""
+    """The references at the head of a CONTENT record's body; `content_id_of` checks the length."""
     return _read_u16(data, start + 8)
 
 

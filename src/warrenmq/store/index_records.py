@@ -1,4 +1,7 @@
-"""The records of an index segment: one position each, with its content (PUBLISH) or a reference to it (PUBLISH_REF)."""
+"""The records of an index segment: one position each, with its content or a reference to it.
+
+A PUBLISH holds the content; a PUBLISH_REF refers to a content store.
+"""
 
 from mypy_extensions import i64
 
@@ -23,14 +26,17 @@ from warrenmq.store.runs import Runs, contains
 
 
 def first_seq(records: bytes) -> i64:
-    """Seq id of the first of these records, which are whole."""
+    """Seq id of the first record in `records`, which holds whole records of a segment."""
     if records[2] == PUBLISH:
         return read_u64(records, RECORD_HEADER_BYTES + 8)
     return read_u64(records, RECORD_HEADER_BYTES + i64(read_u32(records, 4)) - 17)
 
 
 def end_below(data: bytes, seed: int, seq: i64) -> i64:
-    """Where in the segment `data` the last record ends that is whole and of a seq id below `seq`, before any of others."""
+    """Offset in the segment `data` behind its last whole record of a seq id below `seq`.
+
+    Records behind the first whole record of a seq id of `seq` or more are not considered.
+    """
     at: i64 = FILE_HEADER_BYTES
     end: i64 = at
     while at < len(data):
@@ -48,8 +54,9 @@ def end_below(data: bytes, seed: int, seq: i64) -> i64:
 class IndexScan:
     """Reads positions from successive pieces of one segment.
 
-    Give it the bytes from `offset` on; it takes whole records as long as it may and leaves `offset` behind the last
-    one. `wanted_bytes` is set when the next record is longer than what it was given.
+    The caller feeds the bytes from `offset` on. The scan takes as many whole records as the bounds
+    allow and leaves `offset` behind the last one. `wanted_bytes` is set when the next record is
+    longer than the piece.
     """
 
     def __init__(
@@ -58,8 +65,9 @@ class IndexScan:
         self.ledger: QueueLedger = ledger
         self.seed: int = seed
         self.offset: i64 = offset
-        # Positions below are passed over; at `end_seq` the scan is over.
+        # The scan skips positions below this seq id.
         self.next_seq: i64 = from_seq
+        # The scan is over at this seq id.
         self.end_seq: i64 = end_seq
         self.is_over: bool = False
         self.found: list[Position] = []
@@ -68,21 +76,23 @@ class IndexScan:
         # (offset, bytes) of stretches that are no valid records.
         self.damaged: list[tuple[int, bytes]] = []
         self._settled: Runs = ledger.index.settled if ledger.index is not None else []
-        # Settled, and not in a batch yet: the accounts learn of these at the seal.
+        # Seq ids settled since the last seal; the segment's counts learn of them at the next one.
         self._unsealed: Runs = ledger.indexed.gathered()
         self._settled_transient: Runs = (
             ledger.index.settled_transient if ledger.index is not None else []
         )
 
     def count_unsealed(self) -> None:
-        """Take what was settled since the last seal for live, as the accounts do."""
+        """Treat positions settled since the last seal as live, as the segment's counts still do."""
         self._unsealed = []
 
     def feed(self, data: bytes, is_last: bool, max_messages: i64, max_bytes: i64) -> None:
-        """Take the records in `data`, the bytes from `offset` on, up to a total of `max_messages` or `max_bytes` found.
+        """Take records from `data` until `max_messages` or `max_bytes` were found in all.
 
-        One is found whatever the bounds: a scan that stopped before it would look like the end of the segment.
-        `is_last`: nothing follows `data`, so an unfinished record at its end is damage.
+        `data` holds the segment's bytes from `offset` on.
+        The scan takes at least one live position whatever the bounds: a scan that stopped before it
+        would look like the end of the segment. `is_last`: nothing follows `data`, so an unfinished
+        record at its end is damage.
         """
         at: i64 = 0
         size: i64 = len(data)
@@ -118,7 +128,7 @@ class IndexScan:
         self.damaged.append((self.offset + at, stretch))
 
     def _take(self, data: bytes, start: i64, length: i64) -> bool:
-        """Take note of a record; False when the scan is over before it."""
+        """Take one record; False when the scan is over before it."""
         kind: i64 = i64(data[start + 2])
         body = start + RECORD_HEADER_BYTES
         end = start + length
@@ -139,7 +149,7 @@ class IndexScan:
         flags: i64 = i64(data[place + 20])
         is_transient = (flags & FLAG_TRANSIENT) != 0
         if is_transient:
-            # Those from before the start are gone.
+            # Transient positions from before the start are gone.
             is_gone = seq < self.ledger.transient_floor or contains(self._settled_transient, seq)
         else:
             is_gone = contains(self._settled, seq) or contains(self._unsealed, seq)
@@ -179,7 +189,7 @@ class IndexScan:
 
 
 def find_messages(data: bytes, seed: int, wanted: set[int]) -> dict[int, Message]:
-    """The messages of the seq ids `wanted` that have their content in the segment that is `data`."""
+    """Messages of the seq ids `wanted` whose content is in `data`, a whole segment."""
     found: dict[int, Message] = {}
     at: i64 = FILE_HEADER_BYTES
     size: i64 = len(data)
@@ -190,7 +200,7 @@ def find_messages(data: bytes, seed: int, wanted: set[int]) -> dict[int, Message
             continue
         body = at + RECORD_HEADER_BYTES
         end = at + length
-        # Its one position follows the count.
+        # The record's one position follows the count.
         if i64(data[at + 2]) == PUBLISH and body + 4 + POSITION_BYTES <= end <= size:
             seq = read_u64(data, body + 8)
             if seq in wanted and body_is_valid(data, at, length):
@@ -202,9 +212,10 @@ def find_messages(data: bytes, seed: int, wanted: set[int]) -> dict[int, Message
 
 
 def behind_damage(data: bytes, start: i64, length: i64, seed: int, is_last: bool) -> i64:
-    """Where to go on behind a record at `start` that is not valid; `length` is what `record_length` said of it.
+    """Offset at which to continue behind the invalid record at `start`.
 
-    As in recovery: a good header leads to the next record, else the next good header is searched for.
+    `length` is the result of `record_length` for this record. The rule is that of recovery: a good
+    header leads to the next record; without one, the next good header is searched for.
     """
     size: i64 = len(data)
     following = start + length
@@ -221,11 +232,14 @@ def behind_damage(data: bytes, start: i64, length: i64, seed: int, is_last: bool
 
 
 class LiveRanges:
-    """Finds what to keep of segment `data`: its header, records of seq ids that are in none of `settled`, those of
-    transient positions in none of `settled_transient`, and stretches that are no records."""
+    """Finds the bytes of segment `data` that a rewrite keeps.
+
+    A rewrite keeps the header, records of seq ids outside `settled`, records of transient positions
+    outside `settled_transient`, and stretches that are no records.
+    """
 
     def __init__(self, data: bytes, seed: int, settled: Runs, settled_transient: Runs) -> None:
-        # (offset, length) of what was found so far.
+        # (offset, length) of the stretches to keep that were found so far.
         self.ranges: list[tuple[i64, i64]] = []
         self._data: bytes = data
         self._seed: int = seed
@@ -235,7 +249,7 @@ class LiveRanges:
         self._kept_from: i64 = 0
 
     def step(self, records: i64) -> bool:
-        """Look at so many more records; False: that was the end."""
+        """Check up to `records` more records; False when the end is reached."""
         data = self._data
         at = self._at
         size: i64 = len(data)

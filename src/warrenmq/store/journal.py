@@ -1,28 +1,31 @@
-"""The journal of one vhost: group commit, and when a journal file may go.
+"""The journal of one vhost: group commit, and when a journal file may be deleted.
 
-Engine side, without I/O. Publishes and acks of all queues gather in one batch; `seal` encodes the batch, the flusher
-writes and syncs it, and `on_done` releases everything that waited: confirms, transactions, metadata changes. While
-one batch is being synced the next one gathers, so the slower the disk, the larger the batch (S17-S19, W8).
+Engine side, without I/O. Publishes and acks of all queues gather in one batch; `seal` encodes the
+batch, the flusher writes and syncs it, and `on_done` releases everything that waited: confirms,
+transactions, metadata changes. While one batch is being synced the next one gathers, so the slower
+the disk, the larger the batch (S17-S19, W8).
 
-What is settled before its batch is sealed is never written: a queue that keeps up costs no content writes. A confirm
-leaves only when its batch is durable, or when nothing of the message is left to lose (G1, section 6 "Confirms").
+A message settled before its batch is sealed is never written: a queue that keeps up costs no
+content writes. A confirm leaves only when its batch is durable, or when nothing of the message is
+left to lose (G1, section 6 "Confirms").
 
-Files. The journal is a sequence of `<n>.wal` files, the newest open for writing. A file retires when nothing in it is
-needed any more: every position it holds is settled, or has moved to its queue's index. When the journal outgrows its
-window, the oldest files are made to retire (`files_to_retire`; `vhost_store.py` does it). Retired files are deleted from
-the oldest end only, after a checkpoint: an ack record is needed exactly as long as the publish it belongs to, and
+Files. The journal is a sequence of `<n>.wal` files, the newest open for writing. A file retires
+when nothing in it is needed any more: every position it holds is settled, or has moved to its
+queue's index. When the journal outgrows its window, the oldest files are made to retire
+(`files_to_retire`; `vhost_store.py` does it). Retired files are deleted from the oldest end only,
+after a checkpoint: an ack record is needed exactly as long as the publish it belongs to, and
 deleting in order keeps that true without bookkeeping.
 
-Large messages. The content of a message of `embed_below` bytes or more goes to the content store when the batch is
-sealed, the journal holds a reference. The flusher syncs contents before the journal, so a reference that is there has
-its content. Giving a reference up is a record of its own (RELEASE) with a serial number, since counting it twice after
-a crash would be a content lost.
+Large messages. The content of a message of `embed_below` bytes or more goes to the content store
+when the batch is sealed; the journal holds a reference. The flusher syncs contents before the
+journal, so a reference on disk has its content. The release of a reference is a record of its own
+(RELEASE) with a serial number: a release counted twice after a crash would lose a content.
 
-Moves of staged messages are in `moves.py`.
+`moves.py` has the moves of staged messages.
 
-A batch that fails may have left bytes on the disk. Its publishes are nacked and its file is given up (W27); what is
-left of it is retracted by ack records in the next batch, written before that batch's publishes, so that a position
-that is journaled again after such an ack is not hit by it.
+Failed batches. A batch that fails may have left bytes on the disk. Its publishes are nacked and its
+file is abandoned (W27). The next batch retracts the leftovers by ack records, written before that
+batch's publishes, so that such an ack does not hit a position that is journaled again behind it.
 """
 
 from collections.abc import Callable
@@ -52,49 +55,57 @@ from warrenmq.store.queue_index import QueueIndex
 from warrenmq.store.record import FILE_MAGIC, RecordWriter
 from warrenmq.store.runs import Runs, merge_runs
 
-# Seal without waiting for the tick when this much has gathered (S17).
+# Gathered bytes that make a seal due without waiting for the tick (S17).
 BUFFER_BYTES: Final = 1048576
-# Oldest age of a gathered entry that nobody waits for (S18); after so long without a write, an idle node does not wait (S19).
+# Longest time (ms) that a gathered entry waits for a seal when no client waits for it (S18). An
+# idle node does not wait when the last write is that long ago (S19).
 FLUSH_INTERVAL_MS: Final = 25
-# The journal's window: this many files, and so much for each durable queue, since moving a queue's messages to its
-# index costs the same whether they are few or many.
+# The journal's window is this many files, plus WINDOW_BYTES_PER_QUEUE for each durable queue:
+# moving a queue's messages to its index costs the same whether they are few or many.
 WINDOW_FILES: Final = 4
 WINDOW_BYTES_PER_QUEUE: Final = 16384
 
 
 class Batch(ConfirmParty):
-    """What one group commit makes durable, and who waits for it."""
+    """Everything that one group commit makes durable, and the callbacks and confirms that wait."""
 
     def __init__(self, number: i64) -> None:
         super().__init__()
         self.number: i64 = number
         self.positions: list[Position] = []
         self.callbacks: list[Callable[[bool, int], None]] = []
-        # Changes of definitions that ride along, in order; stored before the journal bytes are written.
+        # Changes of definitions in this batch, in order; stored before the journal bytes are
+        # written.
         self.change_sets: list[ChangeSet] = []
+        # Acks in this batch that release no content, by queue.
         self.acks: list[tuple[QueueLedger, Runs]] = []
-        # Acks that give up references to contents.
+        # Acks in this batch that release references to contents.
         self.releases: list[Release] = []
         # Staged messages that were published, with their positions, which are not in `positions`.
         self.moves: list[Move] = []
         # Contents of large messages, made durable before the journal bytes.
         self.content_writes: list[ContentWrite] = []
-        # Contents below this id are written when it is durable.
+        # All contents below this id are written once the batch is durable.
         self.content_upto: i64 = 0
-        # For the flusher: what to write where, and which files to delete afterwards.
+        # Encoded records for the flusher to write.
         self.parts: list[bytes] = []
+        # Size of `parts` in bytes.
         self.part_bytes: i64 = 0
+        # Number of the journal file to which `parts` are appended.
         self.file_number: i64 = 0
+        # The flusher must make that file; `parts` begin with its header.
         self.starts_file: bool = False
+        # Numbers of journal files that the flusher deletes after writing.
         self.delete_files: list[int] = []
-        # Set by the flusher: is the file made, and those of `delete_files` that are still there.
+        # Set by the flusher: it has made the file.
         self.created_file: bool = False
-        # Also by it: somebody has deleted the file, with all that was in it.
+        # Set by the flusher: someone has deleted the file, with everything in it.
         self.is_file_gone: bool = False
+        # Set by the flusher: those of `delete_files` that are still there.
         self.undeleted: list[int] = []
 
     def has_work(self) -> bool:
-        """Must the flusher run, or is there nothing to make durable?"""
+        """True when the flusher must run; False when there is nothing to make durable."""
         return (
             len(self.parts) > 0
             or len(self.change_sets) > 0
@@ -123,25 +134,27 @@ class Journal:
         self.pending_bytes: i64 = 0
         self.oldest_pending_ms: i64 = 0
         self.in_flight: list[Batch] = []
+        # Ledgers whose acks the next batch must write.
         self.dirty_logs: list[QueueLedger] = []
-        # Every durable queue's log.
+        # Ledgers of all durable queues, by queue id.
         self.ledgers: dict[int, QueueLedger] = {}
+        # Number of batches that failed.
         self.failed_count: i64 = 0
         # Changes of definitions that the next batch carries.
         self.definitions: ChangeLine = ChangeLine()
-        # Staged messages that were published.
+        # Staged messages that were published and whose MOVE is to be written.
         self.moves: Moves = Moves()
-        # Number of the last RELEASE record.
+        # Serial number of the last RELEASE record.
         self.release_serial: i64 = 0
-        # The next commit does not wait until it is due (a checkpoint is taken right behind a commit).
+        # Commit at once, even when no commit is due: a checkpoint is taken right behind a commit.
         self.is_wanted: bool = False
-        # Whose segments have died at the last seal.
+        # Indexes with segments that died at the last seal, or that hold few live entries.
         self._dead_indexes: list[QueueIndex] = []
-        # Of failed batches: to be written again.
+        # Releases of failed batches, to be written again.
         self._unwritten_releases: list[Release] = []
         self.writer: RecordWriter = RecordWriter(store_id)
         self.messages: MessageWriter = MessageWriter(self.writer, contents, embed_below)
-        # When the flusher was done with the last batch that it had to write.
+        # Time at which the flusher finished the last batch that it had to write.
         self._written_ms: i64 = 0
         self._needs_new_file: bool = True
         self._next_file_number: i64 = 1
@@ -149,13 +162,13 @@ class Journal:
         self._wants_file: bool = False
         # Files of failed batches whose deletion failed, or was lost with another failed batch.
         self._undeleted: list[int] = []
-        # Highest number of a file that somebody has deleted.
+        # Highest number of a journal file that someone has deleted.
         self._gone_upto: i64 = 0
 
-    # -- what the queues say ---------------------------------------------------------------------------------
+    # -- called by the queues ----------------------------------------------------------------------
 
     def append(self, position: Position, now_ms: i64) -> None:
-        """Gather a position. Positions of one message must follow each other to share one record."""
+        """Gather a position; those of one message must follow each other to share one record."""
         position.journal_state = PENDING
         batch = self.batch
         if len(batch.positions) == 0:
@@ -164,9 +177,10 @@ class Journal:
         self.pending_bytes += 64 + position.content_bytes
 
     def settle(self, position: Position, now_ms: i64) -> None:
-        """The position is acked, dropped or expired. Costs nothing when it was not written yet.
+        """Settle a position that is not in its queue's index: it was acked, dropped or expired.
 
-        It is not in its queue's index (see `QueueStore.settle` for those).
+        A position that is not written yet costs nothing. `QueueStore.settle` handles positions in
+        the index.
         """
         state = position.journal_state
         if state == WRITTEN:
@@ -186,7 +200,7 @@ class Journal:
     def settle_indexed(
         self, ledger: QueueLedger, seq: i64, content: ContentRef | None, now_ms: i64
     ) -> None:
-        """A persistent position that is in the index is settled."""
+        """Settle a persistent position that is in the index."""
         self._expect_seal(now_ms)
         ledger.indexed.add(seq)
         self.mark_dirty(ledger)
@@ -194,13 +208,13 @@ class Journal:
             ledger.releases.append(content)
 
     def settle_indexed_runs(self, ledger: QueueLedger, runs: Runs, now_ms: i64) -> None:
-        """The same for whole runs without contents in the content store."""
+        """Settle whole runs of indexed persistent positions that refer to no stored content."""
         self._expect_seal(now_ms)
         ledger.indexed.runs.extend(runs)
         self.mark_dirty(ledger)
 
     def settle_forgotten(self, ledger: QueueLedger, position: Position, now_ms: i64) -> None:
-        """A recovered position belongs to no queue any more; `log` writes its ack."""
+        """Settle a recovered position that belongs to no queue; `ledger` carries its ack."""
         self._leave(position)
         self._expect_seal(now_ms)
         ledger.journaled.add(position.seq)
@@ -210,21 +224,26 @@ class Journal:
             ledger.releases.append(content)
 
     def on_indexed(self, position: Position) -> None:
-        """The position has moved to its queue's index."""
+        """Release the position's journal record: the position has moved to its queue's index."""
         if position.journal_state == WRITTEN:
             self._leave(position)
 
     def when_durable(self, done: Callable[[bool, int], None]) -> None:
-        """Call `done(ok, now_ms)` when everything gathered so far is durable; definitions have callbacks of their own."""
+        """Call `done(ok, now_ms)` when all records gathered so far are durable, or have failed.
+
+        Definitions have callbacks of their own (`ChangeSet.callbacks`).
+        """
         self.batch.callbacks.append(done)
 
-    # -- when to commit --------------------------------------------------------------------------------------
+    # -- when to commit ----------------------------------------------------------------------------
 
     def is_due(self, now_ms: i64, is_idle: bool = False) -> bool:
-        """Should a batch be sealed now, given that the flusher is free? `is_idle`: the node has nothing else to do.
+        """True when a batch should be sealed, provided the flusher is free.
 
-        On an idle node publishes that nobody waits for are not kept back, unless a batch was written just before: then a
-        trickle of them would cost a sync each. Acks are kept back: what their loss costs is a redelivery.
+        `is_idle`: the node has nothing else to do. On an idle node, publishes that no client waits
+        for are committed at once, unless a batch was written just before: a trickle of them would
+        then cost a sync each. Acks wait for their interval: the loss of an ack costs only a
+        redelivery.
         """
         batch = self.batch
         if len(batch.runs) > 0 or len(batch.callbacks) > 0 or self.is_wanted:
@@ -240,7 +259,7 @@ class Journal:
         return self._clean_stop
 
     def has_pending(self) -> bool:
-        """Is anything gathered that a later commit must carry?"""
+        """True while something has gathered that a later commit must carry."""
         batch = self.batch
         return (
             len(batch.positions) > 0
@@ -253,7 +272,10 @@ class Journal:
         )
 
     def seal(self) -> Batch:
-        """Encode what has gathered and start the next batch. The caller hands the batch to the flusher, in order."""
+        """Encode the gathered batch and start the next one; the caller passes it to the flusher.
+
+        The flusher must get the batches in the order in which they were sealed.
+        """
         batch = self.batch
         self.batch = Batch(batch.number + 1)
         self.pending_bytes = 0
@@ -286,25 +308,32 @@ class Journal:
         return batch
 
     def adopt(self, files: list[JournalFile], next_number: i64) -> None:
-        """Take over the files that recovery found; writing goes on in a new one, whose number is `next_number` or more."""
+        """Take over the files that recovery found; writing continues in a new one.
+
+        The number of the new file is `next_number` or more.
+        """
         self.files = files
         self._next_file_number = next_number
         if len(files) > 0:
             self._next_file_number = max(next_number, files[-1].number + 1)
 
     def request_file(self) -> None:
-        """The next sealed batch starts a file in any case: from then on, a clean stop before it does not count."""
+        """Make the next sealed batch start a file, whatever it holds.
+
+        From then on, a mark of a clean stop before that file does not count.
+        """
         self._wants_file = True
         self._needs_new_file = True
 
     def request_clean_stop(self) -> None:
-        """The next sealed batch ends with the states of all queues and the mark of an orderly stop."""
+        """End the next sealed batch with all queue states and the mark of an orderly stop."""
         self._clean_stop = True
 
     def on_done(self, batch: Batch, ok: bool, now_ms: i64) -> None:
-        """The flusher finished `batch`, the oldest in flight, by now (ms): release what waited.
+        """Release everything that waited for `batch`, the oldest in flight, which is finished.
 
-        `ok`: contents and records are durable. Which definitions are stored, each change set says for itself.
+        The flusher has finished it; `ok`: contents and records are durable. Each change set has a
+        result of its own. `now_ms`: the current time.
         """
         self.in_flight.pop(0)
         if batch.has_work():
@@ -314,16 +343,17 @@ class Journal:
             self._undeleted.extend(batch.undeleted)
         else:
             self._on_failed(batch)
-        # First of all: who waits for definitions and records wants to know both.
+        # Definitions come first: a caller that waits for definitions and records needs both
+        # results.
         self.definitions.on_done(batch.change_sets, now_ms)
         batch.finish(ok)
         for callback in batch.callbacks:
             callback(ok, now_ms)
 
-    # -- invariants ------------------------------------------------------------------------------------------------
+    # -- invariants --------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Assert what holds between two operations; for tests and the simulator."""
+        """Assert the invariants that hold between two operations; for tests and the simulator."""
         pending: i64 = 0
         for position in self.batch.positions:
             if position.journal_state == PENDING:
@@ -331,7 +361,7 @@ class Journal:
         assert self.pending_bytes == pending
         number = self.batch.number - i64(len(self.in_flight))
         for batch in self.in_flight:
-            # The flusher gets them in order, and none is left out.
+            # The flusher gets the batches in order, without gaps.
             assert batch.number == number
             number += 1
         before: i64 = 0
@@ -343,7 +373,7 @@ class Journal:
         for ledger in self.dirty_logs:
             assert ledger.is_dirty
 
-    # -- files -------------------------------------------------------------------------------------------------
+    # -- files -------------------------------------------------------------------------------------
 
     def total_bytes(self) -> i64:
         """Bytes of all journal files."""
@@ -360,14 +390,16 @@ class Journal:
         return total
 
     def window_bytes(self) -> i64:
-        """So large it may become before its oldest files retire."""
+        """Size in bytes above which the journal's oldest files are made to retire."""
         return WINDOW_FILES * self.file_size_limit + WINDOW_BYTES_PER_QUEUE * i64(len(self.ledgers))
 
     def files_to_retire(self, first_needed: i64) -> list[JournalFile]:
-        """The oldest files, closed ones, when the journal has outgrown its window: so many that it is half of it; and those
-        up to one that somebody has deleted, whose messages have no other place on the disk.
+        """The closed files at or above `first_needed` that must retire, oldest first.
 
-        Files below `first_needed` are retired already.
+        Files below `first_needed` are retired already. When the journal has outgrown its window,
+        the list has so many files that the rest fills at most half of the window. The list always
+        has the files up to the last one that someone has deleted: their messages have no other
+        place on the disk.
         """
         window = self.window_bytes()
         total: i64 = 0
@@ -386,13 +418,13 @@ class Journal:
         return found
 
     def take_dead_indexes(self) -> list[QueueIndex]:
-        """The indexes that have segments to delete."""
+        """Indexes that have segments to delete, or with few live entries, since the last call."""
         indexes = self._dead_indexes
         self._dead_indexes = []
         return indexes
 
     def has_settled(self) -> bool:
-        """Has anything been settled since the last seal, or could what was settled before not be written?"""
+        """True when acks or releases have gathered since the last seal or failed to be written."""
         return len(self.dirty_logs) > 0 or len(self._unwritten_releases) > 0
 
     def last_sealed(self) -> i64:
@@ -400,33 +432,33 @@ class Journal:
         return self.batch.number - 1
 
     def last_finished(self) -> i64:
-        """Number of the last batch that the flusher is done with."""
+        """Number of the last batch that the flusher has finished."""
         return self.in_flight[0].number - 1 if len(self.in_flight) > 0 else self.batch.number - 1
 
     def first_needed_file(self) -> i64:
-        """Number of the oldest file that a start after a checkpoint taken now would need."""
+        """Number of the oldest file that a start would need if a checkpoint were taken now."""
         for file in self.files[:-1]:
             if file.live_bytes > 0 or file.pins > 0:
                 return file.number
         return self.files[-1].number if len(self.files) > 0 else self._next_file_number
 
     def end(self) -> tuple[i64, i64]:
-        """Number and size in bytes of the file that is written; what is sealed lies before that."""
+        """Number and size in bytes of the file being written; sealed records lie before its end."""
         if len(self.files) == 0:
             return self._next_file_number, 0
         return self.files[-1].number, self.files[-1].size_bytes
 
     def forget_files(self, first_needed: i64) -> list[i64]:
-        """Files below `first_needed` are no longer the journal's; returns their numbers, for deletion."""
+        """Forget the files below `first_needed`, never the newest; returns numbers to delete."""
         numbers: list[i64] = []
         while len(self.files) > 1 and self.files[0].number < first_needed:
             numbers.append(self.files.pop(0).number)
         return numbers
 
-    # -- inside ----------------------------------------------------------------------------------------------
+    # -- inside ------------------------------------------------------------------------------------
 
     def mark_dirty(self, ledger: QueueLedger) -> None:
-        """The next batch looks at what this log has gathered."""
+        """Have the next batch write the acks that this ledger has gathered."""
         if not ledger.is_dirty:
             ledger.is_dirty = True
             self.dirty_logs.append(ledger)
@@ -436,7 +468,7 @@ class Journal:
             self.oldest_pending_ms = now_ms
 
     def _leave(self, position: Position) -> None:
-        # The position does not need its record any more.
+        # The position does not need its record in the journal any more.
         message = position.message
         message.journal_refs -= 1
         if message.journal_refs == 0:
@@ -466,7 +498,8 @@ class Journal:
             closed = self.files[-1]
             for ledger in closed.ledgers:
                 closed.ends.append(ledger.next_seq)
-            # Numbers between the two are those of failed batches; without this a start could not tell a loss from them.
+            # File numbers between the two belong to failed batches. Without this record a start
+            # could not tell such a gap from a lost file.
             self.writer.predecessor(closed.number, closed.size_bytes)
         self.files.append(file)
         return True
@@ -487,7 +520,8 @@ class Journal:
             if len(ledger.releases) > 0:
                 self._give_up_references(ledger, runs)
             elif len(runs) > 0 and ledger.is_durable:
-                # Also when the queue is deleted: a start must not give up again what was given up.
+                # Write the ack even for a deleted queue, so that recovery does not release its
+                # references twice.
                 writer.ack(ledger.queue_id, runs)
                 batch.acks.append((ledger, runs))
         self.dirty_logs = []
@@ -564,12 +598,13 @@ class Journal:
             self.mark_dirty(ledger)
         self._unwritten_releases.extend(batch.releases)
         if batch.starts_file:
-            # Nothing in it counts. The flusher has tried to remove it; the next batch makes sure.
+            # No byte of the new file counts. The flusher has tried to remove the file; the next
+            # batch deletes it if it is still there.
             file = self.files.pop()
             if batch.created_file:
                 self._undeleted.append(file.number)
         elif len(self.files) > 0:
-            # Whatever is left of it at the end of the file does not count.
+            # Bytes that the failed batch left at the end of the file do not count.
             self.files[-1].size_bytes -= batch.part_bytes
             if batch.is_file_gone:
                 self._gone_upto = batch.file_number

@@ -35,7 +35,7 @@ class Loads:
         self._waiting.append(load)
 
     def retry(self, load: WaitingLoad, failures: i64, now_ms: i64) -> None:
-        """Retry `load` after a pause, which doubles with each of the `failures` before, up to a second."""
+        """Retry `load` after a pause, which doubles with each of its `failures`, up to a second."""
         pause: i64 = _RETRY_MS
         while failures > 0 and pause < _RETRY_MAX_MS:
             pause *= 2
@@ -43,7 +43,7 @@ class Loads:
         self._failed.append((now_ms + min(pause, i64(_RETRY_MAX_MS)), load))
 
     def is_retrying(self) -> bool:
-        """Does any load wait for a retry?"""
+        """True while a load waits for a retry."""
         return len(self._failed) > 0
 
     def retry_due(self, now_ms: i64) -> None:

@@ -1,4 +1,4 @@
-"""Records of messages for the journal: small content in the record itself, large content in a content store (S43)."""
+"""Journal records of messages: small content in the record, large in a content store (S43)."""
 
 from mypy_extensions import i64
 
@@ -9,7 +9,10 @@ from warrenmq.store.record import RecordWriter
 
 
 class MessageWriter:
-    """Writes to `writer`, and gives `contents` what has `embed_below` bytes (address, properties and body) or more."""
+    """Writes messages to `writer`, and the content of large ones to the content store `contents`.
+
+    A message is large from `embed_below` bytes (address, properties and body) on.
+    """
 
     def __init__(self, writer: RecordWriter, contents: ContentStore, embed_below: i64) -> None:
         self.embed_below: i64 = embed_below
@@ -17,7 +20,11 @@ class MessageWriter:
         self._contents: ContentStore = contents
 
     def write(self, message: Message, positions: list[Position], first: i64, last: i64) -> i64:
-        """Write the record of `message` with its `positions[first:last]`, and its content if that is large; the record's size."""
+        """Write the record for `positions[first:last]` of `message`; returns its size in bytes.
+
+        The content of a large message goes to the content store, and the record holds a reference
+        to it.
+        """
         moved = message if isinstance(message, MovedMessage) else None
         if positions[first].content_bytes < self.embed_below or last - first > REFERENCES_MAX:
             return self._writer.add_publish(message, positions, first, last, moved)

@@ -1,13 +1,16 @@
-"""Staged messages that were published, as the journal sees them.
+"""Moves: staged messages that were published, as the journal records them.
 
-A message that was staged (`broker/vhost/staging.py`) has a record of its own kind (MOVE) when it is published: from then on a
-start settles it where it was staged instead of publishing it once more. It is settled there, by an ordinary ack, when the
-batch of its MOVE is durable. Until that ack is sealed, too, the file with the MOVE stays (`JournalFile.pins`): it may be
-all that says where the message is. A message has a MOVE whether or not any of its positions is durable.
+A staged message (`broker/vhost/staging.py`) gets a record of its own kind (MOVE) when it is
+published. A start that finds a MOVE settles the message in its stage instead of publishing it once
+more. The broker settles the message there by an ordinary ack, once the batch of its MOVE is
+durable. The file with the MOVE stays until that ack is sealed too (`JournalFile.pins`): the MOVE
+may be the only record of where the message is. A message has a MOVE whether or not any of its
+positions is durable.
 
-A MOVE is never retracted. The one in a batch that failed may be on the disk, and a retraction of it whose own batch is
-torn could leave the message nowhere. So it is written again with the next batch, with what is alive of its positions by
-then, in the same places. Whichever of both a start finds, or both, the message is in its queues once.
+A MOVE is never retracted. The MOVE of a failed batch may be on the disk, and a retraction of it
+whose own batch is torn could leave the message nowhere. The next batch therefore writes the MOVE
+again, for those of its positions that are still alive, in the same places. Whether a start finds
+the first MOVE, the second or both, the message is in its queues once.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from warrenmq.store.runs import contains
 
 
 class Move:
-    """A message that was staged, and its positions in the queues it went to."""
+    """A message that was staged, and its positions in the queues to which it was published."""
 
     def __init__(self, message: MovedMessage, positions: list[Position]) -> None:
         self.message: MovedMessage = message
@@ -29,42 +32,45 @@ class Move:
 
 
 class Moves:
-    """The moves that a journal has to write."""
+    """The MOVEs that the journal of one vhost has to write."""
 
     def __init__(self) -> None:
-        # Published since the last seal.
+        # Messages published since the last seal.
         self._messages: list[MovedMessage] = []
-        # Of batches that failed.
+        # Moves of failed batches, to be written again.
         self._unwritten: list[Move] = []
-        # For each that was settled where it was staged since the last seal, the file with its MOVE.
+        # The file with the MOVE of each message that was settled in its stage since the last seal.
         self._settled: list[JournalFile] = []
 
-    # -- what the broker says --------------------------------------------------------------------------------
+    # -- called by the broker ----------------------------------------------------------------------
 
     def add(self, message: MovedMessage) -> None:
-        """A staged message was published, to queues that have given their positions to the journal, or to none."""
+        """Add a staged message that was published, to queues or to none.
+
+        The queues have appended their positions to the journal already.
+        """
         self._messages.append(message)
 
     def settled(self, file: JournalFile) -> None:
-        """A message with its MOVE in `file` was settled where it was staged."""
+        """Note that a message with its MOVE in `file` was settled in its stage."""
         self._settled.append(file)
 
-    # -- what the journal says -------------------------------------------------------------------------------
+    # -- called by the journal ---------------------------------------------------------------------
 
     def has_work(self) -> bool:
-        """Must the next batch write any?"""
+        """True while the next batch must write a MOVE."""
         return len(self._messages) > 0 or len(self._unwritten) > 0
 
     def on_written(
         self, moves: list[Move], message: MovedMessage, positions: list[Position], file: JournalFile
     ) -> None:
-        """Its MOVE is in the batch that is being sealed, which has `moves`."""
+        """Add a message to `moves`, those of the batch being sealed; pin the `file` of its MOVE."""
         file.pins += 1
         message.pinned = file
         moves.append(Move(message, positions))
 
     def write_rest(self, moves: list[Move], file: JournalFile, writer: RecordWriter) -> None:
-        """Write the MOVEs of messages that no position was written for."""
+        """Write the MOVEs of messages for which no position was written."""
         messages = self._messages
         self._messages = []
         for message in messages:
@@ -78,7 +84,7 @@ class Moves:
         writer: RecordWriter,
         message_writer: MessageWriter,
     ) -> None:
-        """Write those of failed batches, with what is alive of their positions."""
+        """Write the moves of failed batches again, with the positions that are still alive."""
         unwritten = self._unwritten
         self._unwritten = []
         for move in unwritten:
@@ -89,8 +95,9 @@ class Moves:
                 if position.journal_state == INDEXED:
                     index = position.ledger.index
                     if index is not None and contains(index.settled, position.seq):
-                        # What was loaded from the index, or purged there, is not settled by this position: its ack is in
-                        # this batch, or an earlier one, and a publish behind it would bring the message back.
+                        # A load makes another Position of the message and a purge makes none, so
+                        # their settles leave this one INDEXED. The ack is in this batch or an
+                        # earlier one, and a publish behind it would bring the message back.
                         continue
                     indexed.append(position)
                 if position.journal_state == INDEXED or position.journal_state == WRITTEN:
@@ -101,7 +108,8 @@ class Moves:
             if len(indexed) == 0:
                 stored_bytes = message_writer.write(message, live, 0, len(live))
             else:
-                # Those hold no reference to a content that it would get now.
+                # An indexed position holds no reference to a content that this record would store,
+                # so the record embeds the content.
                 stored_bytes = writer.add_publish(message, live, 0, len(live), message)
             for position in indexed:
                 position.journal_state = INDEXED
@@ -117,15 +125,15 @@ class Moves:
             self.on_written(moves, message, live, file)
 
     def on_sealed(self) -> None:
-        """What was settled is in a batch that is sealed."""
+        """Unpin the files of settled messages: their acks are in a batch that is sealed."""
         for file in self._settled:
             file.pins -= 1
         self._settled = []
 
     def take_back(self, moves: list[Move], file_number: i64) -> None:
-        """Their batch, which was to be in that file, has failed.
+        """Take back the moves of a failed batch whose records were meant for file `file_number`.
 
-        Their positions stay what they are, so that settling one of them writes an ack.
+        Their positions keep their state, so that settling one of them writes an ack.
         """
         for move in moves:
             message = move.message
@@ -153,6 +161,7 @@ class Moves:
         file: JournalFile,
         writer: RecordWriter,
     ) -> None:
-        # Nothing of it is alive, or was to be durable: what is left to say is that it was moved.
+        # No position is alive, or none was to be durable: the record says only that the message was
+        # moved.
         writer.add_publish(ABSENT, nothing, 0, 0, message)
         self.on_written(moves, message, nothing, file)

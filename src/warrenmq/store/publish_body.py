@@ -1,26 +1,32 @@
-"""Decoding the body of a PUBLISH record, which a CONTENT record holds as well. Layout: `record.py`."""
+"""Decoding the body of a PUBLISH record, which a CONTENT record contains too.
+
+The layout is in `record.py`.
+"""
 
 from mypy_extensions import i64
 
 from warrenmq.store.message import Message
 from warrenmq.store.record import FLAG_PERSISTENT, POSITION_BYTES, read_u32, read_u64
 
-# Where the parts of a PUBLISH body are: its timestamp, the address (two short strings), properties and body; each part
-# ends where the length of the next one begins, four bytes before it.
+# Offsets of the parts of a PUBLISH body: timestamp, address (two short strings), properties, body.
+# Address and properties each end four bytes before the next part begins: there its length is.
 Bounds = tuple[i64, i64, i64, i64]
 
 
 def message_bounds(data: bytes, start: i64, end: i64, has_body: bool = True) -> Bounds:
-    """Offsets in `data` of timestamp, address, properties and body of the PUBLISH body in data[start:end]; the first is
-    -1 when its parts do not add up. Without `has_body` it is one of PUBLISH_HEAD: it ends where its body would begin.
+    """Offsets in `data` of timestamp, address, properties and body; first is -1 for a bad layout.
 
-    Its positions follow the count at `start`, POSITION_BYTES each; a byte of flags is between timestamp and address.
+    The PUBLISH body is data[start:end]; the layout is bad when its parts do not add up. Without
+    `has_body` it is the body of a PUBLISH_HEAD, which ends where the message's body would begin.
+
+    The positions follow the count at `start`, POSITION_BYTES each; a byte of flags is between
+    timestamp and address.
     """
     nothing: Bounds = (-1, -1, -1, -1)
     if end - start < 4:
         return nothing
     at = start + 4 + read_u32(data, start) * POSITION_BYTES
-    # Behind the positions: timestamp 8, flags 1, two short strings of at least 1 each.
+    # Behind the positions: timestamp 8, flags 1, two short strings of at least 1 byte each.
     if end - at < 11:
         return nothing
     address_start = at + 9

@@ -1,9 +1,10 @@
-"""The index of one queue: which segments it has, how much in them is alive, and what of them is settled.
+"""The index of one queue: its segments, the live entries of each, and the settled seq ids.
 
-Segment k holds the records of the seq ids [k * segment_entries, (k + 1) * segment_entries) (S40), in ascending order.
-Per segment a few numbers are in memory (S42), whatever the number of messages; settled seq ids are kept as runs, which
-are few when a queue is consumed more or less in order. The accounts are kept from the runs at each seal of the
-journal's batch, so that a checkpoint and the journal behind it fit together.
+Segment k holds the records of the seq ids [k * segment_entries, (k + 1) * segment_entries) (S40),
+in ascending order. Memory holds a few numbers for each segment (S42), whatever the number of
+messages, and settled seq ids as runs, which are few when a queue is consumed more or less in order.
+The counts of live entries are updated from the runs at each seal of a journal batch, so that a
+checkpoint and the journal behind it fit together.
 """
 
 from typing import Final
@@ -13,36 +14,46 @@ from mypy_extensions import i64
 from warrenmq.store.runs import Runs, add_run, check_runs, contains, covers, subtract
 
 SEGMENT_ENTRIES: Final = 16384
-# A segment is rewritten when at most a quarter of its entries is alive and it has at least this many bytes (W24); while
-# the store is in debt, when less than half is, whatever its size (G8).
+# A segment is rewritten when at most a quarter of its entries is live and it has at least this many
+# bytes (W24). While the store is in debt, it is rewritten when less than half of its entries is
+# live, whatever its size (G8).
 REWRITE_MIN_BYTES: Final = 1048576
 
 
 class Segment:
-    """One `<number>.idx`."""
+    """One segment file `<number>.idx`. Sizes in bytes."""
 
     def __init__(self, number: i64) -> None:
         self.number: i64 = number
-        # Bytes appended, and those of them that have been written (what may be read).
+        # Bytes appended, written or not.
         self.size_bytes: i64 = 0
+        # Bytes of them that are written: only these may be read.
         self.written_bytes: i64 = 0
+        # Records in the segment, settled or not.
         self.entries: i64 = 0
+        # Persistent entries that are not settled.
         self.live_persistent: i64 = 0
+        # Transient entries that are not settled.
         self.live_transient: i64 = 0
-        # Does, or did, it hold positions whose content is in a content store?
+        # The segment holds, or has held, positions whose content is in a content store.
         self.has_references: bool = False
-        # Appended to since the last checkpoint, made since then, being rewritten.
+        # The segment was appended to since the last checkpoint.
         self.is_dirty: bool = False
+        # The file was made since the last checkpoint.
         self.is_new: bool = False
+        # The file is being rewritten or replaced.
         self.is_rewriting: bool = False
-        # How often it was; offsets of its records are those of one copy. The last try failed: others come first.
+        # How often the file was rewritten or replaced: offsets of records hold for one such copy
+        # only.
         self.rewrites: i64 = 0
+        # The last rewrite failed: other segments come first.
         self.was_refused: bool = False
-        # A stretch of it was found to be no record, and its entries are to be counted anew.
+        # The live entries wait to be counted anew: a stretch of the segment is no record, or is
+        # gone.
         self.is_damaged: bool = False
-        # So it is because its file was given up, or is gone.
+        # `is_damaged` is set because the file was abandoned or is gone.
         self.is_lost: bool = False
-        # Of a file that turned out to be cut off: bytes that are there and count; -1: not looked at.
+        # Bytes of a file that was cut off that are still there and count; -1: not known.
         self.left_bytes: i64 = -1
 
     @property
@@ -52,14 +63,14 @@ class Segment:
 
     @property
     def garbage_bytes(self) -> i64:
-        """Bytes of its settled entries, as if all were of one size."""
+        """Estimated bytes of settled entries, as if all entries were of one size."""
         return (
             self.size_bytes * (self.entries - self.live) // self.entries if self.entries > 0 else 0
         )
 
 
 class QueueIndex:
-    """Segments and settled seq ids of one queue. `path` is its directory, relative to the vhost's."""
+    """Segments and settled seq ids of one queue. `path`: its directory, below the vhost's."""
 
     def __init__(
         self,
@@ -73,30 +84,40 @@ class QueueIndex:
         self.segment_entries: i64 = segment_entries
         self.rewrite_min_bytes: i64 = rewrite_min_bytes
         self.segments: list[Segment] = []
+        # Settled seq ids of persistent positions. May include seq ids that were never in the index.
         self.settled: Runs = []
-        # Of transient positions, in this life. Like `settled` it may say so of seq ids that never were there.
+        # Settled seq ids of transient positions, since the last start. May include seq ids that
+        # were never in the index.
         self.settled_transient: Runs = []
         # Counts up with every change that a checkpoint must see.
         self.version: i64 = 0
-        # Where the next load goes on: a segment, a seq id in it and the offset of its record.
+        # Segment in which the next load resumes; -1: none.
         self.cursor_segment: i64 = -1
+        # Seq id at which the next load resumes.
         self.cursor_seq: i64 = 0
+        # Offset of the record in `cursor_segment` at which the next load resumes.
         self.cursor_offset: i64 = 0
         # Paths of segments without live entries, to be deleted after the next checkpoint.
         self.dead_paths: list[str] = []
+        # Bytes of the segments in `dead_paths`.
         self.dead_bytes: i64 = 0
-        # Has a segment been appended to since the last checkpoint?
+        # A segment was appended to since the last checkpoint.
         self.has_dirty: bool = False
-        # Is there a full segment in which few entries hold many bytes (W24)?
+        # A full segment exists in which few live entries keep many bytes on disk (W24).
         self.has_stragglers: bool = False
-        # `indexed_upto` in the checkpoint that is under way, in the last one and in the one before: what lies below is
-        # never appended again after a crash.
+        # `indexed_upto` in the checkpoint that is under way. Positions below the `indexed_upto` of
+        # a checkpoint are never appended again after a crash.
         self.snapshot_upto: i64 = 0
+        # `indexed_upto` in the last checkpoint.
         self.checkpointed_upto: i64 = 0
+        # `indexed_upto` in the checkpoint before the last one.
         self.previous_upto: i64 = 0
 
     def check(self, indexed_upto: i64) -> None:
-        """Assert what holds between two operations, `indexed_upto` being the mark of the queue; for tests and the simulator."""
+        """Assert the invariants that hold between two operations; for tests and the simulator.
+
+        `indexed_upto` is that of the queue's ledger.
+        """
         check_runs(self.settled)
         check_runs(self.settled_transient)
         before: i64 = -1
@@ -111,22 +132,22 @@ class QueueIndex:
         assert self.previous_upto <= self.checkpointed_upto <= indexed_upto
 
     def path_of(self, segment: Segment) -> str:
-        """Its path, relative to the vhost's directory."""
+        """Path of a segment, relative to the vhost's directory."""
         return f"{self.path}/{segment.number}.idx"
 
     def file_number(self, segment_number: i64) -> i64:
-        """What a segment's header says: unique in the vhost."""
+        """File number in the header of a segment, unique in the vhost."""
         return (self.queue_id << 32) | segment_number
 
     def find(self, number: i64) -> Segment | None:
-        """Segment `number`, if it is there."""
+        """Segment `number`, or None: not in the index."""
         place = self._place_of(number)
         if place < len(self.segments) and self.segments[place].number == number:
             return self.segments[place]
         return None
 
     def segment_for_append(self, seq: i64) -> Segment:
-        """The segment of `seq`, made when it is the first of its segment. Seq ids only ascend."""
+        """The segment that takes `seq`, made when `seq` is its first. Seq ids only ascend."""
         number = seq // self.segment_entries
         if len(self.segments) > 0 and self.segments[-1].number == number:
             return self.segments[-1]
@@ -136,7 +157,7 @@ class QueueIndex:
         return segment
 
     def first_live(self, from_seq: i64) -> Segment | None:
-        """The first segment at or behind that of `from_seq` with something alive in it."""
+        """The first segment at or behind that of `from_seq` with a live entry; None: none."""
         place = self._place_of(from_seq // self.segment_entries)
         while place < len(self.segments):
             if self.segments[place].live > 0:
@@ -145,10 +166,10 @@ class QueueIndex:
         return None
 
     def settle(self, runs: Runs, indexed_upto: i64) -> None:
-        """Indexed positions in `runs` (persistent ones) are settled; what was settled before does not count again.
+        """Settle the persistent positions in `runs`; seq ids that were settled before count once.
 
-        When a segment is settled from its beginning to its end or `indexed_upto`, nothing in it is alive, however many
-        of its seq ids ever were in the index.
+        When a segment is settled from its beginning to its end or to `indexed_upto`, nothing in it
+        is live, however many of its seq ids ever were in the index.
         """
         self.version += 1
         for first, last in runs:
@@ -158,9 +179,9 @@ class QueueIndex:
                 self._count_settled(new_first, new_last, indexed_upto)
 
     def settle_transient(self, seq: i64, indexed_upto: i64) -> None:
-        """A transient position is settled. Nobody asks for it after a crash; a load in this life may come across it.
+        """Settle a transient position: a start ignores it, but a load before may find it.
 
-        It counts once, although a load that misses its content may say so again.
+        The position counts once, although a load that misses its content may settle it again.
         """
         if contains(self.settled_transient, seq):
             return
@@ -172,7 +193,7 @@ class QueueIndex:
                 self.drop_dead_segments(indexed_upto)
 
     def forget_transients(self, first: i64, end: i64) -> None:
-        """All transient positions of the segments that begin in [first, end) are settled."""
+        """Settle all transient positions of the segments that begin in [first, end)."""
         if first < end:
             add_run(self.settled_transient, first, end - 1)
         for segment in self.segments:
@@ -180,7 +201,7 @@ class QueueIndex:
                 segment.live_transient = 0
 
     def drop_dead_segments(self, indexed_upto: i64) -> None:
-        """Forget the segments in which nothing is alive and to which nothing will be appended."""
+        """Drop the segments that have no live entry and that will get no further entries."""
         kept: list[Segment] = []
         self.has_stragglers = False
         for segment in self.segments:
@@ -197,7 +218,11 @@ class QueueIndex:
             self._forget_settled_below(indexed_upto)
 
     def may_rewrite(self, segment: Segment, upto: i64) -> bool:
-        """Is nothing in `segment` to be appended any more, `upto` being what the index has, and nobody at work on it?"""
+        """True when `segment` is live, complete and written, and no job is at work on it.
+
+        Live: it has live entries. Complete: all its seq ids lie below `upto`, the seq id up to
+        which the index has all positions, so that nothing is appended to it any more.
+        """
         return (
             (segment.number + 1) * self.segment_entries <= upto
             and segment.written_bytes == segment.size_bytes
@@ -206,13 +231,13 @@ class QueueIndex:
         )
 
     def is_worth_rewriting(self, segment: Segment, is_in_debt: bool) -> bool:
-        """Is so little alive in it that it should be written anew?"""
+        """True when so little of the segment is live that it should be rewritten."""
         if is_in_debt and segment.live > 0 and segment.live * 2 < segment.entries:
             return True
         return self._is_straggler(segment)
 
     def has_wasteful_tail(self, dead_tail_bytes: i64) -> bool:
-        """Has the segment that is appended to at least so many bytes, and less than half of it alive?"""
+        """True when less than half of the last segment is live, at `dead_tail_bytes` or more."""
         if len(self.segments) == 0:
             return False
         tail = self.segments[-1]
@@ -230,16 +255,16 @@ class QueueIndex:
         )
 
     def on_checkpoint(self) -> None:
-        """The checkpoint that was under way is on disk."""
+        """Note that the checkpoint that was under way is on disk."""
         self.previous_upto = self.checkpointed_upto
         self.checkpointed_upto = self.snapshot_upto
 
     def forget_cursor(self) -> None:
-        """Offsets in a segment have changed."""
+        """Forget where the next load resumes: offsets in a segment have changed."""
         self.cursor_segment = -1
 
     def live_count(self, first: i64, end: i64) -> i64:
-        """Live entries of all segments that overlap [first, end)."""
+        """Number of live entries in all segments that overlap [first, end)."""
         count: i64 = 0
         place = self._place_of(first // self.segment_entries)
         while (
@@ -250,7 +275,7 @@ class QueueIndex:
         return count
 
     def has_references(self, first: i64, end: i64) -> bool:
-        """Could a position of [first, end) have its content in a content store?"""
+        """True when a live position of [first, end) may have its content in a content store."""
         place = self._place_of(first // self.segment_entries)
         while (
             place < len(self.segments) and self.segments[place].number * self.segment_entries < end
@@ -277,12 +302,14 @@ class QueueIndex:
                 if covers(self.settled, start, last_entry):
                     segment.live_persistent = 0
                 else:
-                    # Of a segment that could not be read nothing counts as alive, but something may be in memory.
+                    # The count may be too low for the subtraction: a segment that could not be read
+                    # counts no live entries, but positions of it may still be in memory.
                     segment.live_persistent = max(0, segment.live_persistent - (end - first + 1))
             first = end + 1
 
     def _forget_settled_below(self, indexed_upto: i64) -> None:
-        # What lies before the first segment is settled or was never there; one run says so.
+        # Seq ids before the first segment are settled or were never in the index: one run covers
+        # them.
         first = indexed_upto
         if len(self.segments) > 0:
             first = self.segments[0].number * self.segment_entries

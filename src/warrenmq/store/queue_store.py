@@ -1,7 +1,7 @@
-"""A queue's door to the store: publish, settle, move to the index, load from it.
+"""A queue's access to the store: publish, settle, move to the index, load from it.
 
-The queue decides what is in memory; this says what that means on disk. Nothing here waits: a load ends with a call of
-`LoadDone` on the loop, later.
+The queue decides which messages are in memory; this module does what that means on disk. Nothing
+here waits: a load ends with a later call of `LoadDone` on the loop.
 """
 
 from __future__ import annotations
@@ -30,14 +30,16 @@ from warrenmq.store.runs import add_run
 from warrenmq.store.segment_files import SegmentFiles
 from warrenmq.store.segment_loss import SegmentLoss
 
-# References of a deleted queue that are given up at a time.
+# References of a deleted queue that are released at a time.
 RELEASE_BATCH: Final = 2048
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class QueueStore:
-    """The store of one queue, one of `siblings`. A queue that is not `is_durable` has its index in a place that is wiped at
-    start."""
+    """The store of one queue, one of `siblings`, by queue id.
+
+    The index of a queue that is not `is_durable` is in a directory that is wiped at start.
+    """
 
     def __init__(
         self,
@@ -54,32 +56,33 @@ class QueueStore:
         self.siblings: dict[int, QueueStore] = siblings
         self.ledger: QueueLedger = ledger
         self.is_durable: bool = is_durable
-        # Its queue is deleted; the references it holds are being given up.
+        # The queue is deleted; the references it holds are being released.
         self.is_deleted: bool = False
-        # The row of the last checkpoint, and what it was made from.
+        # The queue's row in the last checkpoint.
         self.row: bytes = b""
+        # `QueueIndex.version` from which `row` was made; -1: none.
         self.row_version: i64 = -1
 
     @property
     def now_ms(self) -> i64:
-        """The time of this turn."""
+        """The time of this turn (ms)."""
         return self.files.jobs.now_ms
 
     @property
     def is_behind(self) -> bool:
-        """Is so much waiting to be written that the queue should move no more to the index for now?"""
+        """True while so much waits to be written that the queue should not index more."""
         return self.files.is_behind
 
     def append(self, position: Position, now_ms: i64) -> None:
         """Journal a position of a durable queue; positions of one message must follow each other.
 
-        It outlives restarts from then on, whatever its publisher wanted.
+        The position outlives restarts from then on, even if its message was published as transient.
         """
         position.persistent = True
         self.journal.append(position, now_ms)
 
     def settle(self, position: Position, now_ms: i64) -> None:
-        """The position is acked, dropped or expired."""
+        """Settle a position: it was acked, dropped or expired."""
         state = position.journal_state
         if state == INDEXED:
             position.journal_state = NOT_JOURNALED
@@ -91,12 +94,12 @@ class QueueStore:
             self.journal.settle(position, now_ms)
         elif position.content_ref is not None:
             self._release_transient(position.content_ref)
-        # A load that is looking for its content sees by these that nobody wants it any more.
+        # A load of this content sees by these two fields that the position is settled.
         position.content_ref = None
         position.place = -1
 
     def lose(self, position: Position) -> None:
-        """The content of a live position cannot be had any more: it is settled, counted and reported."""
+        """Settle, count and report a live position whose content cannot be read any more."""
         if not is_counted_as_lost(position):
             self.files.losses.add_messages(
                 self.ledger.queue_id, 1, position.seq, position.seq, "their contents cannot be read"
@@ -104,15 +107,21 @@ class QueueStore:
         self.settle(position, self.now_ms)
 
     def may_index(self, position: Position) -> bool:
-        """May it move to the index by now? What is not sealed may not, nor what refers to a content that may still turn
-        out not to be there."""
+        """True when the position may move to the index.
+
+        A position that is not sealed may not, nor one whose content is not written yet: the content
+        may still turn out not to be there.
+        """
         if position.journal_state != WRITTEN:
             return position.journal_state != PENDING
         content = position.message.content_ref
         return content is None or self.files.contents.is_written(content)
 
     def is_kept(self, position: Position) -> bool:
-        """Does a crash leave a position that is sealed or indexed where it is? When that takes a checkpoint, one is taken."""
+        """True when a sealed or indexed position survives a crash; else a checkpoint is requested.
+
+        The position survives a crash once that checkpoint is taken.
+        """
         if position.journal_state != INDEXED:
             return position.journal_state != NOT_JOURNALED
         index = self.ledger.index
@@ -123,11 +132,14 @@ class QueueStore:
         self.files.needs.is_wanted = True
         return False
 
-    # -- index -----------------------------------------------------------------------------------------------
+    # -- index -------------------------------------------------------------------------------------
 
     def index(self, positions: list[Position]) -> None:
-        """Move positions to the index: all live ones from `log.indexed_upto` on up to the last of `positions`,
-        ascending, all of which may be (`may_index`). They are on disk before anybody is able to load them."""
+        """Move `positions` (ascending) to the index, each of which `may_index`.
+
+        They must be all live positions from `ledger.indexed_upto` up to the last of `positions`.
+        They are on disk before any load can read them.
+        """
         if len(positions) == 0:
             return
         ledger = self.ledger
@@ -140,7 +152,8 @@ class QueueStore:
         for position in positions:
             assert position.seq >= expected
             if position.seq > expected:
-                # What is not alive here is settled, also for a start that meets its ack in the journal.
+                # Seq ids between two live positions are settled, also for a start that finds their
+                # acks in the journal.
                 add_run(index.settled, expected, position.seq - 1)
             expected = position.seq + 1
             if position.seq >= segment_end:
@@ -154,7 +167,7 @@ class QueueStore:
         index.version += 1
 
     def index_range_done(self, upto: i64) -> None:
-        """Nothing is alive between `log.indexed_upto` and `upto`."""
+        """Declare that nothing is live between `ledger.indexed_upto` and `upto`."""
         ledger = self.ledger
         if upto > ledger.indexed_upto:
             index = ledger.index
@@ -165,14 +178,15 @@ class QueueStore:
             ledger.indexed_upto = upto
 
     def content_to_transient(self, position: Position) -> None:
-        """Give the large content of a message that is not journaled a place in the transient content store."""
+        """Put the large content of a position that is not journaled into the transient store."""
         self._to_transient(position)
 
     def _append(self, position: Position, segment: Segment, writer: RecordWriter) -> None:
         message = position.message
         position.place = segment.size_bytes + writer.size_bytes
         if position.content_ref is None and position.journal_state != NOT_JOURNALED:
-            # Others of its message may have a content that counts no reference of this one.
+            # Only a journaled position takes the message's content: that content counts no
+            # reference of a position that is not journaled.
             position.content_ref = message.content_ref
         if (
             position.content_ref is None
@@ -183,7 +197,8 @@ class QueueStore:
         source = message.file if position.journal_state == WRITTEN else None
         self.journal.on_indexed(position)
         if not self.is_durable:
-            # Its settles are kept with those of transient positions, and a load looks for them there.
+            # A queue that is not durable keeps its settled seq ids with those of transient
+            # positions, and a load looks for them there.
             position.persistent = False
         if position.content_ref is None:
             writer.add_publish_copy(message, position, source)
@@ -198,8 +213,9 @@ class QueueStore:
         segment.live_transient += 1
         index = self.ledger.index
         if self.is_durable and position.seq <= self.ledger.retracted_upto and index is not None:
-            # Its batch may have failed, and the journal has an ack of it as a retraction then: to a start it is settled
-            # already. (Its message may not be in memory, and so not say whether it is persistent.)
+            # The position's batch may have failed. The journal then has an ack that retracts the
+            # position, so a start takes it for settled. (The message may not be in memory, and so
+            # cannot say whether it is persistent.)
             add_run(index.settled, position.seq, position.seq)
 
     def _start_append(self, index: QueueIndex, segment: Segment, writer: RecordWriter) -> None:
@@ -227,26 +243,28 @@ class QueueStore:
         return index
 
     def _is_lasting(self, position: Position) -> bool:
-        # Does it come back after a restart?
+        # True when the position comes back after a restart.
         return self.is_durable and position.persistent
 
     def _to_transient(self, position: Position) -> None:
         message = position.message
-        # Other queues share the message; theirs may be a content that lasts.
+        # Other queues share the message, and it may refer to a persistent content for them.
         kept = message.content_ref
         position.content_ref = self.files.contents.transient.add(message, [position], 0, 1)
         message.content_ref = kept
-        # It does not outlive a restart, whatever its publisher wanted: its batch has failed.
+        # The position does not outlive a restart, even if its message was published as persistent:
+        # its batch has failed.
         position.persistent = False
         self.files.write_transient()
 
-    # -- settle ----------------------------------------------------------------------------------------------
+    # -- settle ------------------------------------------------------------------------------------
 
     def settle_range(self, first: i64, end: i64, now_ms: i64) -> i64:
-        """Settle what is alive in the index in [first, end), as far as that goes without looking at each position.
+        """Settle live entries of the index in [first, end) as far as possible without reads.
 
-        Returns up to where the caller must load and settle one by one: `first` when all is done. `end` is the end of
-        the index or a segment's, and nothing in the range is out.
+        Returns the seq id up to which the caller must load and settle the rest one by one; `first`
+        when nothing is left. `end` is the end of the index or of a segment, and no position in the
+        range is unacked.
         """
         index = self.ledger.index
         if index is None:
@@ -273,13 +291,15 @@ class QueueStore:
                 content.id, content.references, content.stored_bytes
             )
 
-    # -- load ------------------------------------------------------------------------------------------------
+    # -- load --------------------------------------------------------------------------------------
 
     def load(
         self, from_seq: i64, end_seq: i64, max_messages: i64, max_bytes: i64, done: LoadDone
     ) -> None:
-        """Read live positions of [from_seq, end_seq) with their contents, at least one if there is one; what is unacked
-        is alive as well."""
+        """Read live positions of [from_seq, end_seq) with their contents, one or more if any.
+
+        Unacked positions are live too.
+        """
         IndexLoad(
             self.files,
             self.loss,
@@ -295,7 +315,7 @@ class QueueStore:
     def load_positions(
         self, from_seq: i64, end_seq: i64, max_messages: i64, done: LoadDone
     ) -> None:
-        """Read live positions of [from_seq, end_seq) to settle them; the contents that are elsewhere stay there."""
+        """Read live positions of [from_seq, end_seq) to settle them, without stored contents."""
         IndexLoad(
             self.files,
             self.loss,
@@ -309,14 +329,16 @@ class QueueStore:
         ).start()
 
     def load_contents(self, positions: list[Position], done: LoadDone) -> None:
-        """Read the contents of these positions."""
+        """Read the contents of `positions`."""
         ContentLoad(self.files, self.loss, self.ledger, positions, done).start()
 
-    # -- end -------------------------------------------------------------------------------------------------
+    # -- end ---------------------------------------------------------------------------------------
 
     def delete(self) -> None:
-        """The queue is deleted and has settled what it had in memory. Its segments may go, not before the references in
-        them are given up."""
+        """Delete the queue's segments, after the references in them are released.
+
+        The queue has settled everything that it had in memory.
+        """
         self.is_deleted = True
         index = self.ledger.index
         if index is not None and index.has_references(0, self.ledger.indexed_upto):
@@ -325,7 +347,7 @@ class QueueStore:
             self.drop()
 
     def drop(self) -> None:
-        """Nothing of the queue is needed any more."""
+        """Drop the queue's ledger and segments: nothing of the queue is needed any more."""
         ledger = self.ledger
         self.siblings.pop(ledger.queue_id, None)
         self.journal.ledgers.pop(ledger.queue_id, None)
@@ -339,13 +361,13 @@ class QueueStore:
 
 
 class _ReferenceRelease(LoadDone):
-    """Gives up the references in the index of a deleted queue, batch by batch."""
+    """Releases the references in the index of a deleted queue, batch by batch."""
 
     def __init__(self, queue: QueueStore) -> None:
         self.queue: QueueStore = queue
 
     def release_from(self, from_seq: i64) -> None:
-        """Release what is in the index from `from_seq` on."""
+        """Release the references in the index from `from_seq` on."""
         self.queue.load_positions(from_seq, self.queue.ledger.indexed_upto, RELEASE_BATCH, self)
 
     def on_loaded(self, positions: list[Position], next_seq: i64, damaged: i64) -> None:

@@ -1,26 +1,33 @@
-"""Record framing that every file of the store shares; the only module that knows the layout.
+"""Framing of the records in every file of the store; the only module that knows the layout.
 
-File header, 40 bytes:   magic 8 · format version u32 · store id 16 · file number u64 · crc u32 (of the 36 before it)
-Record header, 16 bytes: magic 0x5752 u16 · type u8 · version u8 · body length u32 · header crc u32 · body crc u32
+File header, 40 bytes:
+    magic 8 · format version u32 · store id 16 · file number u64 · crc u32 (of the 36 before it)
+Record header, 16 bytes:
+    magic 0x5752 u16 · type u8 · version u8 · body length u32 · header crc u32 · body crc u32
 
-All integers are big-endian. The header's CRC-32C covers store id, file number and the first 8 header bytes; the body's
-goes on from there over the body. So a flipped bit anywhere in a record is seen (W2), and neither a record of another
-store or file nor bytes that a publisher made to look like a record are ever taken for one, because the store id is
-random and never leaves the disk. A length is trusted before the body was read, so that the end of a damaged body is
-known, and so that a body full of false headers does not make recovery read it once for each of them. Bodies:
+All integers are big-endian. The CRC-32C of the header covers store id, file number and the first 8
+header bytes; the CRC of the body continues from the header's CRC over the body. A flipped bit
+anywhere in a record is therefore detected (W2). The store id is random and never leaves the disk,
+so a record of another store or file is never accepted, and neither are bytes that a publisher made
+to look like a record. Readers trust the length before they have read the body: they find the end of
+a damaged body, and a body full of false headers does not make recovery read it once for each of
+them. Bodies:
 
-PUBLISH      position count u32 · per position: queue id u32, seq u64, expiry ms u64, flags u8 (1 = redelivered,
-             2 = does not outlive a restart) ·
-             timestamp ms u64 · flags u8 (1 = persistent) · exchange shortstr · routing key shortstr ·
-             properties u32 + bytes · body u32 + bytes
+PUBLISH      position count u32 · per position: queue id u32, seq u64, expiry ms u64, flags u8
+             (1 = redelivered, 2 = does not outlive a restart) ·
+             timestamp ms u64 · flags u8 (1 = persistent) · exchange shortstr ·
+             routing key shortstr · properties u32 + bytes · body u32 + bytes
 ACK          queue id u32 · run count u32 · per run: first seq u64, last seq u64 (inclusive)
 QUEUE_STATE  queue id u32 · next seq u64 · delivered-up-to seq u64
 CLEAN_STOP   empty; the last record of a journal that was closed in order
-PREDECESSOR  number u64 and bytes that count u64 of the journal file before it; the first record of one, but of the first
-PUBLISH_HEAD a PUBLISH without the bytes of the message's body, whose length is there; in no file, only in what the admin
-             protocol sends (`queues/record_block.py`)
-MOVE         queue id u32 · seq u64 · the body of a PUBLISH; MOVE_REF has that of a PUBLISH_REF. A staged message was
-             published: whoever has a MOVE must not publish the message at this place of its staging log again
+PREDECESSOR  number u64 of the journal file before this one and u64 bytes of it that count;
+             the first record of every journal file but the first
+PUBLISH_HEAD a PUBLISH that ends with the length of the message's body, without its bytes;
+             only in the admin protocol (`queues/record_block.py`), never in a file
+MOVE         queue id u32 · seq u64 (a place in a stage) · the body of a PUBLISH. The record says
+             that the message staged at this place was published: a reader of a MOVE must not
+             publish that message again
+MOVE_REF     queue id u32 · seq u64 · the body of a PUBLISH_REF; says the same as a MOVE
 PUBLISH_REF, CONTENT, RELEASE   see `content_records.py`
 
 A record names the queues and sequences it belongs to, so any file can be read without the others.
@@ -73,35 +80,42 @@ MOVE: Final = 13
 MOVE_REF: Final = 14
 
 POSITION_BYTES: Final = 21
-# What MOVE and MOVE_REF have before the rest.
+# Bytes that MOVE and MOVE_REF have in front of the body of a PUBLISH or PUBLISH_REF.
 MOVE_HEAD_BYTES: Final = 12
 RUN_BYTES: Final = 16
-# A PUBLISH with one position is so much longer than the address, properties and body in it.
+# Body length of a PUBLISH with one position, less the message's address, properties and body.
 ONE_POSITION_BYTES: Final = 42
 FLAG_PERSISTENT: Final = 1
 FLAG_REDELIVERED: Final = 1
 FLAG_TRANSIENT: Final = 2
 
-# Up to this size records are joined before they become a part of the writev list: so much stays in the processor's cache.
+# Small records are joined up to this size (bytes) before they become one part of the writev list: a
+# buffer of this size stays in the processor's cache.
 _JOINED_BYTES: Final = 65536
-# Lengths of records whose CRCs are remembered for one file.
+# Record lengths whose CRC constants are remembered for one file, at most.
 _ALIKES_MAX: Final = 1024
-# Larger bodies go to the writev list as they are; smaller ones are cheaper copied than carried as a part of their own.
+# Bodies of this size (bytes) or more go to the writev list as they are; smaller ones are cheaper to
+# copy than to carry as parts of their own.
 _BODY_BY_REFERENCE_BYTES: Final = 4096
 
 
 class _Alike:
-    """What records of one kind and length have in common in one file, and what PUBLISH records of one position have in
-    common with those in one file of the journal (`source`, its number; -1: not known)."""
+    """CRC constants of records of one kind and length in the file that is being written.
+
+    For PUBLISH records of one position, `source` and `difference` relate them to the records in one
+    file of the journal.
+    """
 
     def __init__(self, kind: i64, length: i64, header_crc: int) -> None:
         self.kind: i64 = kind
         self.length: i64 = length
         self.header_crc: int = header_crc
         self.signed_header_crc: i32 = i32(_signed(header_crc))
+        # Number of the journal file that `difference` is for; -1: not known.
         self.source: i64 = -1
-        # The CRC of a record there and that of the same record here differ by these bits, whatever is in it: of two CRCs
-        # of the same bytes that started from different values, the difference depends on the values and the length only.
+        # Bits in which the CRC of a record in file `source` and the CRC of the same record here
+        # differ. They are the same for every content: two CRCs of the same bytes that started from
+        # different values differ by bits that depend only on those values and the length.
         self.difference: i32 = 0
 
 
@@ -113,17 +127,18 @@ class RecordWriter:
         self.store_id: bytes = store_id
         self._file_number: i64 = -1
         self._seed: int = 0
-        # Of the file that is written: by kind and length, and the one used last.
+        # CRC constants for the file that is being written, by kind and length.
         self._alikes: dict[int, _Alike] = {}
+        # Entry of `_alikes` that the last record used.
         self._alike: _Alike = _Alike(0, -1, 0)
         self.size_bytes: i64 = 0
-        # Of the last record's body, signed.
+        # CRC of the last record's body, signed.
         self._crc: i32 = 0
         self._buffer: BytesWriter = BytesWriter()
         self._scratch: BytesWriter = BytesWriter()
 
     def start_file(self, magic: bytes, file_number: i64) -> None:
-        """Write the header of a file of the kind `magic`; what follows belongs to it."""
+        """Write the header of a file of the kind `magic`; later records belong to this file."""
         self.continue_file(file_number)
         header = self._scratch
         header.write(magic)
@@ -136,7 +151,7 @@ class RecordWriter:
         self.size_bytes += FILE_HEADER_BYTES
 
     def continue_file(self, file_number: i64) -> None:
-        """What follows is appended to a file that has its header."""
+        """Append later records to a file that has its header already."""
         if file_number != self._file_number:
             self._file_number = file_number
             self._seed = crc_seed(self.store_id, file_number)
@@ -151,10 +166,10 @@ class RecordWriter:
         last: i64,
         moved: MovedMessage | None = None,
     ) -> i64:
-        """Write `message` with `positions[first:last]`; all of them belong to it. Returns the record's size in bytes.
+        """Write a PUBLISH of `message` for its `positions[first:last]`; returns the record's size.
 
-        Positions not PENDING any more must have been left out by the caller. With `moved`, which is the same message, it
-        is a MOVE.
+        The size is in bytes. The caller must have left out positions that are not PENDING any more.
+        With `moved`, which is the same message, the record is a MOVE.
         """
         kind = start_publish(self._scratch, moved, PUBLISH, MOVE)
         write_publish_head(self._scratch, message, positions, first, last)
@@ -167,15 +182,19 @@ class RecordWriter:
         if kind == PUBLISH and last - first == 1:
             position = positions[first]
             position.crc = self._crc
-            # The rest of what a record says of a position does not change.
+            # Queue id, seq id and expiry do not change, so the CRC stays valid while the flags are
+            # those of a persistent position that was not redelivered.
             position.is_summed = position.persistent and not position.redelivered
         return size
 
     def add_publish_copy(
         self, message: Message, position: Position, source: JournalFile | None
     ) -> None:
-        """Write `message` with `position` as `publish` would. If that has written it before, in the journal file `source`,
-        the CRC is derived from the one there."""
+        """Write `message` for `position` as `add_publish` would, but cheaper when `source` helps.
+
+        When `add_publish` has written the same record to the journal file `source`, the CRC is
+        derived from the CRC there.
+        """
         length: i64 = ONE_POSITION_BYTES + position.content_bytes
         if (
             source is None
@@ -204,7 +223,10 @@ class RecordWriter:
         self._on_record(length)
 
     def raw_record(self, kind: i64, head: bytes, body: bytes) -> i64:
-        """Write a record whose body is `head` and `body`; a large `body` is not copied. Returns its size in bytes."""
+        """Write a record with the body `head + body`; returns the record's size in bytes.
+
+        A large `body` is not copied.
+        """
         length: i64 = len(head) + len(body)
         alike = self._alike_of(kind, length)
         crc: int = crc32c(head, alike.header_crc)
@@ -223,7 +245,7 @@ class RecordWriter:
         return RECORD_HEADER_BYTES + length
 
     def ack(self, queue_id: i64, runs: list[tuple[i64, i64]]) -> None:
-        """Write that the seq ids in `runs` (inclusive) of one queue are settled."""
+        """Write an ACK: the seq ids in `runs` (inclusive) of one queue are settled."""
         body = self._scratch
         write_i32_be(body, i32(queue_id))
         write_i32_be(body, i32(len(runs)))
@@ -233,7 +255,7 @@ class RecordWriter:
         self._small_record(ACK)
 
     def queue_state(self, ledger: QueueLedger) -> None:
-        """Write a queue's numbering."""
+        """Write the numbering of a queue (QUEUE_STATE)."""
         body = self._scratch
         write_i32_be(body, i32(ledger.queue_id))
         write_i64_be(body, ledger.next_seq)
@@ -241,18 +263,18 @@ class RecordWriter:
         self._small_record(QUEUE_STATE)
 
     def clean_stop(self) -> None:
-        """Write the mark of an orderly stop."""
+        """Write the mark of an orderly stop (CLEAN_STOP)."""
         self._small_record(CLEAN_STOP)
 
     def predecessor(self, file_number: i64, size_bytes: i64) -> None:
-        """Write which journal file was written before this one, and how many bytes of it count."""
+        """Write the number of the journal file before this one, and how many bytes of it count."""
         body = self._scratch
         write_i64_be(body, file_number)
         write_i64_be(body, size_bytes)
         self._small_record(PREDECESSOR)
 
     def take(self) -> list[bytes]:
-        """The encoded parts; the writer starts over."""
+        """Return the encoded parts, ready for writev, and start over with an empty list."""
         self._flush_buffer()
         parts = self.parts
         self.parts = []
@@ -294,7 +316,7 @@ class RecordWriter:
 
 
 def start_publish(out: BytesWriter, moved: MovedMessage | None, kind: i64, moved_kind: i64) -> i64:
-    """Append where `moved` was staged, if it is a move; returns the record's kind, one of the two."""
+    """Append the place where `moved` was staged and return `moved_kind`; if None, return `kind`."""
     if moved is None:
         return kind
     write_i32_be(out, i32(moved.stage_id))
@@ -305,7 +327,7 @@ def start_publish(out: BytesWriter, moved: MovedMessage | None, kind: i64, moved
 def write_publish_head(
     out: BytesWriter, message: Message, positions: list[Position], first: i64, last: i64
 ) -> None:
-    """Append the body of a PUBLISH record, all but the message's own body."""
+    """Append the body of a PUBLISH record up to and including the length of the message's body."""
     write_i32_be(out, i32(last - first))
     index = first
     while index < last:
@@ -346,12 +368,15 @@ def _write_header(out: BytesWriter, kind: i64, length: i64, header_crc: i32, crc
 
 
 def _signed(crc: int) -> int:
-    # The writers take signed 32-bit integers.
+    # `write_i32_be` takes signed 32-bit integers.
     return crc - 0x100000000 if crc >= 0x80000000 else crc
 
 
 def file_header_is_valid(data: bytes, magic: bytes, store_id: bytes) -> bool:
-    """Is `data` the beginning of a file of the kind `magic` of this store? An empty `store_id` accepts any."""
+    """True when `data` begins with the header of a file of kind `magic` of this store.
+
+    An empty `store_id` accepts the file of any store.
+    """
     if len(data) < FILE_HEADER_BYTES or data[:8] != magic or read_i32_be(data, 8) != FORMAT_VERSION:
         return False
     if (i64(read_i32_be(data, 36)) & 0xFFFFFFFF) != crc32c(data[:36]):
@@ -360,25 +385,25 @@ def file_header_is_valid(data: bytes, magic: bytes, store_id: bytes) -> bool:
 
 
 def file_header_is_whole(data: bytes) -> bool:
-    """Is `data` the beginning of a file of whatever kind, version and store?"""
+    """True when `data` begins with an intact file header of any kind, version and store."""
     if len(data) < FILE_HEADER_BYTES:
         return False
     return (i64(read_i32_be(data, 36)) & 0xFFFFFFFF) == crc32c(data[:36])
 
 
 def file_header_number(data: bytes) -> i64:
-    """The number in a valid file header."""
+    """The file number in a valid file header."""
     return read_i64_be(data, 28)
 
 
 def crc_seed(store_id: bytes, file_number: i64) -> int:
-    """What the CRC of every record of a file starts from."""
+    """The value from which the header CRC of every record of one file starts."""
     number: int = file_number
     return crc32c(number.to_bytes(8, "big"), crc32c(store_id))
 
 
 def record_length(data: bytes, start: i64, seed: int) -> i64:
-    """Size in bytes (header and body) of the record whose valid header is at `start`, or -1 when there is none.
+    """Size in bytes (header and body) of the record whose valid header is at `start`, or -1: none.
 
     The record may reach past the end of `data`, and its body may be damaged (see `body_is_valid`).
     """
@@ -392,7 +417,10 @@ def record_length(data: bytes, start: i64, seed: int) -> i64:
 
 
 def body_is_valid(data: bytes, start: i64, length: i64) -> bool:
-    """Is the body of the record at `start` as it was written? `length` is what `record_length` said."""
+    """True when the body of the record at `start` is whole and has its CRC.
+
+    `length` is the result of `record_length`: header and body.
+    """
     if length > len(data) - start:
         return False
     body = data[start + RECORD_HEADER_BYTES : start + length]
@@ -401,7 +429,7 @@ def body_is_valid(data: bytes, start: i64, length: i64) -> bool:
 
 
 def next_header(data: bytes, start: i64, seed: int) -> i64:
-    """Where the next valid record header begins, from `start` on; the end of `data` when there is none."""
+    """Offset of the next valid record header at or behind `start`, or the end of `data`: none."""
     position: i64 = data.find(b"\x57\x52", start)
     while position >= 0:
         if record_length(data, position, seed) >= 0:
@@ -411,15 +439,15 @@ def next_header(data: bytes, start: i64, seed: int) -> i64:
 
 
 def moved_header(header: bytes, header_crc: int, body_crc: int) -> bytes:
-    """The record header `header` for another file: its first 8 bytes and these CRCs (see the top of this module)."""
+    """Copy of record header `header` for another file: its first 8 bytes with these two CRCs."""
     return header[:8] + header_crc.to_bytes(4, "big") + body_crc.to_bytes(4, "big")
 
 
 def read_u32(data: bytes, start: i64) -> i64:
-    """Unsigned 32-bit integer at `start`; the caller has checked the length."""
+    """Read the unsigned 32-bit integer at `start`; the caller has checked the length."""
     return i64(read_i32_be(data, start)) & 0xFFFFFFFF
 
 
 def read_u64(data: bytes, start: i64) -> i64:
-    """64-bit integer at `start`; the caller has checked the length."""
+    """Read the 64-bit integer at `start`; the caller has checked the length."""
     return read_i64_be(data, start)

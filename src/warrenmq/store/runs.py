@@ -25,7 +25,7 @@ def merge_runs(runs: Runs) -> Runs:
 
 
 def check_runs(runs: Runs) -> None:
-    """Assert that `runs` ascend and leave gaps."""
+    """Assert that `runs` ascend and have gaps between them."""
     end: i64 = -1
     for first, last in runs:
         assert end < first <= last
@@ -33,7 +33,7 @@ def check_runs(runs: Runs) -> None:
 
 
 def index_of_run(runs: Runs, seq: i64) -> i64:
-    """Index of the first run that ends at or behind `seq`; the number of runs when there is none."""
+    """Index of the first run that ends at or behind `seq`, or the number of runs: none."""
     low: i64 = 0
     high: i64 = len(runs)
     while low < high:
@@ -46,19 +46,19 @@ def index_of_run(runs: Runs, seq: i64) -> i64:
 
 
 def contains(runs: Runs, seq: i64) -> bool:
-    """Is `seq` in one of `runs`?"""
+    """Whether `seq` is in one of `runs`."""
     place = index_of_run(runs, seq)
     return place < len(runs) and runs[place][0] <= seq
 
 
 def covers(runs: Runs, first: i64, last: i64) -> bool:
-    """Is all of [first, last] in `runs`?"""
+    """Whether all of [first, last] is in `runs`."""
     place = index_of_run(runs, first)
     return place < len(runs) and runs[place][0] <= first and runs[place][1] >= last
 
 
 def overlapping(runs: Runs, first: i64, last: i64) -> Runs:
-    """A copy of those that have something of [first, last]."""
+    """Copy of the runs that overlap [first, last]."""
     start = index_of_run(runs, first)
     end = start
     while end < len(runs) and runs[end][0] <= last:
@@ -67,7 +67,7 @@ def overlapping(runs: Runs, first: i64, last: i64) -> Runs:
 
 
 def subtract(first: i64, last: i64, runs: Runs) -> Runs:
-    """What of [first, last] is in none of `runs`."""
+    """The parts of [first, last] that no run contains, as runs."""
     left: Runs = []
     place = index_of_run(runs, first)
     while first <= last:
@@ -83,8 +83,8 @@ def subtract(first: i64, last: i64, runs: Runs) -> Runs:
 
 
 def add_run(runs: Runs, first: i64, last: i64) -> None:
-    """Add [first, last] in place. At the young end, where acks come in, this takes constant time."""
-    # The runs that it overlaps or touches become one with it.
+    """Add [first, last] in place; takes constant time at the highest seq ids, where acks arrive."""
+    # Join [first, last] with the runs that it overlaps or touches.
     start = index_of_run(runs, first - 1)
     end = start
     while end < len(runs) and runs[end][0] <= last + 1:
@@ -97,7 +97,7 @@ def add_run(runs: Runs, first: i64, last: i64) -> None:
 
 
 def remove_seq(runs: Runs, seq: i64) -> None:
-    """Take `seq` out in place, if it is there."""
+    """Remove `seq` in place; does nothing when no run contains it."""
     place = index_of_run(runs, seq)
     if place < len(runs) and runs[place][0] <= seq:
         first, last = runs[place]

@@ -12,16 +12,17 @@ class StoredContents:
     def __init__(self, persistent: ContentStore, transient: ContentStore) -> None:
         self.persistent: ContentStore = persistent
         self.transient: ContentStore = transient
-        # Contents with ids below these may be read.
+        # Contents of `persistent` with ids below this may be read.
         self.written_upto: i64 = 1
+        # Contents of `transient` with ids below this may be read.
         self.transient_written_upto: i64 = 1
 
     def store_of(self, content: ContentRef) -> ContentStore:
-        """The store that holds it."""
+        """The store that holds `content`."""
         return self.transient if content.transient else self.persistent
 
     def is_written(self, content: ContentRef) -> bool:
-        """May it be read?"""
+        """True when `content` may be read."""
         if content.transient:
             return content.id < self.transient_written_upto
         return content.id < self.written_upto

@@ -1,12 +1,14 @@
-"""What a backup of a running store consists of, and that all of it stays until it is taken.
+"""The files of a backup of a running store, pinned until the backup has taken them.
 
-A backup begins with a checkpoint of its own. Until `end` no file is deleted, no segment rewritten and no content moved, so
-what that checkpoint and the journal behind it need can be linked or copied while everything goes on. `files` is then asked
-for once, at a moment when all sealed batches are on their way to the disk: what was appended since the checkpoint counts,
-up to that batch.
+A backup begins with a checkpoint of its own. Until `end` no file is deleted, no segment is
+rewritten and no content is moved, so the files that this checkpoint and the journal after it need
+can be linked or copied while the store works on. The backup then calls `files` once, at a moment
+when all sealed batches are on their way to the disk: bytes appended since the checkpoint belong to
+the backup, up to the last of these batches.
 
-A file is sealed when nothing is ever appended to it again, nor cut off: not by a start either that has to take the
-checkpoint before the backup's. Sealed files may be linked; of others so many bytes must be copied as `files` says.
+A file is sealed when nothing is ever appended to it or cut off again, not even by a start that
+falls back to the checkpoint before the backup's. Sealed files may be linked; other files must be
+copied, as many bytes as `files` says.
 """
 
 from __future__ import annotations
@@ -20,12 +22,12 @@ from warrenmq.store.content_store import ContentStore
 from warrenmq.store.journal import Journal
 from warrenmq.store.queue_store import QueueStore
 
-# All bytes of a file.
+# Instead of a size in bytes: the whole file.
 WHOLE: Final = -1
 
 
 class BackupFile:
-    """One file, relative to the vhost's directory, and how many bytes of it count, or WHOLE."""
+    """One file of a backup; `path` is relative to the vhost, `size_bytes` may be WHOLE."""
 
     def __init__(self, path: str, size_bytes: i64, is_sealed: bool) -> None:
         self.path: str = path
@@ -35,15 +37,15 @@ class BackupFile:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class BackupListener:
-    """Who takes the backup."""
+    """Takes the backup; learns when its checkpoint is on disk."""
 
     def on_checkpoint(self, ok: bool) -> None:
-        """The backup's checkpoint is on disk; or it failed, and the backup has ended."""
+        """Called when the backup's checkpoint is on disk; not `ok`: it failed, the backup ended."""
         raise RuntimeError("abstract")
 
 
 class BackupPins:
-    """The part of a vhost's store that backups have to do with; one at a time."""
+    """Pins the files of a vhost's store for a backup, one backup at a time."""
 
     def __init__(
         self,
@@ -54,23 +56,25 @@ class BackupPins:
     ) -> None:
         self._journal: Journal = journal
         self._contents: ContentStore = contents
-        # Those that are durable.
+        # The durable queues.
         self._queues: dict[int, QueueStore] = queues
         self._needs: CheckpointNeeds = needs
+        # A backup is under way.
         self.is_on: bool = False
-        # The backup's checkpoint, as it is on disk.
+        # The content of the backup's checkpoint file; empty until it is on disk.
         self.checkpoint: bytes = b""
         self._listener: BackupListener | None = None
+        # The backup's checkpoint was taken; it may not be on disk yet.
         self._is_taken: bool = False
         self._first_journal_file: i64 = 0
         self._segments: list[BackupFile] = []
-        # Journal and content files, which grow.
+        # Journal and content files, by path; they grow during the backup.
         self._growing: dict[str, BackupFile] = {}
-        # What would have been deleted.
+        # Files that wait for the end of the backup to be deleted.
         self._pinned_paths: list[str] = []
 
     def begin(self, listener: BackupListener) -> None:
-        """Start a backup; `owner` is told when its checkpoint is on disk."""
+        """Start a backup; `listener` is called when its checkpoint is on disk or has failed."""
         assert not self.is_on
         self.is_on = True
         self._listener = listener
@@ -79,7 +83,7 @@ class BackupPins:
         self._needs.is_wanted = True
 
     def end(self) -> None:
-        """The files are taken, or the backup is given up; what was held goes with the next checkpoint."""
+        """End the backup, complete or not; the next checkpoint deletes the pinned files."""
         self.is_on = False
         if len(self._pinned_paths) > 0:
             self._needs.is_wanted = True
@@ -89,7 +93,7 @@ class BackupPins:
         self._growing = {}
 
     def delete_paths(self, paths: list[str]) -> list[str]:
-        """What of `paths` a checkpoint may delete."""
+        """The files that a checkpoint may delete; during a backup none: `paths` are pinned."""
         if self.is_on:
             self._pinned_paths.extend(paths)
             return []
@@ -98,7 +102,7 @@ class BackupPins:
         return held + paths
 
     def on_taken(self, first_journal_file: i64) -> None:
-        """A checkpoint is about to be written; the first one of a backup is the backup's."""
+        """Note the files of a checkpoint about to be written, if it is the first of this backup."""
         if not self.is_on or self._is_taken:
             return
         self._is_taken = True
@@ -110,7 +114,7 @@ class BackupPins:
             if index is None:
                 continue
             for segment in index.segments:
-                # A start that falls back to the checkpoint before this one appends from there on.
+                # A start that falls back to the checkpoint before this one appends from its end on.
                 end = (segment.number + 1) * index.segment_entries
                 is_sealed = end <= index.checkpointed_upto
                 self._segments.append(
@@ -119,7 +123,7 @@ class BackupPins:
         self._add_growing()
 
     def on_checkpoint(self, content: bytes | None) -> None:
-        """A checkpoint with this content is on disk; None: it has failed."""
+        """Notify the listener: a checkpoint with this content is on disk; None: it failed."""
         listener = self._listener
         if listener is None or not self._is_taken:
             return
@@ -131,8 +135,9 @@ class BackupPins:
         listener.on_checkpoint(content is not None)
 
     def files(self) -> list[BackupFile]:
-        """All files of the backup but the checkpoint. Sizes are those of all batches that are sealed."""
-        # Those that have left the store's tables meanwhile are closed, and only held.
+        """All files of the backup but the checkpoint. Their sizes include all sealed batches."""
+        # A file that has left the store's tables during the backup is closed; only the pin keeps
+        # it.
         for file in self._growing.values():
             file.size_bytes = WHOLE
             file.is_sealed = True

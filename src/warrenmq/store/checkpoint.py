@@ -1,19 +1,23 @@
-"""The checkpoint: what a start needs to know beside the journal files that follow it.
+"""The checkpoint: the state that a start needs besides the journal files that follow it.
 
-One file, written whole and put in place by a rename, with a generation that counts up; the one before it stays as
-`checkpoint.previous`, and the journal keeps what that one needs as well. Records as in every other file
-(`record.py`), in this order:
+A checkpoint is one file, written whole and put in place by a rename; its generation counts up. The
+checkpoint before it stays as `checkpoint.previous`, and the journal keeps the files that one needs
+as well. Its records have the form of every other file (`record.py`), in this order:
 
-CHECKPOINT_HEAD     generation u64 · first journal file u64 · next content id u64 · release serial u64 ·
-                    next content file u64 · journal file u64 · journal offset u64 · queue count u32 ·
-                    content file count u32 · damage count u32, per damage: journal file u64, start u64, end u64
-CHECKPOINT_QUEUE    queue id u32 · next seq u64 · delivered-up-to u64 · indexed-up-to u64 · flags u8 (1 = deleted, its
-                    contents are being released) · run count u32, per run: first u64, last u64 · segment count u32,
-                    per segment: number u32, bytes u64, entries u32, live persistent entries u32, flags u8 (1 = references)
-CHECKPOINT_CONTENT  see `content_store.py`
+CHECKPOINT_HEAD     generation u64 · first journal file u64 · next content id u64 ·
+                    release serial u64 · next content file u64 · journal file u64 ·
+                    journal offset u64 · queue count u32 · content file count u32 ·
+                    damage count u32, per damage: journal file u64, start u64, end u64
+CHECKPOINT_QUEUE    queue id u32 · next seq u64 · delivered-up-to u64 · indexed-up-to u64 ·
+                    flags u8 (1 = deleted, its contents are being released) ·
+                    run count u32, per run: first u64, last u64 ·
+                    segment count u32, per segment: number u32, bytes u64, entries u32,
+                    live persistent entries u32, flags u8 (1 = references)
+CHECKPOINT_CONTENT  see `content_file.py`
 CHECKPOINT_END      count of the records before it u32
 
-A checkpoint is believed when every record is whole and the last one says so; nothing in it is used otherwise.
+A checkpoint is valid when every record is whole and CHECKPOINT_END has the right count. Nothing in
+an invalid checkpoint is used.
 """
 
 from typing import Final
@@ -56,7 +60,7 @@ _FLAG_REFERENCES: Final = 1
 
 
 class CheckpointHead:
-    """What a checkpoint says of the vhost as a whole."""
+    """The part of a checkpoint about the vhost as a whole: CHECKPOINT_HEAD."""
 
     def __init__(
         self,
@@ -73,16 +77,16 @@ class CheckpointHead:
         self.next_content_id: i64 = next_content_id
         self.release_serial: i64 = release_serial
         self.next_content_file: i64 = next_content_file
-        # What the journal has before this place is in the accounts.
+        # The checkpoint counts the journal up to `journal_offset` (bytes) in this file.
         self.journal_file: i64 = journal_file
         self.journal_offset: i64 = journal_offset
-        # Stretches of journal files, (file, start, end) in bytes, that the start before it could not read: what they may
-        # have said is not in the accounts.
+        # Stretches of journal files, (file, start, end) in bytes, that the last start could not
+        # read: the checkpoint does not count the records in them.
         self.damage: list[tuple[int, int, int]] = []
 
 
 class CheckpointQueue:
-    """What a checkpoint says of one queue."""
+    """The part of a checkpoint about one queue: CHECKPOINT_QUEUE."""
 
     def __init__(
         self, queue_id: i64, next_seq: i64, delivered_upto: i64, indexed_upto: i64, is_deleted: bool
@@ -137,7 +141,7 @@ def _write_index(row: BytesWriter, index: QueueIndex | None) -> None:
 
 
 class CheckpointEncoder:
-    """Makes the content of a checkpoint file, a slice at a time: with very many queues it takes a while."""
+    """Encodes a checkpoint file a slice at a time, since with many queues it takes a while."""
 
     def __init__(
         self,
@@ -156,7 +160,7 @@ class CheckpointEncoder:
         )
 
     def step(self, rows: i64) -> bool:
-        """Encode so many more rows; False: those were the last."""
+        """Encode the next `rows` rows; False when none is left."""
         queues: i64 = len(self._queue_rows)
         end: i64 = queues + len(self._content_rows)
         stop: i64 = min(self._place + rows, end)
@@ -171,7 +175,7 @@ class CheckpointEncoder:
         return place < end
 
     def content(self) -> bytes:
-        """All of it, once every row is encoded."""
+        """The whole file; call it when every row is encoded."""
         count: int = 1 + len(self._queue_rows) + len(self._content_rows)
         self._writer.raw_record(CHECKPOINT_END, count.to_bytes(4, "big"), b"")
         return b"".join(self._writer.take())
@@ -197,7 +201,7 @@ def _encode_head(head: CheckpointHead, queue_count: i64, content_file_count: i64
 
 
 def decode_checkpoint(data: bytes, store_id: bytes) -> Checkpoint | None:
-    """The checkpoint in `data`, or None when it is not a whole one of this store."""
+    """The checkpoint in `data`; None when it is not a whole checkpoint of this store."""
     if not file_header_is_valid(data, CHECKPOINT_MAGIC, store_id):
         return None
     seed = crc_seed(store_id, file_header_number(data))

@@ -1,7 +1,7 @@
 """Reasons to take the next checkpoint, and the files that it deletes.
 
-A dead file is deleted one checkpoint later than it could be: a start may fall back to the checkpoint before the last
-one, which still needs it.
+A dead file is deleted one checkpoint later than it could be: a start may fall back to the
+checkpoint before the last one, which still needs it.
 """
 
 from __future__ import annotations
@@ -12,35 +12,37 @@ from mypy_extensions import i64
 
 from warrenmq.store.queue_index import QueueIndex
 
-# Less dead space than `StoreSettings.dead_bytes` waits for so long before a checkpoint is taken for it.
+# Dead space below `StoreSettings.dead_bytes` waits this long before a checkpoint is taken for it.
 _PATIENCE_MS: Final = 2000
 
 
 class CheckpointNeeds:
-    """The reasons of one vhost. Sizes in bytes; the content stores account for their own dead files."""
+    """The reasons of one vhost. Sizes in bytes; content stores count their own dead files."""
 
     def __init__(self, dead_bytes: i64) -> None:
         # A checkpoint was asked for, whether it is due or not.
         self.is_wanted: bool = False
         # A segment with few live entries waits to be rewritten.
         self.has_stragglers: bool = False
-        # Segments that died since the last checkpoint.
+        # Bytes of the segments that died since the last checkpoint.
         self.dead_bytes: i64 = 0
+        # Paths of the segments that died since the last checkpoint.
         self._dead_paths: list[str] = []
-        # Files that the next checkpoint deletes.
+        # Files that the next checkpoint deletes, and their bytes.
         self._deletable_paths: list[str] = []
         self._deletable_bytes: i64 = 0
-        # So much dead space is worth a checkpoint at once.
+        # This much dead space is worth a checkpoint at once.
         self._worth_bytes: i64 = dead_bytes
+        # Since when dead space or a straggler waits; 0: nothing does.
         self._since_ms: i64 = 0
 
     @property
     def waiting_bytes(self) -> i64:
-        """Bytes of all files that wait for their deletion."""
+        """Bytes of all files that wait for a checkpoint to delete them."""
         return self.dead_bytes + self._deletable_bytes
 
     def take_dead_segments(self, index: QueueIndex) -> None:
-        """Take over the segments of `index` that have no live entry, and learn whether it has some with few."""
+        """Take over the dead segments of `index`, and note whether it has stragglers."""
         self.has_stragglers = self.has_stragglers or index.has_stragglers
         if len(index.dead_paths) > 0:
             self._dead_paths.extend(index.dead_paths)
@@ -49,15 +51,21 @@ class CheckpointNeeds:
             index.dead_bytes = 0
 
     def delete_later(self, path: str) -> None:
-        """Delete a file that nothing needs with the next checkpoint."""
+        """Have the next checkpoint delete a file that nothing needs."""
         self._deletable_paths.append(path)
 
     def has_dead_files(self, dead_contents_bytes: i64) -> bool:
-        """Would a checkpoint delete anything, now or one later? `dead_contents_bytes`: dead files of the content store."""
+        """Whether this checkpoint or the next one would delete a file.
+
+        `dead_contents_bytes` is the size of the content store's dead files.
+        """
         return len(self._dead_paths) + len(self._deletable_paths) > 0 or dead_contents_bytes > 0
 
     def is_space_due(self, dead_contents_bytes: i64, now_ms: i64) -> bool:
-        """Is there enough dead space for a checkpoint, or has some waited long enough? Starts that wait."""
+        """Whether there is enough dead space for a checkpoint, or some has waited long enough.
+
+        The first call that finds dead space starts the wait.
+        """
         if not self.has_dead_files(dead_contents_bytes) and not self.has_stragglers:
             self._since_ms = 0
             return False
@@ -69,8 +77,11 @@ class CheckpointNeeds:
     def take_deletable(
         self, dead_contents_paths: list[str], dead_contents_bytes: i64
     ) -> tuple[list[str], i64]:
-        """Paths and bytes of the files that the checkpoint taken now deletes. Files that are dead by now, those of the
-        content store among them, follow with the next one."""
+        """Paths and bytes of the files that the checkpoint taken now deletes.
+
+        Files that died since the last checkpoint, the content store's among them, follow with the
+        next.
+        """
         paths = self._deletable_paths
         size = self._deletable_bytes
         self._deletable_paths = self._dead_paths + dead_contents_paths

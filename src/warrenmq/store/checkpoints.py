@@ -1,8 +1,9 @@
-"""Checkpoints of a vhost's store: when one is taken, what is in it, and what follows when it is on disk.
+"""Takes the checkpoints of a vhost's store: when, with which rows, and what follows on disk.
 
-A checkpoint is taken between two turns, right behind a seal: what is settled is then in the accounts and in the journal
-alike. It is handed out when that batch is durable, since it counts contents of that batch; the appends it speaks of are
-before it in the lane.
+A checkpoint is taken between two turns, right after a seal: every settled position is then in the
+accounts and in the journal alike. The checkpoint job enters the write lane when the sealed batch is
+durable, since the checkpoint counts contents of that batch. The appends that the checkpoint counts
+are before it in the lane.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from warrenmq.store.segment_files import SegmentFiles
 from warrenmq.store.segment_loss import SegmentLoss
 from warrenmq.store.segment_rewrite import SegmentRewriter
 
-# Rows that are encoded in one step, which takes less than a millisecond.
+# Rows encoded in one step; a step takes less than a millisecond.
 _ENCODED_ROWS: Final = 1024
 # Pause after a failed checkpoint.
 _RETRY_MS: Final = 250
@@ -35,8 +36,9 @@ class _Checkpoint(WriteCheckpoint):
         self.head: CheckpointHead = head
         # The journal batch that must be durable first.
         self.batch_number: i64 = 0
-        # Size of the files that it deletes.
+        # Bytes of the files that the checkpoint deletes.
         self.delete_bytes: i64 = 0
+        # Segments that the checkpoint syncs.
         self.dirty: list[tuple[QueueLedger, Segment]] = []
         self.encoder: CheckpointEncoder | None = None
 
@@ -72,16 +74,19 @@ class Checkpoints:
         self._queues: dict[int, QueueStore] = queues
         self._backup: BackupPins = backup
         self._rewriter: SegmentRewriter = rewriter
-        # Both belong to the last checkpoint on disk.
+        # Generation of the last checkpoint on disk.
         self.generation: i64 = 0
+        # The oldest journal file that the last checkpoint on disk needs.
         self.first_journal_file: i64 = 0
-        # Parts of the journal that the start could not read: (file, start, end) in bytes.
+        # Stretches of the journal that the start could not read: (file, start, end) in bytes.
         self.journal_damage: list[tuple[int, int, int]] = []
-        # Figures for operators.
+        # Checkpoints written since the start; a figure for operators.
         self.count: i64 = 0
+        # Failed checkpoints since the start; a figure for operators.
         self.failures: i64 = 0
-        # The checkpoint that is being made, held back until its batch is durable.
+        # The checkpoint that is being made.
         self._current: _Checkpoint | None = None
+        # `_current` waits for its batch to become durable and is not in the write lane yet.
         self._is_deferred: bool = False
         self._retry_at_ms: i64 = 0
 
@@ -91,12 +96,12 @@ class Checkpoints:
 
     @property
     def is_pending(self) -> bool:
-        """Is a checkpoint asked for, or being made?"""
+        """Whether a checkpoint is asked for or being made."""
         return self._files.needs.is_wanted or self._current is not None
 
     @property
     def deletable_bytes(self) -> i64:
-        """Bytes of files that nothing needs and that the next checkpoints delete."""
+        """Bytes of the files that nothing needs; the next checkpoints delete them."""
         current = self._current
         size: i64 = current.delete_bytes if current is not None else 0
         contents = self._files.contents
@@ -104,22 +109,22 @@ class Checkpoints:
         return size + dead + self._files.needs.waiting_bytes
 
     def has_dead_files(self) -> bool:
-        """Do checkpoints have dead files to delete? Files of the journal do not count."""
+        """Whether checkpoints have dead files to delete; journal files do not count."""
         return self._files.needs.has_dead_files(self._files.contents.persistent.dead_bytes)
 
     def may_take(self, now_ms: i64) -> bool:
-        """May a checkpoint be taken now? One at a time, and after a failure not at once."""
+        """Whether a checkpoint may be taken now: one at a time, and a pause after a failure."""
         return self._current is None and now_ms >= self._retry_at_ms
 
     def is_due(self, now_ms: i64) -> bool:
-        """Is a checkpoint asked for, or due for the sake of space?"""
+        """Whether a checkpoint is asked for, or due because dead space waits."""
         needs = self._files.needs
-        # Ask in any case: the question starts the time that dead space waits.
+        # Call `is_space_due` in any case: the first call starts the wait of dead space.
         is_space_due = needs.is_space_due(self._files.contents.persistent.dead_bytes, now_ms)
         return is_space_due or needs.is_wanted
 
     def take(self) -> None:
-        """Take a checkpoint. Called right behind a seal, when nothing was settled since."""
+        """Take a checkpoint; called right after a seal, when nothing was settled since."""
         files = self._files
         needs = files.needs
         needs.is_wanted = False
@@ -146,12 +151,13 @@ class Checkpoints:
         job.encoder = CheckpointEncoder(files.store_id, head, rows, contents.checkpoint_rows())
         job.batch_number = journal.last_sealed()
         journal_bytes = journal.total_bytes()
-        # No start reads the transient content store, so its dead files need not wait for a second checkpoint.
+        # A start never reads the transient content store, so its dead files need not wait for a
+        # second checkpoint.
         transient_bytes = transient.dead_bytes
         contents_bytes = contents.dead_bytes
         paths, size = needs.take_deletable(contents.take_dead_paths(), contents_bytes)
         job.delete_paths = paths + transient.take_dead_paths()
-        # Journal files go one generation later than they could.
+        # Journal files are deleted one generation later than they could be.
         for number in journal.forget_files(self.first_journal_file):
             job.delete_paths.append(f"journal/{number}.wal")
         job.delete_bytes = size + transient_bytes + journal_bytes - journal.total_bytes()
@@ -163,11 +169,11 @@ class Checkpoints:
             files.jobs.lane.push(job)
 
     def on_batch_done(self, number: i64, ok: bool) -> None:
-        """Release or abandon the checkpoint that waits for this batch."""
+        """Push or abandon the checkpoint that waits for batch `number`, which is done."""
         current = self._current
         if current is not None and self._is_deferred:
             if not ok and current.batch_number == number:
-                # It counts contents that are not there: take another one.
+                # The checkpoint counts contents of the failed batch: take another one.
                 self._give_up(current)
             elif current.batch_number <= number:
                 self._is_deferred = False
@@ -184,7 +190,7 @@ class Checkpoints:
             for ledger, segment in job.dirty:
                 index = ledger.index
                 if index is not None and index.path_of(segment) in job.unsynced:
-                    # A second sync would not report what this one may have lost.
+                    # A second sync would not report the bytes that this one may have lost.
                     self._rewriter.rewrite_whole(ledger, segment, index.path_of(segment))
             self._give_up(job)
             self._retry_at_ms = files.jobs.now_ms + _RETRY_MS

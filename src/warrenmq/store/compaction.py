@@ -1,4 +1,4 @@
-"""When the content stores of a vhost are compacted (S50)."""
+"""Decides when the content stores of a vhost are compacted (S50)."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ _RETRY_MS: Final = 5000
 
 
 class Compaction:
-    """Compacts both content stores, a job at a time each; in a hurry while the store is in debt."""
+    """Compacts both content stores, one job at a time each; faster while the store is in debt."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Compaction:
         self._retry_at_ms: i64 = 0
 
     def submit_jobs(self, now_ms: i64) -> None:
-        """Report what the last compactions found damaged, and begin new ones where there is reason."""
+        """Start the due compactions, and report the contents that earlier ones found damaged."""
         stores = (self._contents.persistent, self._contents.transient)
         failed: i64 = 0
         for contents in stores:
@@ -44,7 +44,8 @@ class Compaction:
                 self._retry_at_ms = now_ms + _RETRY_MS
             failed = max(failed, contents.failed_compactions)
         self._failed = failed
-        # For a start on a backup, a content is where it was at the checkpoint or where the journal behind it says.
+        # A start on the backup finds a content where the checkpoint or the journal after it says:
+        # while a backup is taken, no content may move.
         if now_ms < self._retry_at_ms or self._backup.is_on:
             return
         for contents in stores:

@@ -1,16 +1,18 @@
-"""What a vhost's store holds, in numbers: for operators, and for the flow control that waits for it to be tidied up.
+"""The figures of a vhost's store: for operators, and for flow control that waits for its debt.
 
-Everything is counted from what is in memory anyway; no file is looked at. It takes time in proportion to the number of
-queues and segments, so it is for those who ask now and then.
+All figures come from accounts in memory; no file is read. Counting takes time in proportion to the
+number of queues and segments, so callers should ask only now and then.
 
-Debt. A store may take twice what is alive in it and `garbage_allowance_bytes` (G8); what it takes beyond that is its debt
-(W10). The part of it that the store is about to give back by itself, whatever clients do, is `payable_bytes`: files that
-go with the next checkpoints, what compaction and the rewriting of segments have to do, and the journal beyond its window.
-While there is some, compaction does not hold back, and segments are rewritten sooner (`queue_index.py`).
+Debt. A store may take twice its live bytes plus `garbage_allowance_bytes` on disk (G8); the bytes
+beyond that are its debt (W10). `payable_bytes` is the part that the store is about to free by
+itself, whatever clients do: files that the next checkpoints delete, garbage that compaction and the
+rewriting of segments will free, and the journal beyond its window. While some debt is payable,
+compaction runs at a higher rate, and segments are rewritten sooner (`queue_index.py`).
 
-Publishers are made to wait only for what they may have caused, or have to fear: what the disk has grown by since it was
-at its lowest in this debt (`debt.py`), as far as that is payable; else they might wait for ever. So a purge, which makes
-debt of what was alive, stops nobody, and publishing faster than the store gives back cannot go on.
+Publishers wait only for the debt that they may have caused, or that threatens the disk: the growth
+of the store since its lowest size in this debt (`debt.py`), as far as it is payable, since they
+might wait for the rest for ever. So a purge, which turns live bytes into debt, stops no publisher,
+and no publisher can go on publishing faster than the store frees space.
 """
 
 from __future__ import annotations
@@ -23,12 +25,13 @@ from warrenmq.store.content_store import COMPACTION_FILES_MIN, ContentStore
 from warrenmq.store.message import QueueLedger
 from warrenmq.store.vhost_store import VhostStore
 
-# Less than this part of the allowance is not worth counting it exactly: 64 MiB.
+# Payable bytes below this part of the allowance (by default 64 MiB) count as no debt: an exact
+# count is not worth its time.
 _SMALL_PART: Final = 16
 
 
 class ContentFigures:
-    """One content store. Sizes in bytes."""
+    """The figures of one content store. Sizes in bytes."""
 
     def __init__(self, contents: ContentStore) -> None:
         self.total_bytes: i64 = contents.total_bytes
@@ -39,20 +42,26 @@ class ContentFigures:
 
 
 class StoreFigures:
-    """One vhost's store at this moment. Sizes in bytes; counts since the start, but for the generation."""
+    """The figures of one vhost's store at this moment. Sizes in bytes; counts are since the start.
+
+    The generation is that of the last checkpoint on disk, whenever it was taken.
+    """
 
     def __init__(self, store: VhostStore) -> None:
         self.journal_bytes: i64 = store.journal.total_bytes()
         self.journal_live_bytes: i64 = store.journal.live_bytes()
         self.journal_files: i64 = len(store.journal.files)
-        # Segments of all queues, durable or not, and the share of their bytes that live positions have.
+        # Bytes of the segments of all queues, durable or not.
         self.index_bytes: i64 = 0
+        # The share of `index_bytes` that live positions have, as if all entries were of one size.
         self.index_live_bytes: i64 = 0
+        # Segments of all queues.
         self.segments: i64 = 0
+        # Live positions in all segments.
         self.live_positions: i64 = 0
         self.persistent: ContentFigures = ContentFigures(store.contents.persistent)
         self.transient: ContentFigures = ContentFigures(store.contents.transient)
-        # In files that nothing needs any more and that go with the next two checkpoints.
+        # Bytes of files that nothing needs; the next two checkpoints delete them.
         self.deletable_bytes: i64 = store.checkpoints.deletable_bytes
         self.waiting_bytes: i64 = store.jobs.lane.waiting_bytes
         self.is_behind: bool = store.files.is_behind
@@ -80,7 +89,7 @@ class StoreFigures:
 
     @property
     def disk_bytes(self) -> i64:
-        """Everything the store has on disk, but checkpoints and what a backup keeps."""
+        """Bytes of the store on disk, without checkpoints and without files that a backup pins."""
         return (
             self.journal_bytes
             + self.index_bytes
@@ -91,7 +100,7 @@ class StoreFigures:
 
     @property
     def live_bytes(self) -> i64:
-        """What of it some queue needs."""
+        """Bytes on disk that some queue needs."""
         return (
             self.journal_live_bytes
             + self.index_live_bytes
@@ -101,12 +110,12 @@ class StoreFigures:
 
     @property
     def debt_bytes(self) -> i64:
-        """What is on disk beyond twice what is alive and the allowance."""
+        """Bytes on disk beyond twice the live bytes plus the allowance."""
         return max(0, self.disk_bytes - 2 * self.live_bytes - self._allowance_bytes)
 
 
 def payable_bytes(store: VhostStore) -> i64:
-    """What the store is about to give back by itself."""
+    """Bytes that the store is about to free by itself, whatever clients do."""
     payable: i64 = store.checkpoints.deletable_bytes
     journal = store.journal
     kept: i64 = 0
@@ -127,13 +136,13 @@ def payable_bytes(store: VhostStore) -> i64:
 
 
 def update_debt(store: VhostStore) -> None:
-    """Count the store's debt; takes time in proportion to the queues and segments, if it is not little."""
+    """Renew `store.debt`; takes time in proportion to the queues and segments."""
     payable = debt_to_pay(store)
     store.debt.update(payable, StoreFigures(store).disk_bytes if payable > 0 else 0)
 
 
 def debt_to_pay(store: VhostStore) -> i64:
-    """The store's debt, as far as it is payable; 0 when that is little."""
+    """Bytes of the store's debt that are payable; 0 when few are (`_SMALL_PART`)."""
     payable = payable_bytes(store)
     if payable < store.settings.garbage_allowance_bytes // _SMALL_PART:
         return 0
@@ -141,7 +150,8 @@ def debt_to_pay(store: VhostStore) -> i64:
 
 
 def _rewritable_bytes(ledger: QueueLedger, dead_tail_bytes: i64) -> i64:
-    # As soon as two checkpoints have seen the end of it; the one that is appended to ends with the next.
+    # A full segment is rewritten as soon as two checkpoints cover its end. The next checkpoint ends
+    # the segment that is still appended to.
     index = ledger.index
     garbage: i64 = 0
     if index is not None:
@@ -157,7 +167,8 @@ def _rewritable_bytes(ledger: QueueLedger, dead_tail_bytes: i64) -> i64:
 
 
 def _compactable_bytes(contents: ContentStore) -> i64:
-    # Compaction ends when no more is garbage than valid; the file that is being written is none of its business.
+    # Compaction stops when the garbage is no more than the valid bytes; it leaves out the files
+    # that are still written.
     if contents.file_count < COMPACTION_FILES_MIN:
         return 0
     garbage: i64 = 0

@@ -1,4 +1,4 @@
-"""Jobs of a vhost's store for the threads of the shell: independent ones, and those of the write lane."""
+"""The disk jobs of a vhost, until the shell's threads take them: independent ones and a lane."""
 
 from mypy_extensions import i64
 
@@ -11,16 +11,16 @@ class JobQueue:
 
     def __init__(self, group_bytes: i64) -> None:
         self.lane: WriteLane = WriteLane(group_bytes)
-        # Time of the turn: the shell tells it with each call.
+        # Time of this turn; each call of the shell sets it.
         self.now_ms: i64 = 0
         self._jobs: list[StoreJob] = []
 
     def submit(self, job: StoreJob) -> None:
-        """Queue a job that waits for no other one."""
+        """Queue an independent job: it waits for no other job."""
         self._jobs.append(job)
 
     def take(self, now_ms: i64) -> list[StoreJob]:
-        """Hand over all queued jobs, and those that the write lane may start by now."""
+        """Hand over all queued jobs and those that the write lane may start now."""
         self.now_ms = now_ms
         jobs = self._jobs
         self._jobs = []

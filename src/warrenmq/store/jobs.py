@@ -1,10 +1,12 @@
-"""What the engine asks of the disk, as plain data.
+"""The jobs that the engine gives to the disk, as plain data.
 
-The engine never waits: it hands a job out, a thread of the shell runs it (`store/disk/job_runner.py`), and `finished`
-is called on the loop afterwards, also when it failed (`error` is set then). Paths are relative to the vhost's
-directory. Jobs of one lane run in the order in which they were handed out; lanes do not wait for each other:
+The engine never waits: it hands out a job, a thread of the shell runs it
+(`store/disk/job_runner.py`), and the loop calls `finished` afterwards, even when the job failed
+(`error` is set then). Paths are relative to the vhost's directory. Jobs of one lane start in the
+order in which they were handed out; lanes do not wait for each other:
 
-    WRITE     appends to segments and contents that nobody waits for, checkpoints, deletions, rewritten segments
+    WRITE     appends to segments and to the transient content store, checkpoints, deletions,
+              rewritten segments, copies of damage
     READ      loads
     COMPACT   copies of many megabytes: compaction of content files, backups
 """
@@ -22,23 +24,24 @@ COMPACT: Final = 2
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class StoreJob:
-    """One piece of disk work."""
+    """One piece of disk work. `error` says why it failed; None when it succeeded."""
 
     def __init__(self, lane: i64) -> None:
         self.lane: i64 = lane
         self.error: Exception | None = None
 
     def finished(self) -> None:
-        """The job has run or failed; called once, on the loop."""
+        """Take over the result; called on the loop each time the job has run or failed."""
         raise RuntimeError("abstract")
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class AppendFile(StoreJob):
-    """Write `parts` at `offset` of the file `path`. It is not synced.
+    """Write `parts` at `offset` of the file `path`, without a sync.
 
-    What lies behind `offset` is cut off first: the rest of an append that failed, or of a life before a crash. With
-    `is_new` the file, and its directories, are made. A retry after a failure is the same job again.
+    Bytes behind `offset` are cut off first: they are the rest of a failed append, or older than the
+    last crash. With `is_new` the file and its directories are created. A retry runs the same job
+    again.
     """
 
     def __init__(self, path: str, offset: i64, parts: list[bytes], is_new: bool) -> None:
@@ -50,19 +53,22 @@ class AppendFile(StoreJob):
         for part in parts:
             self.size_bytes += len(part)
         self.is_new: bool = is_new
-        # With it, a file that is shorter than `offset` is filled up with zeros.
+        # Fill a file that is shorter than `offset` with zeros instead of failing.
         self.may_fill: bool = False
-        # Set when that is why it failed: the file is gone or too short, and no further try will help. So many bytes are there.
+        # Set by the runner: the file is gone or shorter than `offset`, so a retry cannot help.
         self.is_gone: bool = False
+        # Bytes that are left of a file that `is_gone`.
         self.found_bytes: i64 = 0
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class WriteCheckpoint(StoreJob):
-    """Sync `sync_paths` (those that are gone are skipped, and told in `gone`) and the directories of `new_paths`, then put `content` in
-    place of `checkpoint`, whose old content becomes `checkpoint.previous`; then delete `delete_paths`.
+    """Put a checkpoint in place after syncing what it counts, then delete the files nothing needs.
 
-    A failure of the deletions alone is no failure: what could not be deleted is left in `undeleted`.
+    In this order: sync `sync_paths` (paths that are gone are skipped and listed in `gone`) and the
+    directories of `new_paths`; rename the old checkpoint to `checkpoint.previous`; put `content` in
+    place as `checkpoint`; delete `delete_paths`. A failed deletion does not fail the job:
+    `undeleted` gets its path.
     """
 
     def __init__(
@@ -74,25 +80,27 @@ class WriteCheckpoint(StoreJob):
         self.new_paths: list[str] = new_paths
         self.delete_paths: list[str] = delete_paths
         self.undeleted: list[str] = []
-        # Those of `sync_paths` whose sync failed: what was written to them since the last one may be lost (W27).
+        # Paths of `sync_paths` whose sync failed: bytes written since the sync before may be lost
+        # (W27).
         self.unsynced: list[str] = []
-        # Those that are gone.
+        # Paths of `sync_paths` whose file is gone.
         self.gone: list[str] = []
 
     def encode(self) -> bool:
-        """Go on with making `content`, some of it; called, before it is written, until it returns False."""
+        """Encode some more of `content`; called before the write until it returns False."""
         return False
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class RewriteSegment(StoreJob):
-    """Copy the records of segment `path` (its first `size` bytes) whose seq ids are in none of the inclusive
-    `settled` runs, those of transient positions in none of `settled_transient`, to a new file, sync it and put it in the
-    place of the old one.
+    """Replace segment `path` by a synced copy without its settled records.
 
-    `new_size` is set to the new file's size in bytes. Records keep their bytes: the file number, and so every CRC, is
-    the same. A damaged stretch is copied as it is, since what it was cannot be told. A file that is shorter than `size`
-    was rewritten before a crash, if its records are whole; else the job fails.
+    Copied are the records in the first `size` bytes whose seq ids are in none of the inclusive
+    `settled` runs; records of transient positions, those in none of `settled_transient`. `new_size`
+    gets the new file's size in bytes. Records keep their bytes: the file number, and so every CRC,
+    stays the same. A damaged stretch is copied as it is, since nobody can know what it held. A file
+    shorter than `size` was rewritten before a crash if its records are whole; otherwise the job
+    fails.
     """
 
     def __init__(
@@ -112,8 +120,11 @@ class RewriteSegment(StoreJob):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ReadRanges(StoreJob):
-    """Read (path, offset, size in bytes) ranges; `results` gets the bytes of each, shorter at the end of a file, and
-    None for a range that cannot be read (gone, EIO). `is_missing`: a file is gone, to try again is of no use."""
+    """Read (path, offset, size in bytes) ranges into `results`.
+
+    A result is shorter where its file ends, and None when the range cannot be read (gone, EIO).
+    `is_missing`: a file is gone, so a retry is of no use.
+    """
 
     def __init__(self, ranges: list[tuple[str, i64, i64]]) -> None:
         super().__init__(READ)
@@ -124,9 +135,9 @@ class ReadRanges(StoreJob):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class FindContents(StoreJob):
-    """Look for the content ids `wanted` in content file `path`; `found` maps an id to (offset, the record's bytes).
+    """Search content file `path` for the content ids `wanted`; their known locations are stale.
 
-    For locations that turned out to be out of date; reads the whole file.
+    Reads the whole file. `found` maps each id that was found to (offset, the record's bytes).
     """
 
     def __init__(self, path: str, wanted: list[i64]) -> None:
@@ -138,11 +149,13 @@ class FindContents(StoreJob):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class CompactContents(StoreJob):
-    """Copy the contents `live_ids` (ascending) of the files `source_paths` (in order of their ids) to the new file
-    `target_path` with file number `target_number`, and sync it.
+    """Copy the live contents of one or more content files to a new, synced file.
 
-    `copied` gets (id, offset in the target, record bytes) of each; ids whose record is damaged are left out and listed
-    in `damaged`. The sources stay as they are. It takes its time, less when it `is_urgent`.
+    Copies the contents `live_ids` (ascending) of the files `source_paths` (in order of their ids)
+    to `target_path`, whose file number is `target_number`. `copied` gets (id, offset in the target,
+    size of the record in bytes) of each content. An id whose record is damaged is left out and
+    listed in `damaged`. The sources stay as they are. The copy is slowed down, less so when it
+    `is_urgent`.
     """
 
     def __init__(
@@ -160,7 +173,7 @@ class CompactContents(StoreJob):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class KeepDamage(StoreJob):
-    """Put a copy of damaged bytes into lost+found, under `name`; not twice, and no stretch of zeros."""
+    """Copy damaged bytes to lost+found as `name`; skips zeros and a name that exists already."""
 
     def __init__(self, name: str, data: bytes) -> None:
         super().__init__(WRITE)
@@ -170,7 +183,7 @@ class KeepDamage(StoreJob):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class PutAside(StoreJob):
-    """Move the file `path` to lost+found, durably, since it is given up; one that is gone is no failure."""
+    """Move the unusable file `path` to lost+found, durably; a file that is gone is no failure."""
 
     def __init__(self, path: str) -> None:
         super().__init__(WRITE)
@@ -179,18 +192,21 @@ class PutAside(StoreJob):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class LoadDone:
-    """Someone who has asked for messages from the disk."""
+    """Receives the result of a load: the messages that were read from disk."""
 
     def on_loaded(self, positions: list[Position], next_seq: i64, damaged: i64) -> None:
-        """The live positions found, in order; the next load goes on at `next_seq`.
+        """Take the live positions found, in order; the next load starts at `next_seq`.
 
-        They have their content, if it was asked for. Without it the content cannot be had any more: it is `QueueStore.lose`
-        for who has no other position of the same message. `damaged` positions in between could not be read; the store
-        has counted and reported them.
+        If contents were asked for, a position without content is lost: the receiver passes it to
+        `QueueStore.lose`, unless it has another position of the same message. `damaged` positions
+        in the range could not be read; the store has counted and reported them.
         """
         raise RuntimeError("abstract")
 
     def on_contents(self, positions: list[Position], lost: list[Position]) -> None:
-        """`positions` have their content, but for those that were settled meanwhile; that of `lost` cannot be had any more:
-        they are for `QueueStore.lose`."""
+        """Take `positions` with their contents, except those that were settled during the load.
+
+        The contents of `lost` cannot be read any more: the receiver passes them to
+        `QueueStore.lose`.
+        """
         raise RuntimeError("abstract")

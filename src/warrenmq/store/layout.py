@@ -2,8 +2,9 @@
 
 from typing import Final
 
-# The first outlives a restart. A start wipes the second, which has the indexes of queues that are not durable as well.
+# The persistent content store; it outlives a restart.
 PERSISTENT_NAME: Final = "msg_store_persistent"
+# The transient content store and the indexes of queues that are not durable; a start wipes it.
 TRANSIENT_NAME: Final = "msg_store_transient"
-# One directory for each queue's segments.
+# Holds one directory per queue, with the queue's segments.
 QUEUES_NAME: Final = "queues"

@@ -1,4 +1,4 @@
-"""Whom the store of a vhost asks about the queues in it."""
+"""The interface through which a vhost's store asks about its queues."""
 
 from mypy_extensions import i64, mypyc_attr
 
@@ -7,10 +7,10 @@ from warrenmq.store.message import JournalFile, Position
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class QueueAccess:
-    """Who has the queues."""
+    """The store's access to the queues of its vhost. Ranges are seq ids, `end` exclusive."""
 
     def retire(self, file: JournalFile) -> bool:
-        """Move what the journal file holds to the indexes, a slice at a time; True when nothing is left to move."""
+        """Move a slice of the file's live positions to the indexes; True when none is left."""
         raise RuntimeError("abstract")
 
     def index(self, queue_id: i64, upto: i64, limit: i64) -> None:
@@ -18,9 +18,12 @@ class QueueAccess:
         raise RuntimeError("abstract")
 
     def is_empty(self, queue_id: i64) -> bool:
-        """Has the queue no message at all, ready or unacked?"""
+        """Whether the queue has no message at all, ready or unacked."""
         raise RuntimeError("abstract")
 
     def indexed_in_memory(self, queue_id: i64, first: i64, end: i64) -> list[Position]:
-        """The positions of [first, end) that a queue has in memory, ready or unacked, and that are in its index; ascending."""
+        """The indexed positions of [first, end) that the queue has in memory, ascending.
+
+        Ready and unacked messages count.
+        """
         raise RuntimeError("abstract")

@@ -1,22 +1,25 @@
-"""Replay: a checkpoint and the journal files behind it, oldest first, become the live positions of every queue.
+"""Replay: turns a checkpoint and the journal files after it into the live positions of every queue.
 
-A total function (W7): any bytes give a state and a report. A record that fails its checksum costs that record only:
-when its header is good and leads to another one it is stepped over, else the next good header is searched for. What
-follows the last valid record of a file is a torn tail: it was never confirmed, and is simply not there (G1, T20, T21).
-Publishes and acks may repeat: the last one wins, an ack of an unknown seq id is ignored (T27, T28). Running it twice
-over the same bytes gives the same result (T34).
+Replay is a total function (W7): any bytes give a state and a report. A record that fails its
+checksum costs that record only: replay steps over it when its header is good and leads to another
+header, else it searches for the next good header. The bytes after the last valid record of a file
+are a torn tail: they were never confirmed, and replay ignores them (G1, T20, T21). Publishes and
+acks may repeat: the last one wins, and an ack of an unknown seq id is ignored (T27, T28). A second
+replay of the same bytes gives the same result (T34).
 
-What the checkpoint already knows is not taken again from the journal: positions that were in an index, releases before
-the place that it names, contents below its next id.
+The checkpoint names a place in the journal. Replay does not take from the journal what the
+checkpoint already counts: positions that were in an index, RELEASE records before that place,
+contents below the checkpoint's next content id.
 
-A MOVE is a publish of a message that was staged, which is not to be published again: `moved` says so. The message stays
-alive in its staging log until whoever moves messages settles it like any other, with its reference to a content. When the
-content of a MOVE is not there, the batch with both never came to an end: then the message is where it was staged, and
-nowhere else (`return_moves`).
+A MOVE record publishes a staged message. `moved` has the staged messages that must not be published
+again. Such a message stays alive in its stage until the mover settles it like any other, with its
+reference to a content. When the content of a MOVE is missing, the batch of both was never finished:
+the message is then in its stage and nowhere else (`return_moves`).
 
-A RELEASE before that place which cannot be read any more is in the accounts while the positions that it settled are back.
-They will give up their references once more; so that this is not at the cost of others who share their contents, what
-may have been given up of those counts as not given up (`doubtful`). At worst a content is kept that nobody needs.
+A RELEASE that the checkpoint counts may have become unreadable. The checkpoint has its releases,
+but the positions that it settled are alive again and will release their references a second time.
+So that other messages with the same contents do not pay for this, replay counts the references that
+may have been released as not released (`doubtful`). At worst a content is kept that nobody needs.
 """
 
 from collections.abc import Callable
@@ -55,7 +58,7 @@ from warrenmq.store.runs import Runs, add_run, contains, remove_seq
 
 
 class Damage:
-    """Bytes of a journal file that could not be used."""
+    """A range of bytes in a journal file that replay could not use, and the reason."""
 
     def __init__(self, file_number: i64, start: i64, end: i64, reason: str) -> None:
         self.file_number: i64 = file_number
@@ -65,14 +68,15 @@ class Damage:
 
 
 class RecoveredQueue:
-    """What is known of one queue: its numbering, its index, and the live positions that are in the journal only."""
+    """One recovered queue: numbering, index, and the live positions that only the journal has."""
 
     def __init__(self, queue_id: i64) -> None:
         self.ledger: QueueLedger = QueueLedger(queue_id)
         self.positions: dict[int, Position] = {}
-        # What the journal settles of the index.
+        # Indexed seq ids that the journal settles.
         self.settled: Runs = []
-        # Its queue was deleted before the checkpoint; what its index refers to is still to be given up.
+        # The queue was deleted before the checkpoint, but the references in its index are not
+        # released yet.
         self.is_deleted: bool = False
 
     def in_order(self) -> list[Position]:
@@ -82,7 +86,7 @@ class RecoveredQueue:
 
 
 class JournalReplay:
-    """Feed it the files in ascending order, then call `finish`."""
+    """Replays the journal of one vhost: feed the files in ascending order, then call `finish`."""
 
     def __init__(
         self, store_id: bytes, checkpoint: Checkpoint | None, segment_entries: i64
@@ -90,38 +94,43 @@ class JournalReplay:
         self.store_id: bytes = store_id
         self.queues: dict[int, RecoveredQueue] = {}
         self.files: list[JournalFile] = []
-        # Above every number that a journal file has or had, those that are not replayed included.
+        # Above every number that a journal file has or had, even a file that is not replayed.
         self.next_file_number: i64 = 1
         self.damage: list[Damage] = []
+        # Unfinished writes at the ends of files.
         self.torn: list[Damage] = []
-        # Files that were there when the one behind them was begun, or the checkpoint was taken; and their sizes.
+        # Missing files, (number, size in bytes): the next file or the checkpoint names them.
         self.missing: list[tuple[int, int]] = []
-        # Was the last record the mark of an orderly stop, in a file without damage?
+        # The last record is the mark of an orderly stop, in a file without damage.
         self.is_clean: bool = False
         self.release_serial: i64 = 0
-        # References given up since the checkpoint, to contents that it knows.
+        # References released since the checkpoint, to contents that the checkpoint knows.
         self.releases: list[ContentRef] = []
-        # References to such contents that it may count as given up while their positions are alive.
+        # References of live positions that the checkpoint may count as released.
         self.doubtful: list[ContentRef] = []
-        # Contents that it does not know, with the number of live positions, which may be none.
+        # Contents that the checkpoint does not know, each with its number of live positions (0 or
+        # more).
         self.new_contents: list[tuple[ContentRef, int]] = []
-        # Staged messages that were published, by the id of their staging log and their seq ids there: the file that says
-        # so. Those that were settled since are not in here.
+        # Staged messages that were published and not settled since: by stage id and seq id in the
+        # stage, the journal file with the MOVE record.
         self.moved: dict[int, dict[int, JournalFile]] = {}
-        # The content that the last MOVE of such a message refers to, by its id.
+        # Content id in the last MOVE of a staged message, by (stage id, seq id in the stage).
         self._moved_contents: dict[tuple[int, int], int] = {}
+        # Contents of the journal that the checkpoint does not know, by id.
         self._tail_contents: dict[int, ContentRef] = {}
+        # The checkpoint knows the contents below this id.
         self._known_contents: i64 = 0
-        # The oldest file that the checkpoint needs; 0: there is none.
+        # The oldest file that the checkpoint needs; 0 without a checkpoint.
         self.first_file: i64 = 0
-        # Up to there the journal is in the accounts of the checkpoint.
+        # The checkpoint counts the journal up to `_counted_offset` (bytes) in this file.
         self._counted_file: i64 = 0
         self._counted_offset: i64 = 0
-        # Damage, (file, start, end), without which the accounts of the checkpoint are.
+        # Damaged ranges, (file, start, end), that the checkpoint does not count.
         self._known_damage: set[tuple[int, int, int]] = set()
-        # Sizes that files had, by their numbers.
+        # Sizes in bytes that files are known to have had, by file number.
         self._known_sizes: dict[int, int] = {}
-        # A batch that failed may have left its releases on the disk, and the next one has them again.
+        # Serials of the applied RELEASE records: a failed batch may have left its records on the
+        # disk, and the next batch has them again.
         self._serials: set[int] = set()
         self._segment_entries: i64 = segment_entries
         if checkpoint is not None:
@@ -139,17 +148,17 @@ class JournalReplay:
 
     def feed_file(self, number: i64, data: bytes) -> None:
         """Replay one file whose header the caller has checked."""
-        # A mark of an orderly stop in an earlier file is not the last word.
+        # A mark of an orderly stop counts in the last file only.
         self.is_clean = False
         known_damage = len(self.damage)
         seed = crc_seed(self.store_id, number)
         file = JournalFile(number)
         self.files.append(file)
         position: i64 = FILE_HEADER_BYTES
-        # Space that was allocated ahead and never written.
+        # Zeros at the end are space that was allocated ahead and never written.
         size: i64 = max(len(data.rstrip(b"\x00")), FILE_HEADER_BYTES)
         file.size_bytes = size
-        # Where bytes begin that are no valid record; -1: all is well so far.
+        # Start of the bytes that are no valid record; -1: there are none so far.
         bad_from: i64 = -1
         while position < size:
             length = record_length(data, position, seed)
@@ -162,7 +171,7 @@ class JournalReplay:
                         Damage(number, position, position + length, "malformed record")
                     )
                 position += length
-                # A body of zeros reaches beyond where the zeros seemed to begin.
+                # A body that ends in zeros reaches beyond `size`.
                 file.size_bytes = max(file.size_bytes, position)
                 continue
             if bad_from < 0:
@@ -179,11 +188,12 @@ class JournalReplay:
             self.torn.append(Damage(number, bad_from, size, "unfinished write"))
             file.size_bytes = bad_from
         if len(self.damage) > known_damage:
-            # The power may have failed while the mark was written: what was delivered stands before it, and may be gone.
+            # The power may have failed during the write of the mark: the queue states before it,
+            # with `delivered_upto`, may be damaged.
             self.is_clean = False
 
     def finish(self) -> None:
-        """Count what each file still holds; afterwards positions and files are ready for the journal."""
+        """Count the live bytes of each file; makes positions and files ready for the journal."""
         self._find_losses()
         doubtful_file = self._last_doubtful_file()
         live: dict[int, int] = {}
@@ -214,8 +224,10 @@ class JournalReplay:
             self.new_contents.append((ref, live.get(content_id, 0)))
 
     def return_moves(self, is_lacking: Callable[[Position], bool]) -> list[Position]:
-        """After `finish`: take back the MOVEs of messages whose content is not there, but are where they were staged. Returns
-        their positions in the queues they went to, which are none of those queues any more."""
+        """Take back the MOVEs whose content is missing and whose message is alive in its stage.
+
+        Call it after `finish`. Returns the positions that were removed from the target queues.
+        """
         places: dict[int, tuple[int, int]] = {
             content_id: place
             for place, content_id in self._moved_contents.items()
@@ -244,7 +256,7 @@ class JournalReplay:
         return not contains(index.settled, seq) and not contains(queue.settled, seq)
 
     def settle_moved(self) -> None:
-        """After `finish`: what was published is not where it was staged any more. For those who only read."""
+        """Remove published messages from their stages; for readers only, after `finish`."""
         for queue_id, seqs in self.moved.items():
             queue = self._queue(queue_id)
             index = queue.ledger.index
@@ -254,7 +266,7 @@ class JournalReplay:
                     index.settle([(seq, seq)], queue.ledger.indexed_upto)
 
     def _find_losses(self) -> None:
-        """What is no torn end but damage, and which files are not there."""
+        """Find missing files, and torn ends that are damage because more bytes are known."""
         sizes: dict[int, int] = {}
         for file in self.files:
             sizes[file.number] = file.size_bytes
@@ -273,7 +285,7 @@ class JournalReplay:
                 self.torn = [torn for torn in self.torn if torn.file_number != number]
 
     def losses(self) -> list[tuple[int, int, int]]:
-        """Damage and missing files: number of the file, and the bytes from and up to which it is lost."""
+        """Damaged ranges and missing files, as (file number, first lost byte, end of the loss)."""
         lost: list[tuple[int, int, int]] = []
         for damage in self.damage:
             lost.append((damage.file_number, damage.start, damage.end))
@@ -282,7 +294,7 @@ class JournalReplay:
         return lost
 
     def _last_doubtful_file(self) -> i64:
-        """The last file with a loss in it of which the checkpoint may have something in its accounts; -1: there is none."""
+        """The last file with a loss that the checkpoint may have counted; -1: there is none."""
         last: i64 = -1
         for loss in self.losses():
             number, start, _end = loss
@@ -352,7 +364,7 @@ class JournalReplay:
     def _apply_publish_ref(
         self, file: JournalFile, data: bytes, start: i64, end: i64, length: i64
     ) -> ContentRef | None:
-        """The content that it refers to; None when it is malformed."""
+        """Apply a publish with a reference; returns the content, None when malformed."""
         ref = decode_publish_ref(data, start, end)
         if ref is None:
             return None
@@ -400,8 +412,8 @@ class JournalReplay:
         seq = read_u64(data, at + 4)
         ledger.next_seq = max(ledger.next_seq, seq + 1)
         if seq < ledger.indexed_upto:
-            # In the index, or settled. An ack before it was the retraction of a batch that failed, after which it was
-            # journaled again.
+            # The position is in the index, or settled. An earlier ack in the journal retracted a
+            # failed batch; the position was journaled again after it, so that ack does not count.
             remove_seq(queue.settled, seq)
             return None
         position = Position(message, ledger, seq, read_u64(data, at + 12))
@@ -414,7 +426,8 @@ class JournalReplay:
         if end - start != 16:
             return False
         number = read_u64(data, start)
-        # Without a checkpoint, what is before the oldest file that is there was deleted, for all we know.
+        # Without a checkpoint, a file before the oldest existing one may have been deleted on
+        # purpose.
         if number >= self.first_file and (self.first_file > 0 or len(self.files) > 1):
             known: i64 = self._known_sizes.get(number, 0)
             self._known_sizes[number] = max(known, read_u64(data, start + 8))
@@ -470,7 +483,7 @@ class JournalReplay:
                 positions.pop(seq, None)
                 seq += 1
             return
-        # A run longer than the queue: look at what there is instead of counting through it.
+        # The run is longer than the queue: walk the known positions instead of the run.
         for known in [seq for seq in positions if first <= seq <= last]:
             del positions[known]
 

@@ -1,7 +1,7 @@
-"""The segments of all queues of a vhost as files, and the transient content store's: appended to in order, read by loads.
+"""The segment files of a vhost's queues, and the files of its transient content store.
 
-An append whose file somebody has deleted, or cut off, stays in the lane until its file is there again; what is done about
-it is for `GoneSegments`.
+Appends run in order; loads read. An append whose file was deleted or cut off from outside stays in
+the lane until `GoneSegments` has put a file in its place.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Append(AppendFile):
         self.files: SegmentFiles = files
         self.ledger: QueueLedger | None = ledger
         self.segment: Segment | None = segment
-        # For the transient content store: contents below this id are written once the append is done.
+        # Contents of the transient store below this id are written once the append is done.
         self.content_upto: i64 = 0
 
     def finished(self) -> None:
@@ -48,15 +48,15 @@ class Append(AppendFile):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class GoneSegments:
-    """Puts another file in the place of one that is gone."""
+    """Replaces segment files that are gone."""
 
     def replace(self, append: Append) -> None:
-        """Replace the file of a failed append, which somebody has deleted or cut off. The lane is at rest."""
+        """Replace the file of a failed append: it was deleted or cut off. The lane is at rest."""
         raise RuntimeError("abstract")
 
 
 class SegmentFiles:
-    """The files of one vhost's queues."""
+    """The segment files of one vhost, with what appends and loads of them need."""
 
     def __init__(
         self, store_id: bytes, settings: StoreSettings, jobs: JobQueue, contents: StoredContents
@@ -71,16 +71,16 @@ class SegmentFiles:
         self.damaged: DamagedSegments = DamagedSegments(store_id, jobs, self.needs, self.losses)
         self.writer: RecordWriter = RecordWriter(store_id)
         self.gone_segments: GoneSegments | None = None
-        # Appends whose file is gone.
+        # Failed appends whose file is gone; replaced when the lane is at rest.
         self._gone: list[Append] = []
 
     @property
     def is_behind(self) -> bool:
-        """Do more bytes wait than the disk can be expected to take soon?"""
+        """Whether more bytes wait than the disk can be expected to write soon."""
         return self.jobs.lane.waiting_bytes > self.settings.behind_bytes
 
     def new_index(self, queue_id: i64, is_durable: bool) -> QueueIndex:
-        """An index without segments."""
+        """A new index without segments for queue `queue_id`."""
         path = (
             f"{QUEUES_NAME}/{queue_id}"
             if is_durable
@@ -93,11 +93,11 @@ class SegmentFiles:
     def append(
         self, ledger: QueueLedger, segment: Segment, path: str, parts: list[bytes], is_new: bool
     ) -> None:
-        """Append to a segment, behind all that was appended before."""
+        """Append `parts` to a segment, behind all earlier appends."""
         self.jobs.lane.push(Append(self, ledger, segment, path, segment.size_bytes, parts, is_new))
 
     def write_transient(self) -> None:
-        """Append everything that the transient content store has gathered."""
+        """Append all contents that the transient content store has gathered."""
         transient = self.contents.transient
         for write in transient.take_writes():
             job = Append(self, None, None, write.path, write.offset, write.parts, write.is_new)
@@ -132,6 +132,6 @@ class SegmentFiles:
         self.loads.retry(load, failures, self.jobs.now_ms)
 
     def resume_loads(self) -> None:
-        """Resume loads: more may be readable now."""
+        """Resume the waiting loads, since more may be readable; recount damaged segments first."""
         self.damaged.recount()
         self.loads.resume_waiting()

@@ -1,10 +1,11 @@
-"""Segments whose file is gone or cannot be read at all: another file takes its place, with what is left to write there.
+"""Replaces segment files that are gone or cannot be read at all.
 
-A file that is there is moved to lost+found first: an operator may still get something out of it. What goes into the new
-one are the positions that the queue has in memory, but for those whose content was in the file only, and what was on its
-way into the old one. Then the segment is counted anew like a damaged one (`index_repair.py`): what is not in the new
-file is lost, counted and reported. A start that finds a checkpoint from before sees a segment that is shorter than it
-should be, or one that is missing.
+An existing file is moved to lost+found first, since an operator may still get something out of it.
+The new file gets the positions that the queue has in memory, except those whose content was in the
+old file only, and then the appends that were on their way into the old file. Then the segment is
+counted anew like a damaged one (`index_repair.py`): messages that are not in the new file are lost,
+counted and reported. A start with a checkpoint from before the replacement finds a segment that is
+shorter than the checkpoint says, or none.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ class _PutAside(PutAside):
         self.ledger: QueueLedger = ledger
         self.segment: Segment = segment
         self.load: WaitingLoad | None = None
-        # Records that were on their way into the old file, and the first seq id of them.
+        # Records that were on their way into the old file.
         self.kept: list[bytes] = []
+        # The first seq id in `kept`, or the segment's end.
         self.upto: i64 = 0
 
     def finished(self) -> None:
@@ -38,7 +40,7 @@ class _PutAside(PutAside):
 
 
 class _FindEnd(ReadRanges):
-    """Finds the end of a segment that was cut off: the last whole record before seq id `upto`."""
+    """Finds the end of a cut-off segment: the end of its last whole record before seq id `upto`."""
 
     def __init__(self, append: Append, ledger: QueueLedger, segment: Segment, upto: i64) -> None:
         super().__init__([(append.path, 0, append.found_bytes)])
@@ -51,7 +53,8 @@ class _FindEnd(ReadRanges):
         index = self.ledger.index
         data = self.results[0] if len(self.results) == 1 else None
         if self.error is not None or index is None:
-            # The read failed, not the file: the append fails once more and leads here again.
+            # The read failed without a fault of the file: the append fails again and repeats the
+            # search.
             return
         self.segment.left_bytes = 0
         if data is not None:
@@ -60,15 +63,18 @@ class _FindEnd(ReadRanges):
 
 
 class SegmentLoss(GoneSegments):
-    """Replaces lost segments of one vhost. Without an `owner` no position is in memory."""
+    """Replaces lost segments of one vhost. Without `queue_access` no position is in memory."""
 
     def __init__(self, files: SegmentFiles) -> None:
         self.queue_access: QueueAccess | None = None
         self._files: SegmentFiles = files
 
     def give_up(self, ledger: QueueLedger, segment: Segment, load: WaitingLoad | None) -> None:
-        """Replace the file of a segment that cannot be read, or is gone. Loads resume when the new file is in its place;
-        if it cannot be made, they read the old one once more. `load` counts what is lost."""
+        """Replace the file of a segment that cannot be read or is gone.
+
+        Loads resume when the new file is in place. If the old file cannot be moved away, they read
+        it once more. `load` counts the messages that are lost.
+        """
         index = ledger.index
         assert index is not None
         if segment.is_rewriting:
@@ -85,29 +91,29 @@ class SegmentLoss(GoneSegments):
         lane.push(job)
 
     def give_up_gone(self, dirty: list[tuple[QueueLedger, Segment]], gone: list[str]) -> None:
-        """Replace those of the segments `dirty` whose files a checkpoint found deleted (`gone`) when it synced them."""
+        """Replace the segments of `dirty` whose files a checkpoint found deleted (`gone`)."""
         for ledger, segment in dirty:
             index = ledger.index
             if index is None or index.find(segment.number) is not segment:
                 continue
             path = index.path_of(segment)
-            # An append to it would notice by itself.
+            # A waiting append would find the file gone and have it replaced itself.
             if path in gone and len(self._files.jobs.lane.appends_of(path)) == 0:
                 self.give_up(ledger, segment, None)
 
     def replace(self, append: Append) -> None:
-        """The file of an append that has failed is deleted, or shorter than it was. Its lane is at rest.
+        """Repair the file of a failed append: it was deleted, or is shorter than it was.
 
-        What is left of a segment stays; without anything left another file takes its place. Of the transient content
-        store, or of a segment that nobody needs any more, a file of zeros does: what was in it is missed content by
-        content.
+        The write lane is at rest. The rest of a cut-off segment stays; if nothing is left, a new
+        file replaces it. For the transient content store, and for a segment that nothing needs any
+        more, a file of zeros does: each load of a content that was in it finds that one lost.
         """
         segment = append.segment
         ledger = append.ledger
         appends = self._files.jobs.lane.appends_of(append.path)
         begin = appends[0]
         if begin.is_new:
-            # An earlier append had the file replaced, or the file is to be written anew anyway.
+            # An earlier append had the file replaced already, or this one creates the file anyway.
             return
         index = ledger.index if ledger is not None else None
         if (
@@ -122,7 +128,8 @@ class SegmentLoss(GoneSegments):
             segment.left_bytes = -1
             self._renew(ledger, segment, _first_seq_of(index, segment, appends), [])
         elif segment.left_bytes < 0:
-            # The appends fail once more, and by then the end is known.
+            # Find the segment's end first. The appends fail once more and come here again with the
+            # end known.
             self._files.jobs.submit(
                 _FindEnd(append, ledger, segment, _first_seq_of(index, segment, appends))
             )
@@ -133,7 +140,7 @@ class SegmentLoss(GoneSegments):
             self._count_anew(ledger, index, segment)
 
     def on_put_aside(self, job: _PutAside) -> None:
-        """Begin a new file once the old one is in lost+found; keep the old one if it could not be moved."""
+        """Begin a new file after the old one was moved to lost+found; on error keep the old one."""
         files = self._files
         files.jobs.lane.on_other()
         job.segment.is_rewriting = False
@@ -144,11 +151,14 @@ class SegmentLoss(GoneSegments):
         files.resume_loads()
 
     def _renew(self, ledger: QueueLedger, segment: Segment, upto: i64, kept: list[bytes]) -> i64:
-        """Begin the file of a segment anew: what is in memory below seq id `upto`, then `kept`, then what is to be
-        appended. Returns how many messages are lost that were on disk only, or a few more."""
+        """Begin the file of a segment anew; returns how many messages are lost, or a few more.
+
+        The file gets the queue's positions in memory below seq id `upto`, then `kept`, then the
+        waiting appends. Messages that were on disk only are lost.
+        """
         index = ledger.index
         if index is None or index.find(segment.number) is not segment:
-            # The segment died meanwhile, or its queue did.
+            # The segment or its queue has died since.
             return 0
         path = index.path_of(segment)
         first: i64 = segment.number * index.segment_entries
@@ -181,7 +191,7 @@ class SegmentLoss(GoneSegments):
         return max(0, segment.live - i64(len(positions)) - on_their_way)
 
     def _count_anew(self, ledger: QueueLedger, index: QueueIndex, segment: Segment) -> None:
-        """Have the records of `segment` counted again: some moved, some are lost."""
+        """Have the records of `segment` counted anew, since some moved and some are lost."""
         segment.rewrites += 1
         segment.is_dirty = True
         index.has_dirty = True
@@ -192,7 +202,7 @@ class SegmentLoss(GoneSegments):
 
 
 def _move_appends(segment: Segment, appends: list[AppendFile], offset: i64) -> None:
-    """Move waiting appends to `offset` in the file."""
+    """Shift the waiting appends so that they begin at `offset` in the file."""
     shift = appends[0].offset - offset
     segment.size_bytes = offset
     for append in appends:
@@ -203,7 +213,10 @@ def _move_appends(segment: Segment, appends: list[AppendFile], offset: i64) -> N
 def _encode(
     writer: RecordWriter, index: QueueIndex, segment: Segment, positions: list[Position]
 ) -> list[bytes]:
-    """The beginning of a segment: a header, and the `positions` whose content is stored elsewhere or in memory."""
+    """Encode the beginning of a segment: a header and the `positions` that can be written again.
+
+    A position can be written if its content is in a content store or in memory.
+    """
     writer.start_file(INDEX_MAGIC, index.file_number(segment.number))
     for position in positions:
         place = writer.size_bytes
@@ -220,7 +233,7 @@ def _encode(
 
 
 def _first_seq_of(index: QueueIndex, segment: Segment, appends: list[AppendFile]) -> i64:
-    """Seq id of the first position that is on its way into a segment, or the segment's end."""
+    """The first seq id in the waiting appends of a segment; the segment's end when none wait."""
     if len(appends) > 0:
         return first_seq(b"".join(appends[0].parts))
     return (segment.number + 1) * index.segment_entries

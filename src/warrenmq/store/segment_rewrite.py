@@ -1,13 +1,15 @@
-"""Segments that are written anew without what is settled in them (W24, G8).
+"""Rewrites segments without their settled records (W24, G8).
 
-Which ones: those of which at most a quarter is alive, when they are large (`QueueIndex.is_worth_rewriting`); and while the
-store is in debt, all of which less than half is alive, those with most garbage first. They are looked for behind each
-checkpoint and rewritten one after the other, so that appends and checkpoints have their turns in between.
+A segment is rewritten when it is large and at most a quarter of its entries is alive
+(`QueueIndex.is_worth_rewriting`). While the store is in debt, every segment of which less than half
+is alive is rewritten, the one with most garbage first. The rewriter searches for segments after
+each checkpoint and rewrites one at a time, so that appends and checkpoints get their turns between.
 
-What was settled is left out only when that is durable: a start would else miss what it takes to be alive, and with it
-what it refers to. A durable queue's segment may be rewritten when the last checkpoint but one had seen the end of it:
-what lies in it is never appended again after a crash. A segment that is still appended to has its turn later; in debt a
-queue leaves it (`leave_tail`).
+A settled record is left out only when the batch that settles it is durable. Otherwise a start would
+take the message for alive and miss its record, and with it the content that the record refers to. A
+durable queue's segment may be rewritten when the last checkpoint but one covers its end: no start
+appends to it again after a crash. A segment that is still appended to has to wait; while the store
+is in debt its queue moves on to the next segment (`leave_tail`).
 """
 
 from __future__ import annotations
@@ -27,9 +29,10 @@ from warrenmq.store.queue_store import QueueStore
 from warrenmq.store.runs import Runs, overlapping
 from warrenmq.store.segment_files import SegmentFiles
 
-# Positions that one checkpoint moves to segments that are to be left.
+# Positions that one checkpoint may move from the journal to tail segments, for queues to leave
+# them.
 _TAIL_POSITIONS: Final = 1024
-# After one that failed.
+# Pause after a failed rewrite.
 _RETRY_MS: Final = 5000
 
 
@@ -47,9 +50,11 @@ class _Rewrite(RewriteSegment):
         self.rewriter: SegmentRewriter = rewriter
         self.ledger: QueueLedger = ledger
         self.segment: Segment = segment
-        # Entries that it leaves, and the batch that says that the others are settled.
+        # Entries that the new file keeps.
         self.live: i64 = segment.live
+        # Copy every record, settled ones too (`rewrite_whole`).
         self.is_whole: bool = False
+        # The batch that must be durable first: its acks settle the entries that are left out.
         self.batch_number: i64 = 0
 
     def finished(self) -> None:
@@ -57,7 +62,7 @@ class _Rewrite(RewriteSegment):
 
 
 class SegmentRewriter:
-    """What is to be rewritten in one vhost's store."""
+    """Finds and rewrites the wasteful segments of one vhost's store, one at a time. Times in ms."""
 
     def __init__(
         self,
@@ -76,17 +81,21 @@ class SegmentRewriter:
         self._debt: Debt = debt
         self.queue_access: QueueAccess | None = None
         self.rewrite_count: i64 = 0
-        # Found behind the last checkpoint, the one with most garbage last.
+        # Segments to rewrite, found after the last checkpoint; the one with most garbage is last.
         self._found: list[tuple[QueueLedger, Segment]] = []
-        # The one under way, and whether it was handed out.
+        # The rewrite under way.
         self._current: _Rewrite | None = None
+        # `_current` waits for its batch to become durable and is not in the write lane yet.
         self._is_deferred: bool = False
         self._retry_at_ms: i64 = 0
-        # Of _TAIL_POSITIONS, since the last checkpoint.
+        # The rest of _TAIL_POSITIONS until the next checkpoint.
         self._tail_left: i64 = _TAIL_POSITIONS
 
     def find_segments(self) -> bool:
-        """Behind a checkpoint: find what is to be rewritten. Returns whether there is, or will be, something."""
+        """Find the segments to rewrite; called after each checkpoint.
+
+        Returns whether any queue has a straggler: a segment to rewrite at once or when it may be.
+        """
         is_in_debt = self._debt.payable_bytes > 0
         found: list[tuple[i64, i64, QueueLedger, Segment]] = []
         refused: list[Segment] = []
@@ -112,7 +121,7 @@ class SegmentRewriter:
                         else:
                             found.append((segment.garbage_bytes, len(found), queue.ledger, segment))
         if len(found) == 0:
-            # They have another try, next time.
+            # Segments whose rewrite failed get another try after the next checkpoint.
             for segment in refused:
                 segment.was_refused = False
         found.sort()
@@ -120,7 +129,7 @@ class SegmentRewriter:
         return is_more
 
     def advance(self) -> None:
-        """Begin the next one, if none is under way; called once a turn and behind a commit."""
+        """Start the next rewrite if none is under way; called once a turn and after a commit."""
         jobs = self._files.jobs
         current = self._current
         if current is None:
@@ -138,7 +147,7 @@ class SegmentRewriter:
             jobs.lane.push(current)
 
     def rewrite_whole(self, ledger: QueueLedger, segment: Segment, path: str) -> None:
-        """Write all bytes of a segment again: a sync that failed may have lost some (W27)."""
+        """Write all bytes of a segment again, since a failed sync may have lost some (W27)."""
         segment.is_rewriting = True
         none: Runs = []
         job = _Rewrite(self, ledger, segment, path, none, none)
@@ -146,7 +155,7 @@ class SegmentRewriter:
         self._files.jobs.lane.push(job)
 
     def on_rewritten(self, job: _Rewrite) -> None:
-        """A segment was written anew, or could not be."""
+        """Account for a rewrite that is done or has failed."""
         files = self._files
         files.jobs.lane.on_other()
         segment = job.segment
@@ -158,7 +167,7 @@ class SegmentRewriter:
             segment.was_refused = True
             self._retry_at_ms = files.jobs.now_ms + _RETRY_MS
         elif index is not None:
-            # What was appended meanwhile waits behind this job in the lane.
+            # Appends pushed during the rewrite wait behind this job in the lane.
             segment.size_bytes = job.new_size
             for append in files.jobs.lane.appends_of(job.path):
                 segment.size_bytes += append.size_bytes
@@ -174,11 +183,12 @@ class SegmentRewriter:
         files.resume_loads()
 
     def leave_tail(self, queue: QueueStore, index: QueueIndex) -> None:
-        """Let the queue append to a new segment, if little or nothing is alive in the one it appends to.
+        """Move the queue on to a new segment if little or nothing is alive in its last one.
 
-        An empty queue does so when nothing is; in debt any queue does, when less than half is. Its next message is the
-        first of the next segment, and the old one can go or be rewritten, as soon as it has those that were in the
-        journal only.
+        An empty queue leaves its last segment when nothing in it is alive; while the store is in
+        debt, any queue leaves it when less than half is alive. The next message of the queue is
+        then the first of the next segment. The old segment can be deleted or rewritten as soon as
+        it holds the messages of its range that were in the journal only.
         """
         queue_access = self.queue_access
         if queue_access is None or not index.has_wasteful_tail(
@@ -203,7 +213,7 @@ class SegmentRewriter:
     def _rewrite_of(self, ledger: QueueLedger, segment: Segment) -> _Rewrite | None:
         index = ledger.index
         upto = ledger.indexed_upto
-        # It may have died meanwhile, or its queue.
+        # The segment or its queue may have died since the search.
         if (
             index is None
             or index.find(segment.number) is not segment

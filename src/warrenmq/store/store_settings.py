@@ -1,4 +1,4 @@
-"""Sizes that the store of a vhost works with."""
+"""The sizes that a vhost's store works with, and their defaults."""
 
 from typing import Final
 
@@ -7,19 +7,20 @@ from mypy_extensions import i64
 from warrenmq.store.journal import BUFFER_BYTES
 from warrenmq.store.queue_index import REWRITE_MIN_BYTES, SEGMENT_ENTRIES
 
+# A queue may leave its last segment from this size on (`StoreSettings.dead_tail_bytes`).
 DEAD_TAIL_BYTES: Final = 65536
-# Appends that are written together.
+# Appends are written in groups of about this size.
 GROUP_BYTES: Final = 4194304
-# Appends that wait beyond this are a sign that the disk cannot follow.
+# More waiting bytes of appends than this mean that the disk cannot keep up.
 BEHIND_BYTES: Final = 67108864
-# A checkpoint is taken for the sake of this much space, or of less after a while.
+# This much dead space is worth a checkpoint at once; less is worth one after a while.
 DEAD_BYTES: Final = 33554432
-# The disk may hold so much beyond twice what is alive before that counts as debt (G8).
+# The store may take twice its live bytes plus this on disk before it is in debt (G8).
 GARBAGE_ALLOWANCE_BYTES: Final = 1073741824
 
 
 class StoreSettings:
-    """Sizes in bytes, but for the number of seq ids of a segment."""
+    """The settings of one vhost's store: sizes in bytes, `segment_entries` in seq ids."""
 
     def __init__(
         self,
@@ -39,9 +40,10 @@ class StoreSettings:
         self.content_file_size_limit: i64 = content_file_size_limit
         self.embed_below: i64 = embed_below
         self.segment_entries: i64 = segment_entries
-        # A segment of which little is alive is rewritten from this size on.
+        # A segment with few live entries is rewritten from this size on.
         self.rewrite_min_bytes: i64 = rewrite_min_bytes
-        # A queue leaves the segment it appends to, with little or nothing alive in it, when it has this size.
+        # A queue leaves the segment it appends to from this size on, when few of its entries are
+        # alive.
         self.dead_tail_bytes: i64 = dead_tail_bytes
         self.garbage_allowance_bytes: i64 = garbage_allowance_bytes
         self.buffer_bytes: i64 = buffer_bytes

@@ -1,9 +1,11 @@
-"""The store of one vhost: journal, queue indexes, content stores, and the checkpoints that tie them together.
+"""The store of one vhost: journal, queue indexes, content stores and the checkpoints over them.
 
-The shell drives it: after each seal of the journal `advance`, then `take_jobs` for its threads, and each job's
-`finished` when it is done. What is decided here is retirement: when the journal outgrows its window, its owner is asked to
-move what the oldest files hold to the queues' indexes; then a checkpoint is taken and the files go, one generation later
-than they could, so that the checkpoint before the last one is good as well.
+The shell drives the store: it calls `advance` after each seal of the journal, gives the jobs of
+`take_jobs` to its threads, and calls each job's `finished` when it is done. This module decides
+when journal files retire: when the journal outgrows its window, `QueueAccess.retire` moves the live
+positions of the oldest files to the queues' indexes; then a checkpoint is taken and the files are
+deleted. They are deleted one generation later than they could be, so that the checkpoint before the
+last one stays usable.
 """
 
 from __future__ import annotations
@@ -54,8 +56,9 @@ class VhostStore:
         self.files: SegmentFiles = SegmentFiles(store_id, settings, self.jobs, self.contents)
         self._loss: SegmentLoss = SegmentLoss(self.files)
         self.files.gone_segments = self._loss
-        # The durable ones, and the others.
+        # Durable queues, by queue id.
         self.queues: dict[int, QueueStore] = {}
+        # Queues that are not durable, by queue id.
         self.transient_queues: dict[int, QueueStore] = {}
         self.debt: Debt = Debt()
         self.backup: BackupPins = BackupPins(
@@ -71,11 +74,11 @@ class VhostStore:
             self.contents, self.jobs, self.files.losses, self.backup, self.debt
         )
         self._queue_access: QueueAccess | None = None
-        # Does `advance` have more to do, without anything happening before?
+        # `advance` has more to do in the next turn, even if nothing happens before.
         self.has_more: bool = False
 
     def check(self) -> None:
-        """Assert what holds between two operations; for tests and the simulator."""
+        """Assert the invariants that hold between operations; for tests and the simulator."""
         self.journal.check()
         self.contents.persistent.check()
         self.contents.transient.check()
@@ -86,16 +89,16 @@ class VhostStore:
                     index.check(queue.ledger.indexed_upto)
 
     def set_queue_access(self, queue_access: QueueAccess, report: LossReport) -> None:
-        """Who has the queues from now on, and who is told what was lost."""
+        """Set the access to the queues, and the receiver of loss reports."""
         self._queue_access = queue_access
         self._loss.queue_access = queue_access
         self.rewriter.queue_access = queue_access
         self.files.losses.report = report
 
-    # -- queues ----------------------------------------------------------------------------------------------
+    # -- queues ------------------------------------------------------------------------------------
 
     def add_queue(self, ledger: QueueLedger, is_durable: bool) -> QueueStore:
-        """The store of a queue that is there from now on."""
+        """Add a queue and return its store."""
         siblings = self.queues if is_durable else self.transient_queues
         queue = QueueStore(self.files, self._loss, self.journal, siblings, ledger, is_durable)
         ledger.is_durable = is_durable
@@ -105,9 +108,9 @@ class VhostStore:
         return queue
 
     def restore(self, checkpoint: Checkpoint | None, replay: JournalReplay) -> None:
-        """Take over what a start has found; queues take over theirs one by one (`adopt`).
+        """Take over the recovered journal and checkpoint; `adopt` does so for each queue.
 
-        The persistent content store has been filled already (`content_recovery.py`).
+        The persistent content store must be filled already (`content_recovery.py`).
         """
         journal = self.journal
         journal.adopt(replay.files, replay.next_file_number)
@@ -124,7 +127,7 @@ class VhostStore:
             journal.settle_forgotten(ledger, position, self.jobs.now_ms)
 
     def adopt(self, queue: QueueStore, recovered: RecoveredQueue) -> None:
-        """Give a queue its numbering and its index back."""
+        """Give a recovered queue its numbering and its index; drops positions without content."""
         ledger = queue.ledger
         found = recovered.ledger
         found.is_durable = True
@@ -142,7 +145,7 @@ class VhostStore:
             self.files.needs.take_dead_segments(index)
 
     def _drop_lacking(self, recovered: RecoveredQueue) -> None:
-        # The content of a batch that failed, or never came to an end, may be missing while the reference is there.
+        # A batch that failed or was never finished may leave a reference whose content is missing.
         for seq, position in list(recovered.positions.items()):
             if self._is_lacking(position):
                 del recovered.positions[seq]
@@ -157,7 +160,7 @@ class VhostStore:
         return content is not None and self.contents.persistent.locate(content.id) is None
 
     def adopt_deleted(self, recovered: RecoveredQueue, now_ms: i64) -> None:
-        """A queue that is gone left this behind: give up what it refers to, then its index."""
+        """Release the references that a deleted queue left behind, then drop its index."""
         self.forget_positions(recovered, now_ms)
         recovered.positions = {}
         queue = self.add_queue(QueueLedger(recovered.ledger.queue_id), True)
@@ -165,7 +168,7 @@ class VhostStore:
         queue.delete()
 
     def forget_positions(self, recovered: RecoveredQueue, now_ms: i64) -> None:
-        """Nobody needs these positions of the journal."""
+        """Settle the journal positions of a recovered queue that nothing needs any more."""
         ledger = recovered.ledger
         ledger.is_durable = True
         for position in recovered.positions.values():
@@ -173,14 +176,14 @@ class VhostStore:
                 position.message.content_ref = None
             self.journal.settle_forgotten(ledger, position, now_ms)
 
-    # -- turns -----------------------------------------------------------------------------------------------
+    # -- turns -------------------------------------------------------------------------------------
 
     def take_jobs(self, now_ms: i64) -> list[StoreJob]:
-        """The jobs that are to be run now."""
+        """The jobs to run now."""
         return self.jobs.take(now_ms)
 
     def on_batch_done(self, batch: Batch, ok: bool, now_ms: i64) -> None:
-        """The flusher has finished `batch`, the oldest under way, by now (ms)."""
+        """Release what waited for `batch`, the oldest one at the flusher; `ok`: it is durable."""
         self.journal.on_done(batch, ok, now_ms)
         if ok:
             self.contents.written_upto = batch.content_upto
@@ -189,7 +192,10 @@ class VhostStore:
         self.files.resume_loads()
 
     def advance(self, now_ms: i64) -> None:
-        """Retire journal files, rewrite, compact, take checkpoints: a slice of what is due. Called behind a seal."""
+        """Do a slice of the due work: retire files, rewrite, compact, take a checkpoint.
+
+        Called after each seal of the journal.
+        """
         jobs = self.jobs
         loads = self.files.loads
         needs = self.files.needs
@@ -209,8 +215,8 @@ class VhostStore:
         for file in self.journal.files_to_retire(first_file):
             queue_access = self._queue_access
             if file.live_bytes > 0 and queue_access is not None and not queue_access.retire(file):
-                # More of it in the next turn. A checkpoint that somebody waits for, as a start does, covers the journal
-                # as it is, however long that has become.
+                # The next turn moves more of this file. A requested checkpoint, as at a start, does
+                # not wait for that: it covers the journal as it is, however long.
                 self.has_more = True
                 if not needs.is_wanted:
                     return
@@ -220,7 +226,8 @@ class VhostStore:
         if not is_due:
             return
         if self.journal.has_settled():
-            # Settled since the seal: the accounts do not know yet.
+            # Positions were settled after the seal, and the accounts do not know them yet: seal
+            # again.
             self.journal.is_wanted = True
             self.has_more = True
             return

@@ -1,8 +1,9 @@
-"""The order of what one vhost writes beside its journal.
+"""The write lane: the order of a vhost's writes other than those of its journal.
 
-Jobs go out in groups, the next one when all of the last have succeeded: a group of appends, or one other job. When one
-of a group of appends fails, the whole group is run again after a pause: each writes at its place, and an earlier one
-cuts off what a later one wrote. So nothing ever overtakes a write that failed.
+Jobs go out in groups: several appends, or one other job. The next group starts when every job of
+the last has succeeded. When an append fails, its whole group runs again after a pause: each append
+writes at its own offset, and an earlier one cuts off the bytes of a later one. So no write ever
+overtakes a failed write.
 """
 
 from typing import Final
@@ -12,31 +13,38 @@ from mypy_extensions import i64
 from warrenmq.store.jobs import AppendFile, StoreJob
 
 _GROUP_JOBS: Final = 512
+# Pause before a failed group runs again.
 RETRY_MS: Final = 250
 
 
 class WriteLane:
-    """Jobs that wait, and the group that is under way: `group_bytes` of appends or little more. Times in ms."""
+    """The waiting jobs, and the group under way: `group_bytes` of appends or a little more.
+
+    Times in ms.
+    """
 
     def __init__(self, group_bytes: i64) -> None:
         self._group_bytes: i64 = group_bytes
-        # Bytes of appends that are not written yet.
+        # Bytes of appends that are not written yet, waiting or under way.
         self.waiting_bytes: i64 = 0
+        # Failed appends since the start.
         self.failed_count: i64 = 0
         self._waiting: list[StoreJob] = []
         self._group: list[StoreJob] = []
+        # Jobs of the group that are still running.
         self._open: i64 = 0
+        # An append of the group has failed: the group runs again.
         self._has_failed: bool = False
         self._retry_at_ms: i64 = 0
 
     def push(self, job: StoreJob) -> None:
-        """Let `job` wait for its turn."""
+        """Add a job behind all others."""
         if isinstance(job, AppendFile):
             self.waiting_bytes += job.size_bytes
         self._waiting.append(job)
 
     def appends_of(self, path: str) -> list[AppendFile]:
-        """The appends to a file that wait or are under way, in order."""
+        """The appends to file `path` that wait or are under way, in order."""
         found: list[AppendFile] = []
         for jobs in (self._group, self._waiting):
             for job in jobs:
@@ -45,19 +53,19 @@ class WriteLane:
         return found
 
     def is_idle(self) -> bool:
-        """Is nothing waiting or under way?"""
+        """True while no job waits or is under way."""
         return len(self._waiting) == 0 and len(self._group) == 0
 
     def is_retrying(self) -> bool:
-        """Has a write failed that is to be tried again?"""
+        """True while a failed group waits for its next run."""
         return self._has_failed
 
     def is_at_rest(self) -> bool:
-        """Is a group that has failed waiting for another try, and no job of it under way?"""
+        """True while a failed group waits for its next run and none of its jobs is running."""
         return self._has_failed and self._open == 0
 
     def start(self, now_ms: i64) -> list[StoreJob]:
-        """The jobs to run now: the next group, or the last one again."""
+        """The jobs to run now: the next group, or the failed one again once its pause is over."""
         none: list[StoreJob] = []
         if len(self._group) > 0:
             if not self._has_failed or self._open > 0 or now_ms < self._retry_at_ms:
@@ -71,7 +79,7 @@ class WriteLane:
         return list(self._group)
 
     def on_append(self, job: AppendFile, now_ms: i64) -> list[StoreJob]:
-        """An append is done; returns its group when all of it has succeeded, else nothing."""
+        """Account for an append; returns its group once all of it has succeeded, else nothing."""
         none: list[StoreJob] = []
         self._open -= 1
         if job.error is not None:
@@ -88,7 +96,7 @@ class WriteLane:
         return group
 
     def on_other(self) -> None:
-        """The job that was under way alone is done or has failed for good."""
+        """End the group of a job that ran alone; it is done, or has failed and is not retried."""
         self._group = []
         self._open = 0
 

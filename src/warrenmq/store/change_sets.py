@@ -87,8 +87,7 @@ class ChangeLine:
         """True while a kept set is not stored: the metadata does not know what has happened."""
         if len(self._failed) > 0 or self._kept_in_flight > 0:
             return True
-        # Compiled, a generator costs more than this loop.
-        for change_set in self._gathered:  # noqa: SIM110
+        for change_set in self._gathered:  # noqa: SIM110  # a generator is slower, compiled
             if change_set.is_kept:
                 return True
         return False

@@ -89,7 +89,6 @@ class Batch(ConfirmParty):
         self.content_upto: i64 = 0
         # Encoded records for the flusher to write.
         self.parts: list[bytes] = []
-        # Size of `parts` in bytes.
         self.part_bytes: i64 = 0
         # Number of the journal file to which `parts` are appended.
         self.file_number: i64 = 0
@@ -138,7 +137,6 @@ class Journal:
         self.dirty_logs: list[QueueLedger] = []
         # Ledgers of all durable queues, by queue id.
         self.ledgers: dict[int, QueueLedger] = {}
-        # Number of batches that failed.
         self.failed_count: i64 = 0
         # Changes of definitions that the next batch carries.
         self.definitions: ChangeLine = ChangeLine()
@@ -229,10 +227,7 @@ class Journal:
             self._leave(position)
 
     def when_durable(self, done: Callable[[bool, int], None]) -> None:
-        """Call `done(ok, now_ms)` when all records gathered so far are durable, or have failed.
-
-        Definitions have callbacks of their own (`ChangeSet.callbacks`).
-        """
+        """Call `done(ok, now_ms)` when all records, not definitions, gathered so far are durable."""
         self.batch.callbacks.append(done)
 
     # -- when to commit ----------------------------------------------------------------------------
@@ -272,10 +267,7 @@ class Journal:
         )
 
     def seal(self) -> Batch:
-        """Encode the gathered batch and start the next one; the caller passes it to the flusher.
-
-        The flusher must get the batches in the order in which they were sealed.
-        """
+        """Encode the gathered batch for the flusher, which must get batches in order of sealing."""
         batch = self.batch
         self.batch = Batch(batch.number + 1)
         self.pending_bytes = 0
@@ -308,20 +300,14 @@ class Journal:
         return batch
 
     def adopt(self, files: list[JournalFile], next_number: i64) -> None:
-        """Take over the files that recovery found; writing continues in a new one.
-
-        The number of the new file is `next_number` or more.
-        """
+        """Take over files that recovery found; the next file gets number `next_number` or more."""
         self.files = files
         self._next_file_number = next_number
         if len(files) > 0:
             self._next_file_number = max(next_number, files[-1].number + 1)
 
     def request_file(self) -> None:
-        """Make the next sealed batch start a file, whatever it holds.
-
-        From then on, a mark of a clean stop before that file does not count.
-        """
+        """Make the next sealed batch start a file: marks of a clean stop before it are void."""
         self._wants_file = True
         self._needs_new_file = True
 
@@ -343,8 +329,7 @@ class Journal:
             self._undeleted.extend(batch.undeleted)
         else:
             self._on_failed(batch)
-        # Definitions come first: a caller that waits for definitions and records needs both
-        # results.
+        # Definitions come first: a caller that waits for both needs the result of both.
         self.definitions.on_done(batch.change_sets, now_ms)
         batch.finish(ok)
         for callback in batch.callbacks:

@@ -5,7 +5,10 @@ from warrenmq.wire.field_types import TAG_BOOL, TAG_LONGSTR, TAG_TABLE
 
 
 class ClientProperties:
-    """`name` is its `connection_name`, or empty; `capabilities` are those it has set to true."""
+    """The client properties that the broker uses.
+
+    `name` is the property `connection_name`, or empty; `capabilities` are the ones set to true.
+    """
 
     def __init__(self, name: str, capabilities: set[str]) -> None:
         self.name: str = name
@@ -13,7 +16,10 @@ class ClientProperties:
 
 
 def read_client_properties(raw: bytes) -> ClientProperties:
-    """Decode the table. Raises ConnectionException for one that is malformed; other types than expected are ignored."""
+    """Decode the client properties in the table body `raw`; ConnectionException if malformed.
+
+    A property of an unexpected type is ignored.
+    """
     properties = decode_table(raw)
     name = ""
     field = properties.get("connection_name")

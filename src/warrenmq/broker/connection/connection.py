@@ -1,13 +1,13 @@
-"""One client connection as a state machine: bytes and the time in, bytes and flags out (protocol sections 1, 2).
+"""One client connection as a state machine: bytes and time in, bytes and flags out (protocol 1, 2).
 
     STARTING -> TUNING -> OPENING -> RUNNING -> CLOSING -> CLOSED
 
-The shell feeds `receive` with what the socket gave, takes `out` once per turn of its loop, and looks at `state`,
-`close_at_ms` and `is_reading` afterwards. The connection hands frames to its channels and turns the exceptions they
-raise into channel.close or connection.close.
+The shell passes the socket's bytes to `receive`, takes the output once per turn of its loop, and
+then reads `state`, `close_at_ms` and `is_reading`. The connection passes frames to its channels and
+turns the exceptions they raise into channel.close or connection.close.
 
-Faults before the connection is open are silent, as in the original: the socket is dropped after 3 s, and the reason
-is in our log only. The exceptions are refused logins (for clients that understand it) and refused vhosts.
+Errors before connection.tune are silent, as in RabbitMQ: the socket is dropped after 3 s, and only
+the broker's log has the reason. The exception is a refused login, for clients that understand it.
 """
 
 from __future__ import annotations
@@ -78,20 +78,25 @@ from warrenmq.wire.methods import (
     decode_method,
 )
 
-# How long a refused or faulty peer keeps its socket, so that it reads why (and cannot hammer).
+# A refused or faulty peer keeps its socket for this time (ms): it can read the reason, and it
+# cannot reconnect in a tight loop.
 GRACE_MS: Final = 3000
 HANDSHAKE_TIMEOUT_MS: Final = 10000
-# Direct replies that a peer does not read, in bytes, above which further ones are lost.
+# Unread direct replies (bytes) above which further ones are dropped.
 REPLY_BYTES_MAX: Final = 33554432
 NEVER: Final = -1
-# A frame of so many bytes is taken where no limit was negotiated, however small messages must be.
+# Without a negotiated limit, frames of at least this size (bytes) are accepted, even if the limit
+# on messages is smaller.
 _UNLIMITED_FRAME_MIN: Final = 131072
-# Deliveries to a consumer before the next one that waits for room in the output gets its turn.
+# Deliveries to one consumer before the next consumer that waits for output room gets its turn.
 TURN_MESSAGES: Final = 32
 
 
 class ConnectionHost(NodeServices):
-    """What a node offers its connections besides: users, vhosts, and a list of those that the shell is to look at."""
+    """The services of a node for its connections: users, vhosts and the list of dirty connections.
+
+    The shell takes the connections in `dirty_connections` once a turn and writes their output.
+    """
 
     def __init__(self, settings: Settings, alarms: Alarms, wake: Callable[[], None]) -> None:
         super().__init__(settings, alarms, wake)
@@ -100,16 +105,19 @@ class ConnectionHost(NodeServices):
         self.dirty_connections: list[Connection] = []
 
     def next_connection_number(self) -> i64:
-        """A number that no connection had since the start."""
+        """A number that no other connection has had since the start."""
         raise RuntimeError("abstract")
 
     def log_crash(self, peer: str, error: Exception) -> None:
-        """A bug was struck."""
+        """Log an unexpected exception, which is a bug, with its traceback."""
         raise RuntimeError("abstract")
 
 
 class Connection(ClientSide):
-    """One AMQP connection. `peer` is how logs name it; `is_loopback` says whether it came over a loopback address."""
+    """One AMQP connection.
+
+    `peer` is its name in logs; `is_loopback`: the client connected over a loopback address.
+    """
 
     def __init__(self, host: ConnectionHost, peer: str, is_loopback: bool, now_ms: i64) -> None:
         super().__init__(host, now_ms)
@@ -119,16 +127,18 @@ class Connection(ClientSide):
         self.log: ConnectionLog = ConnectionLog(host.next_connection_number(), peer)
         self.vhost: Vhost | None = None
         self.channels: dict[int, Channel] = {}
-        # For the shell, which is known to it only.
+        # The shell's own object for this connection; only the shell sets and uses it.
         self.shell: object | None = None
+        # Time at which the shell closes the socket (ms), or NEVER.
         self.close_at_ms: i64 = now_ms + HANDSHAKE_TIMEOUT_MS
-        # Channels that wait until what they answered is written, and direct replies since the socket took anything.
+        # Channels that are suspended until the content they sent is written.
         self._awaiting_room: deque[ChannelSide] = deque()
         self._are_consumers_first: bool = False
+        # Bytes of direct replies since the socket was last writable.
         self._reply_bytes: i64 = 0
         self._confirm_later: list[PublishConfirms] = []
         self._frames: FrameBuffer = FrameBuffer(FRAME_MIN_SIZE)
-        # The client has sent connection.close; it is answered when no channel is suspended any more.
+        # The client has sent connection.close; the answer waits until no channel is suspended.
         self._is_close_due: bool = False
         self._last_channel: Channel | None = None
         self._heartbeats: Heartbeats = Heartbeats()
@@ -137,17 +147,17 @@ class Connection(ClientSide):
         )
         self.out.method(0, self._handshake.start())
 
-    # -- bytes in ------------------------------------------------------------------------------------------------
+    # -- bytes in ----------------------------------------------------------------------------------
 
     def receive(self, data: bytes, now_ms: i64) -> None:
-        """Handle the next bytes of the stream. Never raises."""
+        """Handle the next bytes of the stream; never raises."""
         self.now_ms = now_ms
         self._heartbeats.has_received = True
         if self.state == CLOSED:
             return
         frames = self._frames
         frames.feed(data)
-        # Three names for three types: compiled, a variable has one type, also as the target of `except`.
+        # Each `except` needs its own name: in compiled code a variable has one type.
         try:
             while self.state != CLOSED:
                 kind = frames.next_frame()
@@ -167,15 +177,13 @@ class Connection(ClientSide):
         except ConnectionException as fault:
             self.fail(fault)
             self._read_closing()
-        except (
-            Exception
-        ) as crash:  # A bug of ours costs this connection, not the node (protocol: 541).
+        except Exception as crash:  # A bug in warren costs this connection, not the node (541).
             self._host.log_crash(self.peer, crash)
             self.fail(ConnectionException(INTERNAL_ERROR, ""))
         self._finish_turn()
 
     def _read_closing(self) -> None:
-        # What came in the same packet as the fault: the peer may have begun to close, too.
+        # Read the frames that came in one packet with the fault: the peer may be closing as well.
         try:
             while self.state == CLOSING:
                 kind = self._frames.next_frame()
@@ -241,7 +249,7 @@ class Connection(ClientSide):
         return ConnectionException(FRAME_ERROR, f"{text}: unknown_frame")
 
     def _channel_for(self, kind: i64) -> Channel | None:
-        """The open channel the current frame belongs to; None when the frame has been dealt with here."""
+        """The open channel of the current frame; None when the frame is handled already."""
         frames = self._frames
         number = frames.channel
         data = frames.data
@@ -269,7 +277,7 @@ class Connection(ClientSide):
         self._last_channel = channel
         return channel
 
-    # -- channels --------------------------------------------------------------------------------------------------
+    # -- channels ----------------------------------------------------------------------------------
 
     def _open_channel(self, kind: i64, number: i64, data: bytes, start: i64, end: i64) -> None:
         method = decode_method(data, start, end) if kind == FRAME_METHOD else None
@@ -303,7 +311,7 @@ class Connection(ClientSide):
             handle_channel_method(channel, method)
 
     def close_channel(self, channel: Channel, error: ChannelException) -> None:
-        """Tell the peer of a channel error; the channel is dead until it answers."""
+        """Close the channel for `error`; it ignores all frames until the peer answers."""
         class_id = error.class_id
         method_id = error.method_id
         if class_id == 0 and method_id == 0:
@@ -323,7 +331,8 @@ class Connection(ClientSide):
     def _on_closing_channel(
         self, channel: Channel, kind: i64, data: bytes, start: i64, end: i64
     ) -> None:
-        # Everything under way when we closed is swallowed; only the closing handshake counts (5.1, P7).
+        # Ignore frames that the peer sent before it saw the close; only the closing handshake
+        # counts (5.1, P7).
         if kind != FRAME_METHOD:
             return
         method = decode_method(data, start, end)
@@ -339,7 +348,7 @@ class Connection(ClientSide):
         channel.is_closing = True
         channel.close()
 
-    # -- the connection's own methods ----------------------------------------------------------------------------
+    # -- the connection's own methods --------------------------------------------------------------
 
     def _on_connection_method(self, method: Method) -> None:
         if isinstance(method, ConnectionClose):
@@ -347,7 +356,7 @@ class Connection(ClientSide):
         elif self.state < RUNNING:
             self._shake_hands(method)
         elif isinstance(method, ConnectionUpdateSecret):
-            # The internal user database has nothing to refresh; the client only wants to hear so.
+            # The internal user database has no secret to refresh; the client only needs the ok.
             self.out.method(0, ConnectionUpdateSecretOk())
         else:
             raise unexpected_method(method, self.state)
@@ -360,13 +369,13 @@ class Connection(ClientSide):
             self._linger()
             if self.client.wants_refusal():
                 self._send_close(refusal)
-                # The peer's close-ok ends it before the time is over.
+                # The peer's close-ok ends the connection before the grace time is over.
                 self.state = CLOSING
             return
         self.state = handshake.state
         tuned = handshake.tuned
         if self.state == OPENING and tuned is not None:
-            # Without a limit on frames the one on messages bounds what is gathered for a frame.
+            # Without a limit on frames, the limit on messages bounds the memory of a partial frame.
             self._frames.frame_max = tuned.frame_max or max(
                 self.max_message_size, i64(_UNLIMITED_FRAME_MIN)
             )
@@ -379,7 +388,7 @@ class Connection(ClientSide):
         if reply is not None:
             self.out.method(0, reply)
 
-    # -- end -------------------------------------------------------------------------------------------------------
+    # -- end ---------------------------------------------------------------------------------------
 
     def fail(self, error: AmqpError) -> None:
         if self.state >= CLOSING:
@@ -392,14 +401,15 @@ class Connection(ClientSide):
             self._send_close(error)
         self._linger()
         if error.code == FRAME_ERROR or not is_told:
-            # The stream cannot be trusted any more (or nobody listens): only the time to read our close is left.
+            # The stream is broken, or the peer got no close: it keeps the socket for GRACE_MS, and
+            # nothing it sends is read.
             return
         self.state = CLOSING
         if is_tuned:
             self.close_at_ms = self.now_ms + self._heartbeats.close_timeout_ms()
 
     def lost(self, now_ms: i64) -> None:
-        """The socket is gone."""
+        """End the connection, because its socket is gone."""
         self.now_ms = now_ms
         self.log.socket_lost(self.state < CLOSING)
         if self.state != CLOSED:
@@ -410,13 +420,14 @@ class Connection(ClientSide):
     def _on_close(self) -> None:
         for channel in self.channels.values():
             if channel.is_suspended:
-                # What the client sent before its close is still waiting there and comes first.
+                # The channel has kept frames that the client sent before its close: handle them
+                # first.
                 self._is_close_due = True
                 return
         self._release()
         self.out.method(0, ConnectionCloseOk())
         self._linger()
-        # The client closes the socket; we do so when it does not.
+        # The client closes the socket; the broker closes it after this time.
         self.close_at_ms = self.now_ms + self._heartbeats.close_timeout_ms()
 
     def _on_closing(self, data: bytes, start: i64, end: i64) -> None:
@@ -431,7 +442,10 @@ class Connection(ClientSide):
             self.close_at_ms = self.now_ms
 
     def _release(self) -> None:
-        """Channels, then exclusive queues, are gone before any close or close-ok is sent (P33)."""
+        """Close all channels, then delete exclusive queues.
+
+        Order: call it before any close or close-ok is sent (P33).
+        """
         self._last_channel = None
         self._confirm_later.clear()
         self.throttle.end()
@@ -441,7 +455,8 @@ class Connection(ClientSide):
         for channel in channels:
             channel.is_closing = True
             idle.extend(channel.stop_consuming())
-        # By now none of them is given what another one gives back.
+        # All consumers are removed: no channel of this connection gets a message that another
+        # requeues.
         for channel in channels:
             channel.close()
         vhost = self.vhost
@@ -461,10 +476,10 @@ class Connection(ClientSide):
         self.close_at_ms = self.now_ms + GRACE_MS
 
     def silence_max_ms(self) -> i64:
-        """For how long the peer's system may leave heartbeats unacked; 0 without heartbeats."""
+        """Time for which the peer may leave heartbeats unacked in TCP (ms); 0 without heartbeats."""
         return IDLE_CHECKS_MAX * self._heartbeats.interval_ms
 
-    # -- for channels ------------------------------------------------------------------------------------------------
+    # -- for channels ------------------------------------------------------------------------------
 
     def wait_for_room(self, channel: ChannelSide) -> None:
         if not self.can_take():
@@ -488,18 +503,18 @@ class Connection(ClientSide):
         if len(waiting) == 0 or waiting[-1] is not confirms:
             waiting.append(confirms)
 
-    # -- for the shell -----------------------------------------------------------------------------------------------
+    # -- for the shell -----------------------------------------------------------------------------
 
     def is_ahead(self) -> bool:
-        """Should this connection be read a little later, so that consumers of what it publishes catch up?
+        """Whether to delay reading, so that consumers of this connection's publishes catch up.
 
-        Without this a publisher with a full socket gets the larger share of the loop, and a backlog grows before
-        consumers that could take all of it.
+        Without the delay, a publisher with a full socket gets the larger share of the loop, and a
+        backlog grows in front of consumers that could take all of it.
         """
         return self._last_channel is not None and self._last_channel.is_ahead()
 
     def take_output(self) -> list[bytes | memoryview]:
-        """What is to be written now."""
+        """Remove and return the output, to be written now in this order."""
         self.is_dirty = False
         parts = self.out.take()
         if len(parts) > 0:
@@ -507,9 +522,10 @@ class Connection(ClientSide):
         return parts
 
     def on_written(self, now_ms: i64) -> None:
-        """Output was taken and the socket accepts more: serve consumers and channels that had to wait."""
+        """Serve waiting consumers and channels; called when the socket accepts more output."""
         if len(self._awaiting_room) > 0:
-            # Consumers and channels that answer both fill all room there is: they come first by turns.
+            # Consumers and answering channels can each fill all room alone: they alternate in
+            # coming first.
             self._are_consumers_first = not self._are_consumers_first
             if self._are_consumers_first:
                 self._serve_consumers(now_ms)
@@ -529,7 +545,7 @@ class Connection(ClientSide):
             consumer.channel.room.give_turn(consumer, self.rotation, TURN_MESSAGES, now_ms)
 
     def tick(self, now_ms: i64) -> None:
-        """Heartbeats and bodies that stand still, about once a second."""
+        """Check heartbeats and stalled bodies; called about once a second."""
         self.now_ms = now_ms
         if self.state != RUNNING:
             return
@@ -547,7 +563,7 @@ class Connection(ClientSide):
             self.give_up(now_ms)
 
     def give_up(self, now_ms: i64) -> None:
-        """The peer does not listen: drop the socket at once."""
+        """Drop the socket at once, without a close, because the peer does not respond."""
         self._release()
         self.state = CLOSED
         self.close_at_ms = now_ms

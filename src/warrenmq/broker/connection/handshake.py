@@ -1,4 +1,4 @@
-"""From connection.start to connection.open: who the client is, which limits both keep, which vhost it enters (section 2).
+"""The handshake from connection.start to connection.open: login, limits, vhost (protocol 2).
 
 STARTING -> TUNING -> OPENING -> RUNNING
 """
@@ -36,7 +36,10 @@ from warrenmq.wire.methods import (
 
 
 class Handshake:
-    """The handshake of one connection; `client` learns from it. `is_loopback`: it came over a loopback address."""
+    """The handshake of one connection; it fills in `client`.
+
+    `is_loopback`: the client connected over a loopback address.
+    """
 
     def __init__(
         self,
@@ -48,10 +51,11 @@ class Handshake:
         is_loopback: bool,
     ) -> None:
         self.state: i64 = STARTING
-        # Set by its last two steps.
+        # The negotiated limits, from connection.tune-ok on.
         self.tuned: ConnectionTuneOk | None = None
+        # The vhost of the client, from connection.open on.
         self.vhost: Vhost | None = None
-        # The login was refused, for this reason.
+        # The reason of a refused login.
         self.refusal: ConnectionException | None = None
         self._settings: Settings = settings
         self._access: Access = access
@@ -61,14 +65,15 @@ class Handshake:
         self._is_loopback: bool = is_loopback
 
     def start(self) -> ConnectionStart:
-        """What the broker begins with."""
+        """The broker's first method, connection.start."""
         properties = server_properties(self._settings.cluster_name)
         return ConnectionStart(0, 9, properties, b"PLAIN AMQPLAIN", b"en_US")
 
     def take(self, method: Method) -> Method | None:
-        """A step of the client; returns the answer, if there is one. After a refused login there is none, but `refusal`.
+        """Handle a method of the client and return the answer, or None.
 
-        Raises ConnectionException: 503, 504, 530.
+        A refused login has no answer but sets `refusal`. Raises ConnectionException 502, 503, 504
+        or 530.
         """
         state = self.state
         if isinstance(method, ConnectionStartOk) and state == STARTING:
@@ -131,7 +136,7 @@ class Handshake:
 
 
 def unexpected_method(method: Method, state: i64) -> ConnectionException:
-    """A method of the connection that has no place in this state."""
+    """The error for a connection method that is not allowed in `state`."""
     return ConnectionException(
         CHANNEL_ERROR,
         f"unexpected method in connection state {STATE_NAMES[state]}",

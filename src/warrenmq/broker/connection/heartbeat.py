@@ -1,10 +1,12 @@
-"""Heartbeats of one connection, both ways (protocol section 1).
+"""Heartbeats of one connection, in both directions (protocol section 1).
 
-We send one when nothing else was sent for half an interval; the peer is dead when two looks in a row, an interval
-apart, found that nothing came in. Any byte counts as life, not only heartbeat frames.
+The broker sends a heartbeat when it has sent nothing else for half an interval. The peer is dead
+when two checks in a row, an interval apart, found that no byte arrived. Any byte counts, not only
+heartbeat frames.
 
-While we do not read the peer it is not missed. It gets a heartbeat every PROBE_MS instead, whatever else was sent: the
-system of a peer that has closed its socket answers with a reset, and one that is gone acks nothing.
+While the broker does not read the socket, silence does not count. Instead the peer gets a heartbeat
+every PROBE_MS, whatever else was sent: if the peer has closed its socket, its system answers with a
+reset, and if the peer is gone, nothing is acked.
 """
 
 from typing import Final
@@ -12,13 +14,13 @@ from typing import Final
 from mypy_extensions import i64
 
 IDLE_CHECKS_MAX: Final = 2
-# A peer has so long, or an interval when that is less, to answer our close (ms).
+# Time for the peer to answer connection.close (ms); a shorter heartbeat interval replaces it.
 CLOSE_TIMEOUT_MS: Final = 30000
 PROBE_MS: Final = 2000
 
 
 class Heartbeats:
-    """Times in ms; an interval of 0 switches both directions off."""
+    """The heartbeat timers of one connection (ms); interval 0 switches both directions off."""
 
     def __init__(self) -> None:
         self.interval_ms: i64 = 0
@@ -30,13 +32,13 @@ class Heartbeats:
         self._next_probe_ms: i64 = 0
 
     def start(self, interval_ms: i64, now_ms: i64) -> None:
-        """The interval is negotiated."""
+        """Start both directions with the negotiated interval (ms)."""
         self.interval_ms = interval_ms
         self._next_check_ms = now_ms + interval_ms
         self._next_beat_ms = now_ms + interval_ms // 2
 
     def close_timeout_ms(self) -> i64:
-        """For how long the peer's answer to a close is waited for."""
+        """Time to wait for the peer's answer to a close (ms)."""
         return (
             min(self.interval_ms, i64(CLOSE_TIMEOUT_MS))
             if self.interval_ms != 0
@@ -44,7 +46,7 @@ class Heartbeats:
         )
 
     def is_beat_due(self, is_reading: bool, now_ms: i64) -> bool:
-        """Is a heartbeat frame due? Asked about once a second."""
+        """Whether to send a heartbeat frame now; called about once a second."""
         if self.interval_ms == 0:
             return False
         if is_reading:
@@ -60,7 +62,7 @@ class Heartbeats:
         return is_due
 
     def is_peer_dead(self, is_reading: bool, now_ms: i64) -> bool:
-        """Has the peer been silent for too long? Not while it is we who do not read."""
+        """Whether the peer was silent for too long; never while the broker does not read it."""
         if self.interval_ms == 0 or now_ms < self._next_check_ms:
             return False
         self._idle_checks = 0 if self.has_received or not is_reading else self._idle_checks + 1

@@ -1,10 +1,14 @@
-"""Log lines of a connection, in RabbitMQ's words and at its levels, so that tools for RabbitMQ's logs read ours.
+"""Log lines of a connection, in RabbitMQ's words and at its levels.
+
+So tools for RabbitMQ's logs can read warren's. For example (long lines are cut in two here):
 
     accepting AMQP connection <0.7.0> (127.0.0.1:50000 -> 127.0.0.1:5672)
-    connection <0.7.0> (127.0.0.1:50000 -> 127.0.0.1:5672 - app): user 'guest' authenticated and granted access to vhost '/'
-    closing AMQP connection <0.7.0> (127.0.0.1:50000 -> 127.0.0.1:5672 - app, vhost: '/', user: 'guest')
+    connection <0.7.0> (127.0.0.1:50000 -> 127.0.0.1:5672 - app):
+        user 'guest' authenticated and granted access to vhost '/'
+    closing AMQP connection <0.7.0>
+        (127.0.0.1:50000 -> 127.0.0.1:5672 - app, vhost: '/', user: 'guest')
 
-The number in the place of Erlang's process id is the connection's own.
+RabbitMQ shows an Erlang process id here; warren shows the connection's number in the same form.
 """
 
 import logging
@@ -32,7 +36,7 @@ class ConnectionLog:
         logger.info("accepting AMQP connection %s (%s)", self._id, self._name)
 
     def named(self, client_name: str) -> None:
-        """The client has said what it is called."""
+        """Log the client-provided name; all later lines carry it."""
         shown = _one_line(client_name)
         logger.info(
             "connection %s (%s) has a client-provided name: %s", self._id, self._name, shown
@@ -40,11 +44,11 @@ class ConnectionLog:
         self._name = f"{self._name} - {shown}"
 
     def authenticated(self, user: bytes) -> None:
-        """The user's password was right. RabbitMQ tells of it when it is known which vhost they may enter."""
+        """Remember the user; as in RabbitMQ, the log line follows when the vhost is known."""
         self._user = _one_line(user.decode("utf-8", "replace"))
 
     def granted(self, vhost: bytes) -> None:
-        """The user may enter the vhost."""
+        """Log that the user has logged in and may enter the vhost."""
         self._vhost = _one_line(vhost.decode("utf-8", "replace"))
         logger.info(
             "connection %s (%s): user '%s' authenticated and granted access to vhost '%s'",
@@ -55,7 +59,7 @@ class ConnectionLog:
         )
 
     def refused(self, text: str) -> None:
-        """The login failed."""
+        """Log a failed login."""
         logger.error(
             "Error on AMQP connection %s (%s, state: starting):\n%s",
             self._id,
@@ -64,7 +68,7 @@ class ConnectionLog:
         )
 
     def channel_error(self, channel: i64, error: AmqpError, method_id: i64) -> None:
-        """A channel is closed for an error of the client; `method_id` is the method to blame, 0 for none."""
+        """Log that a channel is closed for `error`; `method_id`: the method to blame, 0 for none."""
         logger.error(
             "Channel error on connection %s (%s%s), channel %d:\n%s",
             self._id,
@@ -75,7 +79,7 @@ class ConnectionLog:
         )
 
     def connection_error(self, error: AmqpError, state: str) -> None:
-        """The connection is closed for an error."""
+        """Log that the connection is closed for `error`."""
         text = _explanation(error)
         who = f", user: '{self._user}'" if self._user else ""
         if self._vhost:
@@ -91,23 +95,23 @@ class ConnectionLog:
         )
 
     def socket_lost(self, is_unexpected: bool) -> None:
-        """The socket is gone; `is_unexpected`: nobody had closed the connection before."""
+        """Log that the socket is gone; `is_unexpected`: no side had closed the connection."""
         if is_unexpected:
             self._end(logging.WARNING, ":\nclient unexpectedly closed TCP connection")
         else:
             self._end(logging.INFO, "")
 
     def heartbeats_missed(self, timeout_s: i64) -> None:
-        """The peer was silent for so long that it counts as dead."""
+        """Log that the peer counts as dead, because it missed its heartbeats."""
         self._end(logging.ERROR, f":\nmissed heartbeats from client, timeout: {timeout_s}s")
 
     def socket_stuck(self, buffered_bytes: i64, seconds: i64) -> None:
-        """The client does not read its socket, and others need the room that its messages take."""
+        """Log that the connection is dropped: its client reads nothing and others need the room."""
         text = f":\nclient has not read its socket for {seconds}s, {buffered_bytes} bytes wait for it and others need the room"
         self._end(logging.WARNING, text)
 
     def _end(self, level: int, reason: str) -> None:
-        # Once: the socket of a peer that is dead goes as well.
+        # Log the end once: after a missed heartbeat, the loss of the socket is reported as well.
         if not self._has_ended:
             self._has_ended = True
             who = self._who()
@@ -133,5 +137,5 @@ def _explanation(error: AmqpError) -> str:
 
 
 def _one_line(text: str) -> str:
-    """`text` of a client: it must not look like further lines of the log."""
+    """`text` with control characters escaped, so that a client cannot fake further log lines."""
     return text.translate(_CONTROLS)

@@ -1,8 +1,8 @@
-"""What connection.start says of the server.
+"""The server properties in connection.start.
 
-Clients act on it: kombu and Celery use a channel-wide prefetch only for product `RabbitMQ` from version 3.3 on, others
-parse the version as three numbers. So product and version name the behaviour we offer, RabbitMQ 3.10.8; what we are
-stands in `platform` and `information`.
+Clients act on these properties: kombu and Celery use a channel-wide prefetch only for product
+`RabbitMQ` from version 3.3 on, others parse the version as three numbers. So product and version
+name the behaviour that warren offers, RabbitMQ 3.10.8; `platform` and `information` name warren.
 """
 
 from warrenmq import __version__
@@ -22,7 +22,7 @@ CAPABILITIES = (
 
 
 def server_properties(cluster_name: str) -> bytes:
-    """The server-properties table body."""
+    """The body of the server-properties table."""
     capabilities: dict[str, object] = dict.fromkeys(CAPABILITIES, True)
     properties: dict[str, object] = {
         "capabilities": capabilities,

@@ -1,10 +1,12 @@
-"""Connections that do not read their sockets: whose bytes take no room from others, and which are closed (G6).
+"""Finds connections whose clients do not read their sockets, and closes the worst of them (G6).
 
-The node has a room for large messages on their way to sockets (`queues/transit.py`). Connections whose sockets stand
-still could fill it, and the large messages of everybody else would wait for them. So their bytes do not count, up to a
-second room of the same size. When they are more than that, somebody else could take a message that waits for room, and
-they have stood still for `close_after_ms`, those that hold most are closed. RabbitMQ bounds nothing here and ends in its
-memory alarm, which stops every publisher.
+The node limits the bytes of large messages on their way to sockets: it has one room for all
+(`queues/transit.py`). Stuck sockets could fill this room, and the large messages of all other
+connections would wait. So bytes for stuck sockets do not count, up to a second room of the same
+size. Connections are closed when three conditions hold: the stuck bytes exceed that second room,
+another client could take a message that waits for room, and the sockets have been stuck for
+`close_after_ms`. Those with the most bytes are closed first. RabbitMQ has no such limit and ends in
+its memory alarm, which stops every publisher.
 """
 
 from mypy_extensions import i64
@@ -15,7 +17,10 @@ from warrenmq.queues.transit import Transit
 
 
 def scan_sockets(connections: list[Connection], transit: Transit, now_ms: i64) -> None:
-    """Find out which sockets stand still, and close some if they keep room from others; called about twice a second."""
+    """Update which sockets are stuck, and close some if they take room from others.
+
+    Called about twice a second.
+    """
     for connection in connections:
         connection.out.note_progress(now_ms)
     excess = transit.stuck_bytes - transit.room_bytes

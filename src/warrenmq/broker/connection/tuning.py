@@ -1,4 +1,7 @@
-"""What a client may answer to connection.tune: nothing above our limits, no frames below the minimum (protocol section 2)."""
+"""The check of the limits in connection.tune-ok (protocol section 2).
+
+A client may not go above the broker's limits, and not below the minimum frame size.
+"""
 
 from mypy_extensions import i64
 
@@ -9,7 +12,7 @@ from warrenmq.wire.methods import ConnectionTuneOk
 
 
 def check_tuned(method: ConnectionTuneOk, settings: Settings) -> None:
-    """ConnectionException 530 when `method` goes beyond what was offered."""
+    """Raise ConnectionException 530 if `method` exceeds the limits that the broker offered."""
     _check_limit("channel_max", method.channel_max, settings.channel_max)
     _check_limit("frame_max", method.frame_max, settings.frame_max)
     if 0 < method.frame_max < FRAME_MIN_SIZE:

@@ -44,7 +44,7 @@ def seed_of(file_number: int) -> int:
     return crc32c(file_number.to_bytes(8, "big"), crc32c(STORE_ID))
 
 
-# -- a skipped sync ------------------------------------------------------------------------------------------------
+# -- a skipped sync --------------------------------------------------------------------------------
 
 
 class _LazyHandle(SimulatedFileHandle):
@@ -76,7 +76,7 @@ class SkippedSync(NodeParts):
         return _LazyFileSystem(files)
 
 
-# -- an early confirm ----------------------------------------------------------------------------------------------
+# -- an early confirm ------------------------------------------------------------------------------
 
 
 class EarlyConfirm(NodeParts):
@@ -85,7 +85,7 @@ class EarlyConfirm(NodeParts):
     confirms_early = True
 
 
-# -- a forgotten checkpoint entry ----------------------------------------------------------------------------------
+# -- a forgotten checkpoint entry ------------------------------------------------------------------
 
 
 class ForgottenEntry(NodeParts):
@@ -113,7 +113,7 @@ def _without_a_segment(kind: int, body: bytes) -> bytes:
     return body[:at] + (count - 1).to_bytes(4, "big") + body[at + 4 : -SEGMENT_BYTES]
 
 
-# -- a dropped reference count -------------------------------------------------------------------------------------
+# -- a dropped reference count ---------------------------------------------------------------------
 
 
 class ForgottenRelease(NodeParts):
@@ -146,7 +146,7 @@ def _of_nobody(kind: int, body: bytes) -> bytes:
     return body[:12] + changed
 
 
-# -- off by one at the end of a segment ----------------------------------------------------------------------------
+# -- off by one at the end of a segment ------------------------------------------------------------
 
 
 class ShortRead(NodeParts):
@@ -166,7 +166,7 @@ class _ShortSightedRunner(JobRunner):
                     job.results[place] = data[:-1]
 
 
-# -- definitions that are not stored -------------------------------------------------------------------------------
+# -- definitions that are not stored ---------------------------------------------------------------
 
 
 class _ChangeFlusher(BatchFlusher):
@@ -213,7 +213,7 @@ class ForgottenEpoch(NodeParts):
         )
 
 
-# -- a move of something else ----------------------------------------------------------------------------------------
+# -- a move of something else ----------------------------------------------------------------------
 
 
 class MisplacedMove(NodeParts):
@@ -239,7 +239,7 @@ def _from_nowhere(kind: int, body: bytes) -> bytes:
     return body[:4] + (1 << 40).to_bytes(8, "big") + body[12:] if kind in (MOVE, MOVE_REF) else body
 
 
-# -- a fan-out that is none ------------------------------------------------------------------------------------------
+# -- a fan-out that is none ------------------------------------------------------------------------
 
 
 class _FirstOnly(dict[tuple[bool, bytes, bytes, bytes], Binding]):
@@ -264,7 +264,7 @@ class UnwrittenBinding(NodeParts):
         return _ChangeFlusher(files, reserve, lambda change: isinstance(change, PutBinding))
 
 
-# -- a nack for nothing ------------------------------------------------------------------------------------------------
+# -- a nack for nothing ----------------------------------------------------------------------------
 
 
 class NeedlessNack(NodeParts):
@@ -281,7 +281,7 @@ class _DoubtfulFlusher(BatchFlusher):
             job.error = OSError("nothing is wrong")
 
 
-# -- a backup that nothing is held for ------------------------------------------------------------------------------------
+# -- a backup that nothing is held for -------------------------------------------------------------
 
 
 class ForgottenHold(NodeParts):
@@ -308,7 +308,7 @@ class _ReleasingRunner(JobRunner):
             self.vhost.store.backup.is_on = False
 
 
-# -- alarms ------------------------------------------------------------------------------------------------------------
+# -- alarms ----------------------------------------------------------------------------------------
 
 
 class ForgottenPublish(NodeParts):

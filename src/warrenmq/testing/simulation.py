@@ -142,7 +142,7 @@ class Simulation:
         self._planned_rule = POWER
         self._watch = _CrashWatch()
 
-    # -- the whole ---------------------------------------------------------------------------------------------------
+    # -- the whole ---------------------------------------------------------------------------------
 
     def run(self) -> Violation | None:
         """The history, until it ends or a promise is broken."""
@@ -254,7 +254,7 @@ class Simulation:
         self.sessions.topology.expire_unused()
         self.node.tick()
 
-    # -- backups -----------------------------------------------------------------------------------------------------
+    # -- backups -----------------------------------------------------------------------------------
 
     def _begin_backup(self, rng: Random) -> None:
         if self._backup is not None and self._backup.is_running:
@@ -284,7 +284,7 @@ class Simulation:
         twin.oracle.restart(twin.disk.metadata.queue_ids(), twin.now_ms)
         twin._audit(twin.disk, rng)
 
-    # -- the disk gets on --------------------------------------------------------------------------------------------
+    # -- the disk gets on --------------------------------------------------------------------------
 
     def _run_lane(self, name: str, count: int) -> None:
         for _ in range(count):
@@ -352,7 +352,7 @@ class Simulation:
         # After a failure it waits before it tries again.
         return is_faulty or self.node.is_pausing()
 
-    # -- down and up -------------------------------------------------------------------------------------------------
+    # -- down and up -------------------------------------------------------------------------------
 
     def _crash(self, rng: Random, rule: str, recovery_crashes: int, jump_ms: int) -> None:
         self.crash_count += 1
@@ -473,7 +473,7 @@ class Simulation:
         self.node.before_output = self.sessions.before_output
         check_topology(self.node, self.oracle)
 
-    # -- what is there -----------------------------------------------------------------------------------------------
+    # -- what is there -----------------------------------------------------------------------------
 
     def _audit(self, disk: SimulatedDisk, rng: Random) -> None:
         """Start a node from `disk`, drain it, and tell the oracle what it gave."""

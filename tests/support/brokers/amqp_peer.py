@@ -138,7 +138,7 @@ class Peer:
         # What came on channel 0 while somebody waited for another channel.
         self._control: deque[Method] = deque()
 
-    # -- bytes and frames ------------------------------------------------------------------------------------------
+    # -- bytes and frames --------------------------------------------------------------------------
 
     def send(self, *chunks: bytes) -> None:
         self.link.send(b"".join(chunks))
@@ -215,7 +215,7 @@ class Peer:
                 raise TimeoutError("the socket stays open")
             frames.append(found)
 
-    # -- life ------------------------------------------------------------------------------------------------------
+    # -- life --------------------------------------------------------------------------------------
 
     def start(
         self, capabilities: dict[str, object] | None = None, user: bytes = b"guest"
@@ -320,7 +320,7 @@ class ChannelPeer:
         self._message: Message | None = None
         self._missing_bytes = 0
 
-    # -- in --------------------------------------------------------------------------------------------------------
+    # -- in ----------------------------------------------------------------------------------------
 
     def take(self, found: Frame) -> None:
         """A frame of this channel."""
@@ -417,7 +417,7 @@ class ChannelPeer:
         assert list(self.events) == []
         assert list(self.replies) == []
 
-    # -- out -------------------------------------------------------------------------------------------------------
+    # -- out ---------------------------------------------------------------------------------------
 
     def send(self, method: Method) -> None:
         self.peer.method(self.number, method)
@@ -461,7 +461,7 @@ class ChannelPeer:
         self.expect(ChannelCloseOk)
         del self.peer.channels[self.number]
 
-    # -- the usual -------------------------------------------------------------------------------------------------
+    # -- the usual ---------------------------------------------------------------------------------
 
     def declare(
         self,

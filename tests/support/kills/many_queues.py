@@ -65,7 +65,7 @@ class ManyQueues:
         """What queue `number` is declared with."""
         return LAZY if number % 10 == 0 else b""
 
-    # -- making them -----------------------------------------------------------------------------------------------
+    # -- making them -------------------------------------------------------------------------------
 
     def define(self) -> None:
         """Write all definitions into the data directory of a node that has run and does not now."""
@@ -98,7 +98,7 @@ class ManyQueues:
                 assert channels[one % CHANNELS].expect(QueueDeclareOk).queue == self.name(one)
         peer.close()
 
-    # -- messages --------------------------------------------------------------------------------------------------
+    # -- messages ----------------------------------------------------------------------------------
 
     def publish(self, numbers: Iterable[int]) -> None:
         """The next round: a persistent message to each of these queues, all confirmed."""
@@ -146,7 +146,7 @@ class ManyQueues:
         """Numbers of so many queues, chosen at random."""
         return self.random.sample(range(self.count), min(count, self.count))
 
-    # -- checks ----------------------------------------------------------------------------------------------------
+    # -- checks ------------------------------------------------------------------------------------
 
     def check_counts(self) -> None:
         """Every queue is there, with as many messages as it may have."""
@@ -179,7 +179,7 @@ class ManyQueues:
                 )
         peer.close()
 
-    # -- ends ------------------------------------------------------------------------------------------------------
+    # -- ends --------------------------------------------------------------------------------------
 
     def stop(self) -> float:
         """An orderly stop; how long it took, in seconds."""

@@ -99,7 +99,7 @@ class MixedKills:
             on_round(number)
         peer.close()
 
-    # -- rounds ----------------------------------------------------------------------------------------------------
+    # -- rounds ------------------------------------------------------------------------------------
 
     def _start(self) -> None:
         self.node.settings = (
@@ -168,7 +168,7 @@ class MixedKills:
             at = log.find(complaint)
             assert at == -1, log[max(0, at - 500) : at + 3000]
 
-    # -- checks ----------------------------------------------------------------------------------------------------
+    # -- checks ------------------------------------------------------------------------------------
 
     def _check(self, peer: Peer, share: float) -> None:
         """All queues; settles that share of what is there, durably."""
@@ -252,7 +252,7 @@ class MixedKills:
             channel.ack(messages[index].deliver.delivery_tag)
         return {numbers[index] for index in (*range(front), *chosen)}
 
-    # -- the end ---------------------------------------------------------------------------------------------------
+    # -- the end -----------------------------------------------------------------------------------
 
     def finish(self) -> None:
         """Drain everything: nothing may be left, in the queues and on the disk, now and after another start."""

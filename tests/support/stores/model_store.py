@@ -84,7 +84,7 @@ class ModelHost(QueueHost):
     def find_out(self, ledger: QueueLedger, first: int, end: int) -> list[Entry]:
         return [entry for entry in self.out if entry.ledger is ledger and first <= entry.seq < end]
 
-    # -- what the test does ------------------------------------------------------------------------------------------
+    # -- what the test does ------------------------------------------------------------------------
 
     def declare(self, durable: bool = True, is_lazy: bool = False, ttl_ms: int = -1) -> Queue:
         """A new queue."""

@@ -69,7 +69,7 @@ class StoreDriver:
         self.close()
         return self.open()
 
-    # -- flushes and jobs --------------------------------------------------------------------------------------------
+    # -- flushes and jobs --------------------------------------------------------------------------
 
     def flush(self, batch: Batch, now_ms: int) -> Exception | None:
         """Write a sealed batch and tell the store; returns what the write failed with."""
@@ -117,7 +117,7 @@ class StoreDriver:
         """A turn in which nothing may fail."""
         assert self.turn() == []
 
-    # -- queues ------------------------------------------------------------------------------------------------------
+    # -- queues ------------------------------------------------------------------------------------
 
     def add_queue(self, queue_id: int) -> QueueStore:
         """The store of a durable queue, with what the start has found of it."""
@@ -241,7 +241,7 @@ class CheckedStore(StoreDriver):
         self.checkpoint()
         return report
 
-    # -- what a broker does ------------------------------------------------------------------------------------------
+    # -- what a broker does ------------------------------------------------------------------------
 
     def publish(self, size: int, *queue_ids: int, persistent: bool = True) -> bytes:
         """A message for these queues, durable with the next `commit`; its body is about `size` bytes long."""
@@ -341,7 +341,7 @@ class CheckedStore(StoreDriver):
                 self.checkpoint()
         self.commit()
 
-    # -- what must hold ----------------------------------------------------------------------------------------------
+    # -- what must hold ----------------------------------------------------------------------------
 
     def found(self, queue_id: int) -> dict[int, bytes]:
         """The persistent bodies that a queue delivers, by seq id."""

@@ -45,7 +45,7 @@ class MirrorModel(OperationFeed):
         for entry in backing.find_out(0, backing.ledger.next_seq):
             self.messages[int(entry.seq)] = _copy(entry, True, True)
 
-    # -- what the queue tells ----------------------------------------------------------------------------------------
+    # -- what the queue tells ----------------------------------------------------------------------
 
     def published(self, entry: Entry) -> None:
         seq = int(entry.seq)
@@ -88,7 +88,7 @@ class MirrorModel(OperationFeed):
             copied = self.messages[seq] = Copied(None, 0, True, True)
         return copied
 
-    # -- comparison --------------------------------------------------------------------------------------------------
+    # -- comparison --------------------------------------------------------------------------------
 
     def compare(self, queue: Queue) -> None:
         """Raise Violation unless the queue has just what the copy has: contents, order, flags."""

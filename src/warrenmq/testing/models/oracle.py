@@ -55,7 +55,7 @@ class Oracle:
         self.lost_count = 0
         self.is_damaged = False
 
-    # -- life ------------------------------------------------------------------------------------------------------
+    # -- life --------------------------------------------------------------------------------------
 
     def enqueue(self, content: Content, queue: QueueModel, seq: int, expiry_ms: int) -> Copy:
         """A message was put into a queue."""
@@ -146,7 +146,7 @@ class Oracle:
             copy.state = SETTLED
         return keys
 
-    # -- commits ---------------------------------------------------------------------------------------------------
+    # -- commits -----------------------------------------------------------------------------------
 
     def seal(self) -> CommitToken:
         """A group commit was sealed: everything up to now is in it."""
@@ -204,7 +204,7 @@ class Oracle:
                 if not any(first <= copy.seq <= last for first, last in runs):
                     queue.may_return.add(number)
 
-    # -- restarts --------------------------------------------------------------------------------------------------
+    # -- restarts ----------------------------------------------------------------------------------
 
     def restart(self, existing: set[int], now_ms: int) -> None:
         """The node is gone; `existing` are the ids of the queues that the metadata still have.

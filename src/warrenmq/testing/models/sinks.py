@@ -92,7 +92,7 @@ class StagedMessages:
                     f"message {message.content.number} of sink {sink.name} is committed and not published",
                 )
 
-    # -- restarts --------------------------------------------------------------------------------------------------
+    # -- restarts ----------------------------------------------------------------------------------
 
     def restarted(
         self, batches: dict[str, int], stages: dict[int, int], published: set[int]

@@ -114,7 +114,7 @@ class TopologyModel:
                     ahead.append(name)
         return [self.queues[name] for name in reached]
 
-    # -- changes ---------------------------------------------------------------------------------------------------
+    # -- changes -----------------------------------------------------------------------------------
 
     def declare_exchange(self, exchange: ExchangeModel) -> list[Key]:
         """A new exchange, without bindings."""
@@ -192,7 +192,7 @@ class TopologyModel:
             keys += self.delete_exchange(exchange.name)
         return keys
 
-    # -- restarts --------------------------------------------------------------------------------------------------
+    # -- restarts ----------------------------------------------------------------------------------
 
     def restart(self, definitions: Definitions, queues: dict[int, QueueModel], now_ms: int) -> None:
         """The node went down: `definitions` are on its disk. Violation when they are not what they may be."""

@@ -84,7 +84,7 @@ class AlarmSessions:
             self._holding.append(channel)
         channel.held.append(publish)
 
-    # -- turns -----------------------------------------------------------------------------------------------------
+    # -- turns -------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """The node may handle held publishes next."""

@@ -103,7 +103,7 @@ class Sessions:
         self.alarms = self.publishes.alarms
         self.sinks = SinkSessions(node, staged, self.publishes.take_number)
 
-    # -- turns -----------------------------------------------------------------------------------------------------
+    # -- turns -------------------------------------------------------------------------------------
 
     def end_operation(self) -> None:
         """Let the node answer, and look at what it delivered."""
@@ -185,7 +185,7 @@ class Sessions:
             # What one held may go to the next, which reads it before it goes, too.
             self.end_operation()
 
-    # -- connections and channels ----------------------------------------------------------------------------------
+    # -- connections and channels ------------------------------------------------------------------
 
     def _channel(self, slot: int) -> ChannelModel | None:
         channel = self.channels.get(slot)
@@ -310,7 +310,7 @@ class Sessions:
     def _send(self, channel: ChannelModel, frames: bytes) -> None:
         channel.client.send(frames, self.node.now_ms)
 
-    # -- what arrives ----------------------------------------------------------------------------------------------
+    # -- what arrives ------------------------------------------------------------------------------
 
     def _on_method(
         self, channel: ChannelModel, method: Method, properties: bytes, body: bytes
@@ -382,7 +382,7 @@ class Sessions:
                 return channel
         return None
 
-    # -- consume and settle ----------------------------------------------------------------------------------------
+    # -- consume and settle ------------------------------------------------------------------------
 
     def _consume(self, channel: ChannelModel, operation: Operation) -> bool:
         _, index, prefetch, no_ack = operation.values
@@ -446,7 +446,7 @@ class Sessions:
             else:
                 self.oracle.settle(delivery.copy)
 
-    # -- the rest of a channel -------------------------------------------------------------------------------------
+    # -- the rest of a channel ---------------------------------------------------------------------
 
     def _change_channel(self, channel: ChannelModel, kind: str) -> bool:
         match kind:

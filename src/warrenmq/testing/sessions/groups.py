@@ -115,7 +115,7 @@ class GroupSessions:
             self.oracle.groups[slot] = group.deleted()
         client.leave()
 
-    # -- opening ---------------------------------------------------------------------------------------------------
+    # -- opening -----------------------------------------------------------------------------------
 
     def _queues(self) -> list[QueueModel]:
         """Those that are there, in the order of their names."""
@@ -194,7 +194,7 @@ class GroupSessions:
                     copy.state = HELD
         group.let_go = []
 
-    # -- reserving -------------------------------------------------------------------------------------------------
+    # -- reserving ---------------------------------------------------------------------------------
 
     def _reserve(self, client: AdminClient, group: GroupModel, operation: Operation) -> None:
         count, goes_on, wait_ms = (
@@ -309,7 +309,7 @@ class GroupSessions:
                 self.oracle.settle(copy)
         group.let_go = []
 
-    # -- reading ---------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def _fetch(self, client: AdminClient, group: GroupModel, slice_size: int) -> None:
         """Everything that it holds, queue after queue; as slices of `slice_size` if that is not 0."""
@@ -398,7 +398,7 @@ class GroupSessions:
                 )
         return numbers
 
-    # -- the rest --------------------------------------------------------------------------------------------------
+    # -- the rest ----------------------------------------------------------------------------------
 
     def _ack(self, client: AdminClient, group: GroupModel, operation: Operation) -> None:
         ends: dict[int, int] = {}

@@ -104,7 +104,7 @@ class SinkSessions:
             stage.is_dropped = True
         self._clients.pop(key).leave()
 
-    # -- tasks -----------------------------------------------------------------------------------------------------
+    # -- tasks -------------------------------------------------------------------------------------
 
     def _stage(
         self, client: AdminClient, key: tuple[int, int], sink: SinkModel, operation: Operation
@@ -194,7 +194,7 @@ class SinkSessions:
             raise Violation("sink", f"{reply.code}: {reply.text}")
         stage.is_dropped = True
 
-    # -- the driver ------------------------------------------------------------------------------------------------
+    # -- the driver --------------------------------------------------------------------------------
 
     def _commit(self, client: AdminClient, sink: SinkModel, operation: Operation) -> bool:
         how, is_fresh = operation.number(1), bool(operation.number(2))

@@ -173,7 +173,7 @@ class TopologySessions:
             case _:
                 return self._bind_or_unbind(operation)
 
-    # -- queues ----------------------------------------------------------------------------------------------------
+    # -- queues ------------------------------------------------------------------------------------
 
     def _declare(self, operation: Operation, arguments: Arguments, kind: str) -> bool:
         topology = self.oracle.topology
@@ -271,7 +271,7 @@ class TopologySessions:
         queue.consumers = 0
         return self.oracle.delete(queue)
 
-    # -- queues that go by themselves --------------------------------------------------------------------------------
+    # -- queues that go by themselves --------------------------------------------------------------
 
     def consumer_added(self, queue: QueueModel) -> None:
         """A client consumes the queue."""
@@ -299,7 +299,7 @@ class TopologySessions:
             if queue.is_unused(self.node.now_ms):
                 self._remove(queue)
 
-    # -- exchanges and bindings --------------------------------------------------------------------------------------
+    # -- exchanges and bindings --------------------------------------------------------------------
 
     def _declare_exchange(self, operation: Operation) -> bool:
         topology = self.oracle.topology

@@ -1,1 +1,1 @@
-"""The node of the simulator: the real broker on a simulated file system, with simulated clients. Start with `node.py`."""
+"""The simulator's node: the real broker on a simulated disk. Start with `node.py`."""

@@ -1,4 +1,4 @@
-"""A client of the admin protocol in a history: real frames over a session that is a function call."""
+"""A client of the admin protocol in a history: real frames over a session called as a function."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from warrenmq.testing.simulated.node import SimulatedNode
 
 
 class AdminClient:
-    """One admin connection. It asks one thing at a time."""
+    """One admin connection, which has at most one request without an answer."""
 
     def __init__(self, node: SimulatedNode) -> None:
         self.node = node
@@ -31,15 +31,15 @@ class AdminClient:
         assert isinstance(reply, LoggedIn), reply
 
     def write(self, data: bytearray, /) -> None:
-        """The session answers."""
+        """Take bytes that the session sends."""
         self.output += data
 
     def close(self) -> None:
-        """The session closes the connection."""
+        """Note that the session closes the connection."""
         self.is_closed = True
 
     def leave(self) -> None:
-        """The client goes; nobody is told of an answer any more."""
+        """Disconnect the client; the answer to an open request is dropped."""
         self.then = None
         self.session.connection_lost()
 
@@ -49,13 +49,13 @@ class AdminClient:
         self.session.receive(bytes(encode_frame(request)))
 
     def take_answers(self) -> None:
-        """Has an answer come? What it leads to may be asked, and answered, at once."""
+        """Pass each answer that has come to its callback, which may send another request."""
         while self.output and self.then is not None:
             then, self.then = self.then, None
             then(self._take())
 
     def answer_to(self, request: Request) -> Reply:
-        """Ask, and let the node work until the answer is there."""
+        """Send `request` and let the node work until it answers; returns the answer."""
         replies: list[Reply] = []
         self.ask(request, replies.append)
         self.take_answers()

@@ -1,9 +1,10 @@
-"""A backup of the simulated node, made by the node's own code (`server/online_backup.py`) and judged as a crash is.
+"""A backup of the simulated node, made by `server/online_backup.py` and judged as a crash is.
 
-The copy of the definitions is the moment that a backup is of: every batch sealed before is durable, none behind it has
-begun. What the oracle knows is kept from that moment on, and judges a node that is started from the backup as it would
-judge one that had crashed then. Linked files share their bytes with the node's, so whoever goes on writing to a sealed
-file spoils the backup as it would on a real disk.
+A backup shows the node at the moment at which the definitions are copied: every batch sealed before
+it is durable, and no later batch has begun. The backup freezes the oracle at that moment. The frozen
+oracle judges a node that starts from the backup as it would judge a node that crashed at that
+moment. Linked files share their bytes with the node's files, so code that writes to a sealed file
+spoils the backup, as it would on a real disk.
 """
 
 from __future__ import annotations
@@ -25,31 +26,33 @@ from warrenmq.testing.simulated.file_system import SimulatedFileSystem
 from warrenmq.testing.simulated.metadata import SimulatedMetadata
 from warrenmq.testing.simulated.node import FLUSH, Job, SimulatedDisk, SimulatedNode
 
-# Where the one vhost of the node has its files in a data directory.
+# Prefix of the paths of the node's one vhost in a data directory.
 _VHOST_PREFIX: Final = f"{VHOSTS_PATH}/1/"
 
 
 class SimulatedBackup:
-    """One backup of `node`, which goes on in the node's lanes; a BackupPlace in memory."""
+    """One backup of `node`, run in the node's lanes; it is also the BackupPlace, in memory."""
 
     def __init__(self, node: SimulatedNode, oracle: Oracle, staged: StagedMessages) -> None:
         self.target = Path("backup")
         self.database = Path("backup/definitions")
-        # The manifest is written.
+        # The manifest is written: the backup is complete.
         self.is_finished = False
-        # The node went down before.
+        # The node went down before the backup was complete.
         self.is_interrupted = False
-        # The time of the copied definitions.
+        # Time (ms) at which the definitions were copied.
         self.now_ms = 0
         self._node = node
         self._source = node.disk
         self._known = (oracle, staged)
         self._frozen = b""
         self._metadata: SimulatedMetadata | None = None
-        # By path: linked files, and the bytes of copied ones.
+        # Linked files by path.
         self._linked: dict[str, SimulatedFile] = {}
+        # Bytes of copied files by path.
         self._copied: dict[str, bytes] = {}
-        # Copying takes as long as the simulation wants: until then its jobs wait here, beside the lane of their thread.
+        # False: the copy thread is busy, and jobs of the backup wait in `_jobs`, outside the
+        # thread's lane.
         self._may_copy = False
         self._jobs: list[Job] = []
         # Calls that threads have left for the loop.
@@ -61,39 +64,39 @@ class SimulatedBackup:
         self._backup = Backup(surroundings, self)
 
     def start(self) -> None:
-        """Ask the node for the backup's checkpoint."""
+        """Request the checkpoint that the backup starts with."""
         self._backup.start()
 
     def copy(self) -> None:
-        """From now on the thread of the long copies has time for the backup's files."""
+        """Give the copy thread time for the backup: move the waiting jobs to its lane."""
         self._may_copy = True
         self._node.lanes["compact"].waiting.extend(self._jobs)
         self._jobs.clear()
 
     @property
     def is_running(self) -> bool:
-        """Has it neither succeeded nor failed?"""
+        """True until the backup has succeeded or failed."""
         return self._backup.is_running
 
     def interrupt(self) -> None:
-        """The node stops or has crashed: a backup that is being made fails."""
+        """Fail a backup in progress, because the node stops or has crashed."""
         if self.is_running:
             self.is_interrupted = True
             self._backup.fail("the node stops")
 
     def status_text(self) -> str:
-        """How far it is, or why it failed."""
+        """The step that the backup is at, or why it failed."""
         status = self._backup.status()
         return f"{status.step} {status.text}".rstrip()
 
     def frozen(self) -> tuple[Oracle, StagedMessages]:
-        """The oracle, and what it knows of sinks, as of the copied definitions: new objects at each call."""
+        """New copies of the oracle and its sinks, as they were when the definitions were copied."""
         oracle, staged = pickle.loads(self._frozen)  # noqa: S301  # written by this process
         assert isinstance(oracle, Oracle) and isinstance(staged, StagedMessages)
         return oracle, staged
 
     def disk(self) -> SimulatedDisk:
-        """The finished backup as a power failure now would leave it: linked files with the bytes on the platter."""
+        """The finished backup after a power failure: linked files have durable bytes only."""
         assert self._metadata is not None
         files = SimulatedFileSystem()
         contents = dict(self._copied)
@@ -108,10 +111,10 @@ class SimulatedBackup:
         files.open_handles = 0
         return SimulatedDisk(files, self._metadata.fork(files))
 
-    # -- the loop and the threads --------------------------------------------------------------------------------
+    # -- the loop and the threads ------------------------------------------------------------------
 
     def call_soon_threadsafe(self, callback: Callable[..., object], /, *args: object) -> object:
-        """See Loop: the call is made when the loop hears of the job that asks for it."""
+        """See Loop: the call runs when the loop learns that the job which asks for it has ended."""
         self._calls.append(lambda: callback(*args))
         return None
 
@@ -136,7 +139,7 @@ class SimulatedBackup:
         self._frozen = pickle.dumps(self._known)
         self.now_ms = self._node.now_ms
 
-    # -- the place -----------------------------------------------------------------------------------------------
+    # -- the place ---------------------------------------------------------------------------------
 
     def take(
         self,

@@ -1,7 +1,8 @@
-"""A client of the simulated node: real AMQP bytes over a connection that is a function call.
+"""A client of the simulated node: real AMQP bytes over a connection called as a function.
 
-As lean as it can be, since a history makes dozens of connections: it sends the whole handshake at once, trusts the broker
-with the framing, and hands every method to its owner. What a method means is the business of `simulation.py`.
+The client is as small as possible, since a history makes dozens of connections. It sends the whole
+handshake at once, relies on the broker for correct framing, and passes every method to its
+receiver. The receiver (`sessions/clients.py`) decides what a method means.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ _METHOD: Final = 1
 _HEADER: Final = 2
 _BODY: Final = 3
 _FRAME_MAX: Final = 131072
-# A frame has 8 bytes beside its payload.
+# A frame has 8 bytes around its payload.
 _PIECE_BYTES: Final = _FRAME_MAX - 8
 _WITH_CONTENT: Final = (BASIC_DELIVER, BASIC_RETURN, BASIC_GET_OK)
 
 
 def method_frame(channel: int, method: Method) -> bytes:
-    """A method as a frame."""
+    """`method` as one method frame on `channel`."""
     out = BytesWriter()
     method.write_arguments(out)
     arguments = out.getvalue()
@@ -57,7 +58,7 @@ def method_frame(channel: int, method: Method) -> bytes:
 
 
 def content_frames(channel: int, properties: bytes, body: bytes) -> bytes:
-    """Header and body of a message."""
+    """The content header frame and the body frames of one message."""
     number = channel.to_bytes(2, "big")
     header = b"\x00\x3c\x00\x00" + len(body).to_bytes(8, "big") + properties
     frames = b"\x02" + number + len(header).to_bytes(4, "big") + header + b"\xce"
@@ -76,20 +77,21 @@ _HANDSHAKE: Final = (
     + method_frame(0, ConnectionOpen(b"/"))
 )
 
-# (channel number, method, properties, body); properties and body are empty for a method without content.
+# (channel number, method, properties, body); a method without content has empty properties and
+# body.
 Receiver = Callable[[int, Method, bytes, bytes], None]
 
 
 class SimulatedClient:
-    """One connection; `receiver` gets what comes for its channels, and connection.close on channel 0."""
+    """One connection; `receiver` gets methods of its channels, and connection.close."""
 
     def __init__(self, broker: Broker, receiver: Receiver, now_ms: int) -> None:
         self.engine: Connection = broker.connect("simulated", True, now_ms)
         self.engine.shell = self
         self._receiver = receiver
-        # The broker has given the connection up.
+        # The broker has closed or aborted the connection.
         self.is_lost = False
-        # The broker has said that it holds publishes back.
+        # The broker has sent connection.blocked, and no connection.unblocked since.
         self.is_told_blocked = False
         self._method: Method | None = None
         self._channel = 0
@@ -99,15 +101,15 @@ class SimulatedClient:
         self.engine.receive(_HANDSHAKE, now_ms)
 
     def open_channel(self, number: int, now_ms: int) -> None:
-        """channel.open; the answer is not waited for."""
+        """Send channel.open, and do not wait for the answer."""
         self.engine.receive(method_frame(number, ChannelOpen()), now_ms)
 
     def send(self, data: bytes, now_ms: int) -> None:
-        """Frames, whole ones or not."""
+        """Send bytes, which may end in the middle of a frame."""
         self.engine.receive(data, now_ms)
 
     def take(self, data: bytes) -> None:
-        """What the broker has written in a turn: whole frames."""
+        """Handle the whole frames that the broker wrote in a turn."""
         at = 0
         while at < len(data):
             kind = data[at]

@@ -1,4 +1,4 @@
-"""One file of the simulated disk: its bytes as the process sees them, as they are durable, and changes in between."""
+"""One file of the simulated disk: bytes the process sees, durable bytes, changes in between."""
 
 from __future__ import annotations
 
@@ -21,23 +21,26 @@ class SimulatedFile:
     def __init__(self) -> None:
         self.data = bytearray()
         self.durable = bytearray()
-        # Sizes in bytes up to which there is space, as zeros: kept as numbers, since most of it is never written.
+        # End (bytes) of the allocated space, which reads as zeros. A number is enough, since most
+        # of that space is never written.
         self.allocated = 0
+        # End (bytes) of the allocated space after a power failure.
         self.durable_allocated = 0
+        # Changes since the last sync, oldest first: (kind, offset or size, content).
         self.unsynced: list[tuple[int, int, bytes]] = []
 
     @property
     def size(self) -> int:
-        """As stat tells it, in bytes."""
+        """Size of the file in bytes, as stat reports it."""
         return max(len(self.data), self.allocated)
 
     def apply(self, kind: int, offset: int, content: bytes) -> None:
-        """Change what the process sees, and remember that it is not synced."""
+        """Apply a change to the bytes that the process sees, and list it as unsynced."""
         self.allocated = _apply(self.data, self.allocated, kind, offset, content)
         self.unsynced.append((kind, offset, content))
 
     def sync(self) -> None:
-        """Everything unsynced is on the platter."""
+        """Make every unsynced change durable."""
         for kind, offset, content in self.unsynced:
             self.durable_allocated = _apply(
                 self.durable, self.durable_allocated, kind, offset, content
@@ -45,18 +48,19 @@ class SimulatedFile:
         self.unsynced.clear()
 
     def lose(self, rng: Random) -> None:
-        """A sync failed: unsynced writes are clean pages now that never reach the platter, or reached it by luck."""
+        """Fail a sync: drop unsynced changes for good, or make them durable 1 in 5 times."""
         if rng.random() < 0.2:
             self.sync()
         self.unsynced.clear()
 
     def crash(self, rng: Random) -> None:
-        """Lose power: keep, drop or tear each unsynced change, and reduce the file to its durable bytes."""
+        """Lose power: keep, drop or tear each unsynced change; the rest is durable."""
         for kind, offset, content in self.unsynced:
             fate = rng.random()
             if kind == TRUNCATE:
                 if fate < 0.5:
-                    break  # Sizes are changed in order: what was written behind it is in blocks nobody points at.
+                    # Sizes change in order: later writes are in blocks that the file does not own.
+                    break
                 self.durable_allocated = _apply(
                     self.durable, self.durable_allocated, kind, offset, b""
                 )
@@ -67,7 +71,7 @@ class SimulatedFile:
             elif fate < 0.7:
                 self._tear(rng, offset, content)
             elif fate < 0.85:
-                # Dropped, but the file has grown (T9).
+                # Drop the content, but let the file grow (T9).
                 self.durable_allocated = max(self.durable_allocated, offset + len(content))
         self.unsynced.clear()
         self.data[:] = self.durable
@@ -90,7 +94,7 @@ class SimulatedFile:
         self.durable_allocated = max(self.durable_allocated, end)
 
     def copy(self) -> SimulatedFile:
-        """An equal one, for a disk of its own; everything must be synced."""
+        """An equal file for another disk; every change must be synced."""
         twin = SimulatedFile()
         twin.data = self.data[:]
         twin.durable = self.durable[:]
@@ -100,7 +104,7 @@ class SimulatedFile:
 
 
 def _apply(data: bytearray, allocated: int, kind: int, offset: int, content: bytes) -> int:
-    """Apply one change to `data`; returns up to where there is space now."""
+    """Apply one change to `data`; returns the new end of the allocated space, in bytes."""
     if kind == WRITE:
         if offset > len(data):
             data.extend(bytes(offset - len(data)))

@@ -1,16 +1,19 @@
-"""A file system in memory that forgets, tears and reorders what was not synced, and whose calls fail when told to.
+"""A file system in memory that loses, tears and reorders unsynced changes, and fails calls.
 
-Of every file there are the bytes that the process sees and those that are on the platter; in between, the writes,
-truncations and allocations that nobody synced, in their order. Of every directory likewise: the names as they are, the
-names as they would be found after a power failure, and the changes in between. `crash` decides about each of them:
+Each file has two versions: the bytes that the process sees and the durable bytes. The writes,
+truncations and allocations in between are kept in order until a sync. Each directory has two
+versions of its names in the same way. `crash` decides what happens to each unsynced change:
 
-    kill     only the process is gone; what it wrote is in the page cache and stays
-    power    each unsynced change is kept, dropped or torn on its own: a later write may be there and an earlier one
-             not (zeros fill the hole), a file may have grown by zeros (T9), a name may be there without its neighbour
-    ordered  the same for data; names and sizes as a file system with a journal has them: up to a moment, all of them
+    kill     only the process ends; its writes are in the page cache and survive
+    power    each unsynced change is kept, dropped or torn on its own: a later write may survive
+             without an earlier one (zeros fill the hole), a file may have grown by zeros (T9), a
+             name may survive without its neighbour
+    ordered  as power for data; names and sizes as on a file system with a journal: all changes
+             up to some moment survive
 
-A sync that fails throws away what it should have made durable, for good: the process goes on seeing it, a later sync
-that succeeds does not bring it back (W27). Calls are counted, so that a crash or a fault can hit any of them.
+A failed sync drops its changes for good: the process goes on seeing them, and a later sync that
+succeeds does not bring them back (W27). Calls are counted, so a crash or a fault can hit any of
+them.
 """
 
 from __future__ import annotations
@@ -24,10 +27,10 @@ from typing import Final
 
 from warrenmq.testing.simulated.file import ALLOCATE, TRUNCATE, WRITE, SimulatedFile
 
-# What is allocated beyond that fails in part: space ahead of need is a wish, and reading it back would cost most of the
-# time of a history.
+# An allocation beyond this size fails in part. Space ahead of need is optional, and reading it back
+# would take most of the time of a history.
 ALLOCATE_MAX_BYTES: Final = 2048
-# What `free_bytes` says of a disk without a limit.
+# `free_bytes` of a disk without a limit.
 PLENTY: Final = 1 << 50
 
 KILL: Final = "kill"
@@ -36,12 +39,12 @@ ORDERED: Final = "ordered"
 
 
 class Crash(BaseException):
-    """The process is gone, in the middle of a call of the file system. Not an Exception: nothing may survive it."""
+    """The process ends inside a call; a BaseException, so `except Exception` cannot stop it."""
 
 
 @dataclass
 class Fault:
-    """The next calls of one of `kinds` (empty: of any) behind `after` others fail with `number`, `times` times."""
+    """Skips `after` calls of `kinds` (empty: any), then fails `times` calls with errno `number`."""
 
     kinds: tuple[str, ...]
     after: int
@@ -49,7 +52,7 @@ class Fault:
     times: int = 1
 
     def strikes(self, kind: str) -> bool:
-        """Count a call; does it fail?"""
+        """Count a call of `kind`; returns True when the call must fail."""
         if self.times == 0 or (self.kinds and kind not in self.kinds):
             return False
         if self.after > 0:
@@ -61,13 +64,13 @@ class Fault:
 
 @dataclass(eq=False)
 class SimulatedDirectory:
-    """One directory: names as the process sees them, and as they are on the platter."""
+    """One directory: names as the process sees them, and durable names."""
 
     names: dict[str, SimulatedFile | SimulatedDirectory] = field(default_factory=dict)
     durable: dict[str, SimulatedFile | SimulatedDirectory] = field(default_factory=dict)
 
     def copy(self) -> SimulatedDirectory:
-        """The whole tree, for a disk of its own; everything must be synced."""
+        """The whole tree, for another disk; every change must be synced."""
         twin = SimulatedDirectory()
         twins: dict[int, SimulatedFile | SimulatedDirectory] = {}
         for name, node in self.names.items():
@@ -78,17 +81,17 @@ class SimulatedDirectory:
 
 @dataclass(eq=False)
 class NameChange:
-    """Names that appear and vanish together."""
+    """Names that appear and disappear in one step."""
 
     removes: list[tuple[SimulatedDirectory, str, SimulatedFile | SimulatedDirectory]]
     adds: list[tuple[SimulatedDirectory, str, SimulatedFile | SimulatedDirectory]]
 
     def concerns(self, directory: SimulatedDirectory) -> bool:
-        """Is a name of this directory among them?"""
+        """Whether one of the names is in `directory`."""
         return any(entry[0] is directory for entry in self.removes + self.adds)
 
     def apply(self) -> None:
-        """Put it on the platter."""
+        """Make the change durable."""
         for directory, name, node in self.removes:
             if directory.durable.get(name) is node:
                 del directory.durable[name]
@@ -97,7 +100,7 @@ class NameChange:
 
 
 class SimulatedFileHandle:
-    """An open file."""
+    """An open file; the calls are those of FileHandle."""
 
     def __init__(self, system: SimulatedFileSystem, path: str, file: SimulatedFile) -> None:
         self._system = system
@@ -107,24 +110,24 @@ class SimulatedFileHandle:
         system.open_handles += 1
 
     def write(self, offset: int, parts: list[bytes]) -> None:
-        """Write `parts` one behind the other at `offset`."""
+        """Write `parts`, one after another, from `offset` on."""
         self._system.write(self._path, self.file, offset, b"".join(parts))
 
     def sync(self) -> None:
-        """Make everything written durable."""
+        """Make every write to the file durable."""
         self._system.sync(self._path, self.file)
 
     def write_back(self, offset: int, length: int) -> None:
-        """It may fail, and promises nothing."""
+        """Start to write pages to disk; may fail, and makes nothing durable."""
         self._system.step("write_back", self._path)
 
     def truncate(self, size: int) -> None:
-        """Cut or extend the file."""
+        """Cut or extend the file to `size` bytes."""
         self._system.step("truncate", self._path)
         self._system.change(self.file, TRUNCATE, size, b"")
 
     def allocate(self, offset: int, length: int) -> None:
-        """Have space for `length` bytes from `offset` on."""
+        """Allocate space for `length` bytes from `offset` on; ENOSPC when it grants only a part."""
         self._system.step("allocate", self._path)
         granted = min(length, ALLOCATE_MAX_BYTES)
         self._system.make_room(max(0, offset + granted - self.file.size))
@@ -133,46 +136,48 @@ class SimulatedFileHandle:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
 
     def is_named(self) -> bool:
-        """Is it still what its path leads to?"""
+        """Whether the path still leads to this file."""
         return self._system.has_file(self._path, self.file)
 
     def close(self) -> None:
-        """Close it; never fails, as far as data are concerned."""
+        """Close the file; never fails on account of its data."""
         if self._is_open:
             self._is_open = False
             self._system.open_handles -= 1
 
 
 class SimulatedFileSystem:
-    """See the module's docstring; the calls are those of `warrenmq.store.file_system.FileSystem`."""
+    """See the module docstring; the calls are those of `warrenmq.store.file_system.FileSystem`."""
 
     def __init__(self, root: SimulatedDirectory | None = None) -> None:
         self.root = root or SimulatedDirectory()
         self._changes: list[NameChange] = []
         self.calls = 0
         self.open_handles = 0
-        # Bytes that all files may have together; 0 = no limit.
+        # Bytes that all files may have together; 0: no limit.
         self.capacity = 0
         self.faults: list[Fault] = []
-        # Calls that failed, by a fault or for want of space.
+        # Calls that failed, by a fault or for lack of space.
         self.failed_calls = 0
-        # The crash strikes inside the call behind this many; -1: not planned.
+        # Calls until the crash, which strikes inside the next one; -1: no crash is planned.
         self.crash_after = -1
         self.is_crashed = False
-        # Another thread gets its turn inside the call behind this many; -1: not planned.
+        # Calls until `interrupt` runs inside the next one, in place of another thread; -1: not
+        # planned.
         self.interrupt_after = -1
         self.interrupt: Callable[[], None] | None = None
-        # Calls for this path are never interrupted: the caller holds a lock, and another thread would wait for it.
+        # Path whose calls are never interrupted: the caller holds a lock that the other thread
+        # would wait for.
         self.locked_path = ""
-        # For what a fault or a crash in the middle of a call leaves behind.
+        # Decides what a fault or a crash inside a call leaves behind.
         self.rng = Random(0)
-        # What went wrong, for the story of a history: None when nobody listens.
+        # Faults and crashes as lines for the story of a history; None: no story is wanted.
         self.log: list[str] | None = None
 
-    # -- faults ----------------------------------------------------------------------------------------------------
+    # -- faults ------------------------------------------------------------------------------------
 
     def step(self, kind: str, path: str) -> None:
-        """A call begins: count it, crash or fail if that is its lot."""
+        """Begin a call: count it, and crash or fail if that is planned."""
         if self.is_crashed:
             raise Crash
         self.calls += 1
@@ -193,7 +198,7 @@ class SimulatedFileSystem:
                 raise OSError(fault.number, os.strerror(fault.number), path)
 
     def used_bytes(self) -> int:
-        """What all files with a name take."""
+        """Bytes of all files that have a name."""
         return sum(file.size for _, file in self.files())
 
     def make_room(self, size: int) -> None:
@@ -206,10 +211,10 @@ class SimulatedFileSystem:
         if self.log is not None:
             self.log.append(text)
 
-    # -- files -----------------------------------------------------------------------------------------------------
+    # -- files -------------------------------------------------------------------------------------
 
     def create(self, path: str) -> SimulatedFileHandle:
-        """A new file; FileExistsError when there is one."""
+        """Create a file; FileExistsError when the name exists."""
         directory, name = self._parent(path)
         if name in directory.names:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
@@ -218,12 +223,12 @@ class SimulatedFileSystem:
         return SimulatedFileHandle(self, path, file)
 
     def open(self, path: str) -> SimulatedFileHandle:
-        """An existing file, for writing."""
+        """Open an existing file for writing."""
         self.step("open", path)
         return SimulatedFileHandle(self, path, self._file(path))
 
     def read(self, path: str, offset: int, size: int) -> bytes:
-        """At most `size` bytes from `offset` on; fewer at the end of the file."""
+        """Read at most `size` bytes from `offset` on; fewer at the end of the file."""
         self.step("read", path)
         file = self._file(path)
         end = min(offset + size, file.size)
@@ -231,12 +236,12 @@ class SimulatedFileSystem:
         return found + bytes(max(0, end - offset - len(found)))
 
     def write(self, path: str, file: SimulatedFile, offset: int, content: bytes) -> None:
-        """Write all of `content` or fail with a part of it written."""
+        """Write all of `content`, or raise with a part of it written."""
         try:
             self.step("write", path)
             self.make_room(offset + len(content) - file.size)
         except (OSError, Crash):
-            # However it ended, some of it may have been written before.
+            # A call that fails or crashes may have written a part before.
             kept = content[: self.rng.randrange(len(content) + 1)] if content else b""
             if self.capacity:
                 kept = kept[: max(0, self.capacity - self.used_bytes())]
@@ -247,11 +252,11 @@ class SimulatedFileSystem:
             file.apply(WRITE, offset, content)
 
     def change(self, file: SimulatedFile, kind: int, offset: int, content: bytes) -> None:
-        """Apply a change of an open file."""
+        """Apply a change to an open file."""
         file.apply(kind, offset, content)
 
     def sync(self, path: str, file: SimulatedFile) -> None:
-        """fsync; a failed one loses what it was about."""
+        """Make the changes of `file` durable; a failed sync loses them (W27)."""
         try:
             self.step("sync", path)
         except OSError:
@@ -260,33 +265,33 @@ class SimulatedFileSystem:
         file.sync()
 
     def size(self, path: str) -> int:
-        """Bytes of the file."""
+        """Size of the file in bytes."""
         self.step("stat", path)
         return self._file(path).size
 
     def exists(self, path: str) -> bool:
-        """Is there a file or directory of that name?"""
+        """Whether a file or a directory has that name."""
         self.step("stat", path)
         return self._find(path) is not None
 
     def is_file(self, path: str) -> bool:
-        """Is there a file of that name?"""
+        """Whether a file has that name."""
         self.step("stat", path)
         return isinstance(self._find(path), SimulatedFile)
 
-    # -- names -----------------------------------------------------------------------------------------------------
+    # -- names -------------------------------------------------------------------------------------
 
     def has_file(self, path: str, file: SimulatedFile) -> bool:
-        """Is it this very file that has the name?"""
+        """Whether the path leads to this very file."""
         return self._find(path) is file
 
     def list_names(self, path: str) -> list[str]:
-        """Names in a directory, in no order that means anything."""
+        """Names in a directory, in an order without meaning."""
         self.step("list", path)
         return sorted(self._directory(path).names)
 
     def make_directories(self, path: str, is_durable: bool = True) -> None:
-        """Make a directory and what is missing above it; if that is wanted, each name durable in its parent."""
+        """Make a directory and its parents; `is_durable`: sync each new name."""
         directory = self.root
         for name in _parts(path):
             node = directory.names.get(name)
@@ -300,7 +305,7 @@ class SimulatedFileSystem:
             directory = node
 
     def rename(self, path: str, target: str) -> None:
-        """Give a file another name, atomically; what had that name is gone."""
+        """Rename a file atomically; it replaces a file that has the name `target`."""
         directory, name = self._parent(path)
         node = self._node(path)
         self._step_names(
@@ -308,24 +313,24 @@ class SimulatedFileSystem:
         )
 
     def link(self, path: str, target: str) -> None:
-        """A second name for a file."""
+        """Give a file a second name."""
         directory, name = self._parent(target)
         if name in directory.names:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
         self._step_names("link", path, NameChange([], [(directory, name, self._file(path))]))
 
     def linked(self, path: str) -> SimulatedFile:
-        """The file itself, which a backup gives a second name: bytes and durability are shared."""
+        """The file itself, for a backup that links it: both names share bytes and durability."""
         self.step("link", path)
         return self._file(path)
 
     def unlink(self, path: str) -> None:
-        """Delete a file."""
+        """Remove the name of a file."""
         file = self._file(path)
         self._step_names("unlink", path, NameChange([(*self._parent(path), file)], []))
 
     def remove_tree(self, path: str) -> None:
-        """Delete a directory and all in it, one name after the other."""
+        """Remove a directory and its content, name by name."""
         directory = self._directory(path)
         for name in sorted(directory.names):
             if isinstance(directory.names[name], SimulatedDirectory):
@@ -335,11 +340,11 @@ class SimulatedFileSystem:
         self._step_names("rmdir", path, NameChange([(*self._parent(path), directory)], []))
 
     def sync_directory(self, path: str) -> None:
-        """Make changed names of a directory durable."""
+        """Make the changed names of a directory durable."""
         self._sync_names(self._directory(path), path)
 
     def sync_all(self) -> bool:
-        """Make everything durable."""
+        """Make every change of names and files durable."""
         self.step("sync_all", "")
         for change in self._changes:
             change.apply()
@@ -349,14 +354,17 @@ class SimulatedFileSystem:
         return True
 
     def free_bytes(self, path: str) -> int:
-        """Space left."""
+        """Free space in bytes; PLENTY without a limit."""
         self.step("statfs", path)
         return max(0, self.capacity - self.used_bytes()) if self.capacity else PLENTY
 
-    # -- for the simulation ----------------------------------------------------------------------------------------
+    # -- for the simulation ------------------------------------------------------------------------
 
     def crash(self, rng: Random, rule: str) -> None:
-        """The process is gone; `rule` is KILL, POWER or ORDERED. Afterwards all that is there is durable."""
+        """End the process or lose power by `rule` (KILL, POWER, ORDERED), as the module says.
+
+        Afterwards everything that remains is durable, and no fault is planned.
+        """
         changes = self._changes
         self._changes = []
         if rule == ORDERED:
@@ -377,17 +385,17 @@ class SimulatedFileSystem:
         self.open_handles = 0
 
     def fork(self) -> SimulatedFileSystem:
-        """A disk with the same content. Only after a crash, when nothing is unsynced."""
+        """A disk with the same content; only directly after a crash, while nothing is unsynced."""
         return SimulatedFileSystem(self.root.copy())
 
     def files(self) -> list[tuple[str, SimulatedFile]]:
-        """Every file as the process sees it, by path; in order of their paths."""
+        """Every file as the process sees it, with its path, in the order of paths."""
         found: list[tuple[str, SimulatedFile]] = []
         _walk(self.root, "", found)
         return found
 
     def flip(self, path: str, offset: int, bit: int) -> None:
-        """Damage a byte for good, also where it is only to be written by the next sync."""
+        """Flip a bit for good, also in unsynced writes."""
         file = self._file(path)
         file.data[offset] ^= 1 << bit
         if offset < len(file.durable):
@@ -398,10 +406,10 @@ class SimulatedFileSystem:
                 damaged[offset - start] ^= 1 << bit
                 file.unsynced[index] = (kind, start, bytes(damaged))
 
-    # -- inside ----------------------------------------------------------------------------------------------------
+    # -- inside ------------------------------------------------------------------------------------
 
     def _step_names(self, kind: str, path: str, change: NameChange) -> None:
-        """A call that changes names; one that fails may have done so all the same."""
+        """Run a call that changes names; a failed call changes them all the same 1 in 5 times."""
         try:
             self.step(kind, path)
         except OSError:
@@ -434,7 +442,7 @@ class SimulatedFileSystem:
                 self._settle_names(node)
 
     def _all_files(self) -> list[SimulatedFile]:
-        """Files with a name on the platter, each once, in order of their paths."""
+        """Files with a durable name, each once, in the order of paths."""
         found: list[SimulatedFile] = []
         known: set[int] = set()
 

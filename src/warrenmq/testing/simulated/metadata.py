@@ -1,8 +1,10 @@
-"""The definitions of the simulated node: a map whose transactions are written, then synced, as those of SQLite's log are.
+"""Definitions of the simulated node: a map with transactions that are written, then synced.
 
-A transaction that was written and not synced is none for the process whose sync failed, and the next one overwrites it.
-After a kill it is there all the same, whole, since it is in the page cache; after a power failure perhaps. A transaction
-whose write failed or was torn has no valid checksum, so it never is. On a full disk nothing can be written.
+The transactions behave as those of SQLite's log. When the sync of a written transaction fails, the
+process treats the transaction as absent, and the next one overwrites it. After a kill the written
+transaction is there whole, since it is in the page cache; after a power failure it may be there. A
+transaction whose write failed or was torn has no valid checksum, so it is never there. A full disk
+refuses every transaction.
 """
 
 from __future__ import annotations
@@ -35,25 +37,25 @@ from warrenmq.testing.simulated.file_system import KILL, SimulatedFileSystem
 
 _Put = PutExchange | PutQueue | PutBinding | PutReaderGroup | PutGroupMember | PutStage | PutSink
 Key = tuple[object, ...]
-# What a change takes in the log of a transaction.
+# Bytes of one change in the log of a transaction.
 CHANGE_BYTES: Final = 64
 
 
 class SimulatedMetadata:
-    """Definitions by identity, in the order in which they were first written. `disk` counts and fails the commits."""
+    """Definitions by key, oldest first; `disk` counts the commits and makes some of them fail."""
 
     def __init__(
         self, disk: SimulatedFileSystem, definitions: dict[Key, _Put] | None = None
     ) -> None:
         self._disk = disk
         self._definitions = definitions if definitions is not None else {}
-        # Above the id of every queue that was ever stored.
+        # Larger than the id of every queue that was ever stored.
         self.next_queue_id = 1
-        # Written, and not synced.
+        # Changes of a transaction that is written and not synced.
         self._unsynced: list[Change] = []
 
     def load(self) -> Definitions:
-        """Everything stored."""
+        """Read every stored definition."""
         found = Definitions()
         for definition in self._definitions.values():
             if isinstance(definition, PutQueue):
@@ -74,7 +76,11 @@ class SimulatedMetadata:
         return found
 
     def apply(self, changes: list[object]) -> None:
-        """Commit `changes`, all or none. MetadataError: none, unless a crash comes before the next commit."""
+        """Commit all `changes`, or none (MetadataError).
+
+        After a MetadataError the changes may still be there if the node crashes before the next
+        commit.
+        """
         transaction = list(cast(Iterable[Change], changes))
         self._unsynced = []
         try:
@@ -89,20 +95,20 @@ class SimulatedMetadata:
             self._apply(change)
 
     def crash(self, rng: Random, rule: str) -> None:
-        """The process is gone: what it wrote and did not sync is there or not, by `rule` (KILL, POWER or ORDERED)."""
+        """End the process; an unsynced transaction survives a KILL, and else 1 in 2 times."""
         unsynced, self._unsynced = self._unsynced, []
         if unsynced and (rule == KILL or rng.random() < 0.5):
             for change in unsynced:
                 self._apply(change)
 
     def fork(self, disk: SimulatedFileSystem) -> SimulatedMetadata:
-        """The same definitions for another disk."""
+        """An equal copy of the definitions, for another disk."""
         twin = SimulatedMetadata(disk, dict(self._definitions))
         twin.next_queue_id = self.next_queue_id
         return twin
 
     def queue_ids(self) -> set[int]:
-        """Ids of the queues that are stored."""
+        """Ids of the stored queues."""
         return {
             definition.id
             for definition in self._definitions.values()

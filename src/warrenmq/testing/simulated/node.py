@@ -1,7 +1,9 @@
-"""A whole node on a simulated disk: the shell of `server/vhost_driver.py` and `server/vhost_startup.py`, as `server/node.py` is.
+"""A whole node on a simulated disk, in place of `server/node.py`.
 
-What threads do in a running node is done here when the simulation says so: each lane (the flusher and those of
-`store/jobs.py`) has jobs that wait for the disk and jobs that have run and whose completion has not reached the loop yet.
+The node uses `server/vhost_driver.py` and `server/vhost_startup.py`. Work that threads do in a
+running node runs here when the simulation says so: each lane (the flusher and the lanes of
+`store/jobs.py`) has jobs that wait for the disk, and jobs that have run while the loop has not
+learned of their end yet.
 """
 
 from __future__ import annotations
@@ -45,24 +47,24 @@ from warrenmq.testing.simulated.metadata import SimulatedMetadata
 from warrenmq.testing.simulated.node_parts import NodeParts
 
 VHOST: Final = b"/"
-# The space that is given back when the disk is full; the disk has less to spare then.
+# File of the space reserve, which the node frees when the disk is full.
 RESERVE_PATH: Final = "reserve"
 RESERVE_BYTES: Final = 512
 USER: Final = PutUser(b"guest", hash_password(b"guest"), SHA256, ["administrator"])
 FLUSH: Final = "flush"
 READ_LANE: Final = "read"
-# As many threads as `store/disk/workers.py` has for it; any other lane has one.
+# Threads of the read lane, as in `store/disk/workers.py`; each other lane has one thread.
 READERS: Final = 2
-# The flusher, and the lanes of `store/jobs.py` by their names.
+# The flusher's lane, and the lanes of `store/jobs.py` by name.
 LANES: Final = (FLUSH, "write", "read", "compact")
 _LANE_NAMES: Final = {WRITE: "write", READ: "read", COMPACT: "compact"}
-# What a step of a start or a stop takes.
+# Time (ms) that one step of a start or a stop takes.
 _STEP_MS: Final = 10_000
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Sizes of the store, in bytes unless named otherwise: small, so that every boundary is crossed often."""
+    """Sizes of the store (bytes unless named otherwise), small to cross every boundary often."""
 
     journal_file_bytes: int = 4096
     content_file_bytes: int = 8192
@@ -73,29 +75,36 @@ class Limits:
     dead_tail_bytes: int = 512
     # Less than the journal's window, so that stores are often in debt.
     garbage_allowance_bytes: int = 2048
-    # Staged messages that are published in one turn.
+    # Staged messages that one turn publishes.
     move_slice: int = MOVE_SLICE_MESSAGES
-    # A batch of the journal, a group of appends, appends beyond which queues page no further, dead bytes for a checkpoint.
+    # Bytes that seal a batch of the journal.
     buffer_bytes: int = BUFFER_BYTES
+    # Bytes of a group of appends.
     group_bytes: int = GROUP_BYTES
+    # Waiting appends (bytes) at which queues stop paging.
     behind_bytes: int = BEHIND_BYTES
+    # Dead bytes that make a checkpoint due.
     dead_bytes: int = DEAD_BYTES
-    # What waits for the journal, and for the store, before publishers are stopped.
+    # Bytes waiting for the journal at which publishers are stopped.
     stop_bytes: int = STOP_BYTES
+    # Bytes waiting for the store's files at which publishers are stopped.
     store_stop_bytes: int = STORE_STOP_BYTES
-    # What one load brings: for a reader group, and ahead for consumers; what is kept in memory for those.
+    # Bytes of one load for a reader group.
     load_bytes: int = LOAD_BYTES
+    # Bytes of one load that is read ahead for consumers.
     ahead_bytes: int = AHEAD_BYTES
+    # Bytes of content that a queue may have in memory for its consumers while memory is plenty.
     ahead_bytes_max: int = AHEAD_BYTES_MAX
-    # Frames that connections keep in an alarm before none is read, and that are handled in a turn when it is over.
+    # Bytes of deferred frames of all connections above which a blocked connection is not read.
     kept_bytes_max: int = KEPT_BYTES_MAX
+    # Bytes of deferred frames that one turn handles after the alarm.
     release_bytes: int = RELEASE_BYTES
-    # The memory limit, of which the monitor begins to page at a half; 0: none.
+    # Memory limit (bytes), at half of which the monitor begins to page; 0: none.
     memory_bytes: int = 0
 
 
 class Commits(Protocol):
-    """Who is told of group commits: the oracle."""
+    """Gets every group commit: sealed, then durable or failed. The oracle is one."""
 
     def seal(self) -> CommitToken: ...
     def committed(self, token: CommitToken, has_definitions: bool) -> None: ...
@@ -103,39 +112,39 @@ class Commits(Protocol):
 
 
 class Watch(Protocol):
-    """Who is told when the vhost works: it may publish staged messages then."""
+    """Runs around each end of a turn of the vhost, which may publish staged messages."""
 
     def begin(self, node: SimulatedNode) -> None: ...
     def end(self, node: SimulatedNode) -> None: ...
 
 
 class Releases(Protocol):
-    """Who is told of the moment in which the node handles publishes that an alarm has held back."""
+    """Runs around the moment at which the node handles publishes that an alarm deferred."""
 
     def begin(self) -> None: ...
     def end(self) -> None: ...
 
 
 class SimulatedDisk:
-    """What a node leaves behind."""
+    """The files and definitions that a node leaves behind."""
 
     def __init__(self, files: SimulatedFileSystem, metadata: SimulatedMetadata) -> None:
         self.files = files
         self.metadata = metadata
 
     def crash(self, rng: Random, rule: str) -> None:
-        """The process is gone, or the power; afterwards all that is there is durable."""
+        """End the process or lose power, by `rule`; afterwards all that remains is durable."""
         self.files.crash(rng, rule)
         self.metadata.crash(rng, rule)
 
     def fork(self) -> SimulatedDisk:
-        """An equal disk; only after a crash, when nothing is unsynced."""
+        """An equal disk; only directly after a crash, while nothing is unsynced."""
         files = self.files.fork()
         return SimulatedDisk(files, self.metadata.fork(files))
 
 
 class Job:
-    """One piece of disk work: `run` on the disk, which may take the process with it, then `finish` on the loop."""
+    """One job of a lane: `run` works on the disk and may crash; `finish` runs on the loop."""
 
     def __init__(self, text: str, run: Callable[[], None], finish: Callable[[], None]) -> None:
         self.text = text
@@ -144,21 +153,21 @@ class Job:
 
 
 class Lane:
-    """Jobs that `threads` take in their order; those of one thread end in the order in which it took them."""
+    """Jobs that `threads` take in order; the jobs of one thread end in the order it took them."""
 
     def __init__(self, threads: int) -> None:
         self.waiting: deque[Job] = deque()
-        # By thread: jobs that have run and whose end the loop has not heard of.
+        # Per thread: jobs that have run, while the loop has not learned of their end.
         self.ran: list[deque[Job]] = [deque() for _ in range(threads)]
-        # The job that a thread has taken while another thread overtakes it.
+        # The job that one thread has taken and not run yet, while another thread overtakes it.
         self._late: Job | None = None
 
     def has_work(self) -> bool:
-        """Is there a job that the loop waits for?"""
+        """True while the loop waits for a job of this lane."""
         return bool(self.waiting or self._late or any(self.ran))
 
     def take(self, rng: Random) -> tuple[int, Job] | None:
-        """The next job that runs, and the thread that runs it; None when there is none."""
+        """The next job to run and the thread that runs it; None when there is none."""
         if len(self.ran) == 1:
             return (0, self.waiting.popleft()) if self.waiting else None
         if self._late is None and len(self.waiting) > 1 and rng.random() < 0.5:
@@ -172,7 +181,7 @@ class Lane:
         return thread, self.waiting.popleft()
 
     def end(self, rng: Random) -> Job | None:
-        """The job whose end the loop hears of next."""
+        """The job whose end the loop learns of next; None when no job has run."""
         done = [ran for ran in self.ran if ran]
         if not done:
             return None
@@ -180,13 +189,13 @@ class Lane:
 
 
 class SimulatedTimer:
-    """One call that is due later."""
+    """One delayed call."""
 
     def __init__(self, callback: Callable[[], object]) -> None:
         self.callback: Callable[[], object] | None = callback
 
     def cancel(self) -> None:
-        """Forget it."""
+        """Drop the call."""
         self.callback = None
 
 
@@ -199,18 +208,18 @@ class SimulatedClock:
         self._timers: list[tuple[int, int, SimulatedTimer]] = []
 
     def call_later(self, delay_s: float, callback: Callable[[], object], /) -> SimulatedTimer:
-        """Once, after `delay_s` seconds."""
+        """Call `callback` once, in `delay_s` seconds."""
         timer = SimulatedTimer(callback)
         self._order += 1
         heapq.heappush(self._timers, (self._node.now_ms + int(delay_s * 1000), self._order, timer))
         return timer
 
     def call_soon(self, callback: Callable[[], object], /) -> SimulatedTimer:
-        """Once, in the next turn."""
+        """Call `callback` once, in the next turn."""
         return self.call_later(0, callback)
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970."""
+        """The node's time: milliseconds since 1970."""
         return self._node.now_ms
 
     def run(self) -> None:
@@ -222,7 +231,7 @@ class SimulatedClock:
 
 
 class SimulatedNode:
-    """A node with vhost / and user guest. `now_ms` is moved by the simulation."""
+    """A node with vhost / and user guest; the simulation sets `now_ms`."""
 
     def __init__(
         self,
@@ -242,35 +251,37 @@ class SimulatedNode:
         self._report = StoreReport()
         self._store: VhostStore | None = None
         self._lines = LineLimit()
-        # Change sets that were not stored are tried again by then.
+        # Time (ms) of the retry of change sets that could not be stored.
         self._definitions_due_ms = 0
-        # Who waits for a checkpoint on a full disk gives up in the end; nobody else notices that time passes.
+        # Time (ms) that starts and stops see in addition, so that their wait for a checkpoint on a
+        # full disk ends. The rest of the node does not see this time pass.
         self._waited_ms = 0
-        # Calls of the disk that had failed before this node.
+        # Calls of the disk that had failed before this node began.
         self._failed_calls = disk.files.failed_calls
         self._reserve = SpaceReserve(self.files, RESERVE_PATH, RESERVE_BYTES)
         disk.files.locked_path = RESERVE_PATH
         self._flusher: BatchFlusher = node_parts.flusher(self.files, self._reserve)
         self._random_calls = 0
         self.clock = SimulatedClock(self)
-        # Commits of which something failed, and those of which records or contents did.
+        # Commits in which anything failed.
         self.failed_commits = 0
+        # Commits in which records or contents failed.
         self.failed_batches = 0
         # The broker has asked for another turn.
         self._is_woken = False
-        # Has the store something to do that only time brings on?
+        # The store has work that only the passing of time makes due.
         self.has_more = False
-        # Told of what the vhost does between clients, when there are sinks.
+        # Sees the end of each turn of the vhost, when there are sinks.
         self.watch: Watch | None = None
-        # Called in each turn before clients are given output.
+        # Called in each turn before clients get output.
         self.before_output: Callable[[], None] | None = None
-        # Told of the moment in which the node handles publishes that an alarm has held back.
+        # Sees when the node handles publishes that an alarm deferred.
         self.releases: Releases | None = None
 
-    # -- start and stop --------------------------------------------------------------------------------------------
+    # -- start and stop ----------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Recover from the disk. Crash or OSError when the disk says so."""
+        """Recover from the disk; raises Crash or OSError when a call of the disk does."""
         memory = self.limits.memory_bytes or PLENTY
         settings = Settings(
             msg_store_io_batch_size=self.limits.page_batch, vm_memory_high_watermark_absolute=memory
@@ -329,7 +340,7 @@ class SimulatedNode:
         broker.alarms.release_bytes = limits.release_bytes
 
     def stop(self) -> bool:
-        """An orderly stop, clients closed before; True when everything reached the disk."""
+        """Stop in order, after the clients have left; True when everything reached the disk."""
         self.vhost.staging.stop()
         self.drain()
         self._run_steps(stop_drivers)
@@ -347,32 +358,32 @@ class SimulatedNode:
 
     @property
     def damage_count(self) -> int:
-        """Everything that was noticed to be damaged or missing, by the start and since."""
+        """Damaged or missing things that the start and the running node have reported."""
         found = _count(self._report)
         if self._store is not None:
             found += self._store.files.losses.damaged_count + self._store.files.losses.lost_count
         return found
 
     def call_when_idle(self, driver: VhostDriver) -> None:
-        """The next turn is the next thing that happens; before it this node is idle."""
+        """Call `on_idle` in the next turn: before that turn this node is idle."""
         self.clock.call_later(0, lambda: driver.on_idle(self.now_ms))
 
     def wake(self) -> None:
-        """Another turn is to be ended."""
+        """Request another turn."""
         self._is_woken = True
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> None:
-        """Call `callback` in the first turn in so many ms."""
+        """Call `callback` in the first turn after `delay_ms`."""
         self.clock.call_later(delay_ms / 1000, callback)
 
     def _random_bytes(self, size: int) -> bytes:
         self._random_calls += 1
         return self._random_calls.to_bytes(size, "big")
 
-    # -- turns -----------------------------------------------------------------------------------------------------
+    # -- turns -------------------------------------------------------------------------------------
 
     def turn(self) -> None:
-        """What a node does when the events of a turn are handled: a commit that is due, then all output."""
+        """End a turn as a node does after its events: commit what is due, then write all output."""
         while True:
             self._is_woken = False
             self.clock.run()
@@ -399,13 +410,13 @@ class SimulatedNode:
                 connection.on_written(self.now_ms)
 
     def tick(self) -> None:
-        """Time has passed."""
+        """Run the node's periodic tick, then a turn."""
         self._reserve.keep()
         self.broker.tick(self.now_ms)
         self.turn()
 
     def _end_turn(self) -> None:
-        """What a node does behind the events of a turn; the watch is told of what moves to and from queues."""
+        """End the vhost's turn; the watch compares its staging before and after."""
         watch = self.watch if self.vhost.staging.sinks else None
         if watch is not None:
             watch.begin(self)
@@ -414,7 +425,7 @@ class SimulatedNode:
             watch.end(self)
 
     def submit_flush(self, driver: VhostDriver, job: FlushJob) -> None:
-        """To the lane of the flusher."""
+        """Put a batch into the lane of the flusher."""
         token = self.commits.seal()
         files = self.disk.files
 
@@ -447,7 +458,7 @@ class SimulatedNode:
             lane.waiting.append(Job(text, run, finish))
 
     def submit_job(self, driver: VhostDriver, job: StoreJob) -> None:
-        """To the job's lane."""
+        """Put a job into its lane."""
 
         def run() -> None:
             self._runner.run(job)
@@ -457,14 +468,14 @@ class SimulatedNode:
 
         self.lanes[_LANE_NAMES[job.lane]].waiting.append(Job(_text_of(job), run, finish))
 
-    # -- the disk --------------------------------------------------------------------------------------------------
+    # -- the disk ----------------------------------------------------------------------------------
 
     def has_work(self) -> bool:
-        """Has any lane something to do?"""
+        """True while any lane has a job that the loop waits for."""
         return any(lane.has_work() for lane in self.lanes.values())
 
     def run(self, name: str) -> bool:
-        """Let a lane do its next job; False when it has none. May raise Crash."""
+        """Run the next job of a lane; False when it has none. May raise Crash."""
         lane = self.lanes[name]
         taken = lane.take(self.disk.files.rng)
         if taken is None:
@@ -475,7 +486,7 @@ class SimulatedNode:
         return True
 
     def finish(self, name: str) -> bool:
-        """Let the loop learn of a job that has run; False when there is none."""
+        """Let the loop learn that a job has run; False when there is none."""
         job = self.lanes[name].end(self.disk.files.rng)
         if job is None:
             return False
@@ -484,15 +495,16 @@ class SimulatedNode:
         return True
 
     def drain(self) -> None:
-        """Run everything that the disk has to do, and what follows from it; which lane is first, chance decides."""
+        """Run all disk jobs and the work that follows from them, lanes in random order."""
         rng = self.disk.files.rng
         for _ in range(10_000):
             self.turn()
-            # A queue whose load was answered at once, with nothing, goes on in the next turn without the disk's help.
+            # A load that ends at once and empty continues in the next turn, without a disk job.
             is_busy = self._is_woken
             for name in rng.sample(LANES, len(LANES)):
                 is_busy |= self.run(name)
-                # Sometimes others overtake a job on its way back to the loop.
+                # In 1 of 5 rounds the completion of a job waits, so that jobs of other lanes
+                # overtake it.
                 if rng.random() < 0.8:
                     is_busy |= self.finish(name)
             if not is_busy and not self.has_work():
@@ -500,11 +512,11 @@ class SimulatedNode:
         raise AssertionError("the disk never comes to rest")
 
     def is_pausing(self) -> bool:
-        """Does the node wait for a better time after a failed commit?"""
+        """True while the node waits for a retry after a failed commit."""
         return self.driver.is_pausing or self.now_ms < self._definitions_due_ms
 
     def file_sizes(self) -> dict[str, int]:
-        """The files that the store knows, with the bytes that it knows to be in them; by path."""
+        """Files that the store knows, by path, each with the bytes that the store expects in it."""
         store = self.store
         found = {RESERVE_PATH: 0}
         found |= {

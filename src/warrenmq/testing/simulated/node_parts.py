@@ -1,7 +1,8 @@
-"""Where the simulated node can be made to do wrong: a simulator that finds nothing must be shown to find something.
+"""Parts of the simulated node that a test replaces to plant a bug.
 
-A history runs with the parts that `NodeParts` makes, which are the real ones. A test plants a bug by making one of them
-otherwise; `tests/simulation/planted_bugs.py` has those that are kept for it.
+A simulator that never finds a bug proves nothing until it finds a planted one. A history runs with
+the parts that `NodeParts` makes, which are the real ones. `tests/simulation/planted_bugs.py` has a
+subclass for each planted bug.
 """
 
 from __future__ import annotations
@@ -15,25 +16,25 @@ from warrenmq.store.file_system import FileSystem
 
 
 class NodeParts:
-    """The parts of a node that wait for the disk, as they are in a real one."""
+    """Makes the parts of a node that work on the disk, as a real node has them."""
 
-    # Does the loop learn of a group commit before it is on disk?
+    # True: the loop learns of a group commit before the commit is on disk.
     confirms_early = False
 
     def files(self, files: FileSystem) -> FileSystem:
-        """The file system that the node sees."""
+        """The file system that the node uses."""
         return files
 
     def change_vhost(self, vhost: Vhost) -> None:
-        """The definitions of a vhost are read, and no message yet."""
+        """Called when the definitions of a vhost are read, before its messages."""
 
     def end_turn(self, broker: Broker) -> None:
-        """The node is about to handle what it held back during an alarm."""
+        """Called before the node handles the frames that it deferred during an alarm."""
 
     def flusher(self, files: FileSystem, reserve: SpaceReserve) -> BatchFlusher:
-        """What makes batches durable."""
+        """The flusher, which makes batches durable."""
         return BatchFlusher(files, reserve)
 
     def runner(self, files: FileSystem, store_id: bytes, reserve: SpaceReserve) -> JobRunner:
-        """What does the other jobs."""
+        """The runner of all other disk jobs."""
         return JobRunner(files, store_id, reserve=reserve)

@@ -87,7 +87,7 @@ class ContentDriver:
         self.in_flight: Batch | None = None
         self.job: CompactContents | None = None
 
-    # -- what queues do ----------------------------------------------------------------------------------------
+    # -- what queues do ----------------------------------------------------------------------------
 
     def publish(self, size: int, references: int = 1) -> int:
         """A content of `size` bytes and more; returns its id."""
@@ -115,7 +115,7 @@ class ContentDriver:
             del self.live[content_id]
             self.lost.discard(content_id)
 
-    # -- commits -------------------------------------------------------------------------------------------------
+    # -- commits -----------------------------------------------------------------------------------
 
     def seal(self) -> None:
         assert self.in_flight is None
@@ -164,7 +164,7 @@ class ContentDriver:
         writes = [(write.path, int(write.offset), b"".join(write.parts)) for write in batch.writes]
         self.disk.write(writes, kept)
 
-    # -- compaction ----------------------------------------------------------------------------------------------
+    # -- compaction --------------------------------------------------------------------------------
 
     def start_compaction(self) -> bool:
         assert self.job is None
@@ -213,7 +213,7 @@ class ContentDriver:
             assert count < 10_000, "compaction never comes to rest"
         return count
 
-    # -- checkpoint and crash ------------------------------------------------------------------------------------
+    # -- checkpoint and crash ----------------------------------------------------------------------
 
     def take_checkpoint(self, deletes: bool = True) -> None:
         """As the store's owner does it: nothing is gathered or on its way; afterwards dead files are deleted."""
@@ -294,7 +294,7 @@ class ContentDriver:
         assert recovery.unknown_releases == 0 or self.damaged
         return recovery
 
-    # -- what must be true ---------------------------------------------------------------------------------------
+    # -- what must be true -------------------------------------------------------------------------
 
     def body_of(self, content_id: int) -> bytes | None:
         """The body of a content, read from the disk, as a consumer would get it."""

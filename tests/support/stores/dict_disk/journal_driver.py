@@ -113,7 +113,7 @@ class JournalDriver:
         self.dying: list[Key] = []
         self.in_flight: InFlight | None = None
 
-    # -- what queues do ----------------------------------------------------------------------------------------
+    # -- what queues do ----------------------------------------------------------------------------
 
     def publish(self, size: int, queue_ids: list[int], expiry_ms: int = 0) -> list[Key]:
         """One message of `size` bytes and more to these queues."""
@@ -172,7 +172,7 @@ class JournalDriver:
         for number in self.journal.forget_files(self.journal.first_needed_file()):
             self.files.pop(int(number), None)
 
-    # -- commits -------------------------------------------------------------------------------------------------
+    # -- commits -----------------------------------------------------------------------------------
 
     def seal(self) -> None:
         """Start a group commit."""
@@ -225,7 +225,7 @@ class JournalDriver:
         self.commit()
         self.retire()
 
-    # -- the disk ------------------------------------------------------------------------------------------------
+    # -- the disk ----------------------------------------------------------------------------------
 
     def after(self, batch: Batch, kept: float = 2.0, junk: bytes = b"") -> DictDisk[int]:
         """The files when `kept` (0 to 1) of the batch's bytes were written, then `junk`; above 1: all that it does."""

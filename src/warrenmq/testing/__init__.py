@@ -1,6 +1,7 @@
-"""The simulator: a whole node on a simulated disk and clock, crashed and damaged in every way a seed can name.
+"""The simulator: a whole node on a simulated disk and clock, crashed and damaged by seed.
 
-A seed gives a history: what clients do, when the disk's work gets on, which calls fail, where the power goes. The oracle
-knows what a broker may and may not have lost. The same seed always gives the same history, so a failure can be looked
-at for as long as it takes; it is shrunk first. Nothing here runs in a broker. Start with `simulation.py`.
+A seed gives a history: operations of clients, moments at which disk jobs run, calls that fail,
+moments at which the power fails. The oracle knows which messages a broker may lose and which it
+must keep. The same seed always gives the same history, so a failure can be replayed as often as
+needed; it is shrunk first. Nothing in this package runs in a broker. Start with `simulation.py`.
 """

@@ -1,8 +1,9 @@
-"""What happens in a history: a list of operations, plain values that a seed makes and that can be left out one by one.
+"""The operations of a history: plain values that a seed makes, each of which can be left out.
 
-An operation names what it is about by number (the second channel, the oldest unacked delivery but two); a number that
-means nothing when its turn comes makes the operation do nothing. So a history stays one when parts of it are dropped, which is
-what shrinking does. Each operation has a seed of its own for what is decided while it runs.
+An operation names its subject by number (the second channel, the third oldest unacked delivery). An
+operation whose number means nothing at its turn does nothing. A history therefore stays valid when
+operations are left out, which is how shrinking works. Each operation has a seed of its own for
+random choices while it runs.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from warrenmq.testing.simulated.node import FLUSH, LANES, Limits
 
 Value = int | str
 
-# Names of the values of each kind, in order; what is shown of a history.
+# Names of the values of each kind of operation, in order, as a story shows them.
 FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "declare": ("queue", "durable", "ttl_ms", "lazy"),
     "declare_temporary": ("queue", "durable", "kind"),
@@ -95,7 +96,7 @@ FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "flip_now": ("count",),
 }
 
-# Calls that a fault picks from; empty: all.
+# Kinds of calls that a fault picks from; empty: any call.
 FAULTY_CALLS: Final = (
     "",
     "sync",
@@ -116,16 +117,20 @@ CHANNELS: Final = 5
 CONNECTIONS: Final = 3
 FANOUT: Final = -1
 
-# Queues by number, and the exchanges that clients declare; behind these the exchanges that are always there.
+# Number of queues; queue N is named qN.
 QUEUES: Final = 4
+# Number of exchanges that clients declare; exchange N is named eN.
 EXCHANGES: Final = 5
+# Exchanges that always exist; their numbers follow those of the declared exchanges.
 STANDING_EXCHANGES: Final = (b"amq.fanout", b"amq.direct", b"amq.topic", b"amq.headers")
 DEFAULT_EXCHANGE: Final = EXCHANGES + len(STANDING_EXCHANGES)
 NO_ALTERNATE: Final = -1
 EXCHANGE_TYPES: Final = (b"direct", b"fanout", b"topic", b"headers")
-# Queues that the broker deletes: with their last consumer, with their connection, when unused for UNUSED_MS.
+# Kinds of queues that the broker deletes by itself. AUTO_DELETE: with the last consumer.
 AUTO_DELETE: Final = "auto-delete"
+# EXCLUSIVE: with the connection that declared the queue.
 EXCLUSIVE: Final = "exclusive"
+# EXPIRING: after UNUSED_MS without use.
 EXPIRING: Final = "expiring"
 UNUSED_MS: Final = 400
 BINDING_KEYS: Final = (
@@ -142,7 +147,7 @@ BINDING_KEYS: Final = (
     b"a.*.c",
     b"#.#",
 )
-# Names in their order.
+# Each table of arguments, with names in order.
 BINDING_ARGUMENTS: Final[tuple[tuple[tuple[str, object], ...], ...]] = (
     (),
     (("h", 1),),
@@ -157,22 +162,22 @@ HEADERS: Final[tuple[dict[str, object], ...]] = (
     {}, {"h": 1}, {"h": 2, "k": "v"}, {"h": 1, "k": "v"}, {"k": "w"}, {"k": "v", "x-h": 1}, {"CC": ["q0", "a.b"]},
     {"CC": ["c", "q2"], "h": 1},
 )  # fmt: skip
-# As many messages in memory as there are.
+# Target of `page` without a limit: all messages may stay in memory.
 NO_TARGET: Final = -1
 HOUR_MS: Final = 3_600_000
 
 # Tasks that stage parts of a sink's batch.
 TASKS: Final = 2
-# The share of histories in which some messages are so large that they reach the limits of 1 MiB (a batch of the journal)
-# and of 4 MiB (what is read ahead or written at once): they take as long as many others.
+# Share of histories with some messages that reach the limits of 1 MiB (a batch of the journal) and
+# of 4 MiB (one read ahead or one write). Such a history takes as long as many others.
 LARGE_SHARE: Final = 0.02
-# The share of histories in which backups are made while the node works: each starts a node more.
+# Share of histories with backups of the running node: each backup starts one more node.
 BACKUP_SHARE: Final = 0.15
-# The share of histories in which memory or disk alarms come and go.
+# Share of histories in which memory or disk alarms begin and end.
 ALARM_SHARE: Final = 0.25
 MEMORY_ALARM: Final = 0
 DISK_ALARM: Final = 1
-# The share of histories in which limits of megabytes are scaled down, each to one of these with a chance of a half.
+# Share of histories whose megabyte limits are scaled down, each with a chance of one half.
 SCALED_SHARE: Final = 0.4
 SCALED_LIMITS: Final[dict[str, tuple[int, ...]]] = {
     "buffer_bytes": (1, 300, 2000),
@@ -188,14 +193,16 @@ SCALED_LIMITS: Final[dict[str, tuple[int, ...]]] = {
     "release_bytes": (1, 300),
 }
 ALARM_LIMITS: Final = ("kept_bytes_max", "release_bytes")
-# How a commit is made: of what is staged; the last one once more; with the last one's number, of what is staged.
+# How a driver commits. COMMIT: the finished logs, as a new batch.
 COMMIT: Final = 0
+# AGAIN: the last commit once more.
 AGAIN: Final = 1
+# LATE: the finished logs, with the number of the last batch.
 LATE: Final = 2
 
 
 def exchange_name(slot: int) -> bytes:
-    """The name of the exchange of that number."""
+    """The name of exchange number `slot`."""
     if slot < EXCHANGES:
         return b"e%d" % slot
     return STANDING_EXCHANGES[slot - EXCHANGES] if slot < DEFAULT_EXCHANGE else b""
@@ -210,13 +217,13 @@ class Operation:
     seed: int
 
     def number(self, index: int) -> int:
-        """The value at `index`, which is a number."""
+        """The value at `index`, which must be a number."""
         value = self.values[index]
         assert isinstance(value, int)
         return value
 
     def text(self, index: int) -> str:
-        """The value at `index`, which is a text."""
+        """The value at `index`, which must be a text."""
         value = self.values[index]
         assert isinstance(value, str)
         return value
@@ -230,7 +237,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class History:
-    """Everything that a simulation does; the same history always does the same."""
+    """Everything that decides a simulation; equal histories always run equally."""
 
     seed: int
     limits: Limits
@@ -238,13 +245,14 @@ class History:
 
 
 def make_history(seed: int) -> History:
-    """The history of a seed."""
+    """Make the history of a seed."""
     rng = Random(seed)
     maker = _Maker(rng)
     operations = maker.beginning()
     for _ in range(rng.choice((40, 100, 150, 220))):
         operations.append(maker.operation())
-    # Drawn by itself, so that all other histories stay what they are.
+    # Backups and alarms have random sources of their own, so a change to them leaves the other
+    # operations of all histories as they are.
     _insert_backups(operations, Random(f"backups of {seed}"))
     _insert_alarms(operations, Random(f"alarms of {seed}"))
     limits = _scale_down(_limits(rng), Random(f"limits of {seed}"))
@@ -258,7 +266,8 @@ def _insert_backups(operations: list[Operation], rng: Random) -> None:
         place = rng.randrange(1, len(operations) + 1)
         operations.insert(place, Operation("backup", (), rng.getrandbits(30)))
         for _ in range(rng.choice((0, 2, 4))):
-            # Time for checkpoints, which delete what no backup holds: they come rarely by themselves.
+            # Ticks give time for checkpoints, which are rare otherwise and which delete unpinned
+            # files.
             place += rng.choice((1, 3, 10))
             operations.insert(place, Operation("tick", (3000,), rng.getrandbits(30)))
             operations.insert(place + 1, Operation("idle", (), rng.getrandbits(30)))
@@ -271,7 +280,7 @@ def _insert_alarms(operations: list[Operation], rng: Random) -> None:
         return
     for _ in range(rng.choice((1, 2, 4))):
         kind = rng.choice((MEMORY_ALARM, MEMORY_ALARM, DISK_ALARM))
-        # Two alarms may overlap, and one may come again before all clients have gone on.
+        # Alarms may overlap, and an alarm may return before all clients have resumed.
         place = rng.randrange(1, len(operations) + 1)
         operations.insert(place, Operation("alarm", (kind, 1), rng.getrandbits(30)))
         place += rng.choice((1, 5, 20, 60))
@@ -293,18 +302,18 @@ def _limits(rng: Random) -> Limits:
 
 
 def _scale_down(limits: Limits, rng: Random) -> Limits:
-    """Limits of megabytes as hundreds of bytes, in a share of the histories."""
+    """Scale limits of megabytes down to hundreds of bytes, in a share of the histories."""
     scaled: dict[str, int] = {}
     is_scaled = rng.random() < SCALED_SHARE
     for name, values in SCALED_LIMITS.items():
-        # Alarms are rare enough by themselves.
+        # Alarms are rare, so their limits are scaled down in every history.
         if (is_scaled or name in ALARM_LIMITS) and rng.random() < 0.5:
             scaled[name] = rng.choice(values)
     return replace(limits, **scaled)
 
 
 class _Maker:
-    """Draws operations. Each history has its own mixture: what never meets in one meets in another."""
+    """Draws operations; each history has its own mixture, so that rare combinations meet."""
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
@@ -351,7 +360,7 @@ class _Maker:
             weights.update(
                 sink_delete=0.1, publish=4, consume=1.5, ack=5, run=12, finish=10, crash=1.5
             )
-            # A batch is written several times before it is where it belongs.
+            # A sink's batch is written several times before it is in its queues.
             self.lanes = (FLUSH, FLUSH, FLUSH, FLUSH, *LANES)
         self.temporary_kinds: tuple[str, ...] = (AUTO_DELETE, EXCLUSIVE, EXPIRING)
         if rng.random() < (0.1 if weights["sink_stage"] else 0.35):
@@ -366,7 +375,8 @@ class _Maker:
             if weights["sink_stage"]:
                 self.temporary_kinds = (AUTO_DELETE, EXPIRING)
         for kind in weights:
-            # A kind that is left out, or drowns the others, finds what an even mixture never reaches.
+            # A kind that is missing, or drowns the others, finds bugs that an even mixture never
+            # reaches.
             weights[kind] *= rng.choice((0.3, 1.0, 1.0, 1.0, 3.0)) if rng.random() < 0.5 else 1.0
         if rng.random() < LARGE_SHARE:
             weights["publish_large"] = 0.5
@@ -374,7 +384,7 @@ class _Maker:
         self.weights = list(weights.values())
 
     def beginning(self) -> list[Operation]:
-        """Queues to work with."""
+        """The operations that declare the queues of a history."""
         found = [
             self._made("declare", queue, int(self.rng.random() < 0.9), self._ttl_ms(), self._lazy())
             for queue in range(self.queues)
@@ -383,7 +393,7 @@ class _Maker:
         return found
 
     def operation(self) -> Operation:
-        """Any operation."""
+        """Draw one operation."""
         kind = self.rng.choices(self.kinds, self.weights)[0]
         return self._made(kind, *self._values(kind))
 
@@ -399,7 +409,7 @@ class _Maker:
                 return queue, int(rng.random() < 0.85), self._ttl_ms(), self._lazy()
             case "declare_temporary":
                 kind = rng.choice(self.temporary_kinds)
-                # A reader group uses a durable queue, and nobody says when.
+                # A reader group uses a durable queue at times that the model does not know.
                 return queue, int(kind != EXPIRING and rng.random() < 0.5), kind
             case "delete" | "purge":
                 return (queue,)
@@ -461,7 +471,7 @@ class _Maker:
                 destination = rng.choice(
                     (rng.randrange(self.queues), rng.randrange(QUEUES + EXCHANGES))
                 )
-                # Few pairs, so that what is bound is also unbound.
+                # Few pairs of key and arguments, so that existing bindings are unbound too.
                 key, arguments = (
                     rng.randrange(len(BINDING_KEYS)),
                     rng.randrange(len(BINDING_ARGUMENTS)),

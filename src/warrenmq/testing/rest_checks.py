@@ -1,4 +1,4 @@
-"""Checks of a node at rest, and of what it leaves behind: consumers, counts, answers, files, the messages of a last drain."""
+"""Checks of a node at rest and of what it leaves: consumers, counts, answers, files, messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from warrenmq.testing.simulated.node import VHOST, Limits, SimulatedDisk, Simula
 
 
 def check_consumers(sessions: Sessions, now_ms: int) -> None:
-    """No consumer with room waits for a message that is ready."""
+    """Violation if a consumer with room waits for a message that is ready."""
     for channel in sessions.channels.values():
         for consumer in channel.consumers.values():
             has_room = (
@@ -38,7 +38,7 @@ def check_consumers(sessions: Sessions, now_ms: int) -> None:
 
 
 def check_counts(node: SimulatedNode, queue: QueueModel) -> None:
-    """The queue counts the messages that are ready, and those that are out."""
+    """Violation unless the queue counts its ready and its unacked messages correctly."""
     now_ms = node.now_ms
     engine = node.vhost.queues.get(queue.name.encode())
     if engine is None or engine.id != queue.id or queue.count(RESERVING):
@@ -62,13 +62,13 @@ def check_counts(node: SimulatedNode, queue: QueueModel) -> None:
 
 
 def check_offline(disk: SimulatedDisk, limits: Limits) -> None:
-    """`warren store check` finds nothing on the disk of a node that stopped or was killed."""
+    """Violation if `warren store check` finds a problem on the disk of a node that went down."""
     definitions = disk.metadata.load()
     result = CheckResult()
     vhost = VhostDirectory(1, Path(), PutVhost(VHOST, 1))
     check_store(disk.files, limits.segment_entries, definitions, vhost, result)
-    # Of a batch that was being written the end may be there and the beginning not: damage, for all anybody can tell.
-    # A queue may have its first segment before its definition is on disk.
+    # A crash may keep the end of the batch being written and lose its beginning, which looks like
+    # damage of the journal. A queue may have its first segment before its definition is on disk.
     lines = [
         f"{problem.kind}: {problem.text}"
         for problem in result.problems
@@ -80,7 +80,10 @@ def check_offline(disk: SimulatedDisk, limits: Limits) -> None:
 
 
 def check_drained(oracle: Oracle, drained: dict[int, list[int]], now_ms: int) -> None:
-    """Each queue gave all messages that it must have, in their order. `drained`: numbers of messages by queue id."""
+    """Violation unless each queue gave, in order, all messages that it must have.
+
+    `drained`: numbers of the given messages by queue id.
+    """
     for queue in oracle.queues.values():
         expected = sorted(queue.copies.values(), key=lambda copy: copy.order)
         numbers = [
@@ -97,12 +100,12 @@ def check_drained(oracle: Oracle, drained: dict[int, list[int]], now_ms: int) ->
 
 
 def has_unread(sessions: Sessions) -> bool:
-    """Is there a connection that the node does not read?"""
+    """True while the node does not read some connection."""
     return any(not channel.client.engine.is_reading for channel in sessions.channels.values())
 
 
 def check_answers(sessions: Sessions) -> None:
-    """At the end of a history nobody waits for an answer or a confirm, and every connection is read."""
+    """Violation if a client waits for an answer or a confirm, or is not read, at the end."""
     if sessions.is_waiting():
         raise Violation("answer", "a reader group or a client of a sink waits for an answer")
     for channel in sessions.channels.values():

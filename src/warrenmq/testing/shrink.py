@@ -1,7 +1,8 @@
-"""A failing history, made as short as it can be, and told so that a person can follow it.
+"""Makes a failing history as short as possible, and tells its story.
 
-Operations are left out, in large pieces first, for as long as the history still fails in the same way; then the values of
-those that remain are made plain. The failure must keep its kind, so that one bug is not shrunk into another.
+Operations are left out, large pieces first, as long as the history still fails in the same way;
+then the values of the remaining operations are replaced with plain ones. The failure must keep its
+kind, so that one bug does not become another.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from warrenmq.testing.operations import FIELDS, History, Operation
 from warrenmq.testing.simulated.node_parts import NodeParts
 from warrenmq.testing.simulation import Simulation
 
-# Runs of the history that shrinking may cost.
+# Runs of the history that shrinking may take.
 RUNS_MAX = 3000
-# What a value is replaced with when that changes nothing.
+# Plain values by name; a value is replaced with its plain one if the history still fails.
 _PLAIN: dict[str, int] = {
     "count": 1, "multiple": 0, "delivery": 0, "size": 4, "expiration_ms": 0, "ttl_ms": 0, "clock_jump_ms": 0,
     "recovery_crashes": 0, "times": 1, "after": 0, "channel": 0, "queue": 0,
@@ -32,7 +33,7 @@ class Shrinker:
         self._runs = 0
 
     def shrink(self) -> History:
-        """The shortest failing history that was found."""
+        """Shrink the history; returns the shortest failing one that was found."""
         size = len(self.history.operations) // 2
         while size > 0 and self._runs < RUNS_MAX:
             if not self._drop_pieces(size):
@@ -80,7 +81,7 @@ class Shrinker:
 def tell(
     history: History, node_parts: NodeParts | None = None
 ) -> tuple[list[str], Violation | None]:
-    """What happens in a history, line by line, and how it ends."""
+    """Run a history; returns its story, line by line, and the violation that ends it."""
     story = [f"seed {history.seed}, {history.limits}"]
     violation = Simulation(history, story, node_parts).run()
     return story, violation

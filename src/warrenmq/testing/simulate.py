@@ -1,6 +1,7 @@
-"""`python -m warrenmq.testing.simulate`: many histories on all cores, or one of them told in full.
+"""`python -m warrenmq.testing.simulate`: many histories on all cores, or the story of one.
 
-A failing seed is shrunk and printed as a list of operations with what the disk did in between; `--seed N` replays it.
+A failing seed is shrunk and printed as a list of operations, with the disk's part in between;
+`--seed N` replays it.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from warrenmq.testing.simulation import Simulation
 
 # Seeds that one process takes at a time.
 _CHUNK = 20
-# Chunks after which a process makes room for a fresh one. A node that is thrown away in the midst of its work leaves its
-# entries in cycles that the collector does not track (see `Entry`); a real one takes them with it when its process ends.
+# Chunks after which a fresh process replaces a process. A node that is dropped amid its work leaves
+# its entries in cycles that the collector does not track (see `Entry`); a real node frees them when
+# its process ends.
 _CHUNKS_PER_PROCESS = 25
 # Failing seeds that are shrunk and shown.
 _SHOWN = 3
@@ -31,7 +33,7 @@ console = Console(highlight=False, soft_wrap=True)
 
 
 def run_seeds(seeds: range) -> tuple[int, int, list[tuple[int, str, str]]]:
-    """Run histories; how many there were, how many crashes they had, and (seed, kind, text) of those that failed."""
+    """Run histories; returns their count, their crashes, and (seed, kind, text) per failure."""
     failures: list[tuple[int, str, str]] = []
     crashes = 0
     for seed in seeds:
@@ -44,7 +46,7 @@ def run_seeds(seeds: range) -> tuple[int, int, list[tuple[int, str, str]]]:
 
 
 def shrunken_story(seed: int) -> list[str]:
-    """The shrunken history of a failing seed, as text."""
+    """The story of a failing seed after shrinking, line by line."""
     history = make_history(seed)
     violation = Simulation(history).run()
     if violation is None:
@@ -64,7 +66,7 @@ def _run_many(first: int, count: int, processes: int) -> bool:
     started = time.monotonic()
     columns = (TextColumn("histories"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with (
-        # A process that is forked while another thread of the pool holds a lock waits for that lock for ever.
+        # A process forked while another thread of the pool holds a lock would wait for it forever.
         multiprocessing.get_context("spawn").Pool(
             processes, maxtasksperchild=_CHUNKS_PER_PROCESS
         ) as pool,
@@ -110,7 +112,7 @@ def main(
     processes: Annotated[int, typer.Option(help="How many at a time.")] = os.cpu_count() or 1,
     shrink: Annotated[bool, typer.Option(help="With --seed: shrink it when it fails.")] = True,
 ) -> None:
-    """Run histories of a simulated node that is crashed and whose disk fails, and look for broken promises."""
+    """Run histories of a simulated node with crashes and disk failures; find broken promises."""
     if seed is None:
         raise typer.Exit(0 if _run_many(first, seeds, processes) else 1)
     story, violation = tell(make_history(seed))

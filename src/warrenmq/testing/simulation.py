@@ -1,9 +1,10 @@
-"""One history, from the first declaration to an empty node: operations, crashes, restarts, and the checks in between.
+"""Runs one history: operations, crashes, restarts and checks, until the node is empty.
 
-After every restart the disk is copied and a second node started from the copy, sometimes twice over; what it gives away
-when it is drained is what the oracle judges and what the first node, which recovered from the same bytes, must give away
-later. The second node must also end with empty stores (T34). At the end of the history all faults are lifted, everything has to
-come to rest, and the node itself is drained in the same way, after one more restart.
+After every restart the disk is copied and a second node starts from the copy, sometimes twice. The
+oracle judges the messages that the second node gives away when it is drained; the first node, which
+recovered from the same bytes, must give away the same messages later. The second node must also end
+with empty stores (T34). At the end of the history all faults are lifted, the node must come to
+rest, and after one more restart the node itself is drained in the same way.
 """
 
 from __future__ import annotations
@@ -46,14 +47,14 @@ from warrenmq.testing.simulated.node import Commits, SimulatedDisk, SimulatedNod
 from warrenmq.testing.simulated.node_parts import NodeParts
 
 START_MS: Final = 1_700_000_000_000
-# A group that reads what it holds asks for one range after the other.
+# Rounds that a node gets to come to rest: a reader group fetches one reserved range after another.
 FETCH_ROUNDS: Final = 50
-# Files whose damage a start must notice and survive.
+# Endings of files whose damage a start must notice and survive.
 CHECKED_FILES: Final = (".wal", ".idx", ".rdq", "checkpoint", "checkpoint.previous")
 FAULTS: Final = frozenset(("fault", "start_fault", "disk_full"))
-# How often the disk of a node that is down is looked at as `warren store check` does.
+# Share of stops and crashes after which `warren store check` runs on the disk.
 CHECKED_SHARE: Final = 0.15
-# A step takes this long.
+# Time (ms) that one operation takes.
 STEP_MS: Final = 1
 CLIENT_OPERATIONS: Final = frozenset(
     (
@@ -66,7 +67,7 @@ CLIENT_OPERATIONS: Final = frozenset(
 
 
 class Unwatched:
-    """Nobody asks what the second node commits."""
+    """Ignores the group commits of a node that no client uses."""
 
     def seal(self) -> CommitToken:
         return CommitToken([], [], [], 0)
@@ -79,9 +80,10 @@ class Unwatched:
 
 
 class _CrashWatch(logging.Handler):
-    """The broker survives its own bugs by closing a connection; the simulation does not.
+    """Collects the exceptions that the broker survives by closing a connection.
 
-    While it is entered the broker's log goes here, and nowhere else.
+    The simulation does not survive them. While the context is entered, the broker's log goes to
+    this handler only.
     """
 
     def __init__(self) -> None:
@@ -107,7 +109,7 @@ class _CrashWatch(logging.Handler):
 
 
 class Simulation:
-    """Runs a history. `run` returns the violation it ends with, or None."""
+    """Runs one history; `run` returns the violation that ends it, or None."""
 
     def __init__(
         self, history: History, story: list[str] | None = None, node_parts: NodeParts | None = None
@@ -116,36 +118,37 @@ class Simulation:
         self._parts = node_parts or NodeParts()
         self.oracle = Oracle()
         self.staged = StagedMessages(self.oracle)
-        # What happened, line by line; None when nobody reads it.
+        # The story of the history, line by line; None: no story is wanted.
         self.story = story
         self.now_ms = START_MS
         files = SimulatedFileSystem()
         files.log = story
         self.disk = SimulatedDisk(files, SimulatedMetadata(files))
         self.crash_count = 0
-        # Backups that were finished and judged.
+        # Number of backups that were finished and judged.
         self.backup_count = 0
-        # The last backup that was begun, until it is judged.
+        # The last backup, from its begin until it is judged.
         self._backup: SimulatedBackup | None = None
-        # What a call that failed has left behind is a problem for whoever looks.
+        # A call of the disk may fail, so the files that a failed call leaves behind are not judged.
         self._is_faulty = any(operation.kind in FAULTS for operation in history.operations)
         self._next_number = 1
         # Bits to flip when the node is down the next time.
         self._flips = 0
         # Every bit flipped so far: (path, offset in bytes, bit).
         self._flipped: set[tuple[str, int, int]] = set()
-        # What the disk does at the next start.
+        # Faults of the disk during the next start.
         self._start_faults: list[Fault] = []
-        # What the node, before it went down, and the starts since then have reported.
+        # Damage that was reported by the last node before it went down, and by the starts since
+        # then.
         self._damage_count = 0
-        # How the planned crash goes: rule, and what is decided when it strikes.
+        # Rule of the planned crash: KILL, POWER or ORDERED.
         self._planned_rule = POWER
         self._watch = _CrashWatch()
 
     # -- the whole ---------------------------------------------------------------------------------
 
     def run(self) -> Violation | None:
-        """The history, until it ends or a promise is broken."""
+        """Run the history; returns the first broken promise, or None at its end."""
         with self._watch:
             return self._run_history()
 
@@ -159,9 +162,7 @@ class Simulation:
             self._finish()
         except Violation as violation:
             return violation
-        except (
-            Exception
-        ) as error:  # Whatever the engine raises where nothing may be raised is a finding.
+        except Exception as error:  # An exception of the engine is a finding.
             return _exception_violation(error)
         return None
 
@@ -243,7 +244,7 @@ class Simulation:
             case "flip":
                 self._flips += operation.number(0)
             case "flip_now":
-                # The journal is read by a start only.
+                # Only a start reads the journal.
                 self._flip_bits(operation.number(0), rng, (".idx", ".rdq"), True)
 
     def _move_clock(self, ms: int) -> None:
@@ -264,9 +265,9 @@ class Simulation:
         self._backup.start()
 
     def _judge_backup(self, rng: Random) -> None:
-        """Start a node from the last backup, if it is finished, and judge what that node has."""
+        """Start a node from the last backup, if it is finished, and judge the node's messages."""
         backup, self._backup = self._backup, None
-        # A bit that was flipped may be in the backup as well.
+        # A flipped bit may be in the backup as well.
         if backup is None or self.oracle.is_damaged:
             return
         if not backup.is_finished:
@@ -295,7 +296,7 @@ class Simulation:
                 return
 
     def _set_target(self, index: int, target: int) -> None:
-        """What the memory monitor does: so many messages may stay in memory."""
+        """Set how many messages a queue may have in memory, as the memory monitor does."""
         queue = self.node.vhost.queues.get(b"q%d" % index)
         if queue is not None:
             queue.backing.memory.set_target(UNLIMITED if target == NO_TARGET else target)
@@ -307,7 +308,7 @@ class Simulation:
             queue.apply(QueueSettings(settings.message_ttl_ms, settings.expires_ms, is_lazy))
 
     def _overlap(self, operation: Operation) -> None:
-        """A job of one lane is under way, and another lane gets its turn in the middle of it."""
+        """Run a job of one lane, and jobs of another lane in the middle of it."""
         files = self.disk.files
         other, count = operation.text(2), operation.number(3)
         if other == operation.text(0):
@@ -318,13 +319,13 @@ class Simulation:
         files.interrupt_after = -1
 
     def _idle(self) -> None:
-        """Let everything come to rest, and look for what is owed and not given."""
+        """Let the node come to rest, then check that nothing is missing that must be there."""
         self.node.drain()
         for _ in range(FETCH_ROUNDS):
             is_stopped = self.node.broker.disk_flow.is_full(self.node.vhost.journal)
             if self._is_failing() or not (is_stopped or self.node.has_more):
                 break
-            # Flow control holds sinks back until a tick of the journal has written the waiting bytes.
+            # Flow control stops sinks until a tick of the journal has written the waiting bytes.
             self._move_clock(FLUSH_INTERVAL_MS)
             self.node.drain()
         self.sessions.end_operation()
@@ -332,14 +333,14 @@ class Simulation:
         self.sessions.alarms.check_rest()
         if self._is_disturbed():
             return
-        # At rest everything is on disk that anybody asked for.
+        # A node at rest has every requested change on disk.
         self.oracle.topology.stored.committed(self.oracle.topology.stored.version)
         if not self.sessions.alarms.is_on:
             for sink in self.staged.sinks.values():
                 self.staged.check_all_published(sink)
         check_consumers(self.sessions, self.now_ms)
         if not self.oracle.is_damaged:
-            # What is damaged is counted until somebody asks for it.
+            # A queue counts a damaged message until someone reads it.
             for queue in self.oracle.queues.values():
                 check_counts(self.node, queue)
 
@@ -349,7 +350,7 @@ class Simulation:
     def _is_failing(self) -> bool:
         files = self.disk.files
         is_faulty = bool(files.capacity) or any(fault.times for fault in files.faults)
-        # After a failure it waits before it tries again.
+        # A node that had a failure waits before it tries again.
         return is_faulty or self.node.is_pausing()
 
     # -- down and up -------------------------------------------------------------------------------
@@ -382,7 +383,7 @@ class Simulation:
         files.capacity = 0
         self._flip_bits(self._flips, rng, CHECKED_FILES, False)
         self._flips = 0
-        # What a bit that was flipped meanwhile has cost was noticed by the node that is down now.
+        # The node that is down now has reported the damage by bits that were flipped while it ran.
         self._damage_count = self.node.damage_count
         stopped_ms = self.now_ms
         self.now_ms += jump_ms
@@ -405,7 +406,7 @@ class Simulation:
         self._start_node()
 
     def _start_with_faults(self, rng: Random) -> None:
-        """A start that fails, or not, for what the disk does; the next one is a better day."""
+        """Start a node while calls of the disk fail; the start after it has no faults."""
         faults, self._start_faults = self._start_faults, []
         if not faults:
             return
@@ -421,7 +422,7 @@ class Simulation:
         self._damage_count += node.damage_count
 
     def _check_offline(self, disk: SimulatedDisk, rng: Random) -> None:
-        """What `warren store check` says, in a share of the cases, of the disk of a node that stopped or was killed."""
+        """Run `warren store check` on the disk of a node that went down, in CHECKED_SHARE cases."""
         if self.oracle.is_damaged or self._is_faulty or rng.random() >= CHECKED_SHARE:
             return
         check_offline(disk, self.history.limits)
@@ -441,7 +442,8 @@ class Simulation:
             path, file = rng.choice(found)
             offset, bit = rng.randrange(len(file.data)), rng.randrange(8)
             if (path, offset, bit) in self._flipped:
-                # A second flip of the same bit would repair the damage and bring back messages counted as lost.
+                # A second flip of a bit would repair the damage and bring back messages counted as
+                # lost.
                 continue
             self._flipped.add((path, offset, bit))
             self._tell(f"        bit {bit} of byte {offset} of {path} is flipped")
@@ -452,7 +454,7 @@ class Simulation:
             self._allow_returns()
 
     def _allow_returns(self) -> None:
-        """With none that can be used, the journal alone says what is settled."""
+        """If no whole checkpoint is left, allow settled messages without an ack to return."""
         acks: list[tuple[int, int, int]] = []
         for path, file in self.disk.files.files():
             if path in ("/" + CHECKPOINT_NAME, "/" + PREVIOUS_NAME) and is_whole(bytes(file.data)):
@@ -476,7 +478,7 @@ class Simulation:
     # -- what is there -----------------------------------------------------------------------------
 
     def _audit(self, disk: SimulatedDisk, rng: Random) -> None:
-        """Start a node from `disk`, drain it, and tell the oracle what it gave."""
+        """Start a second node from `disk`, drain it, and let the oracle judge its messages."""
         watch = AuditWatch(self.staged)
         node = self._new_node(disk, Unwatched())
         node.watch = watch
@@ -524,7 +526,7 @@ class Simulation:
         clear_sinks(node)
 
     def _lift_faults(self) -> None:
-        """From now on the disk does what it is told, and does what it owes."""
+        """End all faults and alarms, and let the disk do the jobs that are due."""
         files = self.disk.files
         files.faults.clear()
         files.capacity = 0
@@ -532,7 +534,7 @@ class Simulation:
         self.sessions.alarms.end_all()
         if self._backup is not None:
             self._backup.copy()
-        # Twice: a failed commit is tried again after a pause.
+        # Twice, since a failed commit is retried after a pause.
         for _ in range(2):
             self.node.drain()
             self._move_clock(10_000)
@@ -547,7 +549,7 @@ class Simulation:
                 self.node.drain()
                 self.sessions.end_operation()
         self._idle()
-        # What a full disk has left in memory is written a message a tick, if that is how a queue pages.
+        # A queue may page one message a tick; a full disk has left such messages in memory.
         for _ in range(FETCH_ROUNDS):
             if has_unread(self.sessions):
                 self._move_clock(FLUSH_INTERVAL_MS)
@@ -570,7 +572,7 @@ class Simulation:
 
 
 def is_checked(path: str, endings: tuple[str, ...]) -> bool:
-    """Is the file one of those whose damage must be noticed and survived? Not what a start has put aside."""
+    """Whether damage to this file must be noticed and survived; false for files in lost+found."""
     return "/lost+found/" not in path and path.endswith(endings)
 
 

@@ -1,8 +1,8 @@
 """A backup of the simulated node, made by `server/online_backup.py` and judged as a crash is.
 
 A backup shows the node at the moment at which the definitions are copied: every batch sealed before
-it is durable, and no later batch has begun. The backup freezes the oracle at that moment. The frozen
-oracle judges a node that starts from the backup as it would judge a node that crashed at that
+it is durable, and no later batch has begun. A copy of the oracle is taken at that moment. That copy
+judges a node that starts from the backup as the oracle would judge a node that crashed at that
 moment. Linked files share their bytes with the node's files, so code that writes to a sealed file
 spoils the backup, as it would on a real disk.
 """

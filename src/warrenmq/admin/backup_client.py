@@ -1,4 +1,4 @@
-"""A backup of a running node, asked for and waited for."""
+"""Requests a backup from a running node and waits until it is complete."""
 
 import time
 from collections.abc import Callable
@@ -11,7 +11,7 @@ _POLL_S: Final = 0.1
 
 
 class BackupFailedError(Exception):
-    """The node could not make it; one line that says why. Nothing is left of it."""
+    """The node could not make the backup; the text says why in one line. No file of it is left."""
 
 
 def back_up_node(
@@ -19,9 +19,10 @@ def back_up_node(
     target: str,
     on_status: Callable[[BackupStatus], None] = lambda status: None,
 ) -> BackupStatus:
-    """Have the node make a backup in `target`, a new directory on its machine; returns when it is complete.
+    """Make the node back itself up to `target`, a new directory on its machine; wait for the end.
 
-    `on_status` is told how it goes. Raises BackupFailedError, and what `AdminClient.request` raises.
+    Calls `on_status` with the progress. Raises BackupFailedError, and whatever
+    `AdminClient.request` raises.
     """
     status = client.request(StartBackup(target), BackupStatus)
     while status.step not in (BACKUP_DONE, BACKUP_FAILED):

@@ -1,8 +1,9 @@
-"""A blocking client of the admin protocol, for programs that are not the node: Spark, the command line.
+"""A blocking client of the admin protocol, for programs outside the node: Spark, the command line.
 
-One socket, one request at a time. Errors come in three kinds, because callers treat them differently: AdminRefusedError is
-the node's answer and final; NodeUnreachableError may pass when the node is back, but for OtherBrokerError; ValueError means a URI that cannot be one.
-No text of an error contains the password.
+One socket, one request at a time. Errors come in three kinds, because callers treat them
+differently. AdminRefusedError is the node's final answer. NodeUnreachableError may pass when the
+node is back, except its subclass OtherBrokerError. ValueError means that a URI is malformed. No
+text of an error contains the password.
 """
 
 import os
@@ -25,19 +26,21 @@ from warrenmq.admin.protocol import (
 )
 
 DEFAULT_PORT: Final = 5672
-# Names the node where a program or a command names none: a password in it need not appear in either.
+# Environment variable with the node's URI, for programs and commands that are given none. A
+# password in it need not appear in a program or a command line.
 URI_VARIABLE: Final = "WARREN_URI"
-# How long jobs wait for a node that does not answer, unless they are told otherwise.
+# How long jobs retry when a node does not answer (s), unless told otherwise.
 RETRY_TIMEOUT_S: Final = 120.0
 CONNECT_TIMEOUT_S: Final = 10.0
-# Above every wait the node is asked for, this long may an answer take (a commit on a slow disk, a large block).
+# Longest time for a reply (s) beyond the wait that the request allows the node: covers a commit on
+# a slow disk and a large block.
 REPLY_TIMEOUT_S: Final = 60.0
 
 ReplyType = TypeVar("ReplyType", bound=Reply)
 
 
 class AdminRefusedError(Exception):
-    """The node refused a request. `code` is one of the protocol's codes."""
+    """The node refused a request; `code` is one of the protocol's codes."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
@@ -45,26 +48,26 @@ class AdminRefusedError(Exception):
         self.text = text
 
     def __reduce__(self) -> tuple[type["AdminRefusedError"], tuple[str, str]]:
-        # Spark pickles what a worker raises.
+        # Spark pickles the exceptions of its workers.
         return type(self), (self.code, self.text)
 
 
 class NodeUnreachableError(Exception):
-    """No connection, or it broke: the request may or may not have been carried out."""
+    """There is no connection, or it broke: the node may or may not have carried out the request."""
 
 
 class OtherBrokerError(NodeUnreachableError):
-    """What answered speaks AMQP and no admin protocol of this version; it will not when it is asked again."""
+    """The peer speaks AMQP but not this version of the admin protocol; a retry does not help."""
 
 
 class NodeAddress:
-    """Where a node is and who asks: an AMQP URI, taken apart. Its repr leaves the password out."""
+    """Address and login of a node, parsed from an AMQP URI; its repr leaves the password out."""
 
     def __init__(self, uri: str) -> None:
         try:
             parts = urlsplit(uri)
         except ValueError:
-            # Its text may have the password in it.
+            # The parser's text may contain the password.
             raise ValueError(
                 "the URI cannot be read: special characters in names and password must be percent-encoded"
             ) from None
@@ -88,7 +91,8 @@ class NodeAddress:
             self.host.encode("idna")
         except UnicodeError:
             raise ValueError(f"the URI's host '{self.host}' is no name of a machine") from None
-        # As other AMQP clients read it: no path is the vhost "/", an empty one ("amqp://host/") is too.
+        # Like other AMQP clients: no path means the vhost "/", and so does an empty one
+        # ("amqp://host/").
         self.vhost: str = unquote(parts.path[1:]) or "/"
 
     def __repr__(self) -> str:
@@ -102,7 +106,7 @@ class NodeAddress:
 
 
 class AdminClient:
-    """A logged-in connection. Connects when constructed; a context manager."""
+    """A logged-in connection. Connects in its constructor; a context manager that closes."""
 
     def __init__(self, address: NodeAddress, purpose: str = "") -> None:
         self._address = address
@@ -135,16 +139,16 @@ class AdminClient:
         self.close()
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._socket.close()
 
     def request(
         self, request: Request, expected: type[ReplyType], wait_s: float = 0.0
     ) -> ReplyType:
-        """Send `request` and wait for its reply, which the node may hold back for `wait_s`.
+        """Send `request` and return its reply, which the node may delay for `wait_s` seconds.
 
-        Raises AdminRefusedError when the node says no, NodeUnreachableError when the connection broke. It is closed then, and
-        whenever there was no whole reply.
+        Raises AdminRefusedError when the node refuses, and NodeUnreachableError when the connection
+        breaks. Without a whole reply the connection is closed, whatever the error.
         """
         frame = encode_frame(request)
         try:
@@ -167,7 +171,8 @@ class AdminClient:
                 f"{self._address.where} does not speak warren's admin protocol: {error}"
             ) from None
         except BaseException:
-            # Interrupted, for example: the reply that is still to come must not be taken for that to another request.
+            # For example after an interrupt: the late reply must not pass for the reply to another
+            # request.
             self.close()
             raise
         if isinstance(reply, ErrorReply):

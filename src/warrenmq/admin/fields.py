@@ -1,14 +1,14 @@
-"""Numbers and names of the admin protocol, with the bounds within which a request may give them."""
+"""Types of numbers and names in the admin protocol, with the bounds that a request must keep."""
 
 from typing import Annotated
 
 from msgspec import Meta
 
 Position = Annotated[int, Meta(ge=0, le=1 << 62)]
-# -1: there is none.
+# A batch that precedes another; -1 = none.
 BatchBefore = Annotated[int, Meta(ge=-1, le=1 << 62)]
 Count = Annotated[int, Meta(ge=1, le=1 << 62)]
-# A long poll longer than this would look like a dead peer.
+# Wait of a long poll in ms; a longer one would look like a dead peer.
 WaitMs = Annotated[int, Meta(ge=0, le=60_000)]
 FetchBytes = Annotated[int, Meta(ge=1, le=64 * 1024 * 1024)]
 FetchMessages = Annotated[int, Meta(ge=1, le=100_000)]

@@ -1,12 +1,13 @@
-"""The calls of one session that concern reader groups: what must be durable before which answer.
+"""The reader group calls of one session: what must be durable before which answer.
 
-queues/reader_group.py knows the rules of a group; this module supplies what they need from outside: which queues there
-are, the commit before an answer, and turns of the loop, so that an ack of a million messages delays nobody. A reserve is
-in reserve_poll.py.
+queues/reader_group.py knows the rules of a group. This module supplies what these rules need from
+outside: the queues that exist, the commit before an answer, and turns of the loop, so that an ack
+of a million messages delays nobody. Reserve requests are in reserve_poll.py.
 
-Order on disk. A definition (PutGroupMember) is written with `acked_durable`, the position whose journal acks an earlier
-commit made durable, never with one that is only on its way: a definition that leads its acks would strand messages
-below `acked` after a crash. So `ack` commits twice, and the ack inside a reserve becomes part of the next definition.
+Order on disk. A definition (PutGroupMember) is written with `acked_durable`, the position up to
+which an earlier commit made the journal's acks durable, never with a position that is still on its
+way to disk: after a crash, a definition ahead of its acks would strand messages below `acked`.
+Therefore `ack` commits twice, and an ack inside a reserve goes into the next definition.
 """
 
 from collections.abc import Callable
@@ -46,7 +47,10 @@ from warrenmq.queues.segment_places import SegmentPlaces
 
 
 class GroupCalls:
-    """Reader group requests of one session. Each is answered once, through its return value or `reply`."""
+    """Carries out one session's reader group requests.
+
+    Each request is answered once, by the return value or by `reply`.
+    """
 
     def __init__(
         self, vhost: AdminVhost, clock: Clock, opener: str, reply: Callable[[Reply], None]
@@ -58,15 +62,15 @@ class GroupCalls:
         self._poll: ReservePoll | None = None
 
     def stop(self) -> None:
-        """The session is over: nobody waits any more."""
+        """Cancel the waiting Reserve: the session has ended."""
         if self._poll is not None:
             self._poll.stop()
             self._poll = None
 
-    # -- opening -----------------------------------------------------------------------------------------------
+    # -- opening -----------------------------------------------------------------------------------
 
     def open(self, request: OpenGroup) -> None:
-        """OpenGroup: answered when the new epoch is durable."""
+        """OpenGroup: answer when the new epoch is durable."""
         starts: dict[int, int] = {}
         group = self._vhost.reader_groups.by_name.get(request.group.encode())
         unsought: list[Queue] = []
@@ -85,7 +89,7 @@ class GroupCalls:
     def _seek_starts(
         self, request: OpenGroup, starts: dict[int, int], unsought: list[Queue]
     ) -> None:
-        """Find out where the queues begin that a time was given for, one after the other; then open."""
+        """Seek the start of each queue of `unsought` in turn, then open the group."""
         if not unsought or isinstance(request.start, str):
             self._open(request, starts)
             return
@@ -99,7 +103,7 @@ class GroupCalls:
 
         def on_found(seq: int) -> None:
             starts[queue.id] = seq
-            # It may be called at once, for each of a thousand queues.
+            # `seek_time` may call back at once, and for a thousand queues that would recurse.
             self._clock.call_soon(go_on)
 
         seek_time(queue, request.start, on_found)
@@ -120,7 +124,7 @@ class GroupCalls:
         )
 
     def _wanted(self, request: OpenGroup) -> list[Queue]:
-        """The queues that are named, or match. Raises GroupError."""
+        """The queues that the request names or that match its pattern. Raises GroupError."""
         if bool(request.queues) == bool(request.pattern):
             raise GroupError(
                 BAD_REQUEST, "a reader group needs either names of queues or a pattern"
@@ -141,10 +145,10 @@ class GroupCalls:
             found[queue.id] = queue
         return list(found.values())
 
-    # -- reading -----------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def reserve(self, request: Reserve) -> None:
-        """Reserve: answered when the ranges are durable, or with nothing when `wait_ms` is over."""
+        """Reserve: answer when the ranges are durable, or with empty ones after `wait_ms`."""
         group = self._vhost.reader_groups.get(request.group.encode())
         poll = ReservePoll(self._vhost, self._clock, group, request, self._end_poll)
         self._poll = poll
@@ -155,7 +159,7 @@ class GroupCalls:
             raise
 
     def plan_range(self, request: PlanRange) -> RangePlan:
-        """PlanRange: the slices that have messages."""
+        """PlanRange: the slices that contain messages."""
         member = self._expect(request.group, request.epoch, request.incarnation)
         slices = member.slices(request.start, request.end, request.slice_size, request.is_lenient)
         if not request.with_files:
@@ -163,7 +167,7 @@ class GroupCalls:
         return RangePlan([self._with_files(member, Slice(*values)) for values in slices])
 
     def _with_files(self, member: GroupMember, part: Slice) -> Slice:
-        """The slice with the files that it can be read from, if they have all of it."""
+        """The slice with the files to read it from, when these have all of its messages."""
         directory = self._vhost.directory
         queue = member.queue
         places = SegmentPlaces()
@@ -183,11 +187,11 @@ class GroupCalls:
         )
 
     def fetch(self, request: Fetch) -> None:
-        """Fetch: a block of the range's first messages, once their contents are in memory."""
+        """Fetch: answer with a block of the range's first messages once they are in memory."""
         member, entries = self._first_of(request)
 
         def on_copies(copies: list[Entry]) -> None:
-            # The group may have been taken over meanwhile, or have acked.
+            # While the load ran, the group may have been taken over or may have acked.
             try:
                 member, entries = self._first_of(request)
                 found = member.matched(entries, copies)
@@ -202,7 +206,7 @@ class GroupCalls:
             self._fetch_contents(request)
 
     def _fetch_contents(self, request: Fetch) -> None:
-        """The same, message by message. Damaged ones are not held any more after it."""
+        """Like `fetch`, but message by message; damaged messages leave the group's reservation."""
         member, entries = self._first_of(request)
 
         def on_loaded() -> None:
@@ -227,7 +231,7 @@ class GroupCalls:
         self._reply(Fetched(next_seq, memoryview(block)))
 
     def ack(self, request: Ack) -> None:
-        """Ack: first the journal's acks, then the definition, then the answer."""
+        """Ack: commit the journal's acks, then the group's definition, then answer."""
         group = self._vhost.reader_groups.get(request.group.encode())
         group.expect(request.epoch)
         members = [(group.member(incarnation), end) for incarnation, end in request.ends.items()]
@@ -267,10 +271,10 @@ class GroupCalls:
 
         let_go()
 
-    # -- all of them -------------------------------------------------------------------------------------------
+    # -- all of them -------------------------------------------------------------------------------
 
     def delete(self, request: DeleteGroup) -> None:
-        """DeleteGroup: answered when the definition is gone."""
+        """DeleteGroup: answer when the deletion of the definition is durable."""
         name = request.group.encode()
         self._vhost.reader_groups.delete(name, self._clock.now_ms())
         self._vhost.commit(
@@ -280,7 +284,10 @@ class GroupCalls:
         )
 
     def list_groups(self) -> None:
-        """ListGroups: answered when it is known how old the oldest messages are; those on disk are looked for once."""
+        """ListGroups: answer when the age of each member's oldest message is known.
+
+        A message on disk is looked up once.
+        """
         groups = self._vhost.reader_groups.by_name
         unknown = [
             member
@@ -290,7 +297,7 @@ class GroupCalls:
         ]
 
         def look_later() -> None:
-            # Called in the midst of what a load brings about.
+            # A load calls this from its own middle, so look in the next turn.
             self._clock.call_soon(look)
 
         def look() -> None:

@@ -1,4 +1,4 @@
-"""What of a reader group goes to disk, and what counts when it is there."""
+"""Commits the definitions and acks of reader groups, and records what is durable afterwards."""
 
 from collections.abc import Callable
 
@@ -9,9 +9,9 @@ from warrenmq.queues.reader_groups import ReaderGroup
 
 
 def commit_group(vhost: AdminVhost, group: ReaderGroup, done: Callable[[bool], None]) -> None:
-    """Make the group's definition and everything journaled so far durable."""
+    """Make the group's definition and all journal records so far durable; then call `done(ok)`."""
     if group.is_deleted:
-        # Its definition must not come back.
+        # A deleted group's definition must not reappear.
         done(False)
         return
     epoch = group.epoch
@@ -40,14 +40,14 @@ def commit_group(vhost: AdminVhost, group: ReaderGroup, done: Callable[[bool], N
 
 
 def commit_acks(vhost: AdminVhost, group: ReaderGroup, done: Callable[[bool], None]) -> None:
-    """Make everything journaled so far durable, the group's acks with it; not its definition."""
+    """Make all journal records so far durable, with the group's acks but not its definition."""
     vhost.commit([], _when_acks_durable(group, done))
 
 
 def _when_acks_durable(
     group: ReaderGroup, done: Callable[[bool], None]
 ) -> Callable[[bool, int], None]:
-    """`done` for a commit that carries the journal's acks up to where the group has acked when this is called."""
+    """Wrap `done` for a commit that makes the group's present acks durable; it records that."""
     acked = [(member, member.acked) for member in group.members.values()]
 
     def on_commit(ok: bool, _now_ms: int) -> None:
@@ -60,7 +60,7 @@ def _when_acks_durable(
 
 
 def storage_failed(what: str) -> ErrorReply:
-    """The refusal when that the range `what` could not be stored."""
+    """The refusal when the broker could not store that a range is `what` ("reserved", "acked")."""
     return ErrorReply(
         STORAGE_FAILED, f"the broker could not store that the group's range is {what}; try again"
     )

@@ -1,8 +1,8 @@
-"""The node as admin sessions see it: who may log in, which vhosts there are, and their reader groups.
+"""The node as admin sessions see it: logins, vhosts and their reader groups.
 
-One `AdminNode` a node. After start-up has given the journal's messages to their queues, and before the first client is
-let in, `recover` makes the reader groups hold again what they held; from then on each `AdminVhost` tells its vhost
-which entries groups hold.
+There is one `AdminNode` per node. `recover` runs after start-up has given the journal's messages to
+their queues and before the first client connects: it reserves again what the reader groups had
+reserved. From then on each `AdminVhost` tells its vhost which entries the groups have reserved.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ _log = logging.getLogger(__name__)
 
 
 class Timer(Protocol):
-    """asyncio.TimerHandle."""
+    """A pending timer; asyncio.TimerHandle is one."""
 
     def cancel(self) -> None: ...
 
 
 class Clock(Protocol):
-    """Timers, turns of the loop and the time, as arguments of a session."""
+    """Timers, turns of the loop and the time, as a session needs them."""
 
     def call_later(self, delay_s: float, callback: Callable[[], object], /) -> Timer: ...
     def call_soon(self, callback: Callable[[], object], /) -> object: ...
@@ -41,22 +41,25 @@ class Clock(Protocol):
 
 
 class LoopClock:
-    """`Clock` on a running event loop. `end_turn` is called after each callback: it may have asked for a commit."""
+    """`Clock` on a running event loop.
+
+    Calls `end_turn` after each callback, because the callback may have requested a commit.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, end_turn: Callable[[], object]) -> None:
         self._loop = loop
         self._end_turn = end_turn
 
     def call_later(self, delay_s: float, callback: Callable[[], object], /) -> Timer:
-        """Once, after `delay_s` seconds."""
+        """Call `callback` once, after `delay_s` seconds."""
         return self._loop.call_later(delay_s, self._run, callback)
 
     def call_soon(self, callback: Callable[[], object], /) -> object:
-        """Once, in the next turn of the loop."""
+        """Call `callback` once, in the next turn of the loop."""
         return self._loop.call_soon(self._run, callback)
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970."""
+        """The time in ms since 1970."""
         return time.time_ns() // 1_000_000
 
     def _run(self, callback: Callable[[], object]) -> None:
@@ -70,43 +73,43 @@ class AdminVhost:
     def __init__(self, vhost: Vhost) -> None:
         self._vhost = vhost
         self.reader_groups = ReaderGroups()
-        # Where its store is; None: on no disk that others could read.
+        # Directory of the vhost's store; None = on no disk that other processes can read.
         self.directory: Path | None = None
-        # What groups hold is unacked: paging and loading ask who has what.
+        # Messages reserved by groups are unacked: paging and loading ask who has which.
         vhost.host.unacked_finders.append(self.reader_groups.find_unacked)
         vhost.host.loss_watchers.append(self.reader_groups.forget)
         vhost.deletion_watchers.append(self._on_queue_deleted)
 
     @property
     def name(self) -> bytes:
-        """What clients call it."""
+        """The vhost's name as clients know it."""
         return self._vhost.name
 
     @property
     def store_id(self) -> bytes:
-        """What the checksums of its store begin with."""
+        """The store's id, with which the checksums of its records begin."""
         return self._vhost.store.store_id
 
     @property
     def staging(self) -> Staging:
-        """Its sinks."""
+        """The vhost's sinks and their stages."""
         return self._vhost.staging
 
     @property
     def max_message_size(self) -> int:
-        """Largest body (bytes) that it takes."""
+        """Largest message body (bytes) that the node accepts."""
         return self._vhost.node.settings.max_message_size
 
     def queue(self, name: bytes) -> Queue | None:
-        """The queue called `name`."""
+        """The queue called `name`, or None."""
         return self._vhost.queues.get(name)
 
     def status(self) -> VhostStatus:
-        """What the vhost stores, in numbers."""
+        """Figures of the vhost's store and reader groups."""
         return vhost_status(self._vhost, self.reader_groups)
 
     def queue_list(self, after: int, max_queues: int) -> QueueList:
-        """Figures of the first `max_queues` queues with an id above `after`."""
+        """Figures of the first `max_queues` queues, by id, with an id above `after`."""
         queues = [queue for queue in self._vhost.queues.values() if queue.id > after]
         queues.sort(key=lambda queue: queue.id)
         listed = [
@@ -118,23 +121,26 @@ class AdminVhost:
     def commit(
         self, changes: list[Change], done: Callable[[bool, int], None], is_kept: bool = False
     ) -> None:
-        """Call `done(ok, now_ms)` when `changes` of the metadata and everything journaled so far are durable. Changes that
-        failed are not tried again, unless `is_kept`."""
+        """Call `done(ok, now_ms)` when `changes` and all journal records so far are durable.
+
+        Failed changes of the metadata are not retried, unless `is_kept`.
+        """
         self._vhost.commit_with(changes, done, is_kept)
 
     def first_unacked_seq(self, queue: Queue, from_seq: int) -> int:
-        """Lowest seq id >= `from_seq` of `queue` that somebody outside of reader groups has unacked; -1: none."""
+        """Lowest seq id >= `from_seq` that a channel (no reader group) has unacked; -1 if none."""
         found: list[Entry] = []
         for channel in self._vhost.host.channels:
             channel.collect_out(queue.ledger, from_seq, queue.next_seq, found)
         return min([int(entry.seq) for entry in found], default=-1)
 
     def recover(self, definition: PutReaderGroup, members: list[PutGroupMember]) -> None:
-        """Put a group back with its `members`; it holds what is alive of their ranges."""
+        """Restore a group with `members`; it reserves again the live messages of their ranges."""
         try:
             group = ReaderGroup(definition.name, definition.epoch, definition.pattern)
         except ValueError as error:
-            # Written by another version of Python. Its positions are kept; it joins no queues.
+            # Another version of Python wrote the pattern. The group keeps its positions and joins
+            # no new queues.
             _log.warning("reader group '%s': %s", text(definition.name), error)
             group = ReaderGroup(definition.name, definition.epoch, "")
         group.stored_epoch = definition.epoch
@@ -150,7 +156,10 @@ class AdminVhost:
             )
 
     def queues_above(self, queue_id: int) -> list[Queue]:
-        """Queues with ids above `queue_id`, in any order. Ids ascend, so those that are new are the last ones."""
+        """Queues with ids above `queue_id`, in any order.
+
+        Ids ascend, so new queues are the last ones in the dictionary.
+        """
         found: list[Queue] = []
         for known_id in reversed(self._vhost.queues_by_id):
             if known_id <= queue_id:
@@ -160,12 +169,13 @@ class AdminVhost:
 
     def _on_queue_deleted(self, queue: Queue, ready_count: int, now_ms: int) -> None:
         ended = self.reader_groups.on_queue_deleted(queue, ready_count, now_ms)
-        # In the same commit as the deletion: a start must not take it for a loss.
+        # The ended memberships go into the commit of the deletion: a start must not take the
+        # deletion for a loss.
         self._vhost.add_changes([member_definition(self.name, member) for member in ended])
 
 
 def member_definition(vhost: bytes, member: GroupMember) -> PutGroupMember:
-    """What the metadata may say of it now."""
+    """The member's definition, with only the acks that are durable."""
     return PutGroupMember(
         vhost,
         member.group_name,
@@ -178,49 +188,49 @@ def member_definition(vhost: bytes, member: GroupMember) -> PutGroupMember:
 
 
 class BackupRefused(Exception):
-    """The backup that was asked for is not begun; one line that says why."""
+    """The node refuses to begin a backup; the text says why in one line."""
 
 
 class Backups(Protocol):
     """Makes backups of the node, one at a time."""
 
     def start(self, target: str) -> None:
-        """Begin one in the new directory `target`. Raises BackupRefused."""
+        """Begin a backup to the new directory `target`. Raises BackupRefused."""
 
     def status(self) -> BackupStatus:
-        """Of the last one. Raises BackupRefused when there was none."""
+        """Status of the last backup. Raises BackupRefused when there was none."""
 
 
 class AdminNode:
-    """The vhosts of a broker, for those who may enter them."""
+    """The vhosts of a broker, opened to users who may access them."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._vhosts: dict[bytes, AdminVhost] = {}
-        # Set by a node that has a disk.
+        # Makes backups; None on a node without a disk.
         self.backups: Backups | None = None
-        # What the node is called.
+        # Name of the node.
         self.name = ""
-        # Where the stores of vhosts are, by their ids.
+        # Directories of the vhosts' stores, by vhost id.
         self.directories: dict[int, Path] = {}
 
     def is_administrator(self, user: bytes) -> bool:
-        """May the user do what concerns the whole node?"""
+        """Whether the user may change what concerns the whole node (tag administrator)."""
         known = self._broker.access.users.get(user)
         return known is not None and "administrator" in known.tags
 
     def is_monitor(self, user: bytes) -> bool:
-        """May the user see what concerns the whole node?"""
+        """Whether the user may see what concerns the whole node."""
         known = self._broker.access.users.get(user)
         return known is not None and not {"administrator", "monitoring"}.isdisjoint(known.tags)
 
     def may_impersonate(self, user: bytes) -> bool:
-        """May the user publish messages with the name of another in user-id?"""
+        """Whether the user may publish with another user's name in user-id (tag impersonator)."""
         known = self._broker.access.users.get(user)
         return known is not None and "impersonator" in known.tags
 
     def status(self, only: AdminVhost | None) -> NodeStatus:
-        """The node, and all of its vhosts or `only` one."""
+        """Status of the node and of all its vhosts, or of `only` one."""
         names = sorted(self._broker.vhosts) if only is None else [only.name]
         vhosts = [self.vhost(name) for name in names]
         return node_status(
@@ -228,7 +238,7 @@ class AdminNode:
         )
 
     def recover(self, groups: list[PutReaderGroup], members: list[PutGroupMember]) -> None:
-        """Start-up: all queues have their messages, nobody is connected yet."""
+        """Restore all reader groups: all queues have their messages, no client is connected yet."""
         members_of: dict[tuple[bytes, bytes], list[PutGroupMember]] = {}
         for member in members:
             members_of.setdefault((member.vhost, member.group), []).append(member)
@@ -238,7 +248,7 @@ class AdminNode:
                 vhost.recover(group, members_of.get((group.vhost, group.name), []))
 
     def vhost(self, name: bytes) -> AdminVhost | None:
-        """The vhost called `name`."""
+        """The vhost called `name`, or None."""
         vhost = self._broker.vhosts.get(name)
         if vhost is None:
             return None
@@ -252,7 +262,7 @@ class AdminNode:
     def log_in(
         self, user: bytes, password: bytes, vhost_name: bytes, peer: str, is_loopback: bool
     ) -> AdminVhost | str:
-        """The vhost, or why the login is refused, in one line that says no more than AMQP's refusal does."""
+        """The vhost, or one line that refuses the login and reveals no more than AMQP's refusal."""
         name = user.decode("utf-8", "replace")
         if self._broker.access.authenticate(user, password, is_loopback) is None:
             self._broker.log_refused(peer, f"admin login of user '{name}' refused")

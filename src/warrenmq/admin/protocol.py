@@ -1,12 +1,15 @@
 """Vocabulary of the admin protocol: one struct per request and per reply.
 
-A connection begins with `PROTOCOL_HEADER` where an AMQP client sends its own. Then both sides send frames: the payload's
-length (u32, big-endian) and the payload (msgpack of one tagged struct). The client sends `Login` first, then one
-request at a time; each gets one reply, in order. A refusal is an `ErrorReply`; the connection stays usable unless the
-frame itself was unreadable or the login was refused, then it is closed after the reply.
+A connection begins with `PROTOCOL_HEADER` where an AMQP client sends its own. Then both sides send
+frames: the payload's length (u32, big-endian) and the payload (msgpack of one tagged struct). The
+client sends `Login` first, then one request at a time; each gets one reply, in order. A refusal is
+an `ErrorReply`. The connection stays usable after it, unless the frame itself was unreadable or the
+login was refused: then the node closes it after the reply.
 
-Numbers from a client are bounded here, when a request is decoded: what passes fits an i64 and may be computed with.
+The decoder bounds the numbers of a request: all that pass fit an i64 and leave room for arithmetic.
 Messages in bulk travel as one binary value, a block (queues/record_block.py).
+
+The fields named `held` and `group_held` count messages that reader groups have reserved.
 """
 
 from typing import Annotated, Final, Literal
@@ -28,19 +31,22 @@ from warrenmq.admin.sink_protocol import SinkReply, SinkRequest
 
 PROTOCOL_HEADER: Final = b"WRN\x00\x00\x00\x00\x01"
 LENGTH_BYTES: Final = 4
-# Requests are small, but those that stage messages, which hold a block of STAGE_BYTES or one larger message; replies hold a
-# block, whose largest message may be as large as the broker takes.
+# Largest request (bytes), except those that stage messages: these hold a block of STAGE_BYTES or
+# one larger message.
 REQUEST_BYTES_MAX: Final = 64 * 1024
-# So much is staged with one request, unless one message is larger.
+# Bytes of messages that one request stages, unless one message is larger.
 STAGE_BYTES: Final = 1024 * 1024
+# Largest reply (bytes): a block whose largest message may be as large as the broker takes.
 REPLY_BYTES_MAX: Final = 1 << 30
 
-# Codes of ErrorReply; those of queues/reader_group.py (fenced, data_loss, not_found, precondition) are the others.
+# Codes of ErrorReply. queues/reader_group.py has the others: fenced, data_loss, not_found,
+# precondition.
 BAD_REQUEST: Final = "bad_request"
 ACCESS_REFUSED: Final = "access_refused"
-# What was asked could not be made durable (disk full ...). Nothing is lost; asking again may succeed.
+# The broker could not make the request durable (disk full ...). Nothing is lost; a retry may
+# succeed.
 STORAGE_FAILED: Final = "storage_failed"
-# Messages of a batch would get to no queue.
+# Some messages of a batch would reach no queue.
 UNROUTABLE: Final = "unroutable"
 # Steps of a backup that has ended.
 BACKUP_DONE: Final = "done"
@@ -48,12 +54,12 @@ BACKUP_FAILED: Final = "failed"
 
 
 class Login(Struct, tag="login", forbid_unknown_fields=True, frozen=True):
-    """First request. Names and password as the AMQP login of the same user."""
+    """The first request. User, password and vhost are those of the same user's AMQP login."""
 
     user: str
     password: str
     vhost: str
-    # Who asks, for messages to people: "host:process id, query name".
+    # The client's description in messages to people: "host:process id, query name".
     client: Annotated[str, Meta(max_length=255)] = ""
 
     def __repr__(self) -> str:
@@ -61,39 +67,46 @@ class Login(Struct, tag="login", forbid_unknown_fields=True, frozen=True):
 
 
 class OpenGroup(Struct, tag="open_group", forbid_unknown_fields=True, frozen=True):
-    """Create a reader group or take it over; it reads `queues`, or those that `pattern` matches whole. Reply: GroupOpened.
+    """Create a reader group or take it over. Reply: GroupOpened.
 
-    Queues it has had and that are not named any more leave it: what it holds of them goes back.
+    The group reads `queues`, or the queues whose whole name `pattern` matches. A queue that it read
+    before and that is no longer named leaves it, and its reserved messages become ready again.
     """
 
     group: GroupName
     queues: list[ShortStr] = []
-    # A regular expression. It is matched again at every Reserve; a queue that joins then is read from its first message.
+    # A regular expression, matched again at every Reserve; a queue that joins then is read from its
+    # first message.
     pattern: Annotated[str, Meta(max_length=1000)] = ""
-    # Where a queue that joins now is begun: a position in milliseconds since 1970 means the first message from then on.
+    # Where a queue that joins now starts: a position is ms since 1970, and means the first message
+    # from then on.
     start: Literal["earliest", "latest"] | Position = "earliest"
-    # The same for some queues, by name: the seq id.
+    # Start positions (seq ids) of single queues, by queue name.
     start_at: dict[str, Position] = {}
-    # A queue was deleted, or declared anew: go on without it, or begin the new one, instead of refusing.
+    # Accept that a queue was deleted or declared anew instead of refusing: go on without it, or
+    # begin the new one.
     may_rebind: bool = False
 
 
 class Reserve(Struct, tag="reserve", forbid_unknown_fields=True, frozen=True):
-    """Ack everything below `starts`, then hold what comes from there on, a fair share of each queue. Reply: Reserved.
+    """Ack below `starts`, then reserve a fair share of each queue's next messages. Reply: Reserved.
 
-    Without `acks` what lies below stays held, until an Ack. It is answered as soon as `min_messages` are there, or `max_delay_ms` after any was; with nothing after `wait_ms`.
+    Without `acks` the messages below `starts` stay reserved until an Ack. The reply comes as soon
+    as `min_messages` are available, or `max_delay_ms` after the first one was; after `wait_ms` it
+    comes without messages.
     """
 
     group: GroupName
     epoch: Position
-    # By incarnation; a queue that is not named goes on where it is acked.
+    # Positions by incarnation; a queue that is not named continues where it is acked.
     starts: dict[Position, Position]
     max_messages: Count
     max_bytes: Count
     min_messages: Count = 1
     max_delay_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 0
     wait_ms: WaitMs = 0
-    # Nothing from these positions on, by incarnation, and nothing of a queue that is not named. None: no such limits.
+    # Positions, by incarnation, that a range may not pass; a queue that is not named gives nothing.
+    # None: no such limits.
     until: dict[Position, Position] | None = None
     acks: bool = True
 
@@ -107,14 +120,14 @@ class PlanRange(Struct, tag="plan_range", forbid_unknown_fields=True, frozen=Tru
     start: Position
     end: Position
     slice_size: Count
-    # Cut off what is acked already instead of refusing the range.
+    # Cut off the acked part of the range instead of refusing it.
     is_lenient: bool = False
-    # Name the files that have a slice, for a reader on the same disk.
+    # Name the files that contain a slice, for a reader on the same disk.
     with_files: bool = False
 
 
 class Fetch(Struct, tag="fetch", forbid_unknown_fields=True, frozen=True):
-    """Messages of a reserved range, from its beginning, as many as the limits allow. Reply: Fetched."""
+    """The first messages of a reserved range, as many as the limits allow. Reply: Fetched."""
 
     group: GroupName
     epoch: Position
@@ -127,7 +140,7 @@ class Fetch(Struct, tag="fetch", forbid_unknown_fields=True, frozen=True):
 
 
 class Ack(Struct, tag="ack", forbid_unknown_fields=True, frozen=True):
-    """Let go of everything below `ends`, by incarnation. May be repeated. Reply: Acked."""
+    """Ack everything below `ends`, by incarnation. May be repeated. Reply: Acked."""
 
     group: GroupName
     epoch: Position
@@ -135,23 +148,23 @@ class Ack(Struct, tag="ack", forbid_unknown_fields=True, frozen=True):
 
 
 class DeleteGroup(Struct, tag="delete_group", forbid_unknown_fields=True, frozen=True):
-    """Forget a group; what it holds is ready again. Reply: GroupDeleted."""
+    """Forget a group; its reserved messages become ready again. Reply: GroupDeleted."""
 
     group: GroupName
 
 
 class ListGroups(Struct, tag="list_groups", forbid_unknown_fields=True, frozen=True):
-    """All groups of the vhost. Reply: GroupList."""
+    """List all groups of the vhost. Reply: GroupList."""
 
 
 class DescribeQueue(Struct, tag="describe_queue", forbid_unknown_fields=True, frozen=True):
-    """Where a queue's messages begin and end. Reply: QueueDescription."""
+    """Describe where a queue's messages begin and end. Reply: QueueDescription."""
 
     queue: ShortStr
 
 
 class SeekTime(Struct, tag="seek_time", forbid_unknown_fields=True, frozen=True):
-    """Which ready message of a queue was the first to arrive at `ms` since 1970, or later. Reply: TimeSought."""
+    """Find the first ready message that arrived at `ms` since 1970 or later. Reply: TimeSought."""
 
     queue: ShortStr
     incarnation: Position
@@ -159,7 +172,7 @@ class SeekTime(Struct, tag="seek_time", forbid_unknown_fields=True, frozen=True)
 
 
 class Peek(Struct, tag="peek", forbid_unknown_fields=True, frozen=True):
-    """Ready messages of [start, end) of a queue, which stay there. Reply: Fetched."""
+    """Read ready messages of [start, end) of a queue and leave them there. Reply: Fetched."""
 
     queue: ShortStr
     incarnation: Position
@@ -171,35 +184,43 @@ class Peek(Struct, tag="peek", forbid_unknown_fields=True, frozen=True):
 
 
 class StartBackup(Struct, tag="start_backup", forbid_unknown_fields=True, frozen=True):
-    """Make a backup of the node in a new directory on its machine; administrators only. Reply: BackupStatus."""
+    """Back up the node to a new directory on its machine; administrators only.
+
+    Reply: BackupStatus.
+    """
 
     target: Annotated[str, Meta(min_length=1, max_length=4096)]
 
 
 class GetBackup(Struct, tag="get_backup", forbid_unknown_fields=True, frozen=True):
-    """How the backup that was started last is doing; administrators only. Reply: BackupStatus."""
+    """Report the status of the last backup; administrators only. Reply: BackupStatus."""
 
 
 class DescribeNode(Struct, tag="describe_node", forbid_unknown_fields=True, frozen=True):
-    """The node and its stores: of all vhosts for users with the tag administrator or monitoring, of the session's vhost
-    for others. Reply: NodeStatus."""
+    """Describe the node and its stores. Reply: NodeStatus.
+
+    Users with the tag administrator or monitoring see all vhosts, others the session's vhost.
+    """
 
 
 class ListQueues(Struct, tag="list_queues", forbid_unknown_fields=True, frozen=True):
-    """Figures of the vhost's queues with an id above `after`, `max_queues` at most. Reply: QueueList."""
+    """Figures of the vhost's queues with an id above `after`, in ascending order of ids.
+
+    At most `max_queues` of them. Reply: QueueList.
+    """
 
     after: Position = 0
     max_queues: QueueCount = 1000
 
 
 class LoggedIn(Struct, tag="logged_in", frozen=True):
-    """The login is accepted."""
+    """The login is accepted; `version` is the node's."""
 
     version: str
 
 
 class Member(Struct, frozen=True):
-    """A queue of a group. `tail` is its next seq id: everything that is there lies below it."""
+    """A queue of a group. `tail` is its next seq id: all of its messages lie below."""
 
     queue: bytes
     incarnation: int
@@ -209,14 +230,14 @@ class Member(Struct, frozen=True):
 
 
 class GroupOpened(Struct, tag="group_opened", frozen=True):
-    """The group is the caller's, under `epoch`; members by name of their queue."""
+    """The group is the caller's, under `epoch`; members are sorted by the name of their queue."""
 
     epoch: int
     members: list[Member]
 
 
 class MemberRange(Struct, frozen=True):
-    """[start, end) of a queue is held, durably; `end == start` when nothing came."""
+    """[start, end) of a queue is durably reserved; `end == start` when no messages came."""
 
     queue: bytes
     incarnation: int
@@ -226,13 +247,16 @@ class MemberRange(Struct, frozen=True):
 
 
 class Reserved(Struct, tag="reserved", frozen=True):
-    """All members of the group, by name of their queue."""
+    """All members of the group, sorted by the name of their queue."""
 
     members: list[MemberRange]
 
 
 class SliceFile(Struct, frozen=True):
-    """Bytes [first_byte, end_byte) of a segment of the queue's index: whole records, some of other slices, or settled."""
+    """Bytes [first_byte, end_byte) of a segment of the queue's index.
+
+    The bytes are whole records; some belong to other slices or are settled.
+    """
 
     path: str
     first_byte: int
@@ -240,11 +264,12 @@ class SliceFile(Struct, frozen=True):
 
 
 class Slice(Struct, tag="slice", frozen=True):
-    """[start, end) with messages in it.
+    """A range [start, end) that contains messages.
 
-    `files` have all of them, if there are any: they are hints, because a file may be written anew at any time. Who finds not
-    exactly `message_count` messages of the slice there fetches it. What records of messages say about redelivery may
-    be out of date; `is_redelivered` is not.
+    `files`, when not empty, contain all of them. They are hints, because a file may be rewritten at
+    any time: a reader that does not find exactly `message_count` messages of the slice there
+    fetches the slice instead. What a message's record says about redelivery may be out of date;
+    `is_redelivered` is not.
     """
 
     start: int
@@ -252,42 +277,42 @@ class Slice(Struct, tag="slice", frozen=True):
     message_count: int
     bytes: int
     files: list[SliceFile] = []
-    # Which seq ids they are, inclusive; only with files.
+    # The messages' seq ids as inclusive runs; only with files.
     runs: list[tuple[int, int]] = []
     is_redelivered: bool = False
 
 
 class RangePlan(Struct, tag="range_plan", frozen=True):
-    """The slices that have messages, in order."""
+    """The slices that contain messages, in order."""
 
     slices: list[Slice]
 
 
 class Fetched(Struct, tag="fetched", frozen=True):
-    """A block, and where to ask next; `next` is the range's end when there is no more."""
+    """A block of messages; the next Fetch starts at `next`, the range's end when all is read."""
 
     next: int
     block: memoryview
 
 
 class Acked(Struct, tag="acked", frozen=True):
-    """Up to where each queue that was named is let go, durably."""
+    """Durable ack position of each queue that the request named, by incarnation."""
 
     acked: dict[int, int]
 
 
 class TimeSought(Struct, tag="time_sought", frozen=True):
-    """The message's seq id; the queue's next one when there is none."""
+    """The message's seq id, or the queue's next one when there is no such message."""
 
     seq: int
 
 
 class GroupDeleted(Struct, tag="group_deleted", frozen=True):
-    """The group is gone, durably."""
+    """The group is durably deleted."""
 
 
 class MemberStatus(Struct, frozen=True):
-    """A queue of a group. `lag` counts the messages that are not acked yet, `lag_seconds` is the age of the oldest."""
+    """A queue of a group. `lag` counts unacked messages; `lag_seconds` is the age of the oldest."""
 
     queue: bytes
     incarnation: int
@@ -296,13 +321,16 @@ class MemberStatus(Struct, frozen=True):
     held: int
     lag: int
     lag_seconds: float
-    # Its queue is deleted; the group's next opening must accept that.
+    # Whether the queue is deleted; the group's next opening must accept that.
     is_lost: bool
 
 
 class GroupStatus(Struct, frozen=True):
-    """One group; `pattern` is empty when its queues were named. Counts are those of all members, `lag_seconds` is the
-    largest; members by name of their queue."""
+    """One group; `pattern` is empty when its queues were named.
+
+    Counts are sums over all members, `lag_seconds` is the largest of theirs. Members are sorted by
+    the name of their queue.
+    """
 
     group: str
     pattern: str
@@ -315,13 +343,13 @@ class GroupStatus(Struct, frozen=True):
 
 
 class GroupList(Struct, tag="group_list", frozen=True):
-    """By name."""
+    """All groups of the vhost, by name."""
 
     groups: list[GroupStatus]
 
 
 class QueueDescription(Struct, tag="queue_description", frozen=True):
-    """`first_ready` is the lowest seq id among the ready messages (= `tail` when there is none)."""
+    """A queue; `first_ready` is the lowest ready seq id (= `tail` when no message is ready)."""
 
     incarnation: int
     durable: bool
@@ -331,7 +359,7 @@ class QueueDescription(Struct, tag="queue_description", frozen=True):
 
 
 class BackupStatus(Struct, tag="backup_status", frozen=True):
-    """`step` is what is being done, and one of BACKUP_DONE and BACKUP_FAILED at the end; `text` says why it failed."""
+    """A backup; `step` ends as BACKUP_DONE or BACKUP_FAILED, and `text` says why it failed."""
 
     target: str
     step: str
@@ -341,7 +369,7 @@ class BackupStatus(Struct, tag="backup_status", frozen=True):
 
 
 class JournalStatus(Struct, frozen=True):
-    """A journal; `live_bytes` are those of records that some queue needs."""
+    """A journal; `live_bytes` counts the records that some queue needs."""
 
     bytes: int
     live_bytes: int
@@ -349,7 +377,7 @@ class JournalStatus(Struct, frozen=True):
 
 
 class IndexStatus(Struct, frozen=True):
-    """The indexes of all queues; `live_bytes` is the share that live positions have of their segments."""
+    """The indexes of all queues; `live_bytes` is the live positions' share of their segments."""
 
     bytes: int
     live_bytes: int
@@ -368,18 +396,22 @@ class ContentStatus(Struct, frozen=True):
 
 
 class VhostStatus(Struct, frozen=True):
-    """What one vhost stores. Counts are since the start, but for the generation of the last checkpoint."""
+    """Figures of one vhost's store.
+
+    Counts are since the start of the node, except `generation`, the number of the last checkpoint.
+    """
 
     vhost: str
     queues: int
     disk_bytes: int
     live_bytes: int
-    # What is on disk beyond 2 x live + 1 GiB.
+    # Bytes on disk beyond 2 x live + 1 GiB.
     debt_bytes: int
-    # Of files that go with the next checkpoints.
+    # Bytes of the files that the next checkpoints delete.
     deletable_bytes: int
-    # Handed over to be written beside the journal, and whether that is too much.
+    # Bytes submitted to be written beside the journal.
     waiting_bytes: int
+    # Whether these are too many.
     is_behind: bool
     journal: JournalStatus
     index: IndexStatus
@@ -390,14 +422,16 @@ class VhostStatus(Struct, frozen=True):
     generation: int
     damaged: int
     lost: int
-    # Reader groups, messages they hold, and how many they have not acked.
+    # Reader groups of the vhost.
     groups: int
+    # Messages that the groups have reserved.
     group_held: int
+    # Messages that the groups have not acked.
     group_lag: int
 
 
 class NodeStatus(Struct, tag="node_status", frozen=True):
-    """The node. What was not measured yet is None; `alarms` are "memory" and "disk" while they are on."""
+    """The node. A figure not measured yet is None; `alarms` lists "memory" and "disk" while on."""
 
     node: str
     version: str
@@ -406,18 +440,19 @@ class NodeStatus(Struct, tag="node_status", frozen=True):
     alarms: list[str]
     memory_used_bytes: int | None
     memory_limit_bytes: int
-    # Parts of `memory_bytes`: messages in queues; messages that clients have not finished or not committed.
+    # The part of `memory_used_bytes` that messages in queues take.
     message_bytes: int
+    # The part of `memory_used_bytes` for messages that clients have not finished or not committed.
     unfinished_bytes: int
     disk_free_bytes: int | None
     disk_limit_bytes: int
-    # How often a connection was stopped as the disk could not follow.
+    # How many times a connection was stopped because the disk could not keep up.
     flow_stops: int
     vhosts: list[VhostStatus]
 
 
 class FormStatus(Struct, frozen=True):
-    """Ready messages of one form, and the bytes of their contents."""
+    """Ready messages of one form (alpha to delta), and the bytes of their contents."""
 
     count: int
     bytes: int
@@ -434,7 +469,7 @@ class PartStatus(Struct, frozen=True):
 
 
 class RateStatus(Struct, frozen=True):
-    """Messages per second: published, taken out, waiting for an ack from now on, acked."""
+    """Messages per second: published, taken out of the queue, newly unacked, and acked."""
 
     published: float
     taken: float
@@ -443,7 +478,7 @@ class RateStatus(Struct, frozen=True):
 
 
 class QueueGroupStatus(Struct, frozen=True):
-    """What a reader group has of a queue: messages it holds, and how many it has not acked."""
+    """The messages of a queue that a reader group has reserved (`held`), and its lag."""
 
     group: str
     held: int
@@ -451,8 +486,11 @@ class QueueGroupStatus(Struct, frozen=True):
 
 
 class QueueStatus(Struct, frozen=True):
-    """One queue. Counts are since the start of the node; `target_ram_count` is None when it need not page. `name_raw` is
-    its name where that is not UTF-8."""
+    """One queue. Counts are since the start of the node.
+
+    `target_ram_count` is None when the queue need not page. `name_raw` is the queue's name when
+    that is not UTF-8.
+    """
 
     name: str
     name_raw: bytes | None
@@ -482,14 +520,14 @@ class QueueStatus(Struct, frozen=True):
 
 
 class QueueList(Struct, tag="queue_list", frozen=True):
-    """By id; `is_last`: there are no more."""
+    """Queues by id; `is_last` says that there are no more."""
 
     queues: list[QueueStatus]
     is_last: bool
 
 
 class ErrorReply(Struct, tag="error", frozen=True):
-    """The request is refused; `text` says why in one line."""
+    """The node refuses the request; `text` says why in one line."""
 
     code: str
     text: str
@@ -537,7 +575,7 @@ _reply_decoder: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
 
 
 def encode_frame(struct: Request | Reply) -> bytearray:
-    """A request or reply with its length in front."""
+    """The frame of a request or reply: its length, then its payload."""
     frame = bytearray(LENGTH_BYTES)
     _encoder.encode_into(struct, frame, LENGTH_BYTES)
     frame[:LENGTH_BYTES] = (len(frame) - LENGTH_BYTES).to_bytes(LENGTH_BYTES, "big")
@@ -545,7 +583,7 @@ def encode_frame(struct: Request | Reply) -> bytearray:
 
 
 def decode_request(payload: bytes) -> Request:
-    """Raises ValueError, in words, for anything that is not a request."""
+    """The request in `payload`. Raises ValueError with a readable text when it is none."""
     try:
         return _request_decoder.decode(payload)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -553,7 +591,7 @@ def decode_request(payload: bytes) -> Request:
 
 
 def decode_reply(payload: bytes | bytearray | memoryview) -> Reply:
-    """Raises ValueError, in words, for anything that is not a reply. A block in it refers to `payload`."""
+    """The reply in `payload`, to which a block in it refers. Raises ValueError when it is none."""
     try:
         return _reply_decoder.decode(payload)
     except (msgspec.DecodeError, RecursionError) as error:

@@ -1,8 +1,9 @@
-"""One Reserve from its arrival to its answer: ack, take a fair share of each queue, commit, or wait for messages.
+"""One Reserve from arrival to answer: ack, take a fair share of each queue, commit, or wait.
 
-Fair, and the same when it is asked again: what the group holds already comes first, queue after queue. What is left of
-the limits is divided among the queues that have messages, what one leaves of its share among the others, and a reserve
-begins with the queue behind the one that was served last, so that small limits starve nobody.
+A Reserve is fair, and repeats itself when it is asked again. Messages that the group has reserved
+already come first, queue after queue. The rest of the limits is divided among the queues that have
+messages, and a queue that needs less leaves its share to the others. Each Reserve begins with the
+queue after the one served last, so that small limits starve no queue.
 """
 
 from collections.abc import Callable
@@ -23,27 +24,29 @@ from warrenmq.queues.reader_group import (
 from warrenmq.queues.reader_groups import ReaderGroup
 from warrenmq.queues.reservation import Reservation
 
-# How often a poll looks again when there are messages, but behind some that a consumer has not settled. Not on every
-# publish: finding out who has what unacked walks over channels.
+# Retry interval (s) when the next messages lie behind some that a consumer has not settled. A retry
+# on every publish would be too dear: to find out who has which messages unacked, it walks over
+# channels.
 BLOCKED_RETRY_S: Final = 0.05
 
 
 class Part:
-    """What is taken of one queue."""
+    """The share of one queue in a Reserve."""
 
     def __init__(self, place: int, member: GroupMember, start: int, until: int) -> None:
-        # Among the parts.
+        # Index among the parts.
         self.place = place
         self.member = member
         self.start = start
         self.reservation = Reservation(start, until, 0, 0)
-        # What it holds already is counted in; nothing more can be had.
+        # Whether the messages reserved earlier are counted in.
         self.has_held = False
+        # Whether the queue has nothing more to give.
         self.is_dry = False
 
 
 class ReservePoll:
-    """One Reserve of a group."""
+    """Carries out one Reserve of a group and answers it once, through `reply`."""
 
     def __init__(
         self,
@@ -58,23 +61,25 @@ class ReservePoll:
         self._group = group
         self._request = request
         self._reply = reply
-        # None until everything below the starts is acked.
+        # None until everything below the request's starts is acked.
         self._parts: list[Part] | None = None
-        # The parts of this round that are still to be served, each with its share.
+        # Parts still to be served in this round, each with the messages and bytes that it may have
+        # in total.
         self._round: list[tuple[Part, int, int]] = []
-        # What all parts have together.
+        # Messages of all parts together, and their bytes.
         self._message_count = 0
         self._bytes = 0
         self._timer: Timer | None = None
         self._retry_timer: Timer | None = None
         self._watched: list[Queue] = []
-        # Has nothing, and looks again when a queue or a timer says so; has been told to.
+        # Whether the poll has nothing yet and waits for a queue or a timer.
         self._is_waiting = False
+        # Whether a queue has scheduled the end of the wait.
         self._is_woken = False
         self._is_over = False
 
     def start(self) -> None:
-        """Ack what is processed, then take what is there. Raises GroupError when the request cannot stand."""
+        """Ack what is processed, then reserve what is available. Raises GroupError."""
         self._group.expect(self._request.epoch)
         self._join_new()
         for incarnation, start in self._request.starts.items():
@@ -85,12 +90,12 @@ class ReservePoll:
         self._take()
 
     def stop(self) -> None:
-        """Nobody waits for the answer any more. What was taken stays held for whoever asks next."""
+        """End the poll without an answer; the next Reserve gets the messages taken so far."""
         self._is_over = True
         self._stop_timers()
 
     def _join_new(self) -> None:
-        """Queues that were declared since the last look join when they match."""
+        """Add the queues declared since the last call that match the group's pattern."""
         group = self._group
         if not group.pattern:
             return
@@ -101,10 +106,13 @@ class ReservePoll:
                 group.join(queue, 0)
             group.matched_upto = queue.id
 
-    # -- taking ----------------------------------------------------------------------------------------------
+    # -- taking ------------------------------------------------------------------------------------
 
     def _take(self) -> None:
-        """One slice of work. A GroupError passes to `start`'s caller, or is answered by `_take_later`."""
+        """Run one slice of the poll.
+
+        A GroupError passes to the caller of `start`; `_take_later` answers it.
+        """
         self._group.expect(self._request.epoch)
         parts = self._parts
         if parts is None:
@@ -132,14 +140,14 @@ class ReservePoll:
             self._wait(parts)
 
     def _ack(self) -> bool:
-        """Let go of a slice of what lies below the starts; False when there is more."""
+        """Ack one slice of the messages below the starts; False when there is more."""
         now_ms = self._clock.now_ms()
         group = self._group
         for member in group.ordered():
             start = self._request.starts.get(member.queue_id, member.acked)
             if member.is_ended:
                 if member.queue_id not in self._request.starts:
-                    # The reader has gone on without it.
+                    # The reader has moved on without the ended queue.
                     group.leave(member, now_ms)
                 continue
             member.expect_queue(now_ms)
@@ -148,7 +156,7 @@ class ReservePoll:
         return True
 
     def _new_parts(self) -> list[Part]:
-        """A part for each queue, beginning with the one whose turn it is."""
+        """A part for each queue, beginning with the queue whose turn it is."""
         until = self._request.until
         members = [member for member in self._group.ordered() if not member.is_ended]
         turn = next(
@@ -165,7 +173,7 @@ class ReservePoll:
         ]
 
     def _drop_ended(self, parts: list[Part]) -> None:
-        """Queues that were read to their end and deleted meanwhile: nothing was taken of them."""
+        """Remove the parts of queues that were read to the end and deleted: these gave nothing."""
         if any([part.member.is_ended for part in parts]):
             parts[:] = [part for part in parts if not part.member.is_ended]
             self._round = [each for each in self._round if not each[0].member.is_ended]
@@ -173,7 +181,7 @@ class ReservePoll:
                 part.place = place
 
     def _count_held(self, parts: list[Part], now_ms: int) -> int:
-        """Count in what is held already, as far as the limits go; how the last slice of it ended."""
+        """Count in the messages reserved earlier, within the limits; returns the last outcome."""
         for part in parts:
             if part.has_held:
                 continue
@@ -184,7 +192,7 @@ class ReservePoll:
         return 0
 
     def _take_more(self, parts: list[Part], now_ms: int) -> int:
-        """Serve the next of the round; MORE while there is anybody to be served."""
+        """Serve the next parts of the round; MORE while a part can still be served."""
         if not self._round:
             self._begin_round(parts)
         begun = self._message_count
@@ -202,7 +210,10 @@ class ReservePoll:
         return 0 if self._is_full() or all([part.is_dry for part in parts]) else MORE
 
     def _serve(self, part: Part, takes_more: bool, messages: int, size: int, now_ms: int) -> int:
-        """A slice for one queue, which may have `messages` and `size` bytes in all; how it ended."""
+        """Serve one slice of `part`; returns its outcome (MORE, LOADING or ENOUGH).
+
+        `messages` and `size` (bytes) limit the part as a whole.
+        """
         reservation = part.reservation
         had = reservation.message_count, reservation.bytes
         left = self._request.max_messages - self._message_count
@@ -234,7 +245,7 @@ class ReservePoll:
         ]
 
     def _on_loaded(self) -> None:
-        # Called in the midst of what a load brings about.
+        # A load calls this from its own middle, so continue in the next turn.
         self._clock.call_soon(self._take_later)
 
     def _take_later(self) -> None:
@@ -251,7 +262,7 @@ class ReservePoll:
             self._answer(ErrorReply(error.code, error.text))
 
     def _barrier(self, member: GroupMember) -> int:
-        """Where somebody else's unacked messages begin, a consumer's or another group's: the range must end before them."""
+        """First seq id unacked by a consumer or another group; the range must end before it."""
         queue = member.queue
         if queue is None or queue.unacked_count == len(member.held):
             return EVERYTHING
@@ -278,20 +289,20 @@ class ReservePoll:
         except GroupError as error:
             self._answer(ErrorReply(error.code, error.text))
             return
-        # A batch before this one may have failed with some of the range in it.
+        # An earlier batch with some of the range may have failed.
         if not ok or not all([part.member.is_kept(part.reservation) for part in parts]):
             self._answer(storage_failed("reserved"))
             return
         self._answer(_reserved(parts))
 
-    # -- waiting ---------------------------------------------------------------------------------------------
+    # -- waiting -----------------------------------------------------------------------------------
 
     def _is_too_early(self, parts: list[Part], now_ms: int) -> bool:
-        """Are there fewer messages than were asked for, and have they not waited long enough?"""
+        """True while there are too few messages and they have not waited long enough."""
         if self._request.min_messages <= 1 or self._request.max_delay_ms == 0:
             return False
         if self._message_count > 0:
-            # They were given out before, and that answer was lost.
+            # An earlier answer with these messages was lost.
             return False
         available = sum([part.member.available(part.start) for part in parts])
         if available == 0:
@@ -307,10 +318,10 @@ class ReservePoll:
     def _wait(self, parts: list[Part]) -> None:
         group = self._group
         if group.left or any([member.stored_acked < 0 for member in group.members.values()]):
-            # Queues have joined or ended; later will do.
+            # Queues have joined or ended; a failed commit of that is made up for later.
             commit_group(self._vhost, group, _nobody_waits)
         elif any([member.acked > member.acked_durable for member in group.members.values()]):
-            # Nothing came that the ack could ride with, and the space of what was acked should not wait.
+            # No new definition carries the ack, and the space of acked messages should not wait.
             commit_acks(self._vhost, group, _nobody_waits)
         if self._timer is None:
             self._answer(_reserved(parts))
@@ -332,7 +343,7 @@ class ReservePoll:
             self._retry_timer = self._clock.call_later(BLOCKED_RETRY_S, self._take_later)
 
     def _on_ready(self) -> None:
-        # Called from inside of the queue, in the middle of a publish: look at it a turn later.
+        # The queue calls this in the middle of a publish, so look in the next turn.
         if not self._is_woken:
             self._is_woken = True
             self._clock.call_soon(self._take_later)
@@ -343,7 +354,7 @@ class ReservePoll:
             self._answer(_reserved(self._parts))
 
     def _end_wait(self) -> None:
-        """Look again: no other call is to bring it."""
+        """Stop waiting and cancel the watchers and the timer that would continue the poll."""
         self._is_waiting = False
         self._is_woken = False
         if self._retry_timer is not None:
@@ -380,4 +391,4 @@ def _reserved(parts: list[Part]) -> Reserved:
 
 
 def _nobody_waits(ok: bool) -> None:
-    """A commit that failed is made up for by the next one."""
+    """Ignore the outcome: the next commit makes up for a failed one."""

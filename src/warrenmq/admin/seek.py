@@ -1,4 +1,4 @@
-"""Where in a queue a time lies: a search by halves over what is ready, which reads one message a step."""
+"""Finds the position of a time in a queue: a binary search that reads one ready message a step."""
 
 from collections.abc import Callable
 
@@ -8,16 +8,17 @@ from warrenmq.queues.queue import Queue
 
 
 def seek_time(queue: Queue, ms: int, done: Callable[[int], None]) -> None:
-    """Call `done`, at once or later, with the seq id of the first ready message that arrived at `ms` since 1970 or later.
+    """Call `done` with the seq id of the first ready message that arrived at `ms` or later.
 
-    It is the queue's next one when there is none. Messages are taken to have arrived in their order; where the machine's
-    clock was set back meanwhile, the search ends at one of the places that fit.
+    `ms` is since 1970. `done` may be called at once or later; it gets the queue's next seq id when
+    there is no such message. The search takes messages to have arrived in their order; after the
+    machine's clock was set back, it ends at one of the places that fit.
     """
     _Search(queue, ms, done).step()
 
 
 class _Search:
-    """Everything below `low` arrived before the time; the message at or behind `high`, if there is one, did not."""
+    """One search. All messages below `low` arrived before the time, and none from `high` on did."""
 
     def __init__(self, queue: Queue, ms: int, done: Callable[[int], None]) -> None:
         self._queue = queue
@@ -30,7 +31,7 @@ class _Search:
         self._is_answered = False
 
     def step(self) -> None:
-        """Look until an answer is not there at once, or nothing is left to look at."""
+        """Halve the range until a read has to wait for the disk or the range is empty."""
         while self._low < self._high:
             self._is_answered = False
             self._is_asking = True

@@ -1,9 +1,10 @@
-"""One admin session, on the node's side: frames, login, and which request goes where.
+"""One admin session, on the node's side: frames, login, and the dispatch of requests.
 
-Without I/O: the listener that found the admin protocol's header feeds bytes to `receive` and passes on what happens to
-the connection; replies go to `transport.write`. One request is worked on at a time, so replies keep the order of the
-requests, and nothing is worked on while the peer does not read (`pause_writing`): a client that asks and never reads
-costs one reply and two requests of the largest size at most, which is REQUEST_BYTES_MAX until it stages messages.
+The session does no I/O. The listener that found the admin protocol's header feeds bytes to
+`receive` and reports events of the connection; replies go to `transport.write`. The session works
+on one request at a time, so replies keep the order of the requests, and starts none while the peer
+does not read (`pause_writing`). A client that sends and never reads costs one reply and two
+requests of the largest size at most, which is REQUEST_BYTES_MAX until it stages messages.
 
 The calls for reader groups are in group_calls.py, those for sinks in sink_calls.py.
 """
@@ -64,19 +65,19 @@ from warrenmq.queues.reader_group import (
 from warrenmq.queues.reader_groups import refuse_exclusive
 from warrenmq.queues.record_block import encode_block
 
-# Time to say who one is.
+# Time for the login (s).
 LOGIN_TIMEOUT_S: Final = 10.0
 
 
 class AdminTransport(Protocol):
-    """The part of asyncio.Transport a session uses."""
+    """The part of asyncio.Transport that a session uses."""
 
     def write(self, data: bytearray, /) -> None: ...
     def close(self) -> None: ...
 
 
 class AdminSession:
-    """One client of the admin protocol, from behind its protocol header to the end of the connection."""
+    """One client of the admin protocol, from its protocol header to the end of the connection."""
 
     def __init__(
         self, node: AdminNode, transport: AdminTransport, clock: Clock, peer: str, is_loopback: bool
@@ -87,8 +88,9 @@ class AdminSession:
         self._is_loopback = is_loopback
         self._clock = clock
         self._input = bytearray()
-        # A request waits for its answer (long poll, commit); `_work` is on the stack.
+        # A request waits for its answer (long poll, commit).
         self._is_busy = False
+        # `_work` is on the stack.
         self._is_working = False
         self._is_paused = False
         self._is_closed = False
@@ -97,14 +99,14 @@ class AdminSession:
         self._sinks: SinkCalls | None = None
         self._request_bytes_max = REQUEST_BYTES_MAX
         self._is_administrator = False
-        # May see what concerns other vhosts.
+        # Whether the user may see figures of other vhosts.
         self._is_monitor = False
         self._login_timer = clock.call_later(LOGIN_TIMEOUT_S, self._close)
 
-    # -- events of the connection ----------------------------------------------------------------------------
+    # -- events of the connection ------------------------------------------------------------------
 
     def receive(self, data: bytes) -> None:
-        """Bytes arrived."""
+        """Take bytes from the peer and start the requests that are complete."""
         if self._is_closed:
             return
         self._input += data
@@ -115,16 +117,19 @@ class AdminSession:
             )
 
     def pause_writing(self) -> None:
-        """The peer reads too slowly; no request is started until `resume_writing`."""
+        """Start no request until `resume_writing`: the peer reads too slowly."""
         self._is_paused = True
 
     def resume_writing(self) -> None:
-        """The peer has caught up."""
+        """Start requests again: the peer has caught up."""
         self._is_paused = False
         self._work()
 
     def connection_lost(self) -> None:
-        """The connection is gone. What groups hold stays held: that is what they are for."""
+        """End the session. Reserved messages of reader groups stay reserved.
+
+        A restarted program must find its ranges again: that is the purpose of a group.
+        """
         self._is_closed = True
         self._login_timer.cancel()
         if self._groups is not None:
@@ -132,10 +137,11 @@ class AdminSession:
         if self._sinks is not None:
             self._sinks.stop()
 
-    # -- frames ----------------------------------------------------------------------------------------------
+    # -- frames ------------------------------------------------------------------------------------
 
     def _work(self) -> None:
-        # An answer that comes at once calls back from within; the loop that is under way goes on with the next one.
+        # A request answered at once calls back from within `_work_off`, whose loop starts the next
+        # one.
         if self._is_working:
             return
         self._is_working = True
@@ -166,14 +172,14 @@ class AdminSession:
             self._start(request)
 
     def _reply(self, reply: Reply) -> None:
-        """The one answer to the request being worked on; then the next request."""
+        """Send the one answer to the current request."""
         if self._is_closed:
             return
         self._is_busy = False
         self._transport.write(encode_frame(reply))
 
     def _reply_later(self, reply: Reply) -> None:
-        """The same for an answer that comes from outside of `receive`."""
+        """Send an answer that comes from outside of `receive`, then start the next request."""
         self._reply(reply)
         self._work()
 
@@ -185,7 +191,7 @@ class AdminSession:
         self._is_closed = True
         self._transport.close()
 
-    # -- requests --------------------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------
 
     def _start(self, request: Request) -> None:
         vhost = self._vhost
@@ -199,7 +205,7 @@ class AdminSession:
             return
         if isinstance(request, SinkRequest):
             if isinstance(request, OpenStage):
-                # Messages come in large requests.
+                # StageMessages requests are large.
                 self._request_bytes_max = (
                     block_bytes_max(vhost.max_message_size) + REQUEST_BYTES_MAX
                 )
@@ -305,7 +311,7 @@ def _describe_queue(vhost: AdminVhost, request: DescribeQueue) -> QueueDescripti
 
 
 def _queue_of(vhost: AdminVhost, name: bytes, incarnation: int) -> Queue:
-    """The queue, if it is still the same one."""
+    """The queue `name`; GroupError when it is deleted or has another incarnation."""
     queue = vhost.queue(name)
     if queue is None or queue.id != incarnation:
         raise GroupError(DATA_LOSS, _deleted_text(name, incarnation))
@@ -326,7 +332,8 @@ def _peek(vhost: AdminVhost, request: Peek, reply: Callable[[Reply], None]) -> N
 
     def on_entries(found: list[Entry]) -> None:
         if queue.is_deleted:
-            # While they were on their way: what is missing must not look like the end.
+            # The queue was deleted while the messages were loading: a gap must not look like the
+            # end.
             reply(ErrorReply(DATA_LOSS, _deleted_text(request.queue, request.incarnation)))
             return
         entries = [entry for entry in found if entry.seq < request.end]

@@ -1,8 +1,9 @@
-"""The calls of one session that concern sinks: filling staging logs, committing batches (broker/vhost/staging.py).
+"""The sink calls of one session: filling stages and committing batches (broker/vhost/staging.py).
 
-What this module adds is when an answer leaves. Staged messages are answered when there is room for more, so that a client
-is as fast as memory and disk allow; a commit waits for the batch before it, and is answered when it is durable, or when
-its messages are all in their queues, if the client wants to wait for that.
+This module decides when an answer leaves. Staged messages are answered when there is room for more,
+so that a client is as fast as memory and disk allow. A commit waits for the batch before it. Its
+answer leaves when the batch is durable, or, if the client wants to wait, when all of its messages
+are in their queues.
 """
 
 from collections.abc import Callable
@@ -38,20 +39,22 @@ from warrenmq.admin.sink_protocol import (
 from warrenmq.broker.vhost.stage import NOT_FOUND, PRECONDITION, STORAGE_FAILED, StageError
 from warrenmq.broker.vhost.staging import Staging
 
-# How often a client that has to wait for memory or disk is looked after.
+# Interval at which a client that waits for memory or disk is checked (s).
 FULL_RETRY_S: Final = 0.01
-# What a message has besides its body: properties and names.
+# Bytes of a message beside its body: properties and names.
 _MESSAGE_HEAD_BYTES: Final = 3 * REQUEST_BYTES_MAX
 
 
 def block_bytes_max(max_message_size: int) -> int:
-    """How large a block of staged messages may be (bytes), when bodies may be so large."""
+    """Largest block (bytes) of staged messages when bodies have up to `max_message_size` bytes."""
     return max(max_message_size, STAGE_BYTES) + _MESSAGE_HEAD_BYTES
 
 
 class SinkCalls:
-    """Sink requests of one session. Each is answered once, through `reply`. `user`: whose name a message's user-id may
-    have (None: anybody's)."""
+    """Carries out one session's sink requests; each is answered once, through `reply`.
+
+    `user` is the only name that a message's user-id may have; None = any name.
+    """
 
     def __init__(
         self,
@@ -69,11 +72,11 @@ class SinkCalls:
         self._reply = reply
 
     def stop(self) -> None:
-        """The session is over: what it has not finished is dropped."""
+        """Drop the stages that the session has not finished: it has ended."""
         self._staging.on_client_gone(self, self._clock.now_ms())
 
     def start(self, request: SinkRequest) -> None:
-        """Work on `request`."""
+        """Carry out `request`."""
         try:
             match request:
                 case StageMessages():
@@ -97,7 +100,7 @@ class SinkCalls:
         except StageError as error:
             self._reply(ErrorReply(error.code, error.text))
 
-    # -- staging logs ----------------------------------------------------------------------------------------
+    # -- staging logs ------------------------------------------------------------------------------
 
     def _open(self, request: OpenStage) -> None:
         if request.queue and not self._is_administrator:
@@ -117,7 +120,7 @@ class SinkCalls:
         self._answer_staged(count)
 
     def _answer_staged(self, count: int) -> None:
-        """When there is room."""
+        """Answer when there is room for more messages."""
         if self._staging.is_full():
             self._clock.call_later(FULL_RETRY_S, lambda: self._answer_staged(count))
         else:
@@ -136,13 +139,14 @@ class SinkCalls:
             request.stage, self, request.messages, on_durable, self._clock.now_ms()
         )
 
-    # -- sinks -----------------------------------------------------------------------------------------------
+    # -- sinks -------------------------------------------------------------------------------------
 
     def _commit(self, request: CommitBatch) -> None:
         staging = self._staging
         name = request.sink.encode()
         if request.batch <= staging.last_batch(name):
-            # Of a batch that is repeated, what was staged once more is of no use.
+            # The batch is committed already, so its messages that were staged once more are
+            # dropped.
             staging.abort(request.stages, self._clock.now_ms())
             self._when_moved(request, True)
         elif staging.is_busy(name):

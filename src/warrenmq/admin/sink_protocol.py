@@ -1,4 +1,4 @@
-"""Requests and replies of the admin protocol that concern sinks (`protocol.py` has the others, and how they travel)."""
+"""Requests and replies of the admin protocol for sinks; `protocol.py` has the others."""
 
 from msgspec import Struct
 
@@ -6,8 +6,11 @@ from warrenmq.admin.fields import BatchBefore, GroupName, Position, ShortStr, Wa
 
 
 class OpenStage(Struct, tag="open_stage", forbid_unknown_fields=True, frozen=True):
-    """Begin a staging log for a part of a sink's batch. With `queue`, for administrators only: all of its messages go to
-    that queue, whatever exchange and routing key they name. Reply: StageOpened."""
+    """Begin a stage for a part of a sink's batch. Reply: StageOpened.
+
+    With `queue`, for administrators only, all of its messages go to that queue, whatever exchange
+    and routing key they name.
+    """
 
     sink: GroupName
     batch: Position
@@ -15,26 +18,31 @@ class OpenStage(Struct, tag="open_stage", forbid_unknown_fields=True, frozen=Tru
 
 
 class StageMessages(Struct, tag="stage_messages", forbid_unknown_fields=True, frozen=True):
-    """Append messages to a staging log that this session has opened. `block`: of each message the size of what follows (u32,
-    big-endian), then the body of a PUBLISH record (docs/storage.md) without positions. Reply: Staged, when the node has
-    room for more."""
+    """Append messages to a stage of this session. Reply: Staged, when there is room for more.
+
+    `block` has for each message the size of the rest (u32, big-endian), then the body of a PUBLISH
+    record (docs/storage.md) without positions.
+    """
 
     stage: Position
     block: memoryview
 
 
 class FinishStage(Struct, tag="finish_stage", forbid_unknown_fields=True, frozen=True):
-    """The staging log is complete, with so many messages. Reply: StageFinished, when it is durable."""
+    """Finish a stage that has `messages` messages. Reply: StageFinished, when it is durable."""
 
     stage: Position
     messages: Position
 
 
 class CommitBatch(Struct, tag="commit_batch", forbid_unknown_fields=True, frozen=True):
-    """Publish these staging logs, in this order, as a batch of the sink; may be repeated. With `mandatory`, not if some
-    message would get to no queue (code `unroutable`). With `after`, only when that was the sink's last batch (-1: when it
-    had none; code `precondition`). Reply: BatchCommitted, when that is durable, and all is published or `wait_ms` are
-    over."""
+    """Publish `stages`, in this order, as a batch of the sink. Reply: BatchCommitted.
+
+    May be repeated. With `mandatory`, refused when a message would reach no queue (code
+    `unroutable`). With `after`, refused unless that was the sink's last batch (-1: it had none;
+    code `precondition`). The reply comes when the commit is durable and either all messages are
+    published or `wait_ms` are over.
+    """
 
     sink: GroupName
     batch: Position
@@ -45,63 +53,72 @@ class CommitBatch(Struct, tag="commit_batch", forbid_unknown_fields=True, frozen
 
 
 class AbortStages(Struct, tag="abort_stages", forbid_unknown_fields=True, frozen=True):
-    """Drop staging logs, but for committed ones. Reply: StagesAborted."""
+    """Drop stages, except committed ones. Reply: StagesAborted."""
 
     stages: list[Position]
 
 
 class DescribeSink(Struct, tag="describe_sink", forbid_unknown_fields=True, frozen=True):
-    """One sink. Reply: SinkStatus."""
+    """Describe one sink. Reply: SinkStatus."""
 
     sink: GroupName
 
 
 class ListSinks(Struct, tag="list_sinks", forbid_unknown_fields=True, frozen=True):
-    """All sinks of the vhost. Reply: SinkList."""
+    """List all sinks of the vhost. Reply: SinkList."""
 
 
 class DeleteSink(Struct, tag="delete_sink", forbid_unknown_fields=True, frozen=True):
-    """Forget a sink, and drop its staging logs. Reply: SinkDeleted."""
+    """Forget a sink and drop its stages. Reply: SinkDeleted."""
 
     sink: GroupName
 
 
 class StageOpened(Struct, tag="stage_opened", frozen=True):
-    """The staging log `stage` is the session's, until it is finished. A block may have so many bytes; a larger request ends
-    the session."""
+    """The session has the stage `stage` until it finishes it.
+
+    A block may have up to `block_bytes_max` bytes; a larger request ends the session.
+    """
 
     stage: int
     block_bytes_max: int
 
 
 class Staged(Struct, tag="staged", frozen=True):
-    """The node has so many more messages."""
+    """The node has staged `messages` more messages."""
 
     messages: int
 
 
 class StageFinished(Struct, tag="stage_finished", frozen=True):
-    """The staging log is durable; it outlives the session. So many of its messages would get to no queue."""
+    """The stage is durable and outlives the session; `unroutable` messages would reach no queue."""
 
     unroutable: int
 
 
 class BatchCommitted(Struct, tag="batch_committed", frozen=True):
-    """The batch is committed, durably; before this request, if `is_repeated`. `is_moved`: all of it is in its queues."""
+    """The batch is durably committed; `is_repeated`: by an earlier request.
+
+    `is_moved`: all of its messages are in their queues.
+    """
 
     is_repeated: bool
     is_moved: bool
 
 
 class StagesAborted(Struct, tag="stages_aborted", frozen=True):
-    """So many staging logs were dropped."""
+    """`count` stages were dropped."""
 
     count: int
 
 
 class SinkStatus(Struct, tag="sink_status", frozen=True):
-    """One sink: the last batch it committed (None: none yet), whether that is being published and how many messages are
-    left of it; its other staging logs, and the messages in them."""
+    """One sink.
+
+    `batch` is the last one committed (None: none yet). `is_busy` says whether it is still being
+    published, and `messages_left` how many of its messages are left. `stages` counts the
+    uncommitted stages, `staged_messages` their messages.
+    """
 
     sink: str
     batch: int | None
@@ -112,13 +129,13 @@ class SinkStatus(Struct, tag="sink_status", frozen=True):
 
 
 class SinkList(Struct, tag="sink_list", frozen=True):
-    """By name."""
+    """All sinks of the vhost, by name."""
 
     sinks: list[SinkStatus]
 
 
 class SinkDeleted(Struct, tag="sink_deleted", frozen=True):
-    """The sink is gone, durably."""
+    """The sink is durably deleted."""
 
 
 SinkRequest = (

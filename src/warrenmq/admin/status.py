@@ -1,4 +1,4 @@
-"""The figures of node, stores and queues as replies of the admin protocol. Nothing here touches a file or waits."""
+"""Builds the admin replies with figures of node, stores and queues; opens no file, never waits."""
 
 import warrenmq
 from warrenmq.admin.protocol import (
@@ -27,7 +27,7 @@ from warrenmq.store.figures import ContentFigures, StoreFigures
 
 
 def node_status(broker: Broker, name: str, vhosts: list[VhostStatus]) -> NodeStatus:
-    """The node called `name`, as far as it is not in `vhosts`."""
+    """Status of the node called `name`, with the given status of its vhosts."""
     alarms = broker.alarms
     on = [("memory", alarms.memory_since_ms), ("disk", alarms.disk_since_ms)]
     return NodeStatus(
@@ -48,7 +48,7 @@ def node_status(broker: Broker, name: str, vhosts: list[VhostStatus]) -> NodeSta
 
 
 def vhost_status(vhost: Vhost, groups: ReaderGroups) -> VhostStatus:
-    """What a vhost stores, and how far behind its reader groups are."""
+    """Figures of a vhost's store, and the lag of its reader groups."""
     figures = StoreFigures(vhost.store)
     return VhostStatus(
         vhost=vhost.name.decode("utf-8", "replace"),
@@ -79,7 +79,7 @@ def vhost_status(vhost: Vhost, groups: ReaderGroups) -> VhostStatus:
 
 
 def queue_status(queue: Queue, readers: list[GroupMember]) -> QueueStatus:
-    """What a queue holds and does, and what `readers` have of it."""
+    """Figures of a queue, and what each of `readers` has reserved and not acked of it."""
     figures = QueueFigures(queue)
     name = text(figures.name)
     return QueueStatus(
@@ -117,7 +117,7 @@ def queue_status(queue: Queue, readers: list[GroupMember]) -> QueueStatus:
 
 
 def group_status(group: ReaderGroup, now_ms: int) -> GroupStatus:
-    """What a reader group holds, and how far behind it is."""
+    """Reserved messages and lag of a reader group and of each of its members."""
     members = [
         MemberStatus(
             queue=member.queue_name,

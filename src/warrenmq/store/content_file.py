@@ -1,14 +1,16 @@
-"""One content file (`<number>.rdq`), as it is kept in memory: what it holds, and what of that is still wanted.
+"""One content file (`<number>.rdq`) in memory: which contents it holds, and their references.
 
-Contents get consecutive ids in the order in which they are appended, so a file that was never compacted is described by
-its first id and a count, whatever the number of contents; a compacted file lists its ids, 8 bytes each. From the first
-release on there are 2 bytes for each content of the file: how many of its references were given up, or GONE.
+Contents get consecutive ids in the order in which they are appended, so a file that was never
+compacted is described by its first id and a count, whatever the number of contents; a compacted
+file lists its ids, 8 bytes each. From the first release on there are 2 bytes for each content of
+the file: the number of its released references, or GONE.
 
-Invariant: contents with references left have `valid_bytes` bytes together; when that is 0 the file can go.
+Invariant: contents with references left have `valid_bytes` bytes together; when that is 0 the file
+can be deleted.
 
-As a row of a checkpoint (big-endian): number u64 · first id u64 · content count u32 · size in bytes u64 · valid bytes u64 ·
-id count u32 + ids u64 each (none: consecutive from the first) · released count u32 + released references u16 each (none:
-nothing was released; 65535: nothing is left).
+A row of a checkpoint (big-endian): number u64 · first id u64 · content count u32 · size in bytes
+u64 · valid bytes u64 · id count u32 + ids u64 each (none: consecutive from the first) · released
+count u32 + released references u16 each (none: no reference was released; 65535: all were).
 """
 
 from typing import Final
@@ -18,10 +20,10 @@ from mypy_extensions import i32, i64, mypyc_attr, u8
 
 from warrenmq.store.record import FILE_HEADER_BYTES, read_u32, read_u64
 
-# Instead of a count of released references: the content is garbage.
+# Stands for a count of released references: the content is garbage.
 GONE: Final = 0xFFFF
 
-# What a release did.
+# Outcomes of a release: references are left; it was the last one; the content was garbage before.
 STILL_SHARED: Final = 0
 WAS_LAST: Final = 1
 WAS_GONE: Final = 2
@@ -31,31 +33,35 @@ _FIXED_BYTES: Final = 40
 
 @mypyc_attr(acyclic=True)
 class ContentFile:
-    """Ids [first_id, end_id) are here, or some of them (`ids`). `place` is the rank of a content in its file."""
+    """A file with contents of the ids [first_id, end_id): all of them, or those in `ids`.
+
+    `place` is the rank of a content in its file, from 0.
+    """
 
     def __init__(self, number: i64, path: str, first_id: i64) -> None:
         self.number: i64 = number
-        # Relative to the vhost's directory.
+        # Path relative to the vhost's directory.
         self.path: str = path
         self.first_id: i64 = first_id
         self.end_id: i64 = first_id
+        # Number of contents in the file, with or without references.
         self.count: i64 = 0
-        # Eight bytes for each content of a compacted file; empty: ids are consecutive.
+        # Ids of the contents of a compacted file, eight bytes each; empty: ids are consecutive.
         self.ids: bytes = b""
         self.size_bytes: i64 = FILE_HEADER_BYTES
         self.valid_bytes: i64 = 0
-        # Writes that were handed out, or are being gathered, and have not come back.
+        # Writes to the file that gather or were handed out, and have not come back.
         self.writes_under_way: i64 = 0
         self.is_compacting: bool = False
-        # A compaction of it failed: others come first.
+        # The last compaction of the file failed: other files come first.
         self.was_refused: bool = False
         self._released: BytesWriter | None = None
         self._row: bytes | None = None
 
-    # -- contents --------------------------------------------------------------------------------------------
+    # -- contents ----------------------------------------------------------------------------------
 
     def place_of(self, content_id: i64) -> i64:
-        """Where `content_id` stands among the contents of the file; -1: it is not here."""
+        """Rank of `content_id` among the contents of the file; -1: it is not in the file."""
         if content_id < self.first_id or content_id >= self.end_id:
             return -1
         ids = self.ids
@@ -74,13 +80,13 @@ class ContentFile:
         return -1
 
     def id_at(self, place: i64) -> i64:
-        """The id of the content at `place`."""
+        """Id of the content at `place`."""
         if len(self.ids) == 0:
             return self.first_id + place
         return read_u64(self.ids, place << 3)
 
     def append(self, stored_bytes: i64) -> None:
-        """The next id has a content of `stored_bytes` at the end of the file."""
+        """Count the next id as a content of `stored_bytes` at the end of the file."""
         released = self._released
         if released is not None:
             released.append(0)
@@ -92,7 +98,7 @@ class ContentFile:
         self.valid_bytes += stored_bytes
 
     def append_gone(self, upto_id: i64) -> None:
-        """The file holds contents up to `upto_id`, exclusive, and those it did not have yet are garbage."""
+        """Count the ids from `end_id` to `upto_id`, exclusive, as garbage contents of the file."""
         more = upto_id - self.end_id
         self._own_released().write(b"\xff\xff" * more)
         self._row = None
@@ -100,31 +106,34 @@ class ContentFile:
         self.end_id = upto_id
 
     def set_ids(self, ids: bytes) -> None:
-        """The contents are those with `ids`, eight bytes each, ascending; for a file that has none yet."""
+        """Set the contents to those with `ids`, 8 bytes each, ascending; the file has none yet."""
         count: i64 = len(ids) >> 3
         self.count = count
         self.first_id = read_u64(ids, 0)
         self.end_id = read_u64(ids, (count - 1) << 3) + 1
         self.ids = b"" if self.end_id - self.first_id == count else ids
 
-    # -- references ------------------------------------------------------------------------------------------
+    # -- references --------------------------------------------------------------------------------
 
     def released_at(self, place: i64) -> i64:
-        """How many references of a content were given up; GONE when all."""
+        """Number of released references of the content at `place`; GONE when all are released."""
         released = self._released
         if released is None:
             return 0
         return (i64(released[place << 1]) << 8) | i64(released[(place << 1) + 1])
 
     def set_released(self, place: i64, count: i64) -> None:
-        """So many references of a content were given up. `valid_bytes` is the caller's."""
+        """Set the number of a content's released references; `valid_bytes` is up to the caller."""
         released = self._own_released()
         released[place << 1] = u8(count >> 8)
         released[(place << 1) + 1] = u8(count & 0xFF)
         self._row = None
 
     def release(self, place: i64, references: i64, stored_bytes: i64) -> i64:
-        """One of the `references` of a content of `stored_bytes` is given up."""
+        """Release one of the `references` of a content of `stored_bytes`; returns the outcome.
+
+        The outcome is STILL_SHARED, WAS_LAST or WAS_GONE.
+        """
         released = self.released_at(place)
         if released == GONE:
             return WAS_GONE
@@ -136,7 +145,7 @@ class ContentFile:
         return WAS_LAST
 
     def live_ids(self) -> list[i64]:
-        """Ids with references left, ascending."""
+        """Ids of contents with references left, ascending."""
         found: list[i64] = []
         place: i64 = 0
         while place < self.count:
@@ -153,7 +162,7 @@ class ContentFile:
             self._released = released
         return released
 
-    # -- checkpoint ------------------------------------------------------------------------------------------
+    # -- checkpoint --------------------------------------------------------------------------------
 
     def row(self) -> bytes:
         """The file as a row of a checkpoint; encoded again only after a change."""
@@ -179,7 +188,7 @@ class ContentFile:
         return row
 
     def restore(self, row: bytes) -> bool:
-        """Take everything but number and path from a checkpoint's row; False when its parts do not add up."""
+        """Restore all but number and path from a checkpoint's row; False when it is malformed."""
         size: i64 = len(row)
         if size < _FIXED_BYTES + 4:
             return False
@@ -214,7 +223,10 @@ def number_in_row(row: bytes) -> i64:
 
 
 def index_of(files: list[ContentFile], content_id: i64) -> i64:
-    """Index of the last of `files`, which are in order of their ids, that begins at or before `content_id`; -1: none."""
+    """Index of the last of `files` that begins at or before `content_id`; -1: none.
+
+    `files` are in order of their ids.
+    """
     low: i64 = 0
     high: i64 = len(files)
     while low < high:

@@ -1,14 +1,17 @@
-"""What a start makes of the files of a persistent content store: the checkpoint, the directory and the journal's tail.
+"""Restores a persistent content store at a start: from checkpoint, directory and journal tail.
 
-In this order: `restore` the checkpoint's rows; `restore_file` for each file of the directory; then for the journal's
-tail `add_recovered` for each content added since the checkpoint, `keep` for each reference that may count as given up and
-is there, and `release` for each reference that a RELEASE behind the checkpoint gives up; then `finish`. Contents are not read.
+Calls come in this order. `restore` with the checkpoint's rows; `restore_file` for each file of the
+directory; then for the journal's tail `add_recovered` for each content added since the checkpoint,
+`keep` for each reference that still exists although it may count as released, and `release` for
+each reference that a RELEASE behind the checkpoint releases; then `finish`. Contents are not read.
 
-A content added since the checkpoint has as many references as there are live positions that share it, and it is where
-the journal says: a copy by compaction that the checkpoint does not know does not count, since its sources are deleted
-only after one that does. (A start without a checkpoint says so of all contents, from a scan of their files; then numbers
-and ids need not ascend together, and a file may have few of the ids of its range.) Whatever else is in the directory is garbage: such copies, batches that did not become durable
-or were settled since. But when a file that should be there is not, nothing is taken for garbage (G10).
+A content added since the checkpoint has as many references as live positions share it, and it is
+where the journal says: a copy by compaction that the checkpoint does not know does not count, since
+its sources are deleted only after a checkpoint that knows the copy. (A start without a checkpoint
+calls `add_recovered` for all contents, from a scan of their files; then numbers and ids need not
+ascend together, and a file may have few of the ids of its range.) All other files in the directory
+are garbage: such copies, and batches that did not become durable or were settled since. But when a
+file that should be there is missing, nothing is taken for garbage (G10).
 """
 
 from librt.strings import BytesWriter, write_i64_be
@@ -29,23 +32,25 @@ class ContentRecovery:
 
     def __init__(self, store: ContentStore) -> None:
         self.store: ContentStore = store
-        # Files that are gone although something in them is still wanted: that is lost.
+        # Files that are gone although some of their contents are still needed: those are lost.
         self.missing_paths: list[str] = []
-        # Files that nothing refers to, while others are missing; for lost+found.
+        # Files that nothing refers to, while others are missing; they go to lost+found.
         self.strange_paths: list[str] = []
+        # Releases of contents that the checkpoint does not know.
         self.unknown_releases: i64 = 0
         self._files: list[ContentFile] = []
         self._next_id: i64 = 1
         self._next_file_number: i64 = 0
         # Ids below this one were given out before the checkpoint.
         self._tail_id: i64 = 1
-        # Size by number, of the files that are there.
+        # Sizes in bytes of the files that exist, by number.
         self._sizes: dict[int, int] = {}
-        # Contents added since the checkpoint with their live references, by the number of their file.
+        # Contents added since the checkpoint with their live references, by the number of their
+        # file.
         self._tail: dict[int, list[TailEntry]] = {}
 
     def restore(self, rows: list[bytes], next_id: i64, next_file_number: i64) -> bool:
-        """Start from a checkpoint; False when it contradicts itself, then nothing was taken over."""
+        """Start from a checkpoint; False, and nothing taken over, when it contradicts itself."""
         files: list[ContentFile] = []
         numbers: set[int] = set()
         end: i64 = 1
@@ -71,15 +76,16 @@ class ContentRecovery:
         return True
 
     def restore_file(self, number: i64, size_bytes: i64) -> None:
-        """File `number` is there, with the header it should have."""
+        """Note that file `number` exists, with the header it should have."""
         self._sizes[number] = size_bytes
         self._next_file_number = max(self._next_file_number, number + 1)
 
     def add_recovered(self, content: ContentRef, live_references: i64) -> bool:
-        """The journal's tail has a content that `live_references` live positions share; False: it is not there.
+        """Add a content of the journal's tail; False: its file does not have it.
 
-        Contents that the checkpoint knows are left as they are. A second call for the same content changes nothing.
-        Contents that nobody needs any more count too: their ids must not be given out again.
+        `live_references` live positions share the content. Contents that the checkpoint knows are
+        left as they are, and a second call for the same content changes nothing. Contents without
+        live references count too: their ids must not be given out again.
         """
         if content.id < self._tail_id:
             return True
@@ -90,13 +96,17 @@ class ContentRecovery:
         left = size - content.offset - content.stored_bytes
         if left < 0:
             return False
-        # Ids of contents that follow it, if any, must not be given out again: their records are still there.
+        # Ids of contents behind this one, if any, must not be given out again: their records are
+        # still in the file.
         self._skip_ids(content.id + 1, left)
         self._tail.setdefault(content.file, []).append((content.id, content, live_references))
         return True
 
     def release(self, content_id: i64, references: i64, stored_bytes: i64) -> None:
-        """A RELEASE behind the checkpoint gives up one reference. Not for contents of the tail: theirs are counted."""
+        """Release one reference, for a RELEASE behind the checkpoint.
+
+        Contents of the tail are ignored: `add_recovered` gets their number of live references.
+        """
         if content_id >= self._tail_id:
             return
         index = index_of(self._files, content_id)
@@ -107,7 +117,7 @@ class ContentRecovery:
             self._files[index].release(place, references, stored_bytes)
 
     def keep(self, content_id: i64, references: i64, stored_bytes: i64) -> None:
-        """A position has a reference that the checkpoint may count as given up: one less is."""
+        """Take back one released reference: a position holds it, though it may count as released."""
         index = index_of(self._files, content_id)
         place: i64 = self._files[index].place_of(content_id) if index >= 0 else -1
         if place < 0:
@@ -121,7 +131,7 @@ class ContentRecovery:
             file.set_released(place, released - 1)
 
     def finish(self) -> None:
-        """Hand the files over to the store."""
+        """Complete the files and hand them over to the store."""
         self._add_tail()
         kept: list[ContentFile] = []
         dead_paths: list[str] = []
@@ -153,15 +163,16 @@ class ContentRecovery:
             size: i64 = self._sizes.get(file.number, 0)
             if size > file.size_bytes:
                 self._skip_ids(self._tail_id, size - file.size_bytes)
-            # Bytes that are missing at its end were valid, for all we know; whoever needs them will notice.
+            # The bytes that are missing at the file's end may have been valid; a load that needs
+            # them will find out.
             file.size_bytes = max(size, file.valid_bytes + FILE_HEADER_BYTES)
         for number in self._tail_in_order():
             contents = self._tail[number]
             if last is not None and last.number == number and len(last.ids) == 0:
-                # The file that was written to when the checkpoint was taken: it has grown.
+                # The file that was being written when the checkpoint was taken: it has grown.
                 last.append_gone(contents[-1][0] + 1)
             elif number in listed or (last is not None and contents[0][0] < last.end_id):
-                # This contradicts the checkpoint; the file is not touched.
+                # The file contradicts the checkpoint; it is not touched.
                 self.strange_paths.append(self.store.path_of(number))
                 continue
             else:
@@ -170,7 +181,10 @@ class ContentRecovery:
             _count_references(last, contents)
 
     def _new_file(self, number: i64, contents: list[TailEntry]) -> ContentFile:
-        """The file that holds `contents`, as garbage. Of the ids between them it may have few: see the top."""
+        """A file that holds `contents`, all of them as garbage.
+
+        It may have few of the ids between them: see the top of this module.
+        """
         file = ContentFile(number, self.store.path_of(number), contents[0][0])
         file.size_bytes = self._sizes[number]
         ids = BytesWriter()
@@ -187,7 +201,11 @@ class ContentRecovery:
         return file
 
     def _tail_in_order(self) -> list[int]:
-        """Files of the tail by their first id: one that a compaction made has a higher number than those behind it."""
+        """Files of the tail in order of their first id.
+
+        Numbers do not have that order: the copy of a compaction has a higher number than the files
+        behind it.
+        """
         order: list[tuple[i64, i64]] = []
         for number, contents in self._tail.items():
             contents.sort(key=_id_of)

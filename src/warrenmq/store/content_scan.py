@@ -1,13 +1,15 @@
-"""Passes over content files (`.rdq`): looking for contents, and copying those that are alive (compaction).
+"""Passes over content files (`.rdq`): searching contents, and copying live ones (compaction).
 
-The disk's side of the jobs FindContents and CompactContents, without a disk: `read(offset, size)` gives the bytes of one
-file, fewer only where it ends, and `write(parts)` appends to the target. A file is read front to back in chunks of 1 MiB,
-so a pass has no more than that in memory, whatever the file holds; a content larger than a chunk is read again to be
-copied. Each chunk is a call that leaves compiled code, so that other threads get their turn (G6).
+The disk's side of the jobs FindContents and CompactContents, without a disk: `read(offset, size)`
+returns the bytes of one file, fewer only where the file ends, and `write(parts)` appends to the
+target. A pass reads a file front to back in chunks of 1 MiB, so it has no more than that in memory,
+whatever the file holds; a content larger than a chunk is read again to be copied. Each chunk is a
+call that leaves compiled code, so that other threads get their turn (G6).
 
-What is damaged costs itself only. It is stepped over as recovery does it (`recovery.py`): a good header leads to the
-next record when there is one, else the next good header is searched for. The first valid record of an id counts (T28).
-Who looks for certain contents has no others checked: most of what compaction meets is garbage.
+Damage costs only the damaged records. A pass skips damage as recovery does (`recovery.py`): a good
+header leads to the next record when there is one, else the next good header is searched for. The
+first valid record of an id counts (T28). A search for certain contents does not check the others:
+most of the contents that compaction meets are garbage.
 """
 
 from collections.abc import Callable
@@ -33,20 +35,20 @@ from warrenmq.store.record import (
 
 Read = Callable[[int, int], bytes]
 Write = Callable[[list[bytes]], None]
-# One content file: how to read it, its size in bytes, and the seed of its CRCs.
+# One content file: its read function, its size in bytes, and the seed of its CRCs.
 Source = tuple[Read, int, int]
 # (content id, offset, size of the record in bytes).
 Copied = tuple[i64, i64, i64]
 
 CHUNK_BYTES: Final = 1048576
-# A record's header and the content id behind it.
+# Size in bytes of a record's header with the content id and the references behind it.
 _HEAD_BYTES: Final = RECORD_HEADER_BYTES + 10
 
 
 class ContentScan:
-    """Steps through one content file; what was found is in `content_id`, `offset`, `length` and `is_valid`.
+    """Steps through one content file; the result is `content_id`, `offset`, `length`, `is_valid`.
 
-    With `wanted` contents of other ids are passed over, and whether they are damaged is not looked at.
+    With `wanted`, the scan skips contents of other ids without checking them for damage.
     """
 
     def __init__(self, read: Read, size: i64, seed: int, wanted: set[int] | None = None) -> None:
@@ -59,14 +61,16 @@ class ContentScan:
         self._seed: int = seed
         self._wanted: set[int] | None = wanted
         self._next: i64 = FILE_HEADER_BYTES
-        # The part of the file in memory, and the offset where it begins.
+        # The part of the file that is in memory.
         self._data: bytes = b""
+        # Offset in the file at which `_data` begins.
         self._base: i64 = 0
 
     def advance(self) -> bool:
-        """Go to the next content, or to a stretch that holds none (`is_valid` is False, `content_id` -1); False: the end.
+        """Go to the next content, or to a stretch that holds none; False at the end of the file.
 
-        The last stretch may be an unfinished write, or space that was allocated ahead.
+        At such a stretch `is_valid` is False and `content_id` is -1. The last stretch may be an
+        unfinished write, or space that was allocated ahead.
         """
         position = self._next
         bad_from: i64 = -1
@@ -82,7 +86,7 @@ class ContentScan:
                 self._next = position + length
                 return self._found(content_id, position, length)
             if content_id >= 0:
-                # The stretch first; the content will be found again.
+                # Report the stretch first; the next call finds the content again.
                 break
             if bad_from < 0:
                 bad_from = position
@@ -100,19 +104,19 @@ class ContentScan:
         return self._found(-1, bad_from, position - bad_from)
 
     def body(self) -> bytes:
-        """The body of the record just found, which is valid and not larger than a chunk."""
+        """Body of the record just found, which must be valid and not larger than a chunk."""
         start = self.offset - self._base
         return self._data[start + RECORD_HEADER_BYTES : start + self.length]
 
     def head(self) -> bytes:
-        """The first bytes of the record just found, which is valid: its header, content id and references."""
+        """Header, content id and references of the record just found, which must be valid."""
         start = self.offset - self._base
         if start < 0 or start + _HEAD_BYTES > len(self._data):
             return self._read(self.offset, _HEAD_BYTES)
         return self._data[start : start + _HEAD_BYTES]
 
     def record(self) -> bytes:
-        """The bytes of the record just found, which is valid."""
+        """All bytes of the record just found, which must be valid."""
         if self.length > CHUNK_BYTES:
             return self._read(self.offset, self.length)
         start = self.offset - self._base
@@ -143,7 +147,7 @@ class ContentScan:
         return content_id not in wanted
 
     def _verify(self, position: i64, length: i64) -> i64:
-        """The id of the content whose header is at `position`; -1 when it is damaged or something else."""
+        """Id of the content whose header is at `position`; -1 when damaged or no content."""
         if length < _HEAD_BYTES:
             return -1
         if length <= CHUNK_BYTES:
@@ -165,7 +169,7 @@ class ContentScan:
         return content_id_of(self._data, start + RECORD_HEADER_BYTES, start + length)
 
     def _search(self, position: i64) -> i64:
-        """Where the next good header is, from `position` on; the file's size when there is none."""
+        """Offset of the next good header at or behind `position`, or the file's size: none."""
         while position < self._size:
             self._hold(position, RECORD_HEADER_BYTES)
             found = next_header(self._data, position - self._base, self._seed)
@@ -180,7 +184,7 @@ class ContentScan:
         return self._size
 
     def _hold(self, position: i64, size: i64) -> None:
-        """Have `size` bytes from `position` on in memory, or what there is of them."""
+        """Have `size` bytes from `position` on in memory, or fewer at the end of the file."""
         if position >= self._base and position + size <= self._base + len(self._data):
             return
         self._data = self._read(position, min(max(size, CHUNK_BYTES), self._size - position))
@@ -188,7 +192,10 @@ class ContentScan:
 
 
 def scan_contents(read: Read, size: i64, seed: int) -> list[tuple[i64, i64, i64, bool]]:
-    """(id, offset, size in bytes, is it valid) of all contents of a file, and with id -1 of what is no valid record."""
+    """(id, offset, size in bytes, is it valid) of all contents of a file.
+
+    A stretch that is no valid record has the id -1.
+    """
     found: list[tuple[i64, i64, i64, bool]] = []
     scan = ContentScan(read, size, seed)
     while scan.advance():
@@ -199,7 +206,7 @@ def scan_contents(read: Read, size: i64, seed: int) -> list[tuple[i64, i64, i64,
 def find_contents(
     read: Read, size: i64, seed: int, wanted: list[i64]
 ) -> dict[int, tuple[int, bytes]]:
-    """Look for the contents `wanted` in one file: (offset, the record's bytes) by id, of those that are there and valid."""
+    """(offset, record's bytes) by id, of the contents `wanted` that are in the file and valid."""
     missing: set[int] = set(wanted)
     found: dict[int, tuple[int, bytes]] = {}
     scan = ContentScan(read, size, seed, missing)
@@ -214,10 +221,11 @@ def find_contents(
 def compact_contents(
     sources: list[Source], live_ids: list[i64], store_id: bytes, target_number: i64, write: Write
 ) -> tuple[list[Copied], list[i64]]:
-    """Copy the contents `live_ids` from `sources` into a new file; returns those that were copied and the ids that were not.
+    """Copy the contents `live_ids` from `sources` into a new file; returns copied and missing ones.
 
-    `write` gets the target's bytes, beginning with its header, at most about 1 MiB at a time. Errors of `read` and
-    `write` go through to the caller.
+    The second list has the ids that could not be copied. `write` gets the target's bytes, beginning
+    with its header, at most about 1 MiB at a time. Errors of `read` and `write` go through to the
+    caller.
     """
     missing: set[int] = set(live_ids)
     copied: list[Copied] = []
@@ -229,7 +237,7 @@ def compact_contents(
         while len(missing) > 0 and scan.advance():
             content_id: int = scan.content_id
             if content_id not in missing:
-                # A stretch that is no record.
+                # The stretch is no record.
                 continue
             missing.discard(content_id)
             length = scan.length

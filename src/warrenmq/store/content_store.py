@@ -1,25 +1,30 @@
-"""Contents of large messages, by id: a sequence of files that are only ever appended to (S25-S38).
+"""Contents of large messages, by id, in a sequence of files that are only appended to (S25-S38).
 
-Engine side, without I/O. A vhost has two: `msg_store_persistent`, which survives a restart, and `msg_store_transient`,
-which starts empty. A content is written once however many queues a message went to (S37), and is garbage when its last
-reference was given up. What was added is handed out with `take_writes` and reported back with `on_written`.
+Engine side, without I/O. A vhost has two stores: `msg_store_persistent`, which survives a restart,
+and `msg_store_transient`, which starts empty. A content is written once however many queues its
+message went to (S37), and is garbage when its last reference is released. `take_writes` hands out
+the contents that were added; the caller reports each write back with `on_written`.
 
-Which content is where. Ids are given out in the order of writing, so the files, in order of their first id, hold
-disjoint ascending ranges of ids, and a search over the list of files finds the one that has an id. Nothing is kept per
-content but what `content_file.py` says. The offset in a file is known to whoever holds a ContentRef; after compaction it
-is out of date and the file is searched.
+Which content is where. Ids are given out in the order of writing, so the files, in order of their
+first id, hold disjoint ascending ranges of ids, and a search over the list of files finds the file
+of an id. Memory holds nothing for each content but what `content_file.py` describes. A ContentRef
+knows the offset in a file; after a compaction the offset is stale and the file is searched.
 
-Files go when nothing in them is valid (S33), but for the one being written and those with writes under way. A file that
-left the table is in `take_dead_paths` and is deleted once a checkpoint says so without it: until then a crash finds it
-again, and whoever reads a content at an old location gets it. So readers never wait (W9).
+Files that go. A file leaves the table when nothing in it is valid (S33), unless it is being written
+or has writes under way. `take_dead_paths` hands it out, and it is deleted once there is a
+checkpoint without it: until then a crash finds the file again, and a reader that uses an old
+location still gets its content. Readers therefore never wait (W9).
 
-Compaction (S34, S35, W10). When more than half of all bytes are garbage, two neighbours whose valid contents fit into
-one file are copied to a new one, which takes their place in the list; those with most garbage first. Where no pair
-fits, a file that is more than half garbage is copied alone: one such there always is. So the garbage stays below what
-is valid plus a few files, whatever the pattern of releases (G8). Releases go on while the copy is made; the new file
-takes over the counts of the old ones when it is there. A copy that failed has changed nothing.
+Compaction (S34, S35, W10). When more than half of all bytes are garbage, two neighbours whose valid
+contents fit into one file are copied to a new one, which takes their place in the list; the pair
+with most garbage goes first. Where no pair fits, a file that is more than half garbage is copied
+alone: such a file always exists. The garbage therefore stays below the valid bytes plus a few
+files, whatever the pattern of releases (G8). Releases continue while the copy is made; the new file
+takes over the counts of the old ones when the copy is complete. A copy that failed has changed
+nothing.
 
-A write that failed gives its file up (W27): its contents are garbage, and the next one starts a file.
+A failed write closes its file (W27): the contents of the write are garbage, and the next content
+starts a file.
 """
 
 from __future__ import annotations
@@ -36,12 +41,15 @@ from warrenmq.store.message import ContentRef, Message, Position
 from warrenmq.store.record import CONTENT_MAGIC, FILE_HEADER_BYTES, RecordWriter
 
 FILE_SIZE_LIMIT: Final = 16777216
-# Compaction begins with this many files (S34).
+# Number of files from which compaction begins (S34).
 COMPACTION_FILES_MIN: Final = 3
 
 
 class ContentWrite:
-    """Bytes to write at `offset` of the file `path`, which `is_new`, and the contents they hold."""
+    """Bytes to write at `offset` of the file `path`, and the contents they hold.
+
+    `is_new`: the file must be made first.
+    """
 
     def __init__(self, file: ContentFile, offset: i64, is_new: bool) -> None:
         self.path: str = file.path
@@ -54,7 +62,7 @@ class ContentWrite:
 
 
 class Compaction(CompactContents):
-    """The copy of one or two neighbouring files of a store, under way."""
+    """A running copy of one file, or of two neighbouring files, of a store."""
 
     def __init__(
         self, store: ContentStore, sources: list[ContentFile], target: ContentFile
@@ -68,12 +76,12 @@ class Compaction(CompactContents):
         self.target: ContentFile = target
 
     def finished(self) -> None:
-        """The copy is there, or could not be made."""
+        """See StoreJob."""
         self.store.on_compacted(self)
 
 
 class ContentStore:
-    """Sizes in bytes; paths relative to the vhost's directory."""
+    """One content store. Sizes in bytes; paths relative to the vhost's directory."""
 
     def __init__(
         self,
@@ -86,42 +94,43 @@ class ContentStore:
         self.directory_name: str = directory_name
         self.is_transient: bool = is_transient
         self.file_size_limit: i64 = file_size_limit
-        # In order of their ids.
+        # The table of files, in order of their ids.
         self.files: list[ContentFile] = []
         self.next_id: i64 = 1
         self.next_file_number: i64 = 0
         self.total_bytes: i64 = 0
         self.valid_bytes: i64 = 0
-        # Releases of contents that are not here, or have no references left.
+        # Releases of contents that are not in the store, or that have no references left.
         self.unknown_releases: i64 = 0
-        # The one that is under way.
+        # The compaction that is under way.
         self.compaction: Compaction | None = None
         self.compactions: i64 = 0
-        # Compactions that failed since one succeeded: a caller waits the longer the more there were.
+        # Failed compactions since the last success: the caller pauses when the number rises.
         self.failed_compactions: i64 = 0
-        # Size of the files in `take_dead_paths`, as far as it is known.
+        # Bytes of the files that `take_dead_paths` will return, as far as their size is known.
         self.dead_bytes: i64 = 0
         self._written_upto: i64 = 1
         self._current: ContentFile | None = None
         self._gathering: ContentWrite | None = None
         self._writes: list[ContentWrite] = []
         self._writer: RecordWriter = RecordWriter(store_id)
-        # Where the last id was found: ids are asked for in order, mostly.
+        # File of the last id that was looked up: ids are mostly asked for in order.
         self._last_used: ContentFile | None = None
         self._dead_paths: list[str] = []
         self._damaged: list[i64] = []
 
-    # -- writing ---------------------------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------------------
 
     def add(self, message: Message, positions: list[Position], first: i64, last: i64) -> ContentRef:
-        """Store the content of `message` for `positions[first:last]`; they hold one reference each.
+        """Store the content of `message`, with one reference for each of `positions[first:last]`.
 
-        At most REFERENCES_MAX positions; for more, the caller stores it again. Sets `message.content`.
+        There are at most REFERENCES_MAX positions; for more, the caller stores the content again.
+        Sets `message.content_ref`.
         """
         references = last - first
         assert references > 0 and references <= REFERENCES_MAX
         file = self._current
-        # A content larger than a file gets one of its own.
+        # A content larger than the limit of a file gets a file of its own.
         if (
             file is None
             or file.size_bytes >= self.file_size_limit
@@ -144,14 +153,14 @@ class ContentStore:
         return content
 
     def take_writes(self) -> list[ContentWrite]:
-        """What was added since the last call, in order; report each back with `on_written`."""
+        """Writes of all contents added since the last call, in order; report with `on_written`."""
         self._close_write()
         writes = self._writes
         self._writes = []
         return writes
 
     def on_written(self, writes: list[ContentWrite], ok: bool) -> None:
-        """`writes` are done, or have failed; in order of `take_writes`."""
+        """Account for `writes`, in the order of `take_writes`: all are done, or all have failed."""
         for write in writes:
             file = self._file_of(write)
             file.writes_under_way -= 1
@@ -161,7 +170,7 @@ class ContentStore:
             self._drop_if_dead(file)
 
     def is_written(self, content_id: i64) -> bool:
-        """Has the write that holds this content come back, well or not?"""
+        """True when the write that holds this content has come back, successful or not."""
         return content_id < self._written_upto
 
     def _start_file(self) -> ContentFile:
@@ -197,7 +206,7 @@ class ContentStore:
             self._gathering = None
 
     def _give_up(self, file: ContentFile, write: ContentWrite) -> None:
-        # What the file holds behind the failure is unknown (W27): nothing more goes there.
+        # The bytes of the file behind the failure are unknown (W27): nothing more is written to it.
         if self._current is file:
             self._current = None
         for content in write.contents:
@@ -208,15 +217,15 @@ class ContentStore:
                 self.valid_bytes -= content.stored_bytes
 
     def _file_of(self, write: ContentWrite) -> ContentFile:
-        # It is in the table as long as a write is under way.
+        # An open write keeps the file in the table; the last one to finish removes it.
         file = self._find(write.contents[0].id)
         assert file is not None and file.number == write.file_number
         return file
 
-    # -- references ------------------------------------------------------------------------------------------
+    # -- references --------------------------------------------------------------------------------
 
     def release(self, content_id: i64, references: i64, stored_bytes: i64) -> None:
-        """One of the `references` of a content, whose record has `stored_bytes`, is given up."""
+        """Release one of the `references` of a content whose record has `stored_bytes`."""
         file = self._find(content_id)
         place: i64 = file.place_of(content_id) if file is not None else -1
         if file is None or place < 0:
@@ -231,27 +240,27 @@ class ContentStore:
             self.unknown_releases += 1
 
     def locate(self, content_id: i64) -> tuple[str, i64] | None:
-        """(path, number) of the file that holds a content; None when it is not in the store."""
+        """(path, number) of the file that holds a content, or None: the store does not have it."""
         file = self._find(content_id)
         if file is None or file.place_of(content_id) < 0:
             return None
         return file.path, file.number
 
     def is_current_location(self, content: ContentRef) -> bool:
-        """Is the content still in the file, and so at the offset, that `content` names?"""
+        """True while the content is in the file, and thus at the offset, that `content` names."""
         file = self._find(content.id)
         return file is not None and file.number == content.file
 
     def is_closed(self, file: ContentFile) -> bool:
-        """Will nothing be written to `file` any more?"""
+        """True when nothing will be written to `file` any more."""
         return file is not self._current and file.writes_under_way == 0
 
     def path_of(self, number: i64) -> str:
-        """Path of a file, relative to the vhost's directory."""
+        """Path of file `number`, relative to the vhost's directory."""
         return f"{self.directory_name}/{number}.rdq"
 
     def _find(self, content_id: i64) -> ContentFile | None:
-        """The file in whose range `content_id` is."""
+        """The file whose range of ids contains `content_id`, or None."""
         file = self._last_used
         if file is not None and content_id >= file.first_id and content_id < file.end_id:
             return file
@@ -264,10 +273,13 @@ class ContentStore:
         self._last_used = file
         return file
 
-    # -- files that go ---------------------------------------------------------------------------------------
+    # -- files that go -----------------------------------------------------------------------------
 
     def take_dead_paths(self) -> list[str]:
-        """Files that left the table since the last call; to be deleted after the next checkpoint."""
+        """Paths of files that left the table since the last call, for deletion.
+
+        Delete them after the next checkpoint.
+        """
         paths = self._dead_paths
         self._dead_paths = []
         self.dead_bytes = 0
@@ -292,11 +304,11 @@ class ContentStore:
         self._dead_paths.append(file.path)
         self.dead_bytes += file.size_bytes
 
-    # -- accounts --------------------------------------------------------------------------------------------
+    # -- accounts ----------------------------------------------------------------------------------
 
     @property
     def file_count(self) -> i64:
-        """Files in the table."""
+        """Number of files in the table."""
         return len(self.files)
 
     @property
@@ -304,12 +316,12 @@ class ContentStore:
         """Bytes that no content with references left needs."""
         return self.total_bytes - self.valid_bytes
 
-    # -- compaction ------------------------------------------------------------------------------------------
+    # -- compaction --------------------------------------------------------------------------------
 
     def pick_compaction(self) -> CompactContents | None:
-        """The copy to make next, or None when there is nothing to gain. There is one at a time.
+        """The copy to make next, or None: nothing to gain, or one is under way.
 
-        Hand it to the job runner; its `finished` brings it back.
+        The caller gives it to the job runner; `Compaction.finished` brings it back.
         """
         if (
             self.compaction is not None
@@ -319,7 +331,7 @@ class ContentStore:
             return None
         sources = self._best_sources()
         if len(sources) == 0:
-            # Those that failed have another try, next time.
+            # Files whose compaction failed get another try next time.
             for file in self.files:
                 file.was_refused = False
             return None
@@ -333,7 +345,7 @@ class ContentStore:
         return compaction
 
     def on_compacted(self, job: Compaction) -> None:
-        """`job` has run or failed."""
+        """Take over the result of `job`, which has run or failed."""
         self.compaction = None
         for file in job.sources:
             file.is_compacting = False
@@ -350,13 +362,16 @@ class ContentStore:
         self._replace(job.sources, job.target)
 
     def take_damaged(self) -> list[i64]:
-        """Ids of contents that compaction could not read, since the last call; they are lost."""
+        """Ids of contents lost since the last call, because compaction could not read them."""
         damaged = self._damaged
         self._damaged = []
         return damaged
 
     def _best_sources(self) -> list[ContentFile]:
-        """The pair with most garbage whose valid contents fit in one file, or the single file with most."""
+        """The pair with most garbage that fits into one file, or the single file with most.
+
+        A pair fits when the valid contents of both files do.
+        """
         files = self.files
         pair: i64 = -1
         pair_garbage: i64 = 0
@@ -393,7 +408,7 @@ class ContentStore:
         )
 
     def _fill_target(self, job: Compaction) -> None:
-        """Describe the new file: its contents, with the references that are left by now."""
+        """Describe the new file: its contents, with the references they still have."""
         target = job.target
         copied = job.copied
         if len(copied) > 0:
@@ -429,17 +444,20 @@ class ContentStore:
         else:
             self._retire(target)
 
-    # -- checkpoint and recovery -----------------------------------------------------------------------------
+    # -- checkpoint and recovery -------------------------------------------------------------------
 
     def checkpoint_rows(self) -> list[bytes]:
-        """The files as rows of a checkpoint. With `next_id` and `next_file_number` they are the state of the store,
-        so take them in one go, and while no write is under way that might fail."""
+        """The files as rows of a checkpoint.
+
+        The rows, `next_id` and `next_file_number` are together the state of the store: take them in
+        one go, and while no write is under way that might fail.
+        """
         return [file.row() for file in self.files]
 
     def adopt(
         self, files: list[ContentFile], next_id: i64, next_file_number: i64, dead_paths: list[str]
     ) -> None:
-        """Take over what recovery found, in order of their ids; writing goes on in a new file."""
+        """Take over the files of recovery, in order of their ids; the next write starts a file."""
         self.files = files
         self.next_id = next_id
         self._written_upto = next_id
@@ -450,7 +468,7 @@ class ContentStore:
             self.valid_bytes += file.valid_bytes
 
     def check(self) -> None:
-        """Assert that the accounts agree with each other."""
+        """Assert that the counts agree with each other."""
         total: i64 = 0
         valid: i64 = 0
         end: i64 = 0

@@ -1,9 +1,10 @@
-"""Loading messages back: positions from a queue's index, then the contents that are elsewhere.
+"""Loading messages back: positions from a queue's index, then contents that are elsewhere.
 
-A load is a few reads one after another, each a job of the READ lane, with decisions in between on the loop. It never
-reads what has not been written yet: such a load waits in the store until the append is done. Places are hints, as a
-segment may have been rewritten and a content moved by compaction; what was read is checked against what was wanted,
-and looked for when it is not that.
+A load is a few reads one after another, each a job of the READ lane, with decisions in between on
+the loop. A load never reads bytes that have not been written yet: it waits in the store until the
+append is done. Places are hints, since a segment may have been rewritten and a content moved by
+compaction. A load compares the bytes it has read with those it wanted, and searches for them when
+they differ.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ from warrenmq.store.segment_loss import SegmentLoss
 
 # Bytes of an index record beside its content; see `record.py`.
 RECORD_OVERHEAD_BYTES: Final = 64
-# What is read at least, so that small messages come in batches.
+# Smallest read of a segment (bytes), so that small messages come in batches.
 READ_BYTES_MIN: Final = 65536
-# What is read at a time of a segment whose positions are to be settled.
+# Size of a read (bytes) of a segment whose positions are to be settled.
 POSITIONS_BYTES: Final = 196608
-# What cannot be read is tried so often again, with pauses that double up to a second: for five seconds and a half. Other
-# loads go on meanwhile. A file that is gone is not waited for.
+# Retries of a failed read. The pauses double up to a second, which makes five seconds and a half in
+# all; other loads run meanwhile. A load does not wait for a file that is gone.
 READ_TRIES: Final = 8
 
 
@@ -59,8 +60,10 @@ class _Find(FindContents):
 
 
 class IndexLoad(WaitingLoad):
-    """One load of a range of positions: at most `max_messages`, and `max_bytes` of content; or `with_contents` False,
-    what a read of `max_bytes` of the index brings."""
+    """One load of a range of positions: at most `max_messages`, and `max_bytes` of content.
+
+    With `with_contents` False the bound is a read of `max_bytes` of the index instead.
+    """
 
     def __init__(
         self,
@@ -86,14 +89,14 @@ class IndexLoad(WaitingLoad):
         self.done: LoadDone = done
         self._segment: Segment | None = None
         self._scan: IndexScan | None = None
-        # Which copy of the segment its offset is of.
+        # `Segment.rewrites` of the copy of the segment that the scan's offset is for.
         self._rewrites: i64 = 0
-        # How often the same piece could not be read.
+        # Number of failed reads of the same piece in a row.
         self._failures: i64 = 0
         self._read_bytes: i64 = max(max_bytes, READ_BYTES_MIN)
 
     def start(self) -> None:
-        """Go on with the segment of `next_seq`; called again when a segment is behind us."""
+        """Begin to read the segment of `next_seq`; called again for each further segment."""
         index = self.ledger.index
         segment = index.first_live(self.next_seq) if index is not None else None
         if (
@@ -117,13 +120,13 @@ class IndexLoad(WaitingLoad):
         self.read_on()
 
     def read_on(self) -> None:
-        """Read the next piece of the segment, when it is there; else wait for it."""
+        """Read the next piece of the segment if it is written; else wait for the append."""
         segment = self._segment
         scan = self._scan
         index = self.ledger.index
         assert segment is not None and scan is not None and index is not None
         if segment.rewrites != self._rewrites:
-            # Offsets are others now.
+            # Records have other offsets in the new copy: begin again with the next position.
             self.next_seq = scan.next_seq
             self.start()
             return
@@ -138,23 +141,23 @@ class IndexLoad(WaitingLoad):
         self.files.jobs.submit(_Read(self, [(index.path_of(segment), scan.offset, size)]))
 
     def on_read(self, job: ReadRanges) -> None:
-        """A piece of the segment is here."""
+        """Take the positions from a piece of the segment."""
         segment = self._segment
         scan = self._scan
         assert segment is not None and scan is not None
         if segment.is_rewriting or segment.rewrites != self._rewrites:
-            # Of which copy that was nobody knows.
+            # The bytes may be of the old copy or of the new one.
             self.read_on()
             return
         if job.error is not None:
-            # Not the file's fault: no descriptor, no memory.
+            # The read failed, not the file: no descriptor, no memory.
             self.files.retry_load(self, 0)
             return
         index = self.ledger.index
         assert index is not None
         result = job.results[0]
         if result is None and index.find(segment.number) is not segment:
-            # All of it was settled meanwhile, and its file deleted.
+            # All positions of the segment were settled meanwhile, and its file was deleted.
             self._leave_segment()
             return
         if result is None and self._failures < READ_TRIES and not job.is_missing:
@@ -164,12 +167,13 @@ class IndexLoad(WaitingLoad):
         self._failures = 0
         wanted = job.ranges[0][2]
         if result is None:
-            # Gone or unreadable: what is in it cannot be had.
+            # The file is gone or unreadable: the messages in it are lost.
             self.loss.give_up(self.ledger, segment, self)
             self.files.wait_for_append(self)
             return
         if len(result) < wanted and not segment.is_damaged:
-            # Cut off. Or rewritten before a crash, with all there that should be: the count will say.
+            # The file is cut off, or it was rewritten before a crash and is complete: the recount
+            # tells which.
             self.files.damaged.add(self.ledger, segment)
             self.files.damaged.recount()
         at_end = len(result) < wanted or scan.offset + len(result) >= segment.size_bytes
@@ -197,7 +201,7 @@ class IndexLoad(WaitingLoad):
         segment = self._segment
         index = self.ledger.index
         assert segment is not None and index is not None
-        # While it was read, it may have died, and the others as well.
+        # The segment may have died while it was read, and the others as well.
         if len(index.segments) == 0 or segment.number >= index.segments[-1].number:
             self.next_seq = self.end_seq
         else:
@@ -217,7 +221,7 @@ class IndexLoad(WaitingLoad):
     def _deliver(self, positions: list[Position]) -> None:
         before: i64 = -1
         for position in positions:
-            # As `QueueStore.index` wrote them.
+            # `QueueStore.index` wrote the positions in ascending order.
             assert before < position.seq < self.next_seq
             before = position.seq
         absent = [position for position in positions if not position.has_content]
@@ -230,7 +234,7 @@ class IndexLoad(WaitingLoad):
 
 
 class _Contents(LoadDone):
-    """Between the two halves of a load: the contents of what was found."""
+    """Connects the two halves of a load: waits for the contents of the positions found."""
 
     def __init__(self, load: IndexLoad, positions: list[Position]) -> None:
         self.load: IndexLoad = load
@@ -258,19 +262,22 @@ class ContentLoad(WaitingLoad):
         self.ledger: QueueLedger = ledger
         self.positions: list[Position] = positions
         self.done: LoadDone = done
-        # Those the read under way is for, then those whose place was out of date.
+        # Positions that the read or search under way is for.
         self._asked: list[Position] = []
+        # Positions whose place was out of date, to be searched for.
         self._misplaced: list[Position] = []
+        # Positions whose content was not found.
         self._lost: list[Position] = []
+        # The load is past the first reads and searches for misplaced contents.
         self._is_searching: bool = False
         self._failures: i64 = 0
 
     def start(self) -> None:
-        """Read everything from where it should be; wait first for what is not written yet."""
+        """Read each content from its last known place; wait first for contents not written yet."""
         self.read_on()
 
     def read_on(self) -> None:
-        """The same, once the append that was waited for is done, or after a pause for another try."""
+        """Read all contents again, after an append that was waited for or after a pause."""
         self._lost = []
         self._misplaced = []
         for position in self.positions:
@@ -291,7 +298,7 @@ class ContentLoad(WaitingLoad):
                 size: i64 = position.content_bytes + RECORD_OVERHEAD_BYTES
                 size = min(size, segment.written_bytes - position.place)
                 if size <= 0:
-                    # It was rewritten, and is shorter now.
+                    # The segment was rewritten and is shorter than before.
                     self._misplaced.append(position)
                     continue
                 ranges.append((self._path_of(segment), position.place, size))
@@ -310,7 +317,7 @@ class ContentLoad(WaitingLoad):
             self._search()
 
     def on_read(self, job: ReadRanges) -> None:
-        """What should be the records is here."""
+        """Take the contents from the records that were read."""
         if job.error is not None:
             self._is_searching = False
             self.files.retry_load(self, 0)
@@ -332,7 +339,7 @@ class ContentLoad(WaitingLoad):
         self._search()
 
     def on_searched(self, job: FindContents) -> None:
-        """A content file was searched."""
+        """Take the contents that a search of a content file has found."""
         if job.error is not None and not isinstance(job.error, FileNotFoundError):
             self._is_searching = False
             self.files.retry_load(self, 0)
@@ -340,7 +347,7 @@ class ContentLoad(WaitingLoad):
         for position in self._asked:
             content = position.content_ref
             if content is None:
-                # Given up meanwhile.
+                # The position was settled meanwhile.
                 continue
             found = job.found.get(content.id)
             message = None if found is None else _content_in(found[1], content.id)
@@ -379,7 +386,7 @@ class ContentLoad(WaitingLoad):
         self._search()
 
     def _search(self) -> None:
-        """Look for what was not in its place, one file after the other; the end when nothing is left to look for."""
+        """Search for misplaced contents, one file after the other; finish when none is left."""
         self._is_searching = True
         while len(self._misplaced) > 0:
             position = self._misplaced.pop(0)
@@ -397,7 +404,7 @@ class ContentLoad(WaitingLoad):
                     self._ask_together(position, located[0])
                     return
             self._lost.append(position)
-        # What was settled while it was looked for is gone, and not lost.
+        # A position that was settled during the search is gone, not lost.
         lost = [position for position in self._lost if not _is_given_up(position)]
         self.done.on_contents(self.positions, lost)
 
@@ -464,7 +471,7 @@ class ContentLoad(WaitingLoad):
         if position.message is ABSENT:
             position.message = message
         else:
-            # Its record in the journal still counts with this one.
+            # Keep the message object: the journal's record of it still counts with this object.
             position.message.address = message.address
             position.message.properties = message.properties
             position.message.body = message.body
@@ -479,7 +486,8 @@ class ContentLoad(WaitingLoad):
             return True
         if segment.is_rewriting:
             return False
-        # Where all is written the place may be one in a longer copy.
+        # A place behind the end of a completely written segment comes from a longer copy: no append
+        # will bring it.
         return (
             segment.written_bytes == segment.size_bytes
             or position.place + RECORD_HEADER_BYTES <= segment.written_bytes
@@ -498,12 +506,12 @@ class ContentLoad(WaitingLoad):
 
 
 def _is_given_up(position: Position) -> bool:
-    """Was it settled while it was being loaded, so that its content is nowhere any more?"""
+    """True when the position was settled during the load, so that its content is gone."""
     return position.content_ref is None and position.place < 0
 
 
 def _content_in(record: bytes, content_id: i64) -> Message | None:
-    """The message of a checked CONTENT record, when it is that of `content_id`."""
+    """The message of a checked CONTENT record, or None: not the record of `content_id`."""
     if len(record) < RECORD_HEADER_BYTES or record[2] != CONTENT:
         return None
     stored = decode_content(record, RECORD_HEADER_BYTES, len(record))

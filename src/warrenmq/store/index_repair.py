@@ -1,8 +1,8 @@
-"""What the store does about damage in a queue's index, and about messages that cannot be had any more.
+"""Repairs after damage in a queue's index, and the account of messages that are lost.
 
-One damaged record costs its own message only: it is stepped over, a copy of its bytes goes to lost+found, it is counted
-and reported, and the segment is read once as a whole to know how much in it is alive, so that it is still deleted when
-the rest is settled.
+One damaged record costs its own message only: the load skips it, a copy of its bytes goes to
+lost+found, the damage is counted and reported, and the segment is read once as a whole to count its
+live entries, so that it is still deleted when the rest is settled.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Recount(ReadRanges):
 
 class _Keep(KeepDamage):
     def finished(self) -> None:
-        """Keeping a copy is all that could be done."""
+        """Nothing follows: a copy of the damage is all that can be saved."""
 
 
 class DamagedSegments:
@@ -51,13 +51,13 @@ class DamagedSegments:
         self._waiting: list[tuple[QueueLedger, Segment]] = []
 
     def add(self, ledger: QueueLedger, segment: Segment) -> None:
-        """Take note of a segment, once; `recount` has it read."""
+        """Add a segment, unless it waits already; `recount` has it read."""
         if not segment.is_damaged:
             segment.is_damaged = True
             self._waiting.append((ledger, segment))
 
     def report(self, ledger: QueueLedger, segment: Segment, offset: i64, data: bytes) -> None:
-        """A stretch of a segment is no record: kept in lost+found, reported, and the segment counted anew."""
+        """Keep a stretch that is no record in lost+found, report it, and count the segment anew."""
         index = ledger.index
         if index is None:
             return
@@ -70,7 +70,7 @@ class DamagedSegments:
             self.recount()
 
     def recount(self) -> None:
-        """Read damaged segments, those of which all is written; the others wait until more is."""
+        """Read the damaged segments that are completely written; the others wait until they are."""
         found = self._waiting
         self._waiting = []
         for ledger, segment in found:
@@ -83,18 +83,19 @@ class DamagedSegments:
                 self._jobs.submit(_Recount(self, ledger, segment, index.path_of(segment)))
 
     def on_read(self, job: _Recount) -> None:
-        """All that is left of a damaged segment was read: what is alive in it is what is there and not settled."""
+        """Count the live entries of a damaged segment that was read: valid, unsettled records."""
         ledger = job.ledger
         segment = job.segment
         index = ledger.index
         data = job.results[0] if len(job.results) == 1 else None
         if segment.is_rewriting or segment.size_bytes != job.ranges[0][2]:
-            # There is more in it by now, or less.
+            # An append or a rewrite has changed the size of the segment since the read began.
             self._waiting.append((ledger, segment))
             self.recount()
             return
         if job.error is not None:
-            # Not the file's fault: no descriptor, no memory. The next look at loads has it tried again.
+            # The read failed, not the file: no descriptor, no memory. The next
+            # `SegmentFiles.resume_loads` retries it.
             self._waiting.append((ledger, segment))
             return
         segment.is_damaged = False
@@ -106,13 +107,15 @@ class DamagedSegments:
         end = min(start + index.segment_entries, ledger.indexed_upto)
         seed = crc_seed(self._store_id, index.file_number(segment.number))
         if i64(len(data)) < segment.written_bytes:
-            # Cut off. What may be there of a life before a crash, behind what this one knows of, does not count.
+            # The file is cut off. Records from `indexed_upto` on may be left from a run before a
+            # crash: they do not count.
             segment.size_bytes = end_below(data, seed, end)
             segment.written_bytes = segment.size_bytes
             segment.is_dirty = True
             index.has_dirty = True
         scan = IndexScan(ledger, seed, FILE_HEADER_BYTES, start, end)
-        # What was settled since the seal leaves the accounts with the next one.
+        # Positions settled since the last seal leave the counts at the next one, so they count as
+        # live here.
         scan.count_unsealed()
         scan.feed(data[FILE_HEADER_BYTES:], True, index.segment_entries, 1 << 62)
         transient: i64 = 0
@@ -134,8 +137,11 @@ class DamagedSegments:
 
 
 def _settle_missing(ledger: QueueLedger, first: i64, end: i64, found: list[Position]) -> None:
-    """What is in the index in [first, end) and is none of `found` does not count, also when its message, which was loaded
-    before, is settled later on."""
+    """Settle all of [first, end) in the index except `found`: the other positions are lost.
+
+    The runs keep a lost position from being counted again when its message, which was loaded
+    before, is settled later.
+    """
     index = ledger.index
     if index is None:
         return
@@ -151,7 +157,7 @@ def _settle_missing(ledger: QueueLedger, first: i64, end: i64, found: list[Posit
 
 
 def is_counted_as_lost(position: Position) -> bool:
-    """Was a position, whose content cannot be had, counted with its segment?"""
+    """True when `position` was already counted as lost, together with its segment."""
     index = position.ledger.index
     return (
         index is not None

@@ -227,7 +227,10 @@ class Journal:
             self._leave(position)
 
     def when_durable(self, done: Callable[[bool, int], None]) -> None:
-        """Call `done(ok, now_ms)` when all records, not definitions, gathered so far are durable."""
+        """Call `done(ok, now_ms)` when the records gathered so far are durable or have failed.
+
+        Definitions have callbacks of their own (`ChangeSet.callbacks`).
+        """
         self.batch.callbacks.append(done)
 
     # -- when to commit ----------------------------------------------------------------------------

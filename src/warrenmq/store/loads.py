@@ -31,7 +31,7 @@ class Loads:
         self._failed: list[tuple[i64, WaitingLoad]] = []
 
     def wait(self, load: WaitingLoad) -> None:
-        """Resume `load` when more has been written."""
+        """Resume `load` when more data is written."""
         self._waiting.append(load)
 
     def retry(self, load: WaitingLoad, failures: i64, now_ms: i64) -> None:

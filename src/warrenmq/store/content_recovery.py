@@ -117,7 +117,7 @@ class ContentRecovery:
             self._files[index].release(place, references, stored_bytes)
 
     def keep(self, content_id: i64, references: i64, stored_bytes: i64) -> None:
-        """Take back one released reference: a position holds it, though it may be counted."""
+        """Take back one released reference: a position holds it, but it may count as released."""
         index = index_of(self._files, content_id)
         place: i64 = self._files[index].place_of(content_id) if index >= 0 else -1
         if place < 0:

@@ -17,7 +17,7 @@ PYTEST_ARGS ?=
 MAKEFLAGS += --jobs=4
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-pure test-compiled simulate mutants serve bench lint format lock build clean
+.PHONY: help setup demo test test-pure test-compiled simulate mutants serve bench lint format lock build docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(MAKEFILE_LIST) | awk -F': ' '{printf "make %-14s %s\n", $$1, $$2}'
@@ -46,14 +46,18 @@ build/sources: .FORCE
 
 SOURCES := $(shell find src -name '*.py')
 
-$(VENV)/installed: $(VENV)/requirements build/sources pyproject.toml setup.py README.md LICENSE $(SOURCES)
+# The wheel that `make setup` installs is the one that `make build` hands out.
+build/wheel: $(VENV)/requirements build/sources pyproject.toml setup.py README.md LICENSE $(SOURCES)
 	@echo "setup: building warren (mypyc compiles the hot path; the first time takes a minute or two)"
 	@mkdir -p $(TREE)
-	@rm -rf $(TREE)/src $(TREE)/build/lib* $(TREE)/build/bdist*
+	@rm -rf $(TREE)/src $(TREE)/build/lib* $(TREE)/build/bdist* $@
 	@cp -Rp src pyproject.toml setup.py README.md LICENSE $(TREE)/
-	@$(BIN)/python -m pip install --disable-pip-version-check --no-build-isolation --no-deps --no-index \
-		--force-reinstall --verbose $(TREE) >build/setup.log 2>&1 || { cat build/setup.log; exit 1; }
+	@$(BIN)/python -m pip wheel --disable-pip-version-check --no-build-isolation --no-deps --no-index --verbose \
+		-w $@ $(TREE) >build/setup.log 2>&1 || { cat build/setup.log; exit 1; }
 	@grep -h '^ *warren: ' build/setup.log || true
+
+$(VENV)/installed: build/wheel
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-index --force-reinstall build/wheel/*.whl
 	@echo "setup: installed in $(VENV): $$(cd build && ../$(BIN)/warren --version)"
 	@touch $@
 
@@ -65,7 +69,7 @@ demo: setup ## the main job on real input, with a kill -9 in the middle
 test: lint test-most test-later ## everything that a change must pass
 
 # Tests of code that is never compiled run once.
-ONCE := bench cli demo pipeline spark tidy
+ONCE := bench cli demo packaging pipeline spark tidy
 LATER := spark
 
 # Prints its log when it is over, as what runs beside it prints, too.
@@ -120,9 +124,15 @@ serve: setup ## a broker with its data in ./warren-data
 bench: setup ## warren against RabbitMQ (when installed) on this machine
 	@$(BIN)/python -m bench $(BENCH_ARGS)
 
-build: setup ## a wheel with the compiled modules, in dist/
-	@$(BIN)/python -m pip wheel -qq --disable-pip-version-check --no-build-isolation --no-deps --no-index -w dist $(TREE)
+build: setup ## a wheel with the compiled modules, and the source distribution, in dist/
+	@rm -rf dist
+	@mkdir -p dist
+	@cp build/wheel/*.whl dist/
+	@$(BIN)/uv build --quiet --no-config --sdist --no-build-isolation --python $(BIN)/python -o dist $(TREE)
 	@ls dist
+
+docs: $(VENV)/requirements ## docs/ as a site in build/site
+	@$(BIN)/mkdocs build --quiet --strict
 
 lock: $(VENV)/requirements ## resolve the requirements anew
 	@$(BIN)/uv pip compile --quiet --no-config --universal --python-version 3.11 --generate-hashes --upgrade \

@@ -1,0 +1,114 @@
+"""`make build` makes a wheel and a source distribution that install into an empty environment and work there."""
+
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pika
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+LOCK = ROOT / "requirements/dev.lock"
+UV = Path(sys.executable).parent / "uv"
+# No test may find the package of the checkout or of the developer's environment.
+CLEAN = {
+    key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "MAKEFLAGS", "CI")
+}
+
+
+def run(*command: str | Path, cwd: Path = ROOT, environment: dict[str, str] | None = None) -> str:
+    """What the command prints; it must succeed."""
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env=CLEAN | (environment or {}),
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def install(directory: Path, requirement: str) -> Path:
+    """A new environment in `directory` with `requirement` and nothing else; returns its folder of programs.
+
+    Dependencies have the versions of the lock, so that a release of one of them cannot fail the test.
+    """
+    run(UV, "venv", "--quiet", "--no-config", "--python", sys.executable, directory)
+    run(
+        UV, "pip", "install", "--quiet", "--no-config", "--system-certs",
+        "--python", directory / "bin/python", "--constraint", LOCK, requirement,
+    )  # fmt: skip
+    return directory / "bin"
+
+
+@pytest.fixture(scope="module")
+def dist() -> Path:
+    """The folder with what `make build` has made."""
+    run("make", "--silent", "build")
+    return ROOT / "dist"
+
+
+def only(dist: Path, pattern: str) -> Path:
+    (found,) = dist.glob(pattern)
+    return found
+
+
+def test_the_wheel_brings_a_compiled_broker_that_keeps_messages(dist: Path, tmp_path: Path) -> None:
+    programs = install(tmp_path / "environment", str(only(dist, "*.whl")))
+    assert run(programs / "warren", "--version", cwd=tmp_path).endswith("(compiled)\n")
+    data = tmp_path / "data"
+    server = subprocess.Popen(
+        [str(programs / "warren"), "server", "--data-dir", str(data), "--listen", "127.0.0.1:0"],
+        cwd=tmp_path,
+        env=CLEAN,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert server.stdout is not None
+        ready = server.stdout.readline()
+        assert ready.startswith("warren is ready: amqp=")
+        port = int(ready.split("amqp=")[1].split()[0].rpartition(":")[2])
+        with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port)) as connection:
+            channel = connection.channel()
+            channel.queue_declare("q", durable=True)
+            channel.confirm_delivery()
+            channel.basic_publish("", "q", b"hello", pika.BasicProperties(delivery_mode=2))
+            assert channel.basic_get("q", auto_ack=True)[2] == b"hello"
+    finally:
+        server.terminate()
+        assert server.wait(60) == 0
+
+
+def test_the_spark_extra_brings_the_data_sources(dist: Path, tmp_path: Path) -> None:
+    programs = install(
+        tmp_path / "environment", f"warrenmq[spark] @ {only(dist, '*.whl').as_uri()}"
+    )
+    script = (
+        "import pyspark, pyspark_warren, pyspark_warren_store, warrenmq.pipeline\n"
+        "from warrenmq.spark import session\n"
+        "print(pyspark_warren.DefaultSource.name(), pyspark_warren_store.DefaultSource.name())\n"
+    )
+    assert run(programs / "python", "-c", script, cwd=tmp_path) == "warren warren_store\n"
+
+
+def test_the_source_distribution_builds_a_pure_wheel_that_installs(
+    dist: Path, tmp_path: Path
+) -> None:
+    source = only(dist, "*.tar.gz")
+    with tarfile.open(source) as archive:
+        packed = {name.partition("/")[2] for name in archive.getnames()}
+    tracked = run("git", "ls-files", "src").splitlines()
+    assert [path for path in tracked if path not in packed and (ROOT / path).exists()] == []
+    run(
+        UV, "build", "--quiet", "--no-config", "--wheel", "--no-build-isolation",
+        "--python", sys.executable, "-o", tmp_path, source,
+        environment={"WARREN_PURE": "1"},
+    )  # fmt: skip
+    programs = install(tmp_path / "environment", str(only(tmp_path, "*-none-any.whl")))
+    assert run(programs / "warren", "--version", cwd=tmp_path).endswith("(interpreted)\n")

@@ -1,6 +1,6 @@
-"""Queues: where messages wait, who takes them, when they go.
+"""Queues: where messages wait, which consumers and readers take them, and when they leave.
 
-`variable_queue.py` holds the waiting messages (q1 q2 delta q3 q4), `queue.py` joins it with consumers and the
-journal, `consumer.py` is what a consumer looks like from here. No sockets, no clock: the time is an argument.
-May import: wire, routing, store. Start with `queue.py`.
+`queue.py` joins messages with consumers and the journal; `variable_queue.py` keeps the waiting
+messages (q1 q2 delta q3 q4); `entry.py` says what a queue knows of a consumer. No sockets, no
+clock: the time is an argument. May import: wire, routing, store. Start with `queue.py`.
 """

@@ -1,6 +1,7 @@
-"""An entry: one message in one queue, from publish to ack; and what its holders know of the queue and of each other.
+"""An entry: one message in one queue from publish to ack; and what queue and consumer may call.
 
-Whoever has a message unacked gives it back through its `queue`, a `QueueEnd`: it need not know what kind of queue that is.
+A client or reader that has a message unacked returns it through `Entry.queue`, a `QueueEnd`; the
+holder need not know the kind of the queue.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from mypy_extensions import i64, mypyc_attr
 from warrenmq.routing.exchange import Destination
 from warrenmq.store.message import ABSENT, INDEXED, NOT_JOURNALED, Message, Position, QueueLedger
 
-# Where the content and the position of an entry are; see `variable_queue.py`.
+# Forms: where the content and the position of an entry are; see `variable_queue.py`.
 ALPHA: Final = 0  # content in memory
 BETA: Final = 1  # content in a content store, position in memory only
 GAMMA: Final = 2  # content on disk, position in the index and in memory
@@ -20,43 +21,45 @@ GAMMA: Final = 2  # content on disk, position in the index and in memory
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class QueueEnd(Destination):
-    """The end of a queue at which messages leave it: what its consumers, and all who hold its messages, may ask of it."""
+    """The side of a queue that consumers and all holders of its unacked messages may call."""
 
     def __init__(self, name: bytes) -> None:
         super().__init__(name, True)
 
     def leave(self, entry: Entry, reason: i64, now_ms: i64) -> None:
-        """An entry leaves the queue for `reason` (`leave_reason.py`): an unacked one, or the head when it has expired."""
+        """Settle an unacked entry, or the expired head, for `reason` (`leave_reason.py`)."""
         raise RuntimeError("abstract")
 
     def requeue(self, entries: list[Entry], now_ms: i64) -> None:
-        """Unacked entries return to their original places, marked redelivered; then delivery goes on."""
+        """Return unacked entries, marked redelivered, to their original places; deliver again."""
         raise RuntimeError("abstract")
 
     def deliver_ready(self, now_ms: i64) -> None:
-        """Give ready messages to consumers for as long as somebody can take one and the head is in memory."""
+        """Deliver ready messages while a consumer has room and the head is in memory."""
         raise RuntimeError("abstract")
 
     def consumer_can_take(self, consumer: Consumer) -> None:
-        """The consumer has room again: it waits for messages, behind the others of its priority."""
+        """Let a consumer with room again wait for messages, last among those of its priority."""
         raise RuntimeError("abstract")
 
     def remove_consumer(self, consumer: Consumer, now_ms: i64) -> bool:
-        """Take a consumer out; True when the queue must be auto-deleted for want of consumers."""
+        """Remove a consumer; True when the queue has none left and must be auto-deleted."""
         raise RuntimeError("abstract")
 
     def serve(self, now_ms: i64) -> None:
-        """The head may have come from disk, or be expired: whoever waits for it looks again. Called in the queue's share of
-        a turn."""
+        """Serve all that wait for the head, which may have been loaded or may have expired.
+
+        Called in the queue's share of a turn.
+        """
         raise RuntimeError("abstract")
 
 
 @mypyc_attr(acyclic=True)
 class Entry(Position):
-    """A position that a queue holds; while it is unacked it also knows who has it.
+    """A position that a queue holds; while it is unacked, it also knows its consumer.
 
-    Entries are not tracked by the cycle collector (a queue may hold millions): whoever drops a queue or a channel
-    empties its containers, so that no cycle through them stays behind.
+    The cycle collector does not track entries, since a queue may hold millions. Code that drops a
+    queue or a channel therefore empties its containers, so that no cycle through entries remains.
     """
 
     def __init__(
@@ -64,35 +67,36 @@ class Entry(Position):
     ) -> None:
         super().__init__(message, ledger, seq, expiry_ms)
         self.queue: QueueEnd = queue
-        # Set while it is out: the consumer (None for basic.get and reader groups) and the channel's delivery tag.
+        # The consumer that has the entry unacked; None for basic.get and reader groups.
         self.consumer: Consumer | None = None
+        # The channel's delivery tag of the entry; set while it is unacked.
         self.delivery_tag: i64 = 0
-        # As what its queue counts it. `has_content` is the store's word and turns true in the midst of a load; this
-        # becomes ALPHA at its end.
+        # The form as which the queue's accounts count the entry. The store sets `has_content` in
+        # the midst of a load; `form` becomes ALPHA when the load ends.
         self.form: i64 = ALPHA
 
     def __lt__(self, other: object) -> bool:
         return isinstance(other, Entry) and self.seq < other.seq
 
     def is_on_disk(self) -> bool:
-        """May its content be dropped from memory without anything being written?"""
+        """Whether the content can be dropped from memory without writing anything."""
         return self.journal_state == INDEXED or (
             self.journal_state == NOT_JOURNALED and self.content_ref is not None
         )
 
     def drop_content(self) -> None:
-        """Give up the content in memory; it is on disk."""
+        """Drop the content from memory; a copy must be on disk."""
         self.message = ABSENT
         self.has_content = False
         self.form = GAMMA if self.journal_state == INDEXED else BETA
 
 
 class EntryLedger(QueueLedger):
-    """The log of a queue that is here: what the store loads for it are entries."""
+    """The ledger of a queue that exists on this node: the store loads entries for it."""
 
     def __init__(self, queue_id: i64, queue: QueueEnd) -> None:
         super().__init__(queue_id)
-        # None: it was deleted, and only the store reads its index, to release what it refers to.
+        # None: the queue is deleted; the store reads its index only to release references.
         self.queue: QueueEnd | None = queue
 
     def make_position(self, message: Message, seq: i64, expiry_ms: i64) -> Position:
@@ -104,7 +108,7 @@ class EntryLedger(QueueLedger):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Consumer:
-    """One basic.consume. `prefetch_count` 0 = no limit; the channel's own limits are in `can_take`."""
+    """One basic.consume. `prefetch_count` 0 = no limit; the channel's limits are in `can_take`."""
 
     def __init__(
         self,
@@ -122,35 +126,39 @@ class Consumer:
         self.priority: i64 = priority
         self.prefetch_count: i64 = prefetch_count
         self.unacked_count: i64 = 0
-        # Where it waits: for a message in its queue's circle, for room it shares in a rotation. None: its own prefetch is full.
+        # The place where the consumer waits: its queue's circle for a message, or a rotation for
+        # room that consumers share. None: the consumer waits for acks, as its own prefetch is full.
         self.waits_in: WaitingPlace | None = None
         self.is_cancelled: bool = False
 
     def can_take(self) -> bool:
-        """May it be given one more message now?"""
+        """Whether the consumer can be given one more message at this moment."""
         raise RuntimeError("abstract")
 
     def wait_for_room(self) -> None:
-        """Wait elsewhere for room: called when the consumer has left the circle because it cannot take more."""
+        """Wait for room; called when the consumer has left the circle, as it cannot take more."""
 
     def stop_waiting(self) -> None:
-        """Leave the circle or rotation, on a cancel."""
+        """Leave the circle or the rotation; called on a cancel."""
         place = self.waits_in
         if place is not None:
             place.remove(self)
 
     def deliver(self, entry: Entry) -> None:
-        """Send it `entry`. The queue has counted the entry as unacked (or settled it, for no-ack) already."""
+        """Send `entry` to the client.
+
+        The queue has counted the entry as unacked (or settled it, for no-ack) already.
+        """
         raise RuntimeError("abstract")
 
     def on_queue_deleted(self) -> None:
-        """The queue is gone: tell the client (consumer cancel notification)."""
+        """Send the client a consumer cancel notification, as the queue is deleted."""
         raise RuntimeError("abstract")
 
 
 class WaitingPlace:
-    """Where a consumer waits; in one at a time (`waiting_consumers.py`)."""
+    """A place where consumers wait (`waiting_consumers.py`); a consumer is in one at a time."""
 
     def remove(self, consumer: Consumer) -> None:
-        """`consumer`, which waits here, waits no longer."""
+        """Remove `consumer`, which waits here."""
         raise RuntimeError("abstract")

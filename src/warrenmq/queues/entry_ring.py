@@ -1,4 +1,7 @@
-"""A double-ended queue of entries in seq order: a ring over a list, several times faster than `deque` when compiled."""
+"""A double-ended queue of entries in seq order: a ring over a list.
+
+Compiled, it is several times faster than `deque`.
+"""
 
 from typing import Final
 
@@ -6,14 +9,14 @@ from mypy_extensions import i64
 
 from warrenmq.queues.entry import Entry
 
-# Most rings of most queues are empty, and stay so.
+# Most rings of most queues are empty and stay empty.
 _INITIAL_SLOTS: Final = 1
-# Up to this many entries are put back one by one; more are merged in one pass.
+# `put_back` inserts up to this many entries one by one and merges more in one pass.
 _SINGLE_INSERTS: Final = 8
 
 
 class EntryRing:
-    """Entries by ascending seq id. `count` entries, the oldest at index 0."""
+    """Entries by ascending seq id: `count` entries, the oldest at index 0."""
 
     def __init__(self) -> None:
         self.count: i64 = 0
@@ -70,7 +73,7 @@ class EntryRing:
         return self.at(self.count - 1).seq
 
     def place_of(self, entry: Entry) -> i64:
-        """How many places behind the oldest `entry` is; -1 when it is not here."""
+        """The number of places between the oldest entry and `entry`; -1 when it is not here."""
         place = self.index_of_seq(entry.seq)
         return place if place < self.count and self.at(place) is entry else -1
 
@@ -87,12 +90,12 @@ class EntryRing:
         return low
 
     def put_back(self, entries: list[Entry]) -> None:
-        """Return entries (ascending seq ids) to the places they had (protocol: requeue to the original position)."""
+        """Return entries (ascending seq ids) to the places they had, as the protocol demands."""
         if len(entries) <= _SINGLE_INSERTS:
             for entry in entries:
                 self._insert(entry)
             return
-        # Everything older than the last returned entry is lifted off, merged and laid back.
+        # Take out everything older than the last returned entry, merge, and put both back.
         older = self.take(self.index_of_seq(entries[-1].seq))
         left: i64 = len(older) - 1
         right: i64 = len(entries) - 1
@@ -118,7 +121,7 @@ class EntryRing:
     def take_range(self, index: i64, count: i64) -> list[Entry]:
         """Remove and return `count` entries starting `index` places behind the oldest."""
         if index > self.count - index - count:
-            # The younger ones are fewer: they are lifted off instead of the older ones.
+            # The younger entries are fewer: move them aside instead of the older ones.
             younger: list[Entry] = []
             while self.count > index + count:
                 younger.append(self.pop_right())
@@ -170,8 +173,8 @@ class EntryRing:
         self.count += 1
 
     def _grow(self) -> None:
-        # In place, and of both ends of what is there the shorter one moves: none of the entries is touched, and in a
-        # queue that was only ever published to none of the slots is.
+        # Grow in place and move the shorter end of the occupied slots. Entries are not touched; in
+        # a queue that was only ever published to, no slot is.
         slots = self._slots
         head = self._head
         size: i64 = len(slots)

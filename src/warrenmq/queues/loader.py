@@ -1,4 +1,4 @@
-"""The loads of one queue from its store: one under way at a time, the others wait their turn."""
+"""The loads of one queue from its store: one is under way at a time, the others wait their turn."""
 
 from __future__ import annotations
 
@@ -14,59 +14,60 @@ from warrenmq.store.runs import Runs
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Load(LoadDone):
-    """One thing that a queue asks of its store."""
+    """One request of a queue to its store."""
 
     def __init__(self) -> None:
-        # The messages it is about were purged, or the queue is deleted.
+        # The messages of the load were purged, or the queue is deleted.
         self.is_stale: bool = False
-        # Seq ids that were settled while it was under way.
+        # Seq ids that were settled while the load was under way.
         self.settled: set[int] = set()
         # Bytes that `transit.py` counts for this load on its way to a consumer.
         self.transit_bytes: i64 = 0
 
     def begin(self) -> bool:
-        """Ask the store; False when there is nothing to ask for any more."""
+        """Ask the store; False when nothing is left to ask for."""
         raise RuntimeError("abstract")
 
     def leave_out(self, purged: VariableQueue) -> None:
-        """What is in `purged` is nobody's."""
+        """Forget the entries that are in `purged`: they left the queue."""
 
 
 class Loader:
-    """The loads of the queue of `log`, one after the other."""
+    """The loads of the queue of `ledger`, one after the other."""
 
     def __init__(self, ledger: EntryLedger, store: QueueStore, transit: Transit) -> None:
         self.current: Load | None = None
         # Seq id at which the current range load began.
         self.first_seq: i64 = 0
-        # While a read-ahead is under way delta must keep its start: the loaded messages join in front of it.
+        # A read-ahead is under way: delta must keep its start, before which the messages will join.
         self.is_reading_ahead: bool = False
-        # Seq ids that this queue dropped as a mirror (`mirror_backing.py`). Loads skip them: their records may still be there.
+        # Seq ids that this queue dropped as a mirror (`mirror_backing.py`). Loads skip them, as
+        # their records may still exist.
         self.dropped: Runs = []
-        # Fetches until the next look at what should be read ahead.
+        # Fetches until the queue checks again whether to read ahead.
         self.fetches_until_read_ahead: i64 = 0
         self._ledger: EntryLedger = ledger
         self._store: QueueStore = store
         self._transit: Transit = transit
         self._waiting: list[Load] = []
         self._is_going: bool = False
-        # The queue is deleted.
+        # The queue is deleted: cut `ledger.queue` after the last load.
         self._is_ended: bool = False
 
     def submit(self, load: Load) -> None:
-        """Begin `load`, or let it wait its turn."""
+        """Begin `load` at once, or after the loads that wait already."""
         self._waiting.append(load)
         self.start_next()
 
     def ask_range(
         self, load: Load, first: i64, end: i64, max_messages: i64, max_bytes: i64
     ) -> None:
-        """For `Load.begin`: messages of the index with seq ids in [first, end)."""
+        """Ask the store for indexed messages with seq ids in [first, end); for `Load.begin`."""
         self.first_seq = first
         self._store.load(first, end, max_messages, max_bytes, load)
 
     def end(self, load: Load) -> None:
-        """`load` is here."""
+        """Note that `load` has arrived, and release its bytes in transit."""
         if self.current is load:
             self.current = None
         if load.transit_bytes > 0:
@@ -77,13 +78,16 @@ class Loader:
             self.unlink()
 
     def unlink(self) -> None:
-        """The queue is deleted. Cut the cycle through its log unless a load needs it: else it waits for the collector."""
+        """Cut the cycle from the ledger to the deleted queue once no load needs it any more.
+
+        Without the cut, the queue would stay in memory until the cycle collector runs.
+        """
         self._is_ended = True
         if self.current is None and len(self._waiting) == 0:
             self._ledger.queue = None
 
     def start_next(self) -> None:
-        """Begin the next one that still has something to ask for. A store may answer at once."""
+        """Begin the next load that still has something to ask for. The store may answer at once."""
         if self._is_going:
             return
         self._is_going = True
@@ -95,7 +99,7 @@ class Loader:
         self._is_going = False
 
     def make_stale(self, purged: VariableQueue) -> None:
-        """The messages of delta as it is are gone, and all others in `purged`."""
+        """Tell all loads that the messages of delta and of `purged` have left the queue."""
         if self.current is not None:
             self.current.is_stale = True
             self.current.leave_out(purged)

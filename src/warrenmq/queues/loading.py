@@ -1,7 +1,8 @@
-"""What a queue reads back from disk: the next messages of delta, contents, and ranges for reader groups.
+"""Loads of a queue from disk: the next messages of delta, contents, and ranges for reader groups.
 
-When a load comes back the queue may have changed, so each looks again: what was purged meanwhile is not taken, and what
-is unacked or was settled while the load was under way is left out (the index has it until it hears of the ack).
+A queue may change while a load is under way, so each load checks its result on arrival. It leaves
+out messages that were purged meanwhile, that are unacked, or that were settled while the load was
+under way (the index has a settled message until the ack reaches it).
 """
 
 from __future__ import annotations
@@ -18,24 +19,27 @@ from warrenmq.queues.variable_queue import VariableQueue
 from warrenmq.store.message import Message, Position
 from warrenmq.store.runs import contains
 
-# Messages of a load that reads ahead for consumers; see `QueueHost.ahead_bytes`.
+# The most messages that one load reads ahead for consumers; see `QueueHost.ahead_bytes`.
 AHEAD_MESSAGES: Final = 512
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ContentsLoad(Load):
-    """A load for `contents`, which look again at what comes."""
+    """A load for `contents`, which checks on arrival what is still ready."""
 
     def __init__(self, contents: QueueContents) -> None:
         super().__init__()
         self.contents: QueueContents = contents
 
     def arrive(self, entries: list[Entry], first: i64, next_seq: i64, damaged: i64) -> None:
-        """The ready messages of [first, next_seq) are here."""
+        """Take the ready messages of [first, next_seq), which were loaded."""
         raise RuntimeError("abstract")
 
     def arrive_contents(self, entries: list[Entry], lost: list[Entry]) -> None:
-        """The contents of `entries` are here, but for those of `lost`, which the store has settled."""
+        """Take the loaded contents of `entries`.
+
+        The contents of `lost` could not be read; the store has settled these entries.
+        """
         raise RuntimeError("abstract")
 
     def on_loaded(self, positions: list[Position], next_seq: i64, damaged: i64) -> None:
@@ -50,14 +54,14 @@ class ContentsLoad(Load):
         contents = self.contents
         contents.loader.end(self)
         if not contents.is_deleted:
-            # What a deleted one had is given up as a whole.
+            # The references of a deleted queue are released all together, so none is settled here.
             for position in lost:
                 contents.store.lose(position)
         self.arrive_contents(_as_entries(positions), _as_entries(lost))
         self.finish()
 
     def finish(self) -> None:
-        """It has arrived: others have their turn."""
+        """Start the next load and serve the demand, after this load has arrived."""
         self.contents.loader.start_next()
         self.contents.serve_demand()
 
@@ -76,13 +80,14 @@ class ContentsLoad(Load):
             if len(dropped) > 0 and contains(dropped, entry.seq):
                 continue
             if not entry.has_content:
-                # Lost, if it is the queue's: what is unacked has its content with whoever has it, or asks for it again.
+                # A ready message is lost. An unacked one is not: its holder has the content or
+                # loads it again.
                 if not self.is_stale:
                     contents.store.lose(entry)
                     contents.ready.take_loaded([entry], entry.seq, 0)
                     contents.tell_lost(entry)
                 continue
-            # Whatever is ready and not younger than something that went out was out itself.
+            # A ready message not younger than the youngest ever unacked one was unacked itself.
             if entry.seq <= redelivered_upto:
                 entry.redelivered = True
             message = entry.message
@@ -93,7 +98,7 @@ class ContentsLoad(Load):
 
 
 class ReadAhead(ContentsLoad):
-    """The next messages of delta for q3 (S72)."""
+    """Loads the next messages of delta into q3 (S72)."""
 
     def begin(self) -> bool:
         contents = self.contents
@@ -119,7 +124,7 @@ class ReadAhead(ContentsLoad):
 
 
 class HeadContents(ContentsLoad):
-    """Contents of the next entries whose positions are in memory."""
+    """Loads contents of the oldest entries whose positions are in memory."""
 
     def __init__(self, contents: QueueContents) -> None:
         super().__init__(contents)
@@ -135,17 +140,19 @@ class HeadContents(ContentsLoad):
         return _load_contents(self, self._entries)
 
     def arrive_contents(self, entries: list[Entry], lost: list[Entry]) -> None:
-        # Also when it is stale: a reader group may have taken some of them before the purge.
+        # Take the contents of a stale load too: a reader group may have reserved some of the
+        # entries before the purge.
         contents = self.contents
         take_contents(contents, entries, lost)
         contents.on_arrival()
 
 
 class EntryContents(ContentsLoad):
-    """Contents of given entries; `done` is called with those that could not be had.
+    """Loads the contents of given entries; calls `done` with those whose content is lost.
 
-    Only of those that `is_wanted` when its turn comes. By then a client may have one, unacked and out of memory again, and
-    no client learns that a content is lost: it would ack once more what is settled, or give back what is empty.
+    Loads only entries that `is_wanted` when the load's turn comes. By that time a client may have
+    an entry unacked and paged out again, and no client learns that a content is lost: the client
+    would ack an entry that is settled already, or requeue an empty one.
     """
 
     def __init__(
@@ -158,7 +165,8 @@ class EntryContents(ContentsLoad):
         super().__init__(contents)
         self._entries: list[Entry] = entries
         self._is_wanted: Callable[[Entry], bool] = is_wanted
-        # What is in memory when it begins stays there: else it might be dropped until the rest comes, and so in turns.
+        # Contents in memory when the load begins. They stay, or paging would drop them before the
+        # others arrive, and so in turns for ever.
         self._kept: list[tuple[Entry, Message]] = []
         self._done: Callable[[list[Entry]], None] = done
 
@@ -189,11 +197,12 @@ class EntryContents(ContentsLoad):
 
 
 class RangeLoad(ContentsLoad):
-    """Messages of delta from a seq id on, for somebody who asked.
+    """Loads messages of delta from a seq id on, for a reader.
 
-    `take`: they leave the queue for the caller, who has them unacked from then on; else they are copies to look at.
-    `done` gets them; none when the load has come too late, or found nothing. When they are taken, a message of the range
-    that somebody else has unacked ends them: it may come back.
+    `take`: the messages leave the queue for the caller, unacked; else the caller gets copies to
+    look at. `done` gets the messages, none when the load came too late or found nothing. With
+    `take`, the messages end before the first one of the range that is unacked elsewhere, since that
+    one may return to the queue.
     """
 
     def __init__(
@@ -208,7 +217,7 @@ class RangeLoad(ContentsLoad):
     ) -> None:
         super().__init__(contents)
         self._first: i64 = first
-        # Where the next load begins: before it is nothing ready.
+        # The seq id at which the next load begins; nothing below it is ready.
         self._from: i64 = first
         self._end: i64 = end
         self._max_messages: i64 = max_messages
@@ -233,7 +242,7 @@ class RangeLoad(ContentsLoad):
             self._done([])
             return
         if len(entries) == 0:
-            # Everything up to there is unacked, settled or damaged.
+            # Every message below `next_seq` is unacked, settled or damaged.
             if next_seq < min(self._end, contents.ready.delta.end):
                 self._from = next_seq
                 contents.loader.submit(self)
@@ -267,9 +276,10 @@ class RangeLoad(ContentsLoad):
 
 
 class IndexCopies(ContentsLoad):
-    """Messages of [first, end) as the index has them, for somebody who has them unacked: copies, which change nothing.
+    """Reads messages of [first, end) from the index as copies, for a reader that has them unacked.
 
-    `done` gets some from the beginning, in order, perhaps others among them that are nobody's concern.
+    Changes nothing. `done` gets messages from the beginning of the range, in order; there may be
+    others among them that the reader does not have.
     """
 
     def __init__(
@@ -306,10 +316,10 @@ def peek_anywhere(
     max_bytes: i64,
     done: Callable[[list[Entry]], None],
 ) -> None:
-    """Ready messages from `first` on with their contents, wherever they are; `done` gets them, at once or later.
+    """Pass ready messages from `first` on, from memory or disk, to `done`; at once or later.
 
-    At least one when there is one, and not beyond the end of the part of memory or disk that the first one is in; from
-    disk none from `end` on.
+    `done` gets at least one message when there is one, and none beyond the end of the part, in
+    memory or in delta, that the first one is in. Messages from disk lie below `end`.
     """
     if contents.ready.is_on_disk(first):
 
@@ -317,7 +327,7 @@ def peek_anywhere(
             if len(entries) > 0 or contents.ready.is_on_disk(first):
                 done(entries)
             else:
-                # Nothing ready is in delta from there on: what is behind it is in memory.
+                # Delta has nothing ready from `first` on: the next message is in memory behind it.
                 peek_anywhere(contents, first, end, max_messages, max_bytes, done)
 
         contents.loader.submit(
@@ -341,14 +351,17 @@ def peek_anywhere(
         if len(present) > 0:
             done(present)
         else:
-            # All of them are lost, or gone: what is behind them is the answer.
+            # All contents are lost or their entries left: answer with the messages behind them.
             peek_anywhere(contents, entries[-1].seq + 1, end, max_messages, max_bytes, done)
 
     contents.loader.submit(EntryContents(contents, absent, contents.ready.contains, on_contents))
 
 
 def take_contents(contents: QueueContents, entries: list[Entry], lost: list[Entry]) -> None:
-    """The contents of `entries` were loaded, but for those of `lost`, which the store has settled."""
+    """Take the loaded contents of `entries`.
+
+    The contents of `lost` could not be read; the store has settled these entries.
+    """
     ready = contents.ready
     account = contents.out
     contents.memory.touch()
@@ -356,16 +369,16 @@ def take_contents(contents: QueueContents, entries: list[Entry], lost: list[Entr
     for entry in lost:
         if not ready.remove(entry):
             if entry.form != ALPHA:
-                # Somebody has it unacked.
+                # The entry is unacked.
                 lost_out.append(entry)
                 account.remove(entry)
             elif ready.delta.covers(entry.seq):
-                # It may have moved to delta while it was looked for, and is counted there.
+                # The entry moved to delta while its content was loaded, and is counted there.
                 ready.delta.is_uncertain = True
         entry.form = ALPHA
         contents.tell_lost(entry)
     if len(lost_out) > 0:
-        # Who has it need not be the one who asked for its content.
+        # The holder of a lost entry may be another than the reader that asked for the content.
         contents.host.on_out_lost(contents.ledger, lost_out)
     for entry in entries:
         if entry.form != ALPHA:
@@ -376,12 +389,13 @@ def take_contents(contents: QueueContents, entries: list[Entry], lost: list[Entr
 
 
 def _ahead_bytes(contents: QueueContents) -> i64:
-    # A load brings one message at least, and no more than half of the queue's room: paging would undo the rest.
+    # A load brings at least one message, and at most half of the queue's room in bytes: paging
+    # would undo the rest.
     return min(contents.host.memory.ahead_room() // 2, contents.host.ahead_bytes)
 
 
 def _leave_out(entries: list[Entry], purged: VariableQueue) -> None:
-    # What is purged is not to be taken for unacked when its content comes.
+    # Mark purged entries ALPHA, so that `take_contents` does not take them for unacked on arrival.
     for entry in entries:
         if entry.form != ALPHA and purged.contains(entry):
             entry.form = ALPHA
@@ -399,7 +413,7 @@ def _load_contents(load: ContentsLoad, entries: list[Entry]) -> bool:
 def _as_entries(positions: list[Position]) -> list[Entry]:
     entries: list[Entry] = []
     for position in positions:
-        # A queue that was deleted before the load began has positions that are no entries: nobody wants them.
+        # A load of a deleted queue brings plain positions instead of entries: no one wants them.
         if isinstance(position, Entry):
             entries.append(position)
     return entries

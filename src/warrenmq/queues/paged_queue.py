@@ -1,12 +1,13 @@
-"""The messages of one queue behind one interface, wherever they are: memory, index or content store (S48).
+"""The messages of one queue behind one interface, whether in memory, index or content store (S48).
 
-Every change of a queue's contents is one of the operations here: a message arrives and waits (`append`) or goes straight to
-somebody (`pass_by`), is handed out, held for a reader group, settled, requeued, dropped, purged. `Queue` decides which,
-and for whom; who gets a message is not known here, nor when one expires. Each operation tells the queue's sink
-(`operation_feed.py`), if there is one.
+Every change of a queue's messages is one of the operations here: a message arrives and waits
+(`append`) or goes straight to a consumer (`pass_by`), is delivered (`hand_out`), reserved for a
+reader group, settled, requeued, dropped, or purged. `Queue` decides which operation, and for whom;
+this module knows neither consumers nor the time of expiry. Each operation notifies the queue's feed
+(`operation_feed.py`), if it has one.
 
-A persistent message in a durable queue is given to the journal when it arrives, except for a consumer without
-acknowledgements: that message is gone when it is handed over and needs no record.
+A persistent message in a durable queue is given to the journal when it arrives, except for a no-ack
+consumer: that message is gone when it is handed over and needs no record.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from warrenmq.store.message import INDEXED, NOT_JOURNALED, Message, Position
 
 
 class PagedQueue(QueueContents):
-    """The messages of the queue of `log`."""
+    """The messages of the queue of `ledger`, with every operation that changes them."""
 
     def __init__(
         self,
@@ -40,12 +41,13 @@ class PagedQueue(QueueContents):
         self._progress: Progress = Progress()
         self.purges: Purges = Purges()
 
-    # -- arrival -------------------------------------------------------------------------------------------------
+    # -- arrival -----------------------------------------------------------------------------------
 
     def make_entry(self, queue: QueueEnd, message: Message, expiry_ms: i64) -> Entry:
-        """A published message as the entry with the next seq id. What follows is `append`, `pass_by`, or `drop`.
+        """Make a published message's entry, with the next seq id: for `append`, `pass_by`, `drop`.
 
-        `queue` is to whom its holders give it back. `expiry_ms`: when it expires (0: never).
+        `queue`: the queue end to which holders return the entry. `expiry_ms`: when it expires (ms
+        since 1970; 0: never).
         """
         if not self.memory.is_changed:
             self.memory.touch()
@@ -57,7 +59,7 @@ class PagedQueue(QueueContents):
         return Entry(message, ledger, seq, expiry_ms, queue)
 
     def append(self, entry: Entry, now_ms: i64) -> None:
-        """Enqueue `entry` behind all ready messages, and journal it when it must outlive a restart."""
+        """Enqueue `entry` behind all ready messages; journal it when it must outlive a restart."""
         if entry.expiry_ms != 0:
             self.expect_expiry()
         if self.is_durable and (entry.persistent or self.journals_transient):
@@ -69,7 +71,10 @@ class PagedQueue(QueueContents):
             self.memory.expect_paging()
 
     def pass_by(self, entry: Entry, no_ack: bool, now_ms: i64) -> None:
-        """Deliver `entry` to a consumer on arrival, without queueing it; with `no_ack` it is settled by that."""
+        """Count `entry` as delivered on arrival, without queueing it.
+
+        With `no_ack` the entry is settled too.
+        """
         self.counters.delivered += 1
         ledger = self.ledger
         if entry.seq > ledger.delivered_upto:
@@ -85,10 +90,10 @@ class PagedQueue(QueueContents):
                 self.feed.published(entry)
                 self.feed.delivered(entry.seq)
 
-    # -- leaving -------------------------------------------------------------------------------------------------
+    # -- leaving -----------------------------------------------------------------------------------
 
     def hand_out(self, entry: Entry, no_ack: bool, now_ms: i64) -> None:
-        """`entry`, which was the head, goes to somebody: it is unacked then, or with `no_ack` gone."""
+        """Count `entry`, which was the head, as delivered: unacked, or settled with `no_ack`."""
         self.counters.delivered += 1
         ledger = self.ledger
         if entry.seq > ledger.delivered_upto:
@@ -104,7 +109,10 @@ class PagedQueue(QueueContents):
                 self.feed.delivered(entry.seq)
 
     def reserve(self, from_seq: i64, max_messages: i64, max_bytes: i64) -> list[Entry]:
-        """Take ready entries in memory from `from_seq` on out of reach of consumers; they count as unacked."""
+        """Reserve ready entries in memory from `from_seq` on for a reader group.
+
+        Reserved entries count as unacked.
+        """
         if self.ready.is_on_disk(from_seq):
             return []
         index = self.ready.index_of_seq(from_seq)
@@ -113,7 +121,7 @@ class PagedQueue(QueueContents):
         return entries
 
     def settle(self, entry: Entry, reason: i64, now_ms: i64) -> None:
-        """An unacked entry is gone for `reason` (`leave_reason.py`)."""
+        """Settle an unacked entry for `reason` (`leave_reason.py`)."""
         if not self.memory.is_changed:
             self.memory.touch()
         is_indexed = self.out.remove(entry)
@@ -131,16 +139,19 @@ class PagedQueue(QueueContents):
             self.feed.settled(entry.seq, reason)
 
     def drop(self, entry: Entry, reason: i64, now_ms: i64) -> None:
-        """`entry`, which has just arrived or was the head, is gone for `reason` without anybody having had it."""
+        """Settle `entry`, just arrived or just the head, for `reason`; no consumer has had it."""
         self.memory.touch()
-        # A load of its content that is under way must not find it unacked.
+        # A load of this content may be under way: ALPHA keeps it from taking the entry for unacked.
         entry.form = ALPHA
         self.settle_record(entry, now_ms)
         if self.feed is not None:
             self.feed.settled(entry.seq, reason)
 
     def requeue(self, entries: list[Entry], now_ms: i64) -> None:
-        """Unacked entries return to their original places, marked redelivered. Of a deleted queue they are gone."""
+        """Return unacked entries to their original places, marked redelivered.
+
+        Entries of a deleted queue are settled instead.
+        """
         if not self.memory.is_changed:
             self.memory.touch()
         entries.sort()
@@ -162,15 +173,18 @@ class PagedQueue(QueueContents):
             for entry in entries:
                 self.feed.returned(entry.seq)
 
-    # -- ends ----------------------------------------------------------------------------------------------------
+    # -- ends --------------------------------------------------------------------------------------
 
     def purge(self, now_ms: i64) -> Purge:
-        """Drop every ready message: they are gone when this returns, and settled a slice at a time."""
+        """Drop every ready message.
+
+        The messages are gone when this returns, and are settled a slice at a time.
+        """
         self.memory.touch()
         return self.purges.begin(self, False, now_ms)
 
     def delete(self, now_ms: i64) -> None:
-        """The queue is deleted: drop all content."""
+        """Drop all messages, as the queue is deleted."""
         self.is_deleted = True
         self.memory.end()
         self.purges.begin(self, True, now_ms)
@@ -179,20 +193,24 @@ class PagedQueue(QueueContents):
             self.feed = None
             sink.deleted()
 
-    # -- start-up ------------------------------------------------------------------------------------------------
+    # -- start-up ----------------------------------------------------------------------------------
 
     def restore_delta(
         self, start: i64, end: i64, count: i64, size_bytes: i64, may_expire: bool
     ) -> None:
-        """After a start, before `restore`: `count` messages of [start, end) are in the index (`size_bytes`: about)."""
+        """Take over `count` messages of [start, end) in the index.
+
+        Called after a start, before `restore`. `size_bytes` is an estimate for all of them.
+        """
         self.ready.restore_delta(start, end, count, size_bytes)
         if count > 0 and may_expire:
             self.expect_expiry()
 
     def restore(self, queue: QueueEnd, positions: list[Position], is_clean: bool) -> None:
-        """Take over live positions (ascending) that are in the journal only, after a start. `log` is restored already.
+        """Take over live positions (ascending) that only the journal has, after a start.
 
-        After an unclean stop nobody knows what was delivered, so everything counts as redelivered (W29).
+        `ledger` must be restored before. After an unclean stop it is unknown which messages were
+        delivered, so all count as redelivered (W29).
         """
         ledger = self.ledger
         if len(positions) > 0:
@@ -202,7 +220,7 @@ class PagedQueue(QueueContents):
         for position in positions:
             entry = Entry(position.message, ledger, position.seq, position.expiry_ms, queue)
             entry.journal_state = position.journal_state
-            # What is in the journal outlives restarts, whatever its publisher wanted.
+            # A message in the journal outlives restarts, even if its publisher did not ask for it.
             entry.persistent = True
             entry.has_content = position.has_content
             entry.content_ref = position.content_ref
@@ -213,10 +231,13 @@ class PagedQueue(QueueContents):
                 self.expect_expiry()
             self.ready.restore(entry)
 
-    # -- invariants ----------------------------------------------------------------------------------------------
+    # -- invariants --------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Assert what holds between two operations; for tests and the simulator. Walks through all it has in memory."""
+        """Assert the invariants between two operations, for tests and the simulator.
+
+        Visits every entry in memory.
+        """
         if self.is_deleted:
             return
         self.ready.check()
@@ -236,18 +257,24 @@ class PagedQueue(QueueContents):
             assert (entry.journal_state == INDEXED) == (entry.seq < mark)
             assert entry.form != ALPHA or entry.has_content
             assert entry.seq < ledger.next_seq
-        # Whatever changed what is in memory, the account knows it by the end of the turn.
+        # The account must know every change of the memory in use by the end of the turn.
         memory = self.memory
         assert memory.is_changed or self.is_listed or memory.ram_bytes == memory.current_bytes()
 
-    # -- slices --------------------------------------------------------------------------------------------------
+    # -- slices ------------------------------------------------------------------------------------
 
     def index_upto(self, seq: i64, limit: i64) -> bool:
-        """Move live positions below `seq` to the index, at most `limit`; True when none is left. Nothing leaves memory."""
+        """Index at most `limit` live positions below `seq`; True when none is left.
+
+        Contents stay in memory.
+        """
         return self.is_deleted or index_slice(self, self._progress, seq, limit) == DONE
 
     def run_slice(self, now_ms: i64) -> i64:
-        """The queue's share of a turn's end: what has arrived from disk, and a slice of what takes long."""
+        """Run the queue's share of a turn: serve loads that have arrived, settle purges, page.
+
+        Purging and paging stop after a slice each; returns how the slice ended.
+        """
         self.is_listed = False
         self.worked_count = 0
         self.demand.now_ms = now_ms
@@ -263,6 +290,6 @@ class PagedQueue(QueueContents):
             if outcome == DONE or paged == MORE:
                 outcome = paged
         if memory.ram_bytes != memory.current_bytes():
-            # What was paged is told like anything else, or the monitor would go on asking for it.
+            # Report what paging freed: otherwise the monitor would ask for it again.
             memory.touch()
         return outcome

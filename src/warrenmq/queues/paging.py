@@ -1,21 +1,23 @@
-"""Which messages of a queue leave memory, one slice at a time (3.5, S59-S69, S74-S76).
+"""Paging: which messages of a queue leave memory, one slice at a time (3.5, S59-S69, S74-S76).
 
-A default queue pages while more of its messages are in memory, unacked ones included, than its `target_ram_count`:
+A default queue pages while more of its messages are in memory, unacked ones included, than its
+`target_ram_count`:
 
-1. alphas sink: the oldest of q1 into the middle, then the youngest of q4, and unacked messages give up their
-   content; which of both comes first depends on what grows faster. The youngest of q4 cannot while they are not on disk
-   yet, and while somebody publishes without a pause they never are: what must go becomes q1 then, where the oldest go
-   first. What is in the index already just drops its content. A large message that is not journaled goes to the
-   transient content store, a large persistent one moves to the index; a small one keeps its content until it goes to
-   delta (C14).
-2. when the middle holds `page_batch` more than `permitted_beta_count`, so many go to delta: first the youngest of q3, but
-   for its oldest (C7), then the oldest of q2 (S66).
+1. alphas leave: first the oldest of q1, which move to the middle (q2 or q3), then the youngest of
+q4. Unacked messages drop their content; which of ready and unacked messages comes first depends on
+which grow faster. The youngest of q4 cannot move before they are on disk, and while a client
+publishes without a pause they never are: in that case the surplus of q4 becomes q1, and its oldest
+move first. A message that is in the index just drops its content. A large message that is not
+journaled goes to the transient content store, a large persistent one moves to the index; a small
+one keeps its content until it goes to delta (C14). 2. when the middle holds `page_batch` more than
+`permitted_beta_count`, the surplus goes to delta: first the youngest of q3, all but its oldest
+message (C7), then the oldest of q2 (S66).
 
-A lazy queue sends everything to delta, but for what a consumer will want next.
+A lazy queue moves all messages to delta except those that a consumer will want next.
 
-The index takes positions in ascending order only, so whoever wants one in it gets all older ones in as well, unacked ones
-among them. What is not sealed yet (PENDING), or refers to a content that is not on disk yet, cannot move: the slice stops
-there and goes on after the next seal or commit.
+The index takes positions in ascending order only: to index one position, all older ones are indexed
+too, unacked ones included. A position that is not sealed (PENDING), or whose content is not on disk
+yet, cannot move: the slice stops there and resumes after the next seal or commit.
 """
 
 from mypy_extensions import i64
@@ -29,19 +31,23 @@ from warrenmq.store.message import INDEXED, NOT_JOURNALED, PENDING, Message, Pos
 
 
 class Progress:
-    """How far the paging of one queue has come, between two slices."""
+    """The progress of one queue's paging, kept between two slices."""
 
     def __init__(self) -> None:
-        # A slice ended within a batch on its way from the middle to delta: so many of it follow in any case (S66).
+        # Messages still to push of a batch that a slice cut short: they follow in any case (S66).
         self.push_left: i64 = 0
-        # Unacked messages from this seq id on have been looked at: those below are next.
+        # `_drop_unacked` has handled all unacked messages from this seq id on; lower ones are next.
         self.out_below: i64 = UNLIMITED
-        # This has been so since the top.
+        # The current round of `_drop_unacked` began at the youngest unacked message and never
+        # reached its goal since.
         self.is_round: bool = False
 
 
 def page_slice(contents: QueueContents, progress: Progress) -> i64:
-    """One slice of what `contents` have to page, of at most the steps that their host has left; how it ended."""
+    """Page one slice of `contents`, within the steps that their host has left.
+
+    Returns how the slice ended.
+    """
     if contents.store.is_behind:
         return WAIT_FOR_DISK
     steps: i64 = max(contents.host.steps_left, i64(WRITE_STEPS))
@@ -56,21 +62,21 @@ def page_slice(contents: QueueContents, progress: Progress) -> i64:
 
 
 def index_slice(contents: QueueContents, progress: Progress, upto: i64, limit: i64) -> i64:
-    """Move the live positions below `upto` to the index, at most `limit`, oldest first; contents stay in memory.
+    """Index at most `limit` live positions below `upto`, oldest first; contents stay in memory.
 
-    DONE when none is left, MORE, or WAIT_FOR_SEAL.
+    Returns DONE when none is left, else MORE or WAIT_FOR_SEAL.
     """
     step = PageStep(contents, progress, limit * WRITE_STEPS)
     return DONE if step.index(upto) else step.outcome()
 
 
 def journal_alone(contents: QueueContents, entry: Entry, now_ms: i64) -> None:
-    """Journal an entry that is in memory only; its content is there."""
+    """Journal an entry that is in memory only. Its content must be in memory."""
     message = entry.message
     if entry.content_ref is not None:
-        # The copy in the transient content store is not needed any more.
+        # Release the copy in the transient content store, which the journal's record replaces.
         contents.store.settle(entry, now_ms)
-    # A copy of its own: the original may be shared with queues that keep it in memory only.
+        # Journal a separate message: queues that keep theirs in memory only may share the original.
     entry.message = Message(
         message.address, message.properties, message.body, message.persistent, message.timestamp_ms
     )
@@ -78,26 +84,28 @@ def journal_alone(contents: QueueContents, entry: Entry, now_ms: i64) -> None:
 
 
 class PageStep:
-    """One slice: how much it may still do, and what stopped it."""
+    """One slice of paging: the steps it has left, and what stopped it."""
 
     def __init__(self, contents: QueueContents, progress: Progress, steps: i64) -> None:
         self.contents: QueueContents = contents
         self.progress: Progress = progress
-        # A message that is moved costs one, a message that is written WRITE_STEPS.
+        # Steps left: a message that is moved costs one, a message that is written WRITE_STEPS.
         self.steps_left: i64 = steps
+        # The slice ended because its steps were used up.
         self.is_cut: bool = False
+        # The slice met a position that cannot move before the next seal or commit.
         self.is_blocked: bool = False
 
     def outcome(self) -> i64:
-        """How it ended."""
+        """How the slice ended: MORE, WAIT_FOR_SEAL or DONE."""
         if self.is_cut:
             return MORE
         return WAIT_FOR_SEAL if self.is_blocked else DONE
 
-    # -- a default queue -----------------------------------------------------------------------------------------
+    # -- a default queue ---------------------------------------------------------------------------
 
     def reduce(self) -> None:
-        """One slice for a queue with a `target_ram_count`."""
+        """Run one slice for a default queue with a `target_ram_count`."""
         contents = self.contents
         excess = contents.memory.ram_count - contents.memory.target_ram_count
         if excess > 0:
@@ -120,7 +128,7 @@ class PageStep:
             if not self._may_push(entry):
                 if self.is_cut or ready.q3.count > 0 or ready.delta.count > 0:
                     return
-                # What is published without a pause ends with what is not on disk yet: older ones go instead of it.
+                # Under publishes without a pause the youngest are not on disk yet: move older ones.
                 keep: i64 = max(0, ready.q4.count - excess)
                 entry = ready.q4.at(keep)
                 if not self._may_push(entry):
@@ -134,7 +142,10 @@ class PageStep:
             excess -= self._drop_ready(entry)
 
     def _push_q1(self, excess: i64) -> i64:
-        """The oldest of q1 sink, until `excess` contents left memory; returns how many have not."""
+        """Move the oldest of q1 to the middle until `excess` contents left memory.
+
+        Returns the rest of `excess`.
+        """
         ready = self.contents.ready
         while excess > 0 and ready.q1.count > 0:
             entry = ready.q1.at(0)
@@ -145,7 +156,10 @@ class PageStep:
         return excess
 
     def _may_push(self, entry: Entry) -> bool:
-        """Is its content on disk, or does it stay in memory in the middle as well?"""
+        """Whether an entry can move to the middle, as its content is on disk or stays in memory.
+
+        Writes what must be written before the move, as far as the steps allow.
+        """
         if not self._may_move():
             return False
         state = entry.journal_state
@@ -166,17 +180,18 @@ class PageStep:
         return True
 
     def _drop_ready(self, entry: Entry) -> i64:
-        # How many contents left memory.
+        # Returns how many contents left memory: 0 or 1.
         if entry.form != ALPHA or not entry.is_on_disk():
             return 0
         self.contents.ready.drop_content(entry)
         return 1
 
     def _drop_unacked(self, excess: i64) -> None:
-        """Unacked messages give up their content, the youngest first; those that are not on disk go there first.
+        """Drop contents of unacked messages, youngest first, until `excess` of them left memory.
 
-        Each slice goes on below where the last one stopped, as they may be very many; from the top again when it has
-        come to the end.
+        A message that is not on disk is indexed first. Unacked messages may be very many, so each
+        slice resumes below the place where the last one stopped, and starts from the top again
+        after reaching the oldest.
         """
         contents = self.contents
         if excess <= 0 or contents.out.ram_count == 0:
@@ -186,7 +201,8 @@ class PageStep:
             progress.is_round = True
         out = self._out_below(min(progress.out_below, contents.ledger.next_seq))
         if len(out) == 0:
-            # The end. What is above where this round began may have come since it was looked at last.
+            # The oldest is reached. Messages above the round's start may have come since then, so a
+            # round that did not begin at the top is followed by another.
             self.is_cut = self.is_cut or not progress.is_round
             progress.out_below = UNLIMITED
             return
@@ -208,8 +224,11 @@ class PageStep:
             progress.is_round = False
 
     def _out_below(self, below: i64) -> list[Entry]:
-        """The youngest unacked entries with seq ids below `below`, ascending: about a slice of them, none when there is
-        none. To look for them, all that are unacked are walked through; only these are put in order."""
+        """The youngest unacked entries with seq ids below `below`, ascending; about a slice.
+
+        Empty only when there is none. The search visits all unacked entries, but sorts only the
+        returned ones.
+        """
         contents = self.contents
         width: i64 = max(self.steps_left, i64(WRITE_STEPS))
         out = contents.find_out(max(0, below - width), below)
@@ -225,7 +244,7 @@ class PageStep:
         return out
 
     def _drop_middle(self, excess: i64) -> None:
-        """Without consumers nobody will soon want what was read ahead."""
+        """Drop contents of q3 that were read ahead, if no consumer will want them soon."""
         ready = self.contents.ready
         middle = ready.ram_count - ready.q1.count - ready.q4.count
         if excess <= 0 or middle <= 0 or self.contents.demand.is_there():
@@ -248,7 +267,8 @@ class PageStep:
             contents.host.segment_entries,
         )
         if is_above and ready.alpha_bytes > contents.host.memory.ahead_room():
-            # The rules of 3.5 count messages: a segment of small ones would stay with up to 64 MiB, of large ones with more.
+            # The rules of 3.5 count messages. By them, a segment of small messages would stay with
+            # up to 64 MiB of content, and one of large messages with more.
             permitted = 0
         surplus = ready.q2.count + ready.q3.count - permitted
         batch = contents.host.page_batch
@@ -258,17 +278,17 @@ class PageStep:
         if surplus <= 0:
             return
         begun = surplus
-        # A consumer will want what was read ahead for it.
+        # Keep the messages that were read ahead for a consumer, and always one.
         keep = max(kept_count(contents), 1)
         surplus = self._push_old(surplus, keep)
         while surplus > 0 and ready.q2.count > 0 and self._push_young(ready.q2.last_seq() + 1):
             surplus -= 1
         progress.push_left = (progress.push_left - (begun - surplus)) % batch if self.is_cut else 0
 
-    # -- a lazy queue --------------------------------------------------------------------------------------------
+    # -- a lazy queue ------------------------------------------------------------------------------
 
     def page_lazy(self) -> None:
-        """One slice for a lazy queue."""
+        """Run one slice for a lazy queue."""
         contents = self.contents
         ready = contents.ready
         excess = contents.memory.ram_count - contents.memory.target_ram_count
@@ -282,7 +302,7 @@ class PageStep:
             if ready.q4.at(keep).journal_state != INDEXED or not self._may_move():
                 return
             ready.part_q4(keep)
-            # With the step that was taken: the slice may end here, and nothing would be in front of q1.
+            # Use the step already taken: if the slice ended here, q1 would follow an empty middle.
             ready.push_young()
         else:
             self._push_old(ready.old_count, keep)
@@ -293,14 +313,17 @@ class PageStep:
             if not self._push_young(last + 1):
                 return
 
-    # -- to delta ------------------------------------------------------------------------------------------------
+    # -- to delta ----------------------------------------------------------------------------------
 
     def _push_old(self, surplus: i64, keep: i64) -> i64:
-        """Push the youngest of q3, then of q4 when it is lazy, but for the `keep` oldest; returns what is left to push."""
+        """Push the youngest of q3 (in a lazy queue then of q4) except the `keep` oldest.
+
+        Returns the rest of `surplus`.
+        """
         contents = self.contents
         ready = contents.ready
         if contents.loader.is_reading_ahead:
-            # Delta must begin where the load that is under way began.
+            # Delta must keep the start from which the current load reads.
             return surplus
         while (
             surplus > 0
@@ -323,7 +346,10 @@ class PageStep:
         return surplus
 
     def _push_young(self, index_upto: i64) -> bool:
-        """Push the oldest one behind delta; False when that has to wait. What is below `index_upto` is indexed with it."""
+        """Push the oldest entry younger than delta to delta; False when it has to wait.
+
+        To index that entry, all positions below `index_upto` are indexed with it.
+        """
         ready = self.contents.ready
         entry = ready.q2.at(0) if ready.q2.count > 0 else ready.q1.at(0)
         if entry.journal_state != INDEXED:
@@ -345,10 +371,10 @@ class PageStep:
         self.steps_left -= steps
         return True
 
-    # -- to the index --------------------------------------------------------------------------------------------
+    # -- to the index ------------------------------------------------------------------------------
 
     def index(self, upto: i64) -> bool:
-        """Move live positions below `upto` to the index, oldest first; True when all of them are there."""
+        """Move live positions below `upto` to the index, oldest first; True when all are there."""
         contents = self.contents
         ledger = contents.ledger
         upto = min(upto, ledger.next_seq)
@@ -361,7 +387,7 @@ class PageStep:
         return True
 
     def _index_some(self, upto: i64) -> bool:
-        """The next ones, as many as there are steps left for; False when one that is not sealed is in the way."""
+        """Index as many positions as there are steps for; False when an unsealed one blocks."""
         contents = self.contents
         ledger = contents.ledger
         most = self.steps_left // WRITE_STEPS
@@ -387,7 +413,7 @@ class PageStep:
             positions.append(found[count])
             count += 1
         self.is_blocked = self.is_blocked or count < limit
-        # Also to have found nothing takes a while.
+        # Even an empty scan counts as a step, so that a queue with nothing to index cannot spin.
         self.steps_left -= WRITE_STEPS * max(count, 1)
         if count > 0:
             store.index(positions)
@@ -398,9 +424,10 @@ class PageStep:
         return count == limit
 
     def _must_journal(self, entry: Entry) -> bool:
-        """Must it be journaled before it may move? It is, then.
+        """Journal an entry that must be journaled before it may move; True when the entry was one.
 
-        A reader group that holds it later must find it after a restart; in the index as it is it would be transient.
+        A reader group that reserves the entry later must find it after a restart; an index record
+        of a transient message would not survive.
         """
         contents = self.contents
         if (
@@ -425,13 +452,16 @@ class PageStep:
         while index < count:
             entry = found[index]
             index += 1
-            # Those that are out have their form already.
+            # Unacked entries became GAMMA in the loop above, so this counts ready ones only.
             if entry.form == BETA:
                 contents.ready.on_indexed(entry)
 
 
 def _end_of_oldest(entries: list[Entry], count: i64) -> i64:
-    """A seq id with at least one of `entries` below it and at most `count`; without putting all of them in order."""
+    """A seq id that has at least one and at most `count` of `entries` below it.
+
+    The search does not sort `entries`.
+    """
     lowest: i64 = entries[0].seq
     for entry in entries:
         lowest = min(lowest, entry.seq)
@@ -439,7 +469,7 @@ def _end_of_oldest(entries: list[Entry], count: i64) -> i64:
 
 
 def _below(entries: list[Entry], end: i64) -> list[Entry]:
-    """Those with seq ids below `end`, in the same order."""
+    """The entries with seq ids below `end`, in the same order."""
     return [entry for entry in entries if entry.seq < end]
 
 
@@ -451,9 +481,10 @@ def permitted_beta_count(
     target_ram_count: i64,
     segment_entries: i64,
 ) -> i64:
-    """How many messages of a queue of `length` may be betas or gammas, and not delta (S65).
+    """The number of a queue's `length` messages that may be betas or gammas instead of delta (S65).
 
-    A larger target permits more (C9); at least as many as one segment of the index holds may stay (C8).
+    A larger target permits more (C9). At least as many as one segment of the index holds may stay
+    (C8).
     """
     if length == 0 or target_ram_count >= UNLIMITED:
         return UNLIMITED

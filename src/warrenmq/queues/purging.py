@@ -1,10 +1,11 @@
-"""A purge under way: messages that are not the queue's any more, settled a slice at a time (W19).
+"""A purge under way: messages that have left their queue and are settled a slice at a time (W19).
 
-What a purge drops leaves the queue at once, with its count; settling it takes its time. What is in memory is settled one
-by one; of delta whole segments are settled at once where none of their messages is unacked and no content store holds
-anything of them (the store knows); of the rest the positions are read from the index, without contents, and settled one
-by one. All of it is settled, and on its way into the journal, when the purge is answered: it comes back after a crash no
-more than an ack would.
+A purge takes its messages, and their count, out of the queue at once; settling them takes time.
+Messages in memory are settled one by one. Whole segments of delta are settled at once where no
+message is unacked and no content store holds anything of them (the store knows). For the rest of
+delta the positions are read from the index, without contents, and settled one by one. When the
+purge is answered, all messages are settled and the acks are on their way into the journal: after a
+crash a purged message returns no more than an acked one.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ from warrenmq.store.runs import Runs, add_run
 
 
 class Purge:
-    """One purge of `count` messages. `rings` and `ranges` of seq ids (`_cut`) are left to settle.
+    """One purge of `count` messages; `rings` and `ranges` of seq ids (`_cut`) are left to settle.
 
-    `out` are unacked messages at its beginning, which it spares. `is_end`: the queue is deleted, so its index goes as a
-    whole, and only messages that are not in the index have to be settled.
+    `out`: the messages that are unacked at the beginning, which the purge spares. `is_end`: the
+    queue is deleted. Its index is then deleted as a whole, so only messages that are not in the
+    index have to be settled.
     """
 
     def __init__(
@@ -42,7 +44,7 @@ class Purge:
         self.contents: QueueContents = contents
         self.count: i64 = count
         self.is_done: bool = False
-        # Called once, when it is done.
+        # Called once with the time, when all messages are settled.
         self.when_done: Callable[[int], None] | None = None
         self.is_loading: bool = False
         self.is_end: bool = is_end
@@ -50,13 +52,13 @@ class Purge:
         for entry in out:
             self.out.add(entry.seq)
         self._rings: list[EntryRing] = rings
-        # What was read from the index last, and how much of that is settled.
+        # Positions of the last read from the index, of which `_place` are settled.
         self._loaded: list[Position] = []
         self._place: i64 = 0
         self._ranges: list[tuple[i64, i64, bool]] = ranges
 
     def settle_slice(self, limit: i64, now_ms: i64) -> i64:
-        """Settle at most `limit` messages or ranges; returns how many."""
+        """Settle at most `limit` messages or ranges; returns the number."""
         handled: i64 = 0
         while handled < limit and len(self._rings) > 0:
             ring = self._rings[-1]
@@ -82,7 +84,7 @@ class Purge:
         return handled
 
     def on_loaded(self, positions: list[Position], next_seq: i64, end: i64) -> None:
-        """Positions that have to be settled one by one."""
+        """Take positions that have to be settled one by one."""
         self.is_loading = False
         self._loaded = positions
         self._place = 0
@@ -125,27 +127,28 @@ class Purge:
 
 
 class Purges:
-    """The purges of one queue, the oldest first: one after the other is settled."""
+    """The purges of one queue, the oldest first; they are settled one after the other."""
 
     def __init__(self) -> None:
         self.waiting: list[Purge] = []
-        # Inclusive seq ids of messages that left delta one run at a time, for the next purge.
+        # Inclusive runs of seq ids that left delta one run at a time, gathered for the next purge.
         self._runs: Runs = []
 
     def is_empty(self) -> bool:
-        """Is nothing left to settle?"""
+        """Whether nothing is left to settle."""
         return len(self.waiting) == 0 and len(self._runs) == 0
 
     def add_range(self, contents: QueueContents, first: i64, end: i64) -> None:
-        """Settle the messages of [first, end), which have left delta and which nobody has, at the end of turns.
+        """Settle [first, end) in later turns: messages that have left delta and are not unacked.
 
-        Ranges that gather while a purge is under way become one, so that neighbours are read together.
+        Ranges that gather while a purge is under way become one, so that neighbours are read
+        together.
         """
         add_run(self._runs, first, end - 1)
         contents.ask_for_turn()
 
     def begin(self, contents: QueueContents, is_end: bool, now_ms: i64) -> Purge:
-        """Take everything ready out of `contents`; a slice of it is settled at once."""
+        """Take every ready message out of `contents` and settle a first slice of them at once."""
         ready = contents.ready
         delta = ready.delta
         first = delta.start
@@ -178,7 +181,7 @@ class Purges:
         return purge
 
     def settle_slice(self, contents: QueueContents, now_ms: i64) -> bool:
-        """One slice, if there is anything left; True when there is more that can be done without waiting."""
+        """Settle one slice; True when more can be done without waiting for a load."""
         waiting = self.waiting
         if len(waiting) == 0:
             if len(self._runs) == 0:
@@ -214,7 +217,8 @@ class _PurgeLoad(Load):
         return True
 
     def on_loaded(self, positions: list[Position], next_seq: i64, damaged: i64) -> None:
-        # What is unacked, or was settled meanwhile, is the purge's to know: it is not taken into the queue.
+        # `Purge.out` spares positions that are unacked or were settled meanwhile. None of the
+        # positions enters the queue.
         contents = self._purge.contents
         contents.loader.end(self)
         self._purge.on_loaded(positions, next_seq, self._end)
@@ -224,7 +228,7 @@ class _PurgeLoad(Load):
 
 
 def _ready_runs(contents: QueueContents, out: list[Entry]) -> Runs:
-    """What is ready, as runs: entries in memory, and all of delta but `out`, what is unacked there."""
+    """The ready messages as runs: entries in memory, and delta without its unacked ones, `out`."""
     ready = contents.ready
     runs: Runs = []
     for place in range(ready.entry_count):
@@ -239,7 +243,10 @@ def _ready_runs(contents: QueueContents, out: list[Entry]) -> Runs:
 def _cut(
     first: i64, end: i64, out: list[Entry], segment_entries: i64
 ) -> list[tuple[i64, i64, bool]]:
-    """[first, end) in parts, the last one first: whole segments without anything unacked (True), and what is between."""
+    """[first, end) cut into parts, the last one first.
+
+    True: whole segments without unacked messages; False: the parts between.
+    """
     blocked: set[int] = set()
     for entry in out:
         blocked.add(entry.seq // segment_entries)

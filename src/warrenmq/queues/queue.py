@@ -1,13 +1,16 @@
 """A queue: publish, deliver, settle, requeue (S48, S49).
 
-An arriving message goes straight to a waiting consumer when nothing is ready before it, else it waits. `backing` has the
-messages, `demand` knows who wants them; the queue brings them together, in this order: what is older first, expired
-messages to nobody, and nothing to a consumer that has no room.
+An arriving message goes straight to a waiting consumer when no message is ready before it, else it
+waits. `backing` has the messages, `demand` knows which consumers and readers want them. The queue
+joins both: older messages go first, expired messages go to no consumer, and a consumer without room
+gets nothing.
 
-The head may be on disk. Delivery stops there, a load is begun, and when it arrives the queue gets its share of the turn
-(`PagedQueue.work`), in which everything that takes long is done, too: paging, purges, expiry, each in slices.
+The head may be on disk. Delivery stops there and begins a load. When the load arrives, the queue
+gets its share of the turn (`PagedQueue.run_slice`), which also does all that takes long, in slices:
+paging, purges, expiry.
 
-Entries that are out (unacked) are known to whoever holds them (a channel, a reader group); the queue counts them.
+Only the holder of an unacked entry (a channel, a reader group) has a reference to it; the queue
+counts it.
 """
 
 from __future__ import annotations
@@ -33,13 +36,15 @@ from warrenmq.queues.variable_queue import EMPTY, LOADING, READY
 from warrenmq.queues.waiting_consumers import ConsumerCircle
 from warrenmq.store.message import Message
 
-# `is_behind`: fewer waiting messages are just traffic; longer ago means the consumers are slow, not the broker.
+# `is_behind`: with fewer waiting messages a queue just has traffic.
 BACKLOG_MIN: Final = 500
+# `is_behind`: when the last delivery of a waiting message is longer ago, the consumers are slow,
+# not the broker.
 SERVED_RECENTLY_MS: Final = 2
 
 
 class Queue(QueueEnd):
-    """One classic queue: what was declared of it (`definition`), what applies to it (`settings`), and its messages."""
+    """One classic queue: its declaration (`definition`), its current `settings`, its messages."""
 
     def __init__(self, definition: QueueDefinition, host: QueueHost, now_ms: i64) -> None:
         super().__init__(definition.name)
@@ -57,19 +62,20 @@ class Queue(QueueEnd):
         )
         self.had_consumer: bool = False
         self.last_used_ms: i64 = now_ms
-        # When a waiting message was last given to a consumer.
+        # When a waiting message was last delivered to a consumer (ms).
         self.served_ms: i64 = 0
-        # Of `demand` and `host`; every message asks them.
+        # The circle of `demand`; every message asks it.
         self._circle: ConsumerCircle = self.demand.circle
+        # The room of `host` for large messages; every message asks it.
         self._transit: Transit = host.memory.transit
-        # Called once, when messages become ready (reader groups that poll).
+        # Callbacks of polling reader groups, each called once when messages become ready.
         self._ready_watchers: list[Callable[[], None]] = []
 
-    # -- figures ---------------------------------------------------------------------------------------------
+    # -- figures -----------------------------------------------------------------------------------
 
     @property
     def ledger(self) -> EntryLedger:
-        """What names this queue to the store and to its vhost."""
+        """The ledger, which identifies this queue to the store and to its vhost."""
         return self.backing.ledger
 
     @property
@@ -79,40 +85,43 @@ class Queue(QueueEnd):
 
     @property
     def ready_count(self) -> int:
-        """Messages that wait."""
+        """Messages that wait in the queue."""
         return self.backing.ready.count
 
     @property
     def unacked_count(self) -> int:
-        """Messages that somebody has and has not settled."""
+        """Messages that are delivered or reserved and not settled yet."""
         return self.backing.out.count
 
     @property
     def consumers(self) -> list[Consumer]:
-        """Its consumers, the oldest first."""
+        """The queue's consumers, the oldest first."""
         return self.demand.consumers
 
     @property
     def is_deleted(self) -> bool:
-        """Has it been deleted?"""
+        """Whether the queue was deleted."""
         return self.backing.is_deleted
 
     @property
     def exclusive_consumer(self) -> bool:
-        """Does one consumer have the queue for itself?"""
+        """Whether one consumer has exclusive access to the queue."""
         consumers = self.demand.consumers
         return len(consumers) == 1 and consumers[0].exclusive
 
     def is_behind(self, now_ms: i64) -> bool:
-        """Do messages pile up although consumers are being served at this moment?"""
+        """Whether messages pile up although consumers are being served at this moment."""
         return (
             self.backing.ready.count > BACKLOG_MIN and now_ms - self.served_ms <= SERVED_RECENTLY_MS
         )
 
-    # -- settings ----------------------------------------------------------------------------------------------
+    # -- settings ----------------------------------------------------------------------------------
 
     def apply(self, settings: QueueSettings) -> None:
-        """From now on these apply. A time to live is that of messages that arrive later, as theirs is noted on arrival."""
+        """Replace the settings.
+
+        A time to live applies to messages that arrive later, as it is noted on arrival.
+        """
         before = self.settings
         self.settings = settings
         if settings.is_lazy != before.is_lazy:
@@ -120,12 +129,16 @@ class Queue(QueueEnd):
         if settings.need_timer():
             self.backing.host.expect_timer(self.backing.ledger)
 
-    # -- publish and deliver -----------------------------------------------------------------------------------
+    # -- publish and deliver -----------------------------------------------------------------------
 
     def publish(
         self, message: Message, expiration_ms: i64, now_ms: i64, is_known: bool = False
     ) -> None:
-        """Take a routed message. `expiration_ms`: its own time to live (NO_LIMIT: none). `is_known`: somebody may have it."""
+        """Take a routed message: deliver it at once, or let it wait.
+
+        `expiration_ms`: the message's own time to live (NO_LIMIT: none). `is_known`: a consumer may
+        have had the message before, so it is marked redelivered.
+        """
         backing = self.backing
         ttl_ms = self.settings.message_ttl_ms
         expiry_ms: i64 = 0
@@ -197,7 +210,10 @@ class Queue(QueueEnd):
         self.deliver_ready(now_ms)
 
     def head_state(self, now_ms: i64) -> i64:
-        """EMPTY, READY, or LOADING: then somebody has to wait for it (`when_head`). Drops what is expired."""
+        """The state of the head: EMPTY, READY, or LOADING.
+
+        Drops expired messages; at LOADING a caller waits by `when_head`.
+        """
         if self.demand.is_paused:
             return LOADING if self.backing.ready.count > 0 else EMPTY
         self.demand.wanted_ms = now_ms
@@ -206,12 +222,18 @@ class Queue(QueueEnd):
         return self.backing.ready.head_state()
 
     def when_head(self, callback: Callable[[int], None]) -> None:
-        """Call `callback` with the time once the head may be there. It looks again, and may wait again."""
+        """Call `callback` with the time once the head may be in memory.
+
+        The callback checks the head, and may wait again.
+        """
         self.demand.waiters.append(callback)
         want_head(self.backing)
 
     def get(self, no_ack: bool, now_ms: i64) -> Entry | None:
-        """basic.get: the oldest live entry, counted as unacked unless `no_ack`. None: look at the head to see why."""
+        """basic.get: the oldest live entry, counted as unacked unless `no_ack`.
+
+        None: `head_state` says why.
+        """
         if self.head_state(now_ms) != READY:
             return None
         backing = self.backing
@@ -223,7 +245,7 @@ class Queue(QueueEnd):
             keep_ahead(backing, 1)
         return entry
 
-    # -- leave and requeue --------------------------------------------------------------------------------------
+    # -- leave and requeue -------------------------------------------------------------------------
 
     def leave(self, entry: Entry, reason: i64, now_ms: i64) -> None:
         if reason == EXPIRED:
@@ -233,7 +255,10 @@ class Queue(QueueEnd):
             self.backing.settle(entry, reason, now_ms)
 
     def drop_expired_head(self, now_ms: i64) -> bool:
-        """Expiry acts at the head only (protocol 7.2). False when the head is expired, and to be dropped in a later turn."""
+        """Drop expired messages at the head, where alone expiry acts (protocol 7.2).
+
+        False when the head is expired but has to be dropped in a later turn.
+        """
         backing = self.backing
         ready = backing.ready
         dropped: i64 = 0
@@ -270,12 +295,15 @@ class Queue(QueueEnd):
             self._notify_watchers()
 
     def purge(self, now_ms: i64) -> Purge:
-        """Drop every ready message: they are gone when this returns, and settled a slice at a time."""
+        """Drop every ready message.
+
+        The messages are gone when this returns, and are settled a slice at a time.
+        """
         if len(self.demand.waiters) > 0:
             self.backing.on_arrival()
         return self.backing.purge(now_ms)
 
-    # -- consumers -----------------------------------------------------------------------------------------------
+    # -- consumers ---------------------------------------------------------------------------------
 
     def add_consumer(self, consumer: Consumer) -> None:
         """Register a consumer; delivery starts with the next `deliver_ready`."""
@@ -304,7 +332,7 @@ class Queue(QueueEnd):
             self._circle.add(consumer)
 
     def delete(self, now_ms: i64) -> list[Consumer]:
-        """Drop all content; returns the consumers that must be told."""
+        """Drop all messages; returns the consumers whose clients must be notified."""
         self.backing.delete(now_ms)
         consumers = self.demand.consumers
         self.demand.consumers = []
@@ -315,23 +343,23 @@ class Queue(QueueEnd):
         self._notify_watchers()
         return consumers
 
-    # -- reader groups -------------------------------------------------------------------------------------------
+    # -- reader groups -----------------------------------------------------------------------------
 
     def watch_ready(self, callback: Callable[[], None]) -> None:
         """Call `callback` once, when a message becomes ready or the queue is deleted."""
         self._ready_watchers.append(callback)
 
     def unwatch_ready(self, callback: Callable[[], None]) -> None:
-        """Forget a watcher that has not been called."""
+        """Forget a watcher that was not called yet."""
         if callback in self._ready_watchers:
             self._ready_watchers.remove(callback)
 
     def resume_deliveries(self) -> None:
-        """A reader group has what it held before the start: deliveries may begin."""
+        """Resume deliveries; a reader group has taken back what it had reserved before a start."""
         self.demand.is_paused = False
         self.backing.on_arrival()
 
-    # -- inside --------------------------------------------------------------------------------------------------
+    # -- inside ------------------------------------------------------------------------------------
 
     def _notify_watchers(self) -> None:
         watchers = self._ready_watchers

@@ -1,26 +1,28 @@
-"""How far a queue reads ahead of its consumers, in messages and in bytes, and what it keeps in memory for them.
+"""Reading ahead: how much a queue loads before its consumers ask, and keeps in memory for them.
 
-Reading ahead is for consumers that take what is read: the disk works while they do. A consumer that holds its messages,
-or does not read its socket, takes nothing for hours, and what was read for it fills the memory meanwhile. So a queue
-reads ahead
+Reading ahead is for consumers that take messages at once: the disk works while they do. A consumer
+that does not ack, or does not read its socket, takes nothing for hours, and messages read for it
+fill the memory meanwhile. A queue therefore reads ahead
 
 - half of `page_batch` messages at most;
-- half of its room in bytes at most (`MemoryAccount.ahead_room`), which becomes smaller as more queues share the memory;
-- a message that is larger than its room only when somebody can take it at once.
+- half of its room in bytes at most (`MemoryAccount.ahead_room`): less room for more active queues;
+- a message that is larger than its room only when a consumer can take it at once.
 
-The oldest messages that fit into its room, and one more, stay in memory while somebody consumes the queue; the others
-leave it. The room for what stays is twice what is read ahead, or a load would be undone by the next slice of paging.
+While a queue has consumers, paging keeps in memory the oldest messages that fit into its room, and
+one more. The kept room is twice what is read ahead, or the next slice of paging would undo a load.
 
-No message waits for ever (`tests/queues/test_liveness.py`). While a queue has ready messages, everybody who waits for one
-is in a place where somebody wakes them. In the queue's circle, or among those who wait for its head, they are only while
+No message waits for ever (`tests/queues/test_liveness.py`). While a queue has ready messages, every
+consumer or reader that waits for one is in a place where it will be woken. Consumers are in the
+queue's circle, and readers among those that wait for its head, only while
 
-- a load of this queue is under way: its end asks for a share of the turn (`TurnShare.on_arrival`), whatever came;
-- or that share is asked for already;
-- or the queue waits for room (`Transit.waiting`): more room asks for the share.
+- a load of this queue is under way: its end asks for a turn (`TurnShare.on_arrival`), empty or not;
+- or that turn is asked for already;
+- or the queue waits for room (`Transit.waiting`): more room asks for the turn.
 
-Otherwise the circle is empty: whoever could take a message has it, and whoever could not was sent to wait for the room
-that is missing, where settling, or writing to the socket, finds them. So a queue must not decide by `can_take` that
-nobody wants the head, and leave those it asked in the circle.
+Otherwise the circle is empty: a consumer that can take a message has got it, and one that cannot
+was sent to wait for the room it lacks, where settling, or writing to the socket, wakes it. A queue
+must therefore not conclude from `can_take` that no consumer wants the head while it leaves the
+asked consumers in the circle.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from warrenmq.queues.variable_queue import LOADING, VariableQueue
 
 
 def want_head(contents: QueueContents) -> None:
-    """Somebody waits for the head: load it when it is on disk."""
+    """Load the head, for which a client or reader waits, unless it is in memory already."""
     if contents.ready.head_state() != LOADING:
         if not contents.demand.is_paused:
             contents.on_arrival()
@@ -44,7 +46,7 @@ def want_head(contents: QueueContents) -> None:
 
 
 def keep_ahead(contents: QueueContents, fetched: i64) -> None:
-    """Read what consumers will want next before they want it; called after `fetched` messages were taken."""
+    """Load messages before consumers want them; called after `fetched` messages were taken."""
     contents.loader.fetches_until_read_ahead -= fetched
     is_away = contents.ready.head_state() == LOADING
     if contents.loader.current is None and (
@@ -56,9 +58,10 @@ def keep_ahead(contents: QueueContents, fetched: i64) -> None:
 
 
 def read_ahead_of_consumers(contents: QueueContents, is_wanted: bool) -> i64:
-    """Load what consumers will want next, unless enough is in memory; returns after how many fetches to look again.
+    """Load the next messages for consumers, unless enough are in memory.
 
-    `is_wanted`: somebody takes the head as soon as it is there, whatever its size.
+    Returns the number of fetches after which to check again. `is_wanted`: a consumer takes the head
+    as soon as it is in memory, whatever its size.
     """
     ready = contents.ready
     batch = contents.host.page_batch
@@ -98,7 +101,7 @@ def read_ahead_of_consumers(contents: QueueContents, is_wanted: bool) -> i64:
 
 
 def kept_count(contents: QueueContents) -> i64:
-    """How many of the oldest messages paging leaves in memory for whoever wants the head."""
+    """The number of oldest messages that paging leaves in memory for the queue's demand."""
     if not contents.demand.is_there():
         return 0
     ready = contents.ready
@@ -110,7 +113,7 @@ def kept_count(contents: QueueContents) -> i64:
 
 
 def _count_within(ready: VariableQueue, limit: i64, room: i64) -> i64:
-    """The oldest entries, at most `limit`, in front of which less than `room` bytes of content are in memory."""
+    """The number of oldest entries, at most `limit`, with less than `room` bytes before them."""
     count: i64 = 0
     size: i64 = 0
     while count < limit and size < room:

@@ -1,25 +1,30 @@
-"""Reader groups: named, durable readers that take messages of queues by position, in ranges that can be read again.
+"""Reader groups: named, durable readers that reserve ranges of a queue and can read them again.
 
-A consumer is given messages once and answers for each; a program such as Spark wants the opposite: name a range, read
-it as often as its own crashes demand, and only then let it go. A reader group gives that. Two numbers per queue:
+A consumer gets each message once and settles each. A program such as Spark wants the opposite: name
+a range, read it as often as its own crashes demand, and only then release it. A reader group gives
+that, by two numbers per queue:
 
-    ... released ...  acked  ... held: may be fetched any number of times ...  reserved  ... ready, anybody's ...
+    ... released ...  acked  ... may be fetched any number of times ...  reserved  ... ready ...
 
-`reserve` moves `reserved` up and takes the messages out of the queue's ready ones, as a delivery would; `ack` moves
-`acked` up and settles them. Both only grow. The caller makes a change durable before it answers, in this order:
-reserve: the messages (also transient ones, which are journaled for it), then the definition, then the answer, so that
-whoever remembers a range finds it held, even after a crash of the broker (`attach`). Ack: the journal's acks, then
-the definition; a definition whose `acked` lags is harmless, one that leads would strand messages below it.
+`reserve` raises `reserved` and takes the messages out of the queue's ready ones, as a delivery
+would; `ack` raises `acked` and settles them. Both numbers only grow. The caller makes a change
+durable before it answers, in this order. Reserve: the messages (also transient ones, which are
+journaled for it), then the definition, then the answer, so that a reader that remembers a range
+finds it still reserved, even after a crash of the broker (`attach`). Ack: the journal's acks, then
+the definition; a definition whose `acked` lags is harmless, one that leads would strand messages
+below it.
 
-This module has a group's part in one queue; what binds several queues together is in reader_groups.py.
+This module is a group's part in one queue; reader_groups.py binds several queues together.
 
-Invariants, `check()`: `acked <= reserved`; every held message lies in [acked, reserved); held is in seq order; no
-other consumer has an unacked message in [acked, reserved). The last one is why a reserve stops before a message that
-a consumer has not settled: if it came back inside a range that was handed out, the range would change between two
-reads, and acking it would lose the message.
+Invariants, `check()`: `acked <= reserved`; every reserved message lies in [acked, reserved); `held`
+is in seq order; no consumer has an unacked message in [acked, reserved). The last one is why a
+reserve stops before a message that a consumer has not settled: if that message was requeued inside
+a reserved range, the range would change between two reads, and acking the range would lose the
+message.
 
-The incarnation of a queue is its id, which is never used twice: a queue deleted and declared again is another one.
-No clock, no I/O; the long poll and the waiting for the journal are the caller's (admin/group_calls.py).
+The incarnation of a queue is its id, which is never used twice: a queue deleted and declared again
+is another incarnation. No clock, no I/O: the caller does the long poll and waits for the journal
+(admin/group_calls.py).
 """
 
 from collections.abc import Callable
@@ -42,21 +47,24 @@ DATA_LOSS: Final = "data_loss"
 NOT_FOUND: Final = "not_found"
 PRECONDITION: Final = "precondition"
 
-# Messages reserved or acked in one step; bounds how long everything else on the loop waits.
+# Messages reserved or acked in one step; the bound limits how long other work on the loop waits.
 GROUP_SLICE_MESSAGES: Final = 2048
-# What held messages that were read from disk may keep in memory (bytes of content); more is read again for a fetch.
+# Bytes of content that reserved messages read from disk may keep in memory; fetches read the rest.
 HELD_BYTES_MAX: Final = 16777216
-# Above every position and count; fits an i64 with room to add to it.
+# Above every position and count; small enough to add to it within an i64.
 EVERYTHING: Final = 1 << 62
 
 # How a slice of a reserve ended.
-ENOUGH: Final = 0  # limits are reached, or nothing more is there
+ENOUGH: Final = 0  # a limit is reached, or no more messages can be reserved
 MORE: Final = 1  # call again
-LOADING: Final = 2  # what is next is on its way from disk; the callback tells when to call again
+LOADING: Final = 2  # the next messages are being read from disk; call again on the callback
 
 
 class GroupError(Exception):
-    """A call a group refuses. `code` is one of the constants above, `text` says it in words."""
+    """A group refuses a call.
+
+    `code` is one of the constants above, `text` gives the reason in words.
+    """
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
@@ -66,7 +74,7 @@ class GroupError(Exception):
 
 @final
 class GroupMember:
-    """The part of the group called `group_name` in one queue, for as long as that queue is there."""
+    """The part of the group `group_name` in one queue, for as long as that queue exists."""
 
     def __init__(
         self, group_name: bytes, queue_name: bytes, queue_id: i64, acked: i64, reserved: i64
@@ -74,41 +82,48 @@ class GroupMember:
         self.group_name: bytes = group_name
         self.queue_name: bytes = queue_name
         self.queue_id: i64 = queue_id
-        # None: the queue is deleted (or was not found by recovery).
+        # None: the queue is deleted, or recovery did not find it.
         self.queue: Queue | None = None
-        # It was deleted when nothing in it was left to read.
+        # The queue was deleted when it had nothing left to read, so nothing is lost.
         self.is_ended: bool = False
         self.acked: i64 = acked
         self.reserved: i64 = reserved
-        # `acked` as far as its journal acks are known durable: what the definition may say.
+        # `acked` as far as the journal's acks are known to be durable; the limit of the definition.
         self.acked_durable: i64 = acked
-        # What the definition that is on disk says; -1: there is none.
+        # `acked` of the definition on disk; -1: there is none.
         self.stored_acked: i64 = -1
+        # `reserved` of the definition on disk; -1: there is none.
         self.stored_reserved: i64 = -1
+        # The reserved messages that are not acked, by ascending seq id.
         self.held: list[Entry] = []
-        # The oldest message that is not acked, when it had to be read from disk: seq id, and when it arrived (ms).
+        # Seq id of the oldest message not acked, when it had to be read from disk; -1: not read.
         self.oldest_seq: i64 = -1
+        # When the message `oldest_seq` arrived (ms since 1970).
         self.oldest_ms: i64 = 0
-        # After a start, until everything it holds has been read from disk; who waits for that.
+        # After a start, not all reserved messages have been read from disk yet.
         self.is_attaching: bool = False
+        # Callbacks that wait for the end of `is_attaching`.
         self.attach_watchers: list[Callable[[], None]] = []
-        # Brings messages from disk.
+        # The load of a reserve that brings messages from disk.
         self._load: RangeLoad | None = None
 
     @property
     def is_lost(self) -> bool:
-        """Is the queue deleted with messages that were not read?"""
+        """Whether the queue was deleted with messages that the group had not read."""
         return self.queue is None and not self.is_ended
 
     @property
     def is_stored(self) -> bool:
-        """Is the definition on disk as it may be?"""
+        """Whether the definition on disk is up to date, as far as the durable acks allow."""
         return self.stored_acked == self.acked_durable and self.stored_reserved == self.reserved
 
-    # -- the calls, in the order a reader makes them -----------------------------------------------------------
+    # -- the calls, in the order a reader makes them -----------------------------------------------
 
     def expect_queue(self, now_ms: i64) -> Queue:
-        """The queue, if it is there. It counts as use of it: a queue does not expire under a reader."""
+        """The queue; GroupError when it is deleted.
+
+        The call counts as use: a queue does not expire under a reader.
+        """
         queue = self.queue
         if queue is None:
             raise GroupError(
@@ -120,14 +135,17 @@ class GroupMember:
         return queue
 
     def check_start(self, start: i64) -> None:
-        """GroupError unless a reserve may begin at `start`."""
+        """Raise GroupError unless a reserve may begin at `start`."""
         if start < self.acked:
             raise GroupError(DATA_LOSS, self._acked_text(start))
         if start > self.reserved:
             raise GroupError(DATA_LOSS, self._beyond_text(start))
 
     def lag(self) -> i64:
-        """Messages from `acked` on: what lies below was left to others. Those on disk are counted as if none was missing."""
+        """The number of messages from `acked` on; messages below were left to other readers.
+
+        Messages on disk are counted as if none of their range was missing.
+        """
         queue = self.queue
         if queue is None:
             return 0
@@ -136,15 +154,15 @@ class GroupMember:
         return len(self.held) + ready.entry_count - ready.index_of_seq(self.reserved) + on_disk
 
     def check_end(self, end: i64) -> None:
-        """GroupError unless everything below `end` may be acked, or is already."""
+        """Raise GroupError unless everything below `end` may be acked, or is acked already."""
         if end > self.reserved:
             raise GroupError(DATA_LOSS, self._beyond_text(end))
-        # Of a queue that has ended nothing was left; that much may still be said to be done.
+        # A queue that has ended had nothing left to read: acks up to `reserved` remain allowed.
         if end > self.acked and not self.is_ended and self.queue is None:
             self.expect_queue(0)
 
     def lag_since_ms(self) -> i64:
-        """When the oldest message that is not acked arrived (ms since 1970); -1: it must be looked for (`find_oldest`)."""
+        """Arrival (ms since 1970) of the oldest message not acked; -1: call `find_oldest` first."""
         queue = self.queue
         if queue is None:
             return -1
@@ -162,7 +180,7 @@ class GroupMember:
         return self.oldest_ms if self.oldest_seq >= first else -1
 
     def find_oldest(self, done: Callable[[], None]) -> None:
-        """Read the oldest message that is not acked, which is on disk; `done` is called, at once or later."""
+        """Read the oldest message that is not acked from disk. Calls `done`, at once or later."""
         queue = self.queue
         assert queue is not None
 
@@ -178,7 +196,7 @@ class GroupMember:
             done()
 
     def available(self, start: i64) -> i64:
-        """How many messages a reserve from `start` on might find."""
+        """An upper bound of the messages that a reserve from `start` on might find."""
         return self.lag() - self._index_of(start)
 
     def reserve_slice(
@@ -189,13 +207,13 @@ class GroupMember:
         now_ms: i64,
         on_loaded: Callable[[], None],
     ) -> i64:
-        """Take the next at most GROUP_SLICE_MESSAGES messages into `reservation`: ENOUGH, MORE or LOADING.
+        """Add at most GROUP_SLICE_MESSAGES messages to `reservation`; ENOUGH, MORE or LOADING.
 
-        What is taken is given to the journal unless it is on disk: transient messages, those whose batch failed.
-
-        Without `takes_more` these are messages that it holds already. `barrier` is the lowest seq id >= `reserved` that somebody else has unacked, a consumer or another group, or EVERYTHING.
-        What an earlier reserve holds from `start` on comes first: its answer may have been lost on the way. After
-        LOADING, `on_loaded` is called once.
+        Messages that are not on disk are given to the journal: transient ones, and those whose
+        batch failed. Messages that an earlier reserve has reserved from `start` on come first,
+        since the answer to it may have been lost; without `takes_more` the slice takes no others.
+        `barrier`: the lowest seq id >= `reserved` that a consumer or another group has unacked, or
+        EVERYTHING. After LOADING, `on_loaded` is called once.
         """
         queue = self.queue
         assert queue is not None
@@ -216,7 +234,11 @@ class GroupMember:
         return outcome if may_be_more or outcome == LOADING else ENOUGH
 
     def is_kept(self, reservation: Reservation) -> bool:
-        """Does a crash leave the whole range? Asked after the commit: an earlier batch with some of it may have failed."""
+        """Whether the whole range would survive a crash.
+
+        To be asked after the commit, since an earlier batch with some of its messages may have
+        failed.
+        """
         queue = self.queue
         if queue is None:
             return False
@@ -231,10 +253,10 @@ class GroupMember:
     def slices(
         self, start: i64, end: i64, slice_size: i64, is_lenient: bool
     ) -> list[tuple[i64, i64, i64, i64]]:
-        """[start, end) cut at multiples of `slice_size`: (from, to, messages, bytes) of those with messages in them.
+        """Cut [start, end) at multiples of `slice_size`: (from, to, messages, bytes) a slice.
 
-        The same range has the same slices whenever it is asked for, also after a restart. `is_lenient` cuts off
-        what is acked already instead of refusing the range.
+        Slices without messages are left out. The same range always has the same slices, also after
+        a restart. `is_lenient` cuts off the acked part of the range instead of refusing the range.
         """
         if is_lenient:
             start = min(max(start, self.acked), self.reserved)
@@ -257,9 +279,10 @@ class GroupMember:
         return found
 
     def fetch(self, start: i64, end: i64, max_messages: i64, max_bytes: i64) -> list[Entry]:
-        """Messages of [start, end) from its beginning, at least one if there is one. May be asked again and again.
+        """Reserved messages of [start, end) from its beginning, at least one if there is one.
 
-        Some may be without content: see `load_contents`.
+        The same range may be fetched again and again. Entries may lack their content: see
+        `load_contents`.
         """
         self._check_range(start, end)
         found: list[Entry] = []
@@ -276,9 +299,9 @@ class GroupMember:
         return found
 
     def load_contents(self, entries: list[Entry], on_loaded: Callable[[], None]) -> bool:
-        """False when all of `entries`, which are held, have their content; else `on_loaded` is called when they have.
+        """Load missing contents of reserved `entries`, then call `on_loaded`; False: all are here.
 
-        Damaged ones are held no longer then.
+        Before that call, entries whose content is damaged have left the reserved messages.
         """
         absent = [entry for entry in entries if entry.form != ALPHA]
         queue = self.queue
@@ -286,16 +309,16 @@ class GroupMember:
             return False
 
         def on_contents(lost: list[Entry]) -> None:
-            # Those have been forgotten, like any that somebody else asked for.
+            # `forget` has removed the lost entries, as it does when another reader asks for them.
             on_loaded()
 
         queue.backing.loader.submit(EntryContents(queue.backing, absent, self.holds, on_contents))
         return True
 
     def load_copies(self, entries: list[Entry], done: Callable[[list[Entry]], None]) -> bool:
-        """Read messages that it holds, all of them paged out, side by side instead of one by one; False: not these.
+        """Read paged-out reserved messages as copies, in one range read; False: not these entries.
 
-        `done` is called with copies for `matched`.
+        `done` is called with the copies, for `matched`.
         """
         queue = self.queue
         if queue is None or len(entries) == 0:
@@ -311,7 +334,10 @@ class GroupMember:
         return True
 
     def matched(self, entries: list[Entry], copies: list[Entry]) -> list[Entry]:
-        """The copies of as many of `entries`, from the beginning, as there are. Both ascend by seq id."""
+        """The copies that match `entries`, from the first one up to the first gap.
+
+        Both lists ascend by seq id.
+        """
         found: list[Entry] = []
         for copy in copies:
             place = len(found)
@@ -323,23 +349,24 @@ class GroupMember:
         return found
 
     def holds(self, entry: Entry) -> bool:
-        """Has it got this one?"""
+        """Whether this very entry is reserved by the group."""
         index = self._index_of(entry.seq)
         return index < len(self.held) and self.held[index] is entry
 
     def reserved_between(self, first: i64, end: i64) -> list[Entry]:
-        """What it holds of [first, end)."""
+        """The group's reserved messages in [first, end)."""
         return self.held[self._index_of(first) : self._index_of(end)]
 
     def first_reserved(self, from_seq: i64) -> i64:
-        """The lowest seq id >= `from_seq` that it holds; EVERYTHING when there is none."""
+        """Lowest seq id >= `from_seq` of a reserved message; EVERYTHING when there is none."""
         index = self._index_of(from_seq)
         return self.held[index].seq if index < len(self.held) else EVERYTHING
 
     def ack_slice(self, end: i64, now_ms: i64) -> bool:
-        """Let go of at most GROUP_SLICE_MESSAGES messages below `end`; True when there are more. May be repeated.
+        """Ack at most GROUP_SLICE_MESSAGES messages below `end`; True when more are left.
 
-        `end` at or below `acked` is nothing to do, above `reserved` an error. Half done is a sound state, too.
+        May be repeated: an `end` at or below `acked` does nothing. An `end` above `reserved` is an
+        error. The state between two slices is sound.
         """
         self.check_end(end)
         if end <= self.acked:
@@ -358,17 +385,19 @@ class GroupMember:
                 queue.leave(entry, ACKED, now_ms)
         return self.acked < end
 
-    # -- life of the group -------------------------------------------------------------------------------------
+    # -- life of the group -------------------------------------------------------------------------
 
     def attach(self, queue: Queue) -> None:
-        """The queue is there: hold what is alive of [acked, reserved) (recovery, before anything is delivered).
+        """Take back the live messages of [acked, reserved) in recovery, before any delivery.
 
-        What is on disk only is read first; meanwhile the queue hands nothing out, and `is_attaching` is set.
+        Messages that are on disk only are read first; meanwhile `is_attaching` is set and the queue
+        delivers nothing.
         """
         self.queue = queue
         queue.backing.journals_transient = True
         reserved = self.reserved
-        # Transient messages were numbered, too, but no journal knows: what comes next must not lie behind the group.
+        # Transient messages had seq ids that no journal records: the next message must not get one
+        # below `reserved`.
         if queue.ledger.next_seq < reserved:
             queue.ledger.next_seq = reserved
         self._attach_rest(queue, self.acked)
@@ -409,7 +438,7 @@ class GroupMember:
             elif len(entries) > 0:
                 self._attach_rest(queue, entries[-1].seq + 1)
             else:
-                # Nothing alive is in delta from there on.
+                # Delta has nothing alive from `next_seq` on.
                 self._attach_rest(queue, max(next_seq, queue.backing.ready.delta.end))
 
         queue.backing.loader.submit(
@@ -425,7 +454,7 @@ class GroupMember:
         )
 
     def detach(self, now_ms: i64) -> None:
-        """The queue is deleted: the messages that are out belong to nobody, and the journal need not keep them."""
+        """Settle the reserved messages of a deleted queue: the journal need not keep them."""
         self._cancel_load()
         queue = self.queue
         self.queue = None
@@ -435,12 +464,12 @@ class GroupMember:
         self.held = []
 
     def end(self) -> None:
-        """The queue is about to be deleted, and nothing in it is left to read: no loss."""
+        """Note that the queue is about to be deleted with nothing left to read: no loss."""
         self.is_ended = True
         self.acked_durable = self.acked
 
     def release(self, now_ms: i64) -> None:
-        """The group is deleted or reads the queue no more: what it holds goes back to its places."""
+        """Requeue the reserved messages, as the group is deleted or reads the queue no more."""
         self._cancel_load()
         held = self.held
         self.held = []
@@ -450,7 +479,7 @@ class GroupMember:
             queue.requeue(held, now_ms)
 
     def check(self) -> None:
-        """The invariants of the module's docstring."""
+        """Assert the invariants of the module's docstring."""
         assert self.acked_durable <= self.acked <= self.reserved
         previous: i64 = -1
         for entry in self.held:
@@ -460,17 +489,17 @@ class GroupMember:
             assert self.held[0].seq >= self.acked and self.held[-1].seq < self.reserved
 
     def forget(self, lost: list[Entry]) -> None:
-        """Those of `lost` that it holds are held no longer: their contents cannot be had, and they are settled."""
+        """Remove reserved messages that are in `lost`; the store has settled them."""
         for entry in lost:
             if self.holds(entry):
                 del self.held[self._index_of(entry.seq)]
 
-    # -- parts -------------------------------------------------------------------------------------------------
+    # -- parts -------------------------------------------------------------------------------------
 
     def _add_reserved(
         self, queue: Queue, reservation: Reservation, now_ms: i64, on_loaded: Callable[[], None]
     ) -> i64:
-        """Count what is held behind `reservation.end` in, and make it durable."""
+        """Count reserved messages behind `reservation.end` in, and make them durable."""
         first = self._index_of(reservation.end)
         stop: i64 = min(first + GROUP_SLICE_MESSAGES, i64(len(self.held)))
         index = first
@@ -483,7 +512,7 @@ class GroupMember:
             size += entry.content_bytes
             index += 1
         if self.load_contents(absent, on_loaded):
-            # To be journaled, they must be in memory.
+            # Their contents must be in memory to be journaled.
             return LOADING
         index = first
         while (
@@ -495,7 +524,7 @@ class GroupMember:
         return ENOUGH if index < stop or reservation.is_full() or index == first else MORE
 
     def _take_ready(self, queue: Queue, reservation: Reservation, end: i64) -> bool:
-        """Hold the next messages that are in memory; False when no more can follow."""
+        """Reserve the next messages that are in memory; False when no more can follow."""
         wanted: i64 = min(
             reservation.max_messages - reservation.message_count, i64(GROUP_SLICE_MESSAGES)
         )
@@ -517,7 +546,7 @@ class GroupMember:
     def _load_ready(
         self, queue: Queue, reservation: Reservation, end: i64, on_loaded: Callable[[], None]
     ) -> None:
-        """Hold the next messages that are on disk only."""
+        """Reserve the next messages that are on disk only."""
         wanted: i64 = min(
             reservation.max_messages - reservation.message_count, i64(GROUP_SLICE_MESSAGES)
         )
@@ -537,7 +566,7 @@ class GroupMember:
         queue.backing.loader.submit(load)
 
     def _cancel_load(self) -> None:
-        # What it would bring stays in the queue.
+        # A stale load leaves its messages in the queue.
         load = self._load
         if load is not None:
             load.is_stale = True
@@ -549,7 +578,7 @@ class GroupMember:
                 queue.backing.out.drop_content(entry)
 
     def _index_of(self, seq: i64) -> i64:
-        """How many held messages lie below `seq`."""
+        """The number of reserved messages below `seq`."""
         held = self.held
         low: i64 = 0
         high: i64 = len(held)
@@ -584,10 +613,11 @@ class GroupMember:
 
 
 def _make_durable(queue: Queue, entries: list[Entry], now_ms: i64) -> None:
-    """Journal the entries that are not on disk yet (transient ones in a range that must survive).
+    """Journal the entries that are not on disk yet: transient ones in a range that must survive.
 
-    Their content is in memory. Transient ones, and those whose batch had failed, that paging moved to the index before
-    the queue had any reader group are there for this life of the node only.
+    Their content must be in memory. Some entries moved to the index before the queue had any reader
+    group; of these, transient ones and those whose batch had failed do not survive this run of the
+    node.
     """
     for entry in entries:
         if entry.journal_state == NOT_JOURNALED:
@@ -595,5 +625,5 @@ def _make_durable(queue: Queue, entries: list[Entry], now_ms: i64) -> None:
 
 
 def text(name: bytes) -> str:
-    """A name as it appears in messages to people."""
+    """`name` as it appears in texts for people."""
     return name.decode("utf-8", "replace")

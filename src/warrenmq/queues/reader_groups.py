@@ -1,14 +1,16 @@
-"""The reader groups of a vhost: opening, taking over, which queues a group reads, and what all of them hold.
+"""The reader groups of a vhost: which queues each reads, how it is opened, taken over and fenced.
 
-A group reads the queues that were named, or those whose names a regular expression matches whole; in the second case
-queues join as they are declared (`join`), and one that is deleted when nothing in it was left to read just ends. In all
-other cases a deleted queue is a loss, which stays until the group is opened by somebody who accepts it.
+A group reads queues that were named, or queues whose whole names match a regular expression. In the
+second case queues join as they are declared (`join`), and a queue that is deleted with nothing left
+to read just ends. In all other cases a deleted queue is a loss, which stays until a client that
+accepts the loss opens the group.
 
-Fencing: every `open` raises the epoch and every other call names the epoch it was given. The newest opener wins, so a
-crashed program goes on at once, and what is left of an older one is refused instead of acking behind its back. That goes
-for readers of a deleted group, too, when there is another one of its name: epochs begin with the time of creation.
+Fencing: every `open` raises the epoch, and every other call names the epoch it was given. The
+newest opener wins: a crashed program can resume at once, and calls left over from an older one are
+refused instead of acking behind its back. Readers of a deleted group are refused too when another
+group of its name exists, since epochs begin with the time of creation.
 
-What a group has in one queue is a `GroupMember` (reader_group.py).
+The part of a group in one queue is a `GroupMember` (reader_group.py).
 """
 
 from collections.abc import Callable
@@ -30,7 +32,7 @@ from warrenmq.queues.reader_group import (
 )
 from warrenmq.store.message import QueueLedger
 
-# Requests name a position for each, and must stay small.
+# Requests name a position for each member and must stay small.
 MEMBERS_MAX: Final = 1000
 
 
@@ -41,25 +43,26 @@ class ReaderGroup:
     def __init__(self, name: bytes, epoch: i64, pattern: str) -> None:
         self.name: bytes = name
         self.epoch: i64 = epoch
-        # Who opened this epoch, for the message to those it fenced off; "" after a restart.
+        # The client that opened this epoch, for errors to fenced clients; "" after a restart.
         self.opener: str = ""
         self.pattern: str = pattern
         self._matcher: NamePattern = compile_pattern(pattern)
-        # By queue id.
+        # The members, by queue id.
         self.members: dict[int, GroupMember] = {}
-        # Queues with ids up to this one were matched already.
+        # Queues with ids up to this one have been matched with the pattern.
         self.matched_upto: i64 = 0
         self.is_deleted: bool = False
-        # Which member a reserve begins with, by queue id: the one behind it was served last.
+        # Queue id of the member that the next reserve starts with: the one after the last served.
         self.next_turn: i64 = 0
-        # Since when there are messages, though fewer than a reserve asks for; -1: there are none.
+        # Since when (ms) messages are ready, but fewer than a reserve asks for; -1: none is ready.
         self.ready_since_ms: i64 = -1
-        # The epoch in the definition that is on disk, and members that are still there and should not be.
+        # The epoch in the definition on disk.
         self.stored_epoch: i64 = 0
+        # Queue ids of members that the definition on disk still has but should not.
         self.left: set[int] = set()
 
     def expect(self, epoch: i64) -> None:
-        """GroupError unless the caller's epoch is the newest. Every call begins with it."""
+        """Raise GroupError unless `epoch` is the newest. Every call of a reader begins with it."""
         if self.is_deleted:
             raise GroupError(NOT_FOUND, f"reader group '{text(self.name)}' is deleted")
         if epoch != self.epoch:
@@ -70,7 +73,7 @@ class ReaderGroup:
             )
 
     def member(self, queue_id: i64) -> GroupMember:
-        """The member with that queue; GroupError when it has none."""
+        """The member for that queue id; GroupError when there is none."""
         member = self.members.get(queue_id)
         if member is None:
             raise GroupError(
@@ -80,19 +83,19 @@ class ReaderGroup:
         return member
 
     def ordered(self) -> list[GroupMember]:
-        """Its members by name of their queue."""
+        """The members, by name of their queue."""
         by_name = [(member.queue_name, member.queue_id, member) for member in self.members.values()]
         by_name.sort(key=_name_and_id)
         return [member for _, _, member in by_name]
 
     def set_pattern(self, pattern: str) -> None:
-        """Which queues it reads from now on; all are to be looked at anew."""
+        """Read the queues that match `pattern`; all queues must be matched again."""
         self._matcher = compile_pattern(pattern)
         self.pattern = pattern
         self.matched_upto = 0
 
     def matches(self, queue: Queue) -> bool:
-        """Does the pattern name this queue, and can a group read it?"""
+        """Whether the pattern matches `queue` and a group may read it."""
         return (
             queue.durable
             and queue.definition.owner is None
@@ -100,7 +103,10 @@ class ReaderGroup:
         )
 
     def join(self, queue: Queue, start: i64) -> None:
-        """Read `queue` from now on, from `start` on. The caller makes the definition durable."""
+        """Add `queue` as a member that reads from `start` on.
+
+        The caller makes the definition durable.
+        """
         if len(self.members) >= MEMBERS_MAX:
             raise GroupError(
                 PRECONDITION,
@@ -121,7 +127,7 @@ class ReaderGroup:
         is_ended: bool,
         queue: Queue | None,
     ) -> None:
-        """Put a member back from its definition; `queue` is None when it is gone."""
+        """Restore a member from its definition; `queue` is None when the queue is gone."""
         member = GroupMember(self.name, queue_name, queue_id, acked, max(acked, reserved))
         member.stored_acked = acked
         member.stored_reserved = reserved
@@ -131,27 +137,27 @@ class ReaderGroup:
             member.attach(queue)
 
     def leave(self, member: GroupMember, now_ms: i64) -> None:
-        """Read that queue no more; what it holds of it is ready again."""
+        """Remove a member; its reserved messages are ready again."""
         member.release(now_ms)
         del self.members[member.queue_id]
         self.left.add(member.queue_id)
 
     def reserved_count(self) -> i64:
-        """How many messages it holds."""
+        """The number of messages that the group has reserved."""
         count: i64 = 0
         for member in self.members.values():
             count += len(member.held)
         return count
 
     def lag(self) -> i64:
-        """How many messages it has not acked."""
+        """The number of messages that the group has not acked."""
         count: i64 = 0
         for member in self.members.values():
             count += member.lag()
         return count
 
     def check(self) -> None:
-        """The invariants of its members."""
+        """Assert the invariants of the members."""
         for queue_id, member in self.members.items():
             assert member.queue_id == queue_id
             member.check()
@@ -163,7 +169,7 @@ class ReaderGroups:
 
     def __init__(self) -> None:
         self.by_name: dict[bytes, ReaderGroup] = {}
-        # The highest one of a deleted group in this life of the node.
+        # The highest epoch of a group deleted in this run of the node.
         self._deleted_epoch: i64 = 0
 
     def open(
@@ -176,11 +182,13 @@ class ReaderGroups:
         may_rebind: bool,
         now_ms: i64,
     ) -> ReaderGroup:
-        """Create the group or take it over; its epoch is a new one. The caller makes the definition durable.
+        """Create the group or take it over, under a new epoch.
 
-        It reads `queues` from then on, which are what `pattern` matches if there is one. Those that join begin at
-        `starts`, by queue id, or at their first message. A deleted queue that it would still read, and a new one with
-        the name of such, are refused unless `may_rebind`.
+        The caller makes the definition durable. The group reads `queues` from then on; with a
+        `pattern`, these are the queues it matches. A queue that joins begins at its position in
+        `starts` (by queue id), or at its first message. `may_rebind` accepts losses: without it, a
+        deleted queue that the group would still read, and a queue with the name of a deleted one,
+        are refused.
         """
         wanted = {queue.id: queue for queue in queues}
         for queue in queues:
@@ -204,7 +212,7 @@ class ReaderGroups:
         group.opener = opener
         group.set_pattern(pattern)
         for member in group.ordered():
-            # A reader that crashed may still know of a queue that has ended.
+            # Keep ended members of a pattern group: a reader that crashed may still name them.
             if member.queue_id not in wanted and not (member.is_ended and pattern != ""):
                 group.leave(member, now_ms)
         for queue in queues:
@@ -214,14 +222,14 @@ class ReaderGroups:
         return group
 
     def get(self, name: bytes) -> ReaderGroup:
-        """The group called `name`; GroupError when there is none."""
+        """The group `name`; GroupError when there is none."""
         group = self.by_name.get(name)
         if group is None:
             raise GroupError(NOT_FOUND, f"no reader group '{text(name)}'")
         return group
 
     def delete(self, name: bytes, now_ms: i64) -> None:
-        """Forget the group; what it holds is ready again."""
+        """Forget the group; its reserved messages are ready again."""
         group = self.get(name)
         group.is_deleted = True
         self._deleted_epoch = max(self._deleted_epoch, group.epoch)
@@ -230,19 +238,22 @@ class ReaderGroups:
         del self.by_name[name]
 
     def find_unacked(self, ledger: QueueLedger, first: i64, end: i64) -> list[Entry]:
-        """What groups hold of [first, end) of a queue: unacked entries like those of channels."""
+        """The messages of [first, end) of a queue that groups have reserved: unacked entries."""
         held: list[Entry] = []
         for member in self.members_of(ledger):
             held.extend(member.reserved_between(first, end))
         return held
 
     def forget(self, ledger: QueueLedger, lost: list[Entry]) -> None:
-        """The contents of what may be held of a queue cannot be had, whoever asked for them; it is settled."""
+        """Remove `lost` entries, which are settled and whose contents are lost, from all groups.
+
+        Another reader may have asked for the contents.
+        """
         for member in self.members_of(ledger):
             member.forget(lost)
 
     def members_of(self, ledger: QueueLedger) -> list[GroupMember]:
-        """Who reads the queue of `log`."""
+        """The members, one a group, that read the queue of `ledger`."""
         found: list[GroupMember] = []
         for group in self.by_name.values():
             member = group.members.get(ledger.queue_id)
@@ -251,7 +262,7 @@ class ReaderGroups:
         return found
 
     def when_attached(self, callback: Callable[[], None]) -> bool:
-        """Is any group still reading what it held before the start? Then `callback` is called when it has."""
+        """Call `callback` once groups have their reserved messages; False: none is attaching."""
         for group in self.by_name.values():
             for member in group.members.values():
                 if member.is_attaching:
@@ -260,8 +271,11 @@ class ReaderGroups:
         return False
 
     def on_queue_deleted(self, queue: Queue, ready_count: i64, now_ms: i64) -> list[GroupMember]:
-        """A queue is gone that had `ready_count` messages. Its members stay, so that their readers learn of it instead of
-        starting over silently. Returns those that have ended by it."""
+        """Detach the members of a deleted queue that had `ready_count` messages; the ended ones.
+
+        The members stay, so that their readers learn of the deletion instead of starting over
+        silently.
+        """
         ended: list[GroupMember] = []
         for group in self.by_name.values():
             member = group.members.get(queue.id)
@@ -273,9 +287,9 @@ class ReaderGroups:
         return ended
 
     def refuse_second_holder(self, name: bytes, queue: Queue) -> None:
-        """GroupError when another group than `name` holds messages of `queue`.
+        """Raise GroupError when another group than `name` has reserved messages of `queue`.
 
-        This one could not get past the first of them, and would wait for it in silence.
+        The group could not get past the first of them, and would wait for it in silence.
         """
         for member in self.members_of(queue.ledger):
             if member.group_name != name and len(member.held) > 0:
@@ -287,13 +301,13 @@ class ReaderGroups:
 
 
 def refuse_exclusive(queue: Queue) -> None:
-    """GroupError when `queue` belongs to a connection, which alone may read it."""
+    """Raise GroupError when `queue` is exclusive to a connection, which alone may read it."""
     if queue.definition.owner is not None:
         raise GroupError(PRECONDITION, f"queue '{text(queue.name)}' is exclusive to a connection")
 
 
 def compile_pattern(pattern: str) -> NamePattern:
-    """ValueError, in words, when it is no regular expression."""
+    """The compiled pattern; ValueError with a text for people when it is no regular expression."""
     try:
         return NamePattern(pattern)
     except ValueError as error:

@@ -1,8 +1,8 @@
-"""A block: messages in bulk, as the records of a file of the store (store/record.py).
+"""A block: messages in bulk, encoded as the records of a file of the store (store/record.py).
 
-It begins with the header of a file, whose store id and number seed the checksums, and goes on with one PUBLISH record for
-each message, with its one position, as a segment of an index has them. So whoever reads segments reads blocks. Without
-bodies the records are PUBLISH_HEAD: the same up to the length of the body, and nothing behind it.
+A block begins with a file header, whose store id and number seed the checksums. One PUBLISH record
+for each message follows, with one position, as in a segment of an index: a reader of segments reads
+blocks too. A block without bodies has PUBLISH_HEAD records, which end after the length of the body.
 """
 
 from librt.strings import BytesWriter
@@ -20,7 +20,7 @@ from warrenmq.store.record import (
 
 
 def encode_block(entries: list[Entry], with_bodies: bool, store_id: bytes) -> bytes:
-    """`entries`, whose contents are in memory, as a block."""
+    """The block of `entries`, whose contents must be in memory."""
     positions: list[Position] = [entry for entry in entries]
     writer = RecordWriter(store_id)
     writer.start_file(INDEX_MAGIC, 0)

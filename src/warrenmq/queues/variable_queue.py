@@ -2,22 +2,26 @@
 
     publish -> q1 -> q2 -> delta -> q3 -> q4 -> deliver
 
-What a ready message costs depends on how far it has sunk:
+The memory that a ready message takes depends on how far it has moved towards the disk:
 
     alpha   content and position in memory
-    beta    content in the transient content store, position in memory: a large message that is not journaled
+    beta    content in the transient content store, position in memory: a large message that is not
+            journaled
     gamma   content and position on disk, the position in memory as well
     delta   both on disk only: a range of seq ids with a count, whatever the number of messages
 
-q1 and q4 hold alphas, q2 and q3 anything that is in memory; a small message that is not in the index keeps its content
-there too, since it has nowhere else to go (C14). A message enters at q4 while nothing is behind it in q3 or delta, else
-at q1; it is taken from q4, then q3. What has been delivered and comes back goes to the place its seq id had.
+q1 and q4 hold alphas, q2 and q3 any message whose position is in memory. A small message that is
+not in the index keeps its content in q2 and q3 too, since there is no copy elsewhere (C14). A
+message enters at q4 while q3 and delta are empty, else at q1; it is taken from q4, then from q3. A
+delivered message that is requeued returns to the place of its seq id.
 
-This module knows the order, the places and the counts; `paging.py` decides what sinks, `loading.py` brings it back.
+This module knows the order, the places and the counts. `paging.py` decides which messages move
+towards the disk, `loading.py` brings them back.
 
-Invariants (reference 3.6), asserted by `check`: q1 not empty => q3 or delta not empty; q2 not empty => delta not empty;
-every part ascends by seq id, and q4 < q3 < delta < q2 < q1; all counts are exact. Delta not empty => q3 not empty holds
-for a queue that somebody consumes, but for the time of a load: without consumers nothing is read (`head_state`).
+Invariants (reference 3.6), asserted by `check`: q1 not empty => q3 or delta not empty; q2 not empty
+=> delta not empty; every part ascends by seq id, and q4 < q3 < delta < q2 < q1; all counts are
+exact. Delta not empty => q3 not empty holds only for a queue with consumers, and not during a load:
+without consumers nothing is read ahead (`head_state`).
 """
 
 from typing import Final
@@ -30,17 +34,19 @@ from warrenmq.queues.entry_ring import EntryRing
 from warrenmq.queues.memory_account import ENTRY_BYTES, MESSAGE_BYTES
 from warrenmq.store.message import INDEXED
 
-# What the head is: there is none, it can be taken, or it must be read from disk first.
+# States of the head. EMPTY: there is no ready message.
 EMPTY: Final = 0
+# The head can be taken.
 READY: Final = 1
+# The head must be read from disk first.
 LOADING: Final = 2
 
-# `target_ram_count` of a queue that need not page; also how many betas it may have then.
+# `target_ram_count` of a queue that need not page; such a queue may also have as many betas.
 UNLIMITED: Final = 1 << 62
 
 
 class VariableQueue:
-    """Ready messages, oldest first. `count` of them; sizes in bytes."""
+    """The ready messages of one queue, oldest first: `count` of them. Sizes in bytes."""
 
     def __init__(self) -> None:
         self.q1: EntryRing = EntryRing()
@@ -48,22 +54,23 @@ class VariableQueue:
         self.delta: Delta = Delta()
         self.q3: EntryRing = EntryRing()
         self.q4: EntryRing = EntryRing()
-        # Where a published entry goes: q4 or q1.
+        # The part that a published entry joins: q4 or q1.
         self._young: EntryRing = self.q4
         self.count: i64 = 0
         self.beta_count: i64 = 0
         self.beta_bytes: i64 = 0
         self.gamma_count: i64 = 0
         self.gamma_bytes: i64 = 0
-        # Of all entries in memory, with or without content.
+        # Bytes of all bodies whose entries are in memory, with or without content.
         self._body_bytes: i64 = 0
+        # Bytes of all contents whose entries are in memory, with or without content.
         self._content_bytes: i64 = 0
 
-    # -- figures -------------------------------------------------------------------------------------------------
+    # -- figures -----------------------------------------------------------------------------------
 
     @property
     def body_bytes(self) -> i64:
-        """Bytes of all bodies."""
+        """Bytes of the bodies of all ready messages."""
         return self._body_bytes + self.delta.body_bytes
 
     @property
@@ -73,17 +80,17 @@ class VariableQueue:
 
     @property
     def ram_count(self) -> i64:
-        """Messages whose content is in memory: the alphas."""
+        """Messages whose content is in memory, which are the alphas."""
         return self.count - self.delta.count - self.beta_count - self.gamma_count
 
     @property
     def alpha_bytes(self) -> i64:
-        """Content in memory."""
+        """Bytes of content in memory."""
         return self._content_bytes - self.beta_bytes - self.gamma_bytes
 
     @property
     def ram_bytes(self) -> i64:
-        """Content in memory, and ENTRY_BYTES for each position, MESSAGE_BYTES for each content there."""
+        """Bytes of memory: content, ENTRY_BYTES a position, MESSAGE_BYTES a content in memory."""
         return self.alpha_bytes + ENTRY_BYTES * self.entry_count + MESSAGE_BYTES * self.ram_count
 
     @property
@@ -91,7 +98,7 @@ class VariableQueue:
         """Entries in memory that are older than delta."""
         return self.q4.count + self.q3.count
 
-    # -- publish and fetch -----------------------------------------------------------------------------------------
+    # -- publish and fetch -------------------------------------------------------------------------
 
     def append(self, entry: Entry) -> None:
         """Add the youngest message (S61)."""
@@ -101,7 +108,7 @@ class VariableQueue:
         self._content_bytes += entry.content_bytes
 
     def head_state(self) -> i64:
-        """EMPTY, READY, or LOADING: the oldest message, or its content, is on disk."""
+        """EMPTY, READY, or LOADING when the oldest message or its content is on disk."""
         if self.q4.count > 0:
             return READY if self.q4.at(0).form == ALPHA else LOADING
         if self.q3.count > 0:
@@ -109,15 +116,15 @@ class VariableQueue:
         return LOADING if self.count > 0 else EMPTY
 
     def has_head_entry(self) -> bool:
-        """Is the position of the oldest message in memory?"""
+        """Whether the position of the oldest message is in memory."""
         return self.q4.count > 0 or self.q3.count > 0
 
     def head(self) -> Entry:
-        """The oldest entry; there must be one in memory."""
+        """The oldest entry; it must be in memory."""
         return self.q4.at(0) if self.q4.count > 0 else self.q3.at(0)
 
     def fetch(self) -> Entry:
-        """Take the oldest entry (S70); there must be one in memory."""
+        """Take the oldest entry (S70); it must be in memory."""
         if self.q4.count > 0:
             entry = self.q4.pop_left()
         else:
@@ -132,7 +139,7 @@ class VariableQueue:
         return entry
 
     def requeue(self, entries: list[Entry]) -> None:
-        """Return entries (ascending seq ids) to their places."""
+        """Return entries (ascending seq ids) to the places of their seq ids."""
         if self._young is self.q4 and not _has_paged(entries):
             self.q4.put_back(entries)
             for entry in entries:
@@ -145,7 +152,7 @@ class VariableQueue:
                 self._enter_delta(entry)
                 self.delta.first_expiry_ms = UNKNOWN
                 continue
-            # One part after the other, so that what goes between two of them keeps its order.
+            # Parts only ever advance, so entries that fit between two parts keep their order.
             lowest = max(lowest, self._part_of(entry))
             parts[lowest].append(entry)
             self._count_in(entry)
@@ -156,7 +163,10 @@ class VariableQueue:
         self._keep_shape()
 
     def _part_of(self, entry: Entry) -> i64:
-        """Which of q4, q3, q2, q1 (0 to 3) an entry belongs to. Between two, without content it goes into the middle."""
+        """The part an entry belongs to: 0 to 3 for q4, q3, q2, q1.
+
+        A paged entry between two parts goes to q3 or q2.
+        """
         seq = entry.seq
         if self.delta.count > 0 and seq >= self.delta.end:
             if self.q1.count > 0 and seq > self.q1.first_seq():
@@ -172,7 +182,7 @@ class VariableQueue:
             return 0
         return 0 if entry.form == ALPHA else 1
 
-    # -- ranges ------------------------------------------------------------------------------------------------------
+    # -- ranges ------------------------------------------------------------------------------------
 
     def index_of_seq(self, seq: i64) -> i64:
         """Number of entries in memory that are older than `seq`."""
@@ -187,7 +197,7 @@ class VariableQueue:
         return index
 
     def at(self, index: i64) -> Entry:
-        """The entry in memory that is `index` places behind the oldest one."""
+        """The entry that is `index` places behind the oldest one in memory."""
         for ring in (self.q4, self.q3, self.q2):
             if index < ring.count:
                 return ring.at(index)
@@ -195,7 +205,7 @@ class VariableQueue:
         return self.q1.at(index)
 
     def is_on_disk(self, from_seq: i64) -> bool:
-        """Is the oldest message from `from_seq` on in delta?"""
+        """Whether the oldest ready message with a seq id >= `from_seq` is in delta."""
         return (
             self.delta.count > 0
             and from_seq < self.delta.end
@@ -203,14 +213,14 @@ class VariableQueue:
         )
 
     def run_length(self, index: i64) -> i64:
-        """How many entries follow each other in memory from `index` on, without delta in between."""
+        """The number of entries in memory from place `index` up to delta or the end."""
         old_count = self.old_count
         if index < old_count and self.delta.count > 0:
             return old_count - index
         return self.entry_count - index
 
     def take_range(self, index: i64, count: i64) -> list[Entry]:
-        """Take `count` entries in memory, starting `index` places behind the oldest one."""
+        """Take `count` entries out of memory, starting `index` places behind the oldest one."""
         taken: list[Entry] = []
         for ring in (self.q4, self.q3, self.q2, self.q1):
             if index >= ring.count:
@@ -227,11 +237,11 @@ class VariableQueue:
         return taken
 
     def contains(self, entry: Entry) -> bool:
-        """Is this very entry one of the ready ones in memory?"""
+        """Whether this very entry object is ready and in memory."""
         return self._ring_of(entry) is not None
 
     def remove(self, entry: Entry) -> bool:
-        """Take out one entry wherever it is; False when it is not here."""
+        """Take one entry out of its part; False when it is in none."""
         ring = self._ring_of(entry)
         if ring is None:
             return False
@@ -241,7 +251,10 @@ class VariableQueue:
         return True
 
     def take_all(self) -> list[EntryRing]:
-        """Take everything: what was in memory, the youngest part first. Delta is forgotten; who asks has noted its range."""
+        """Take all messages: returns the parts in memory, the youngest first, and forgets delta.
+
+        A caller that needs the range of delta notes it before.
+        """
         rings = [self.q1, self.q2, self.q3, self.q4]
         self.q1 = EntryRing()
         self.q2 = EntryRing()
@@ -259,7 +272,10 @@ class VariableQueue:
         return rings
 
     def unindexed(self, from_seq: i64, end_seq: i64, limit: i64) -> list[Entry]:
-        """At most `limit` entries of [from_seq, end_seq), ascending. Delta is below every `from_seq` asked for."""
+        """At most `limit` entries of [from_seq, end_seq), ascending.
+
+        `from_seq` must lie above delta.
+        """
         found: list[Entry] = []
         for ring in (self.q4, self.q3, self.q2, self.q1):
             place = ring.index_of_seq(from_seq)
@@ -272,7 +288,10 @@ class VariableQueue:
         return found
 
     def paged_near_head(self, limit: i64, max_bytes: i64) -> list[Entry]:
-        """Entries without content among the `limit` oldest ones, of at most `max_bytes` together, at least one."""
+        """Entries without content among the `limit` oldest.
+
+        Their contents have at most `max_bytes` together, but at least one entry is returned.
+        """
         found: list[Entry] = []
         size: i64 = 0
         index: i64 = 0
@@ -287,27 +306,27 @@ class VariableQueue:
             index += 1
         return found
 
-    # -- sinking -----------------------------------------------------------------------------------------------------
+    # -- sinking -----------------------------------------------------------------------------------
 
     def drop_content(self, entry: Entry) -> None:
-        """A ready entry whose content is on disk gives up the one in memory: an alpha becomes beta or gamma."""
+        """Drop the content of a ready alpha, which is on disk: it becomes beta or gamma."""
         entry.drop_content()
         self._count_paged(entry)
 
     def take_content(self, entry: Entry) -> None:
-        """The content of a ready entry was loaded."""
+        """Count a ready entry as alpha, as its content was loaded."""
         self._uncount_paged(entry)
         entry.form = ALPHA
 
     def on_indexed(self, entry: Entry) -> None:
-        """The position of a ready entry has moved to the index: a beta becomes gamma."""
+        """Count a ready beta as gamma, as its position has moved to the index."""
         if entry.form == BETA:
             self._uncount_paged(entry)
             entry.form = GAMMA
             self._count_paged(entry)
 
     def push_q1(self) -> None:
-        """The oldest of q1 goes to the young end of q3, or of q2 when delta is in between."""
+        """Move the oldest of q1 to the young end of q3, or of q2 when delta is not empty."""
         entry = self.q1.pop_left()
         if self.delta.count == 0:
             self.q3.append(entry)
@@ -315,12 +334,16 @@ class VariableQueue:
             self.q2.append(entry)
 
     def push_q4(self) -> None:
-        """The youngest of q4 goes to the old end of q3 (S62)."""
+        """Move the youngest of q4 to the old end of q3 (S62)."""
         self.q3.append_left(self.q4.pop_right())
         self._keep_shape()
 
     def part_q4(self, keep: i64) -> None:
-        """Nothing is behind q4: all but its `keep` oldest become q1. At least one must go to delta in the same step."""
+        """Move all but the `keep` oldest of q4 to q1; all other parts must be empty.
+
+        The caller must move at least one entry out of q1 in the same step, which restores the
+        invariant.
+        """
         kept = self.q4.take(keep)
         self.q4, self.q1 = self.q1, self.q4
         for entry in kept:
@@ -328,7 +351,7 @@ class VariableQueue:
         self._young = self.q1
 
     def push_old(self) -> None:
-        """The youngest one older than delta, which is in the index, leaves memory."""
+        """Move the youngest entry older than delta, which must be in the index, to delta."""
         entry = self.q3.pop_right() if self.q3.count > 0 else self.q4.pop_right()
         self._count_out(entry)
         delta = self.delta
@@ -341,7 +364,7 @@ class VariableQueue:
             self._keep_shape()
 
     def push_young(self) -> None:
-        """The oldest one younger than delta, which is in the index, leaves memory."""
+        """Move the oldest entry younger than delta, which must be in the index, to delta."""
         entry = self.q2.pop_left() if self.q2.count > 0 else self.q1.pop_left()
         self._count_out(entry)
         delta = self.delta
@@ -352,9 +375,9 @@ class VariableQueue:
         self._enter_delta(entry)
 
     def _enter_delta(self, entry: Entry) -> None:
-        # The index has it, like all live positions below its mark: a load will find it there.
+        # The index has all live positions below its mark, so a load will find this one there.
         assert entry.journal_state == INDEXED
-        # A load of its content that may be under way has nobody to bring it to.
+        # A load of this content may be under way: ALPHA tells it that no one waits for the content.
         entry.form = ALPHA
         delta = self.delta
         delta.count += 1
@@ -362,10 +385,13 @@ class VariableQueue:
         delta.content_bytes += entry.content_bytes
         self.count += 1
 
-    # -- rising ------------------------------------------------------------------------------------------------------
+    # -- rising ------------------------------------------------------------------------------------
 
     def accept(self, entries: list[Entry], next_seq: i64, damaged: i64) -> None:
-        """A load from `delta.start` on has come: `entries` join q3, delta begins at `next_seq` (S72)."""
+        """Append loaded `entries` to q3.
+
+        The load began at `delta.start`; delta then begins at `next_seq` (S72).
+        """
         delta = self.delta
         self._count_damaged(damaged)
         for entry in entries:
@@ -380,9 +406,10 @@ class VariableQueue:
         self._keep_shape()
 
     def take_loaded(self, entries: list[Entry], first: i64, damaged: i64) -> None:
-        """Entries, the oldest ready ones from `first` on, were loaded and leave delta without ever being here.
+        """Remove loaded entries, the oldest ready ones from `first` on, from delta; they skip q3.
 
-        Damaged ones among them stay counted until delta begins behind them: they would be met, and counted, again.
+        Damaged messages among them stay counted until delta begins behind them; else a later load
+        would meet them and count them again.
         """
         delta = self.delta
         for entry in entries:
@@ -397,7 +424,7 @@ class VariableQueue:
         self._keep_shape()
 
     def trim_delta(self, from_seq: i64, damaged: i64) -> None:
-        """Nothing ready is in delta from `from_seq` on, but for what is damaged."""
+        """Cut delta at `from_seq`: at and above it, delta has no ready message but damaged ones."""
         delta = self.delta
         if from_seq <= delta.start:
             self.count -= delta.count
@@ -408,11 +435,14 @@ class VariableQueue:
             delta.end = from_seq
 
     def shrink_delta(self, count: i64, start: i64, end: i64) -> None:
-        """Forget `count` messages of delta without loading them; those that are left lie in [start, end)."""
+        """Forget `count` messages of delta without loading them.
+
+        The remaining ones lie in [start, end).
+        """
         delta = self.delta
         left: i64 = max(0, delta.count - count) if start < end else 0
         self.count -= delta.count - left
-        # Nobody has read how large they were: the average stands for them.
+        # The sizes of the forgotten messages are unknown: subtract the average.
         delta.body_bytes = delta.body_bytes * left // delta.count
         delta.content_bytes = delta.content_bytes * left // delta.count
         if start > delta.start:
@@ -423,7 +453,7 @@ class VariableQueue:
         self._keep_shape()
 
     def _count_damaged(self, damaged: i64) -> None:
-        # Delta loses a part of its range in which so many were damaged.
+        # Delta loses a part of its range in which `damaged` messages could not be read.
         delta = self.delta
         if damaged > 0:
             delta.is_uncertain = True
@@ -433,17 +463,20 @@ class VariableQueue:
 
     def _leave_delta(self, entry: Entry) -> None:
         delta = self.delta
-        # A count of a restart is right; nothing goes below zero should it not be.
+        # The count of a restart is right; should it not be, nothing goes below zero.
         if delta.count > 1 or (delta.count == 1 and not delta.is_uncertain):
             delta.count -= 1
             self.count -= 1
         delta.body_bytes = max(0, delta.body_bytes - entry.body_bytes)
         delta.content_bytes = max(0, delta.content_bytes - entry.content_bytes)
 
-    # -- restart and end ---------------------------------------------------------------------------------------------
+    # -- restart and end ---------------------------------------------------------------------------
 
     def restore_delta(self, start: i64, end: i64, count: i64, size_bytes: i64) -> None:
-        """After a start, before `restore`: `count` live positions of [start, end) are in the index."""
+        """Set delta to `count` live positions of [start, end).
+
+        Called after a start, before `restore`; the index has them.
+        """
         if count > 0:
             delta = self.delta
             delta.start = start
@@ -455,7 +488,7 @@ class VariableQueue:
             self._young = self.q1
 
     def restore(self, entry: Entry) -> None:
-        """After a start: the next younger message, with or without content."""
+        """Append the next younger message, with or without content; after a start."""
         if not entry.has_content:
             entry.form = GAMMA if entry.journal_state == INDEXED else BETA
         self._count_in(entry)
@@ -467,7 +500,7 @@ class VariableQueue:
         else:
             self.q4.append(entry)
 
-    # -- counts ------------------------------------------------------------------------------------------------------
+    # -- counts ------------------------------------------------------------------------------------
 
     def _count_in(self, entry: Entry) -> None:
         self.count += 1
@@ -499,7 +532,7 @@ class VariableQueue:
             self.beta_count -= 1
             self.beta_bytes -= entry.content_bytes
 
-    # -- shape -------------------------------------------------------------------------------------------------------
+    # -- shape -------------------------------------------------------------------------------------
 
     def _ring_of(self, entry: Entry) -> EntryRing | None:
         for ring in (self.q4, self.q3, self.q2, self.q1):
@@ -508,7 +541,10 @@ class VariableQueue:
         return None
 
     def _keep_shape(self) -> None:
-        """What is in the middle has changed: q2 follows an empty delta (S72), q1 an empty middle (S71)."""
+        """Merge parts after a change in the middle.
+
+        q2 follows an empty delta (S72), q1 an empty middle (S71).
+        """
         if self.delta.count == 0:
             if self.delta.end != 0:
                 self.delta.clear()
@@ -571,7 +607,7 @@ def _has_paged(entries: list[Entry]) -> bool:
 
 
 def _joined(older: EntryRing, younger: EntryRing) -> EntryRing:
-    """Both as one ring, at the cost of the shorter one."""
+    """The two rings as one, at the cost of moving the shorter one."""
     if younger.count < older.count:
         while younger.count > 0:
             older.append(younger.pop_left())

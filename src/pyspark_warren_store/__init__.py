@@ -1,6 +1,7 @@
-"""Lets Spark find the data source "warren_store"; see pyspark_warren, which does so for "warren".
+"""Lets Spark find the data source "warren_store"; pyspark_warren does so for "warren".
 
-Each such package gives Spark one data source, hence there are two. As there, nothing heavy is imported.
+Each such package gives Spark one data source, so two sources need two packages. Like
+pyspark_warren, this package imports nothing heavy.
 """
 
 from warrenmq.spark.store_source import WarrenStoreDataSource as DefaultSource

@@ -1,9 +1,14 @@
-"""Queues as tables of Spark: the data source "warren" and a session to use it in.
+"""Queues as Spark tables: the data source "warren" and a Spark session to use it in.
 
-`source.py` is the data source "warren", `stream_reader.py` and `batch_reader.py` its two ways to read, `group_session.py` a
-stream's hold on its reader group; `amqp/` has what is for brokers of other kinds; `store_source.py` is
-"warren_store", the files of a store; `java.py` and `local_session.py` start Spark, `lag.py` says how far behind a stream is. Needs the extra `warren[spark]`; nothing
-else of warren imports it, and importing this package imports neither pyspark nor pyarrow. See docs/spark.md.
+- `source.py` is the data source "warren"; `stream_reader.py` and `batch_reader.py` read for it.
+- `group_session.py` talks to the broker about the reader group of a stream.
+- `sink.py` writes; `sink_blocks.py` and `sink_columns.py` turn rows into messages.
+- `amqp/` reads from and writes to brokers of other kinds.
+- `store_source.py` is the data source "warren_store": the files of a store.
+- `java.py` and `local_session.py` start Spark; `lag.py` reports how far behind a stream is.
+
+The package needs the extra `warrenmq[spark]`. Importing the package imports neither pyspark nor
+pyarrow. Only `pipeline/` and the command line import it; the broker does not. See docs/spark.md.
 """
 
 from warrenmq.spark.java import SparkUnavailableError

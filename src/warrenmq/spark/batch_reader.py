@@ -1,8 +1,9 @@
-"""Batch reading: a look at the ready messages of queues, which stay where they are.
+"""Batch reading: reads the ready messages of queues and leaves them in their queues.
 
-The ranges of seq ids are fixed when the DataFrame is planned (once per `load()`); what is consumed meanwhile is simply not
-there any more, so two actions on one DataFrame may see different rows. Messages that a consumer or a reader group holds
-are not ready, hence not seen.
+The ranges of seq ids are fixed when the DataFrame is planned (once per `load()`). Messages that are
+consumed after that are missing from the rows, so two actions on one DataFrame may see different
+rows. Messages that are unacked at a consumer or reserved by a reader group are not ready, so a
+batch read does not see them.
 """
 
 from collections.abc import Iterator
@@ -46,7 +47,7 @@ class PeekRange:
     end: int
 
     def peek(self, start: int, with_bodies: bool) -> Request:
-        """The request for its first messages from `start` on."""
+        """The request for the first messages of the range from `start` on."""
         return Peek(
             queue=self.queue,
             incarnation=self.incarnation,
@@ -60,13 +61,13 @@ class PeekRange:
 
 @dataclass
 class PeekPartition(InputPartition):
-    """What one task reads."""
+    """The ranges that one task reads."""
 
     ranges: tuple[PeekRange, ...]
 
 
 class WarrenBatchReader(DataSourceReader):
-    """One `load()`."""
+    """The reader of one `load()`."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         if options.stream_options:
@@ -81,7 +82,7 @@ class WarrenBatchReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        """Ranges of what is ready now."""
+        """The ranges of messages that are ready at the call, grouped into one partition a task."""
         ranges = [self._range(queue) for queue in self._queues()]
         total = sum(part.end - part.start for part in ranges)
         count_min = self._options.min_partitions
@@ -93,8 +94,8 @@ class WarrenBatchReader(DataSourceReader):
         return [PeekPartition(group) for group in pack(pieces, weights, count, count_min)]
 
     def read(self, partition: InputPartition) -> Iterator["RecordBatch"]:
-        """In a worker: what is still ready of some ranges."""
-        # Spark makes a partition of its own when there is nothing to read.
+        """Record batches of the messages that are still ready in a partition; runs in a worker."""
+        # Spark passes a partition of its own class when there is nothing to read.
         if not isinstance(partition, PeekPartition):
             return
         reader = RangeReader(self._options, self._schema, self._link())
@@ -102,7 +103,7 @@ class WarrenBatchReader(DataSourceReader):
             yield from reader.read(text(part.queue), part, part.peek, _refused)
 
     def _queues(self) -> list[bytes]:
-        """Names of the queues to read: those that are named, or all that match."""
+        """Names of the queues to read: those in the options, or all that match their pattern."""
         if not self._options.pattern:
             return [name.encode() for name in self._options.queues]
         pattern = NamePattern(self._options.pattern)
@@ -123,14 +124,14 @@ class WarrenBatchReader(DataSourceReader):
             after = found.queues[-1].id
 
     def _range(self, name: bytes) -> PeekRange:
-        """What of a queue is wanted, as far as it is there."""
+        """The range to read of one queue: the range of the options, cut to the queue's messages."""
         options = self._options
         try:
             queue = self._link().request(DescribeQueue(name), QueueDescription)
             starts = self._seq(options.start, name, queue, 0)
             ends = self._seq(options.end, name, queue, EVERYTHING)
         except AdminRefusedError as error:
-            # One that matched a pattern may have gone since, or be for one connection only.
+            # A queue that matches the pattern may be deleted since, or exclusive to a connection.
             if error.code in (NOT_FOUND, PRECONDITION) and options.pattern:
                 return PeekRange(name, 0, 0, 0)
             raise _refused(error) from None
@@ -150,7 +151,7 @@ class WarrenBatchReader(DataSourceReader):
 
 
 def _cut(ranges: list[PeekRange], width: int) -> list[PeekRange]:
-    """Pieces of at most `width` positions."""
+    """The ranges cut into pieces of at most `width` positions."""
     return [
         PeekRange(part.queue, part.incarnation, start, min(start + width, part.end))
         for part in ranges

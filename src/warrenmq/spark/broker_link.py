@@ -1,7 +1,8 @@
-"""The connection of a Spark process to the broker, kept over calls and retried while the broker is away.
+"""A Spark process's connection to the broker: kept across calls, retried while the broker is away.
 
-A broker that is away is waited for up to the option `retryTimeoutMs`, or another one of the user's (retry.py). Every
-request of this source may be repeated: reserving, fetching and acking the same range again gives the same result.
+The connection retries for as long as the option `retryTimeoutMs`, or another option of the user,
+allows (retry.py). Every request of this source may be repeated: to reserve, fetch or ack the same
+range again gives the same result.
 """
 
 import os
@@ -18,7 +19,7 @@ from warrenmq.spark.retry import Retry, is_transient
 
 
 class BrokerLink:
-    """One connection at a time, made when it is needed. `option` is that with the timeout, to be named in errors."""
+    """A connection that the first request opens. Errors name the timeout as `option`."""
 
     def __init__(
         self,
@@ -35,7 +36,10 @@ class BrokerLink:
     def request(
         self, request: Request, expected: type[ReplyType], wait_s: float = 0.0
     ) -> ReplyType:
-        """The broker's reply. AdminRefusedError when it refuses; SourceError when it stays away too long."""
+        """The broker's reply.
+
+        Raises AdminRefusedError when the broker refuses, SourceError when it stays away too long.
+        """
         with self._retry as retry:
             while True:
                 try:
@@ -54,8 +58,11 @@ class BrokerLink:
 
 
 def connect(address: NodeAddress, purpose: str, timeout_s: float, option: str) -> AdminClient:
-    """A logged-in client; a broker that is away is waited for. AdminRefusedError when it refuses; SourceError when it stays
-    away for longer than `timeout_s`, which the user knows as `option`."""
+    """A logged-in client; retries while the broker is away, for up to `timeout_s` seconds.
+
+    Raises AdminRefusedError when the broker refuses, and SourceError when the broker stays away for
+    longer than `timeout_s`; the error names the timeout as `option`.
+    """
     with Retry(address.where, timeout_s, option) as retry:
         while True:
             retry.attempt()
@@ -65,14 +72,15 @@ def connect(address: NodeAddress, purpose: str, timeout_s: float, option: str) -
                 retry.failed(error)
 
 
-# Task workers are forked and reused, so a connection serves many tasks; a fork must not share its parent's.
+# Links by process, URI, purpose and timeout (ms). Spark forks task workers and reuses them: a link
+# serves many tasks of one process, and a fork must not use its parent's connection.
 _links: dict[tuple[int, str, str, int], BrokerLink] = {}
 
 
 def link_to(
     uri: str, purpose: str, retry_timeout_ms: int, option: str = "retryTimeoutMs"
 ) -> BrokerLink:
-    """This process's link to the broker at `uri`; those for one purpose have the same `option`."""
+    """This process's link to the broker at `uri`; calls with one `purpose` pass one `option`."""
     key = (os.getpid(), uri, purpose, retry_timeout_ms)
     link = _links.get(key)
     if link is None:

@@ -1,7 +1,7 @@
-"""Columns of the data source "warren": names and types, which of them a read has.
+"""Columns of the data source "warren": their names and types, and which of them a read has.
 
-A user-given schema is the projection: Spark 4.3 passes no pruning to a Python source, so
-`spark.read.format("warren").schema("seq bigint, body binary")` is how to leave work undone.
+A user-given schema is the projection, because Spark 4.3 passes no column pruning to a Python
+source. `spark.read.format("warren").schema("seq bigint, body binary")` saves the work for the rest.
 """
 
 from typing import Final
@@ -46,7 +46,7 @@ COLUMNS: Final[dict[str, DataType]] = {
     "headers_raw": BinaryType(),
     "body": BinaryType(),
 }
-# The others are null where a property is not set.
+# Columns that have a value in every row; all other columns are null where a property is not set.
 _NEVER_NULL: Final = frozenset(
     (
         "vhost",
@@ -64,7 +64,7 @@ _NEVER_NULL: Final = frozenset(
 
 
 def default_schema(include_body: bool, include_headers: bool) -> StructType:
-    """All columns, without those the options leave out."""
+    """All columns except those that the options leave out."""
     left_out = _left_out(include_body, include_headers)
     return StructType(
         [StructField(name, kind) for name, kind in COLUMNS.items() if name not in left_out]
@@ -72,7 +72,11 @@ def default_schema(include_body: bool, include_headers: bool) -> StructType:
 
 
 def check_schema(schema: StructType, include_body: bool, include_headers: bool) -> None:
-    """OptionError when a user-given schema has a column that is not there, or is left out, or one with another type."""
+    """Raise OptionError unless a read can fill every column of a user-given schema.
+
+    A column is refused when it is unknown, has another type, is left out by an option, or is NOT
+    NULL where rows may have nulls.
+    """
     check_columns(schema, COLUMNS, 'format "warren" has')
     left_out = _left_out(include_body, include_headers)
     for column in schema.fields:
@@ -85,7 +89,7 @@ def check_schema(schema: StructType, include_body: bool, include_headers: bool) 
 
 
 def _left_out(include_body: bool, include_headers: bool) -> dict[str, str]:
-    """Columns that the options leave out, and which option each."""
+    """Columns that the options leave out, each with the name of its option."""
     left_out = {} if include_body else {"body": "includeBody"}
     if not include_headers:
         left_out |= {"headers": "includeHeaders", "headers_raw": "includeHeaders"}
@@ -93,9 +97,10 @@ def _left_out(include_body: bool, include_headers: bool) -> dict[str, str]:
 
 
 def check_columns(schema: StructType, known: dict[str, DataType], owner_has: str) -> None:
-    """OptionError when `schema` has a column that is not among `known`, or with another type; `owner_has` says whose.
+    """Raise OptionError unless `known` has each column of `schema`, with the same type.
 
-    Nor may it have none at all: Spark takes record batches without columns for empty ones.
+    A schema without columns is refused too, because Spark takes record batches without columns for
+    empty ones. `owner_has` begins the list of known columns in the error text.
     """
     if not schema.fields:
         raise OptionError(f"the schema has no columns; {owner_has}: {', '.join(known)}")

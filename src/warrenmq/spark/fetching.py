@@ -1,4 +1,7 @@
-"""What both readers do: put ranges together to tasks, and in a task fetch blocks of bounded size and make record batches."""
+"""Shared by the batch and the stream reader: groups ranges into tasks and fetches them in a task.
+
+A task fetches blocks of bounded size and turns each into a record batch.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -16,12 +19,15 @@ from warrenmq.spark.retry import SourceError
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
-# One block is one record batch. The JVM fails on huge ones, and small ones cost a round trip each.
+# Limits of one fetched block in messages and bytes. A block becomes one record batch: the JVM fails
+# on huge batches, and each small one costs a round trip.
 FETCH_MESSAGES: Final = 10_000
 FETCH_BYTES: Final = 8 * 1024 * 1024
-# A larger message in a batch can end a JVM with a 2 GiB heap in the middle of a write, for good and without a word.
+# Largest message that a task hands to Spark. A larger one can end a JVM with a 2 GiB heap in the
+# middle of a write, permanently and without an error.
 BODY_BYTES_MAX: Final = 64 * 1024 * 1024
-# A task costs about 90 ms of CPU before it reads anything: few, and not more than a small machine can use.
+# About the most tasks of a batch, unless `minPartitions` asks for more. A task costs about 90 ms of
+# CPU before it reads anything, so there are few: no more than a small machine can use.
 TASKS_WANTED: Final = 16
 
 Piece = TypeVar("Piece")
@@ -32,20 +38,21 @@ class Range(Protocol):
 
     @property
     def start(self) -> int:
-        """The first one."""
+        """The first seq id of the range."""
 
     @property
     def end(self) -> int:
-        """Behind the last one."""
+        """The seq id behind the last one of the range."""
 
 
 def pack(
     pieces: Sequence[Piece], weights: Sequence[int], count: int, count_min: int
 ) -> list[tuple[Piece, ...]]:
-    """`pieces` in order as about `count` groups of neighbours, none heavier than its share but for single ones.
+    """Group neighbouring `pieces`, in order, into about `count` groups of at most one share each.
 
-    The same pieces have the same groups. There are as many groups as pieces when these are not more than `count`, and
-    never fewer than `count_min` when there are so many pieces.
+    A share is the total weight divided by `count`; only a group of a single piece may weigh more.
+    Equal arguments give equal groups. Up to `count` pieces make a group each. There are at least
+    `count_min` groups when there are that many pieces.
     """
     if len(pieces) <= count:
         return [(piece,) for piece in pieces]
@@ -60,7 +67,7 @@ def pack(
             groups[-1] += (piece,)
             weight += size
     if len(groups) < count_min:
-        # Some are much heavier than others: about as many in each, then.
+        # Heavy pieces took whole groups: divide by the number of pieces instead of by weight.
         bounds = [len(pieces) * place // count_min for place in range(count_min + 1)]
         return [tuple(pieces[first:end]) for first, end in pairwise(bounds) if first < end]
     return groups
@@ -69,12 +76,13 @@ def pack(
 def share_out(
     pieces: Sequence[Piece], weights: Sequence[int], count: int
 ) -> list[tuple[Piece, ...]]:
-    """`pieces` in order as at most `count` groups of neighbours of about the same weight."""
+    """Group neighbouring `pieces`, in order, into at most `count` groups of about equal weight."""
     total = sum(weights)
     groups: dict[int, tuple[Piece, ...]] = {}
     before = 0
     for piece, weight in zip(pieces, weights, strict=True):
-        # Where its middle lies; that of nothing at the end lies behind the last group.
+        # The group in which the middle of the piece lies. A last piece of weight 0 has its middle
+        # behind the last group, hence the limit.
         place = min((2 * before + weight) * count // (2 * total), count - 1) if total else 0
         groups[place] = (*groups.get(place, ()), piece)
         before += weight
@@ -82,10 +90,10 @@ def share_out(
 
 
 class RangeReader:
-    """Reads ranges of queues in a task: one for each task."""
+    """Reads ranges of queues in a task; each task has its own reader."""
 
     def __init__(self, options: SourceOptions, schema: StructType, link: BrokerLink) -> None:
-        # Exactly what Spark expects for `schema`.
+        # The Arrow schema that Spark expects for `schema`, type for type.
         self._schema = to_arrow_schema(schema, timezone="UTC")
         self._vhost = options.vhost
         self._is_verified = options.is_verified
@@ -98,7 +106,12 @@ class RangeReader:
         ask: Callable[[int, bool], Request],
         on_refusal: Callable[[AdminRefusedError], SourceError],
     ) -> Iterator["RecordBatch"]:
-        """The messages of a range. `ask(start, with_bodies)` is the request for the ones from `start` on."""
+        """Record batches of the messages of a range.
+
+        `ask(start, with_bodies)` builds the request for the messages from `start` on. Raises the
+        error that `on_refusal` makes of a refusal, and SourceError for a damaged block or for a
+        message that is too large for Spark.
+        """
         from warrenmq.tables.blocks import BlockBatches
 
         builder = BlockBatches(self._schema, self._vhost, queue, self._is_verified)
@@ -112,7 +125,7 @@ class RangeReader:
                 batch = builder.build(fetched.block)
             except ValueError as error:
                 raise SourceError(f"queue '{queue}', from position {start} on: {error}") from None
-            # One that is too large comes alone: blocks are limited to FETCH_BYTES.
+            # A message that is too large is alone in its block: blocks are limited to FETCH_BYTES.
             size = len(fetched.block)
             if builder.needs_bodies and batch.num_rows == 1 and size > BODY_BYTES_MAX:
                 raise SourceError(

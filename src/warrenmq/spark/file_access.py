@@ -1,8 +1,9 @@
-"""Slices of a stream from the files of the node, by tasks that see its disk; the node's event loop is left alone.
+"""Lets tasks that see the node's disk read slices of a stream from files, without its event loop.
 
-The node names the files when a batch is planned (queues/segment_places.py). A task believes them only if they are of the
-store that the node has: a machine may have a file of that name that belongs to another node. Whatever does not fit, a file
-that is gone, short, damaged or of somebody else, is no error: the slice is fetched then.
+The node names the files when a batch is planned (queues/segment_places.py). A task uses a file only
+if it carries the id of the node's store, because a machine may have a file of the same name that
+belongs to another node. A file that is gone, short, damaged or foreign is no error: the task then
+fetches the slice over the network.
 """
 
 import socket
@@ -20,19 +21,19 @@ if TYPE_CHECKING:
 
     from warrenmq.tables.slice_files import SliceInFiles
 
-# Of a block, as of any file of the store.
+# Where the store id stands in the header of a block, and of every file of a store.
 _STORE_ID: Final = slice(12, 28)
 
 
 def wants_files(options: SourceOptions) -> bool:
-    """Is it worth asking which files have a slice? `auto`: when the node is on this machine."""
+    """Whether to ask the node which files have a slice; `auto`: when it runs on this machine."""
     if options.access == ACCESS_AUTO:
         return is_this_machine(NodeAddress(options.uri).host)
     return options.access == ACCESS_FILES
 
 
 def is_this_machine(host: str) -> bool:
-    """Is `host` a name or an address of the machine this runs on?"""
+    """Whether `host` is a name or an address of the machine that this process runs on."""
     try:
         found = socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM)
     except OSError:
@@ -40,7 +41,7 @@ def is_this_machine(host: str) -> bool:
     for family, kind, protocol, _, address in found:
         try:
             with socket.socket(family, kind, protocol) as probe:
-                # Only addresses of one's own can be bound to.
+                # A socket can bind only to an address of its own machine.
                 probe.bind(address)
                 return True
         except OSError:
@@ -49,12 +50,12 @@ def is_this_machine(host: str) -> bool:
 
 
 def store_id_of(block: memoryview) -> bytes:
-    """Which store the messages of a block are from."""
+    """The id of the store that the messages of a block come from."""
     return bytes(block[_STORE_ID])
 
 
 class FileSlices:
-    """Reads slices of the store `store_id` in a task."""
+    """Reads slices from the files of the store `store_id`, in a task."""
 
     def __init__(self, options: SourceOptions, schema: StructType, store_id: bytes) -> None:
         self._schema = to_arrow_schema(schema, timezone="UTC")
@@ -62,7 +63,7 @@ class FileSlices:
         self._store_id = store_id
 
     def read(self, queue: str, part: "SliceInFiles") -> Iterator["RecordBatch"] | None:
-        """The messages of a slice; None when its files do not have exactly these."""
+        """The messages of a slice; None when its files do not have exactly these messages."""
         from warrenmq.tables.slice_files import SliceReader
 
         options = self._options

@@ -1,8 +1,9 @@
-"""A stream's hold on its reader group: what the driver process knows of it and asks of the broker.
+"""The driver's side of a reader group: its known positions, and its requests to the broker.
 
-The group is opened by whatever comes first, and stays open for the life of the process: a reconnect after a broker restart
-keeps its epoch, because the tasks of a running batch have it too. Lost data (a queue deleted, positions acked behind the
-stream's back) end the query unless `failOnDataLoss` is false; then they are logged, and the stream goes on with what is there.
+The first request opens the group, and it stays open for the life of the process. A reconnect after
+a broker restart keeps the group's epoch, because the tasks of a running batch use that epoch too.
+Data loss (a deleted queue, or positions that another client acked) ends the query. With
+`failOnDataLoss=false` it is logged instead, and the stream continues with the messages that exist.
 """
 
 import logging
@@ -39,7 +40,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one batch. The answer to a reserve is held back until there are `min_messages` or `max_delay_ms` went by."""
+    """Limits of one micro-batch.
+
+    The broker defers its answer to a reserve until it has `min_messages`, or until `max_delay_ms`
+    after the first message.
+    """
 
     max_messages: int
     max_bytes: int
@@ -48,23 +53,24 @@ class Limits:
 
 
 class GroupSession:
-    """The group of one query. Does nothing before it is asked something: it is pickled for the workers."""
+    """The reader group of one query. Its constructor does no I/O: workers get a pickled copy."""
 
     def __init__(self, options: SourceOptions, group: str) -> None:
         self._options = options
         self._group = group
         self._epoch: int | None = None
-        # Where each member stood when this process met it; a queue that joins is read from there.
+        # Position of each member when this process first saw it: where a joined queue is read from.
         self._met_at: dict[QueueKey, int] = {}
+        # End (exclusive seq id) of the reserved range of each member.
         self._reserved: dict[QueueKey, int] = {}
-        # Queues that a pattern named and that were deleted when nothing in them was left to read.
+        # Queues of a pattern that were deleted when they had nothing left to read.
         self._ended: set[QueueKey] = set()
-        # Messages lie below these, at the last look.
+        # Next seq id of each member as of the broker's last reply: all its messages lie below.
         self.tails: dict[QueueKey, int] = {}
 
     @property
     def epoch(self) -> int:
-        """Of the group as this process opened it; opens it at first use."""
+        """The epoch under which this process opened the group; the first use opens the group."""
         if self._epoch is None:
             self.open()
         assert self._epoch is not None
@@ -72,20 +78,20 @@ class GroupSession:
 
     @property
     def members(self) -> Positions:
-        """The group's queues, and where each stood when this process met it."""
+        """The group's queues, each with its position when this process first saw it."""
         if self._epoch is None:
             self.open()
         return self._met_at
 
     def open(self) -> None:
-        """Create the group or take it over, under a new epoch."""
+        """Create or take over the group under a new epoch; SourceError when the broker refuses."""
         try:
             self._open()
         except AdminRefusedError as error:
             raise final(error) from None
 
     def resume(self, stored: Positions) -> dict[QueueKey, int]:
-        """Where to go on in the queues that are there now: `stored` without what is lost."""
+        """Where to resume in each queue of the group: `stored`, or less after accepted data loss."""
         self.report_gone(stored)
         positions = {}
         for key, met_at in self.members.items():
@@ -99,10 +105,11 @@ class GroupSession:
     def reserve(
         self, stored: Positions, limits: Limits, wait_ms: int, until: Positions | None
     ) -> dict[QueueKey, int]:
-        """Ack below `stored` (unless `ackOn` says otherwise), hold more from there on, and say up to where, not past `until`.
+        """Ack below `stored`, reserve more messages from there, return the end of each reservation.
 
-        When the group does not stand where `stored` says but before it, and that loss is accepted, it is only said where it
-        stands: a batch from `stored` on would leave out what lies between.
+        No reservation ends past `until`. With `ackOn=commit` nothing is acked here. When the group
+        stands before `stored` and that data loss is accepted, only the group's positions are
+        returned: a batch from `stored` on would leave out the messages between.
         """
         try:
             return self._reserve_from(self.resume(stored), stored, limits, wait_ms, until)
@@ -133,7 +140,7 @@ class GroupSession:
             raise final(error) from None
 
     def ack(self, positions: Positions) -> None:
-        """Let go of what lies below `positions`."""
+        """Ack all messages below `positions`."""
         ends = {key.incarnation: seq for key, seq in positions.items() if key in self.members}
         try:
             self.link().request(Ack(self._group, self.epoch, ends), Acked)
@@ -142,25 +149,31 @@ class GroupSession:
                 raise final(error) from None
 
     def report_gone(self, stored: Positions) -> None:
-        """Queues of a checkpoint that are not the group's any more: lost, unless they ended or are not wanted any more."""
+        """Report as lost each queue of the checkpoint that the options name and the group lacks.
+
+        A queue that was deleted with nothing left to read is not lost.
+        """
         for key, seq in stored.items():
             if key not in self.members and key not in self._ended and self.is_wanted(key):
                 self.lose(f"queue {key} is deleted, with its messages from {seq} on")
 
     def is_wanted(self, key: QueueKey) -> bool:
-        """Do the options name this queue?"""
+        """Whether the options name this queue, or their pattern matches it."""
         if self._options.pattern:
             return NamePattern(self._options.pattern).matches(key.shown)
         return key.name in self._options.queues
 
     def lose(self, what: str) -> None:
-        """Lost data: an error, or a warning when the user said so."""
+        """Report data loss: raise SourceError, or log a warning with `failOnDataLoss=false`."""
         if self._options.fail_on_data_loss:
             raise _loss(what)
         _log.warning("data loss: %s", what)
 
     def lag(self) -> SourceLag | None:
-        """Messages that are not reserved yet. None when the broker does not answer at once: figures are not worth a wait."""
+        """Messages that are not reserved yet; None when the broker does not answer at once.
+
+        A lag figure is not worth a wait, so the request is not retried.
+        """
         link = link_to(self._options.uri, f"lag of Spark group {self._group}", 0)
         try:
             groups = link.request(ListGroups(), GroupList).groups
@@ -180,7 +193,7 @@ class GroupSession:
 
     @property
     def description(self) -> str:
-        """The source in words, for progress reports."""
+        """The source in words (queues, vhost, broker, group), for progress reports."""
         options = self._options
         address = NodeAddress(options.uri)
         queues = (
@@ -191,12 +204,12 @@ class GroupSession:
         return f"warren: {queues} of vhost {address.vhost} at {address.where}, reader group {self._group}"
 
     def link(self) -> BrokerLink:
-        """The connection of the process this runs in."""
+        """The connection of the calling process."""
         return link_to(
             self._options.uri, f"Spark group {self._group}", self._options.retry_timeout_ms
         )
 
-    # -- parts ----------------------------------------------------------------------------------------------------
+    # -- parts -------------------------------------------------------------------------------------
 
     def _open(self) -> None:
         start = self._options.start
@@ -253,7 +266,10 @@ class GroupSession:
         return ends
 
     def _reopen_after(self, error: AdminRefusedError) -> None:
-        """Lost data that may be lost: open the group anew, waiting for queues that are not there yet."""
+        """Open the group again after accepted data loss; retry while a queue is not found.
+
+        Raises SourceError for another error, or when data loss is not accepted.
+        """
         if error.code != DATA_LOSS or self._options.fail_on_data_loss:
             raise final(error) from None
         self.lose(error.text)
@@ -269,7 +285,7 @@ class GroupSession:
 
 
 def final(error: AdminRefusedError) -> SourceError:
-    """A refusal as the query's end."""
+    """The error that ends the query after a refusal."""
     return _loss(error.text) if error.code == DATA_LOSS else SourceError(error.text)
 
 

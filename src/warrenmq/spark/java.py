@@ -1,4 +1,7 @@
-"""Is there what Spark needs? Found out before PySpark does, whose own error is "Java gateway process exited"."""
+"""Checks the packages and the Java that Spark needs, with an error that says what to install.
+
+PySpark itself only says "Java gateway process exited".
+"""
 
 import importlib.util
 import os
@@ -18,20 +21,20 @@ class SparkUnavailableError(RuntimeError):
 
 
 def require_spark() -> None:
-    """SparkUnavailableError unless pyspark, pyarrow, numpy and Java 17 or newer are there."""
+    """Raise SparkUnavailableError unless pyspark, pyarrow, numpy and Java 17 or newer are there."""
     require_packages()
     require_java()
 
 
 def require_packages() -> None:
-    """SparkUnavailableError unless pyspark, pyarrow and numpy are there."""
+    """Raise SparkUnavailableError unless pyspark, pyarrow and numpy are installed."""
     for module in ("pyspark", "pyarrow", "numpy"):
         if importlib.util.find_spec(module) is None:
             raise SparkUnavailableError(f"{module} is not installed: pip install 'warrenmq[spark]'")
 
 
 def require_java() -> None:
-    """SparkUnavailableError unless the Java that Spark would start is new enough."""
+    """Raise SparkUnavailableError unless the Java that Spark would start is new enough."""
     java = _java_path()
     try:
         result = subprocess.run(
@@ -42,7 +45,7 @@ def require_java() -> None:
     found = re.search(r'version "(\d+)(?:\.(\d+))?', result.stderr + result.stdout)
     if found is None:
         raise SparkUnavailableError(f"{java} does not tell its version: {_HOW_TO_INSTALL}")
-    # Up to Java 8 the versions were called 1.x.
+    # Java up to version 8 reports itself as 1.x.
     version = int(found[2] or 0) if found[1] == "1" else int(found[1])
     if version < JAVA_VERSION_MIN:
         raise SparkUnavailableError(
@@ -51,7 +54,7 @@ def require_java() -> None:
 
 
 def _java_path() -> str:
-    """The java that Spark's launcher takes: JAVA_HOME's, else the one on PATH."""
+    """Path of the java that Spark's launcher runs: in JAVA_HOME, else the one on PATH."""
     home = os.environ.get("JAVA_HOME")
     if home:
         java = Path(home, "bin", "java")

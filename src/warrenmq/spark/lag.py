@@ -1,9 +1,10 @@
-"""How far behind a stream is, in the progress of its query.
+"""Puts the lag of a stream into the progress of its query, and reads it from there.
 
-Spark 4.3 gives a source in Python no way to report metrics: its stream in the JVM (PythonMicroBatchStream) does not implement
-ReportsSourceMetrics, by which Kafka's source reports `avgOffsetsBehindLatest`, nor `toString`, which is what the progress calls
-the source's `description`. What a source in Python does report is its latest offset, for nobody but the progress. So the lag
-and a description are in there, and `lag_of` takes them out again.
+Spark 4.3 gives a Python source no way to report metrics. Its stream in the JVM
+(PythonMicroBatchStream) does not implement ReportsSourceMetrics, by which Kafka's source reports
+`avgOffsetsBehindLatest`, nor `toString`, which the progress shows as the source's `description`. A
+Python source can report its latest offset, which only the progress uses. That offset therefore
+carries the lag and a description, and `lag_of` takes them out again.
 """
 
 import json
@@ -17,21 +18,25 @@ _LAG: Final = "lag"
 
 @dataclass(frozen=True)
 class SourceLag:
-    """The lag of one source: messages it has not read yet."""
+    """The lag of one source: how many messages it has not read yet."""
 
     # The source in words, without a password.
     source: str
     # Messages behind the end of the batch that the progress is about.
     messages: int
-    # The age of the oldest message that is not acked, one of the batch included; None: the source does not know.
+    # Age in seconds of the oldest message that is not acked, in that batch or behind it; None when
+    # the source does not know.
     seconds: float | None = None
-    # Messages by queue, of queues that have some.
+    # Messages by queue name; queues without any are left out.
     queues: Mapping[str, int] = field(default_factory=dict)
 
 
 def lag_of(progress: Mapping[str, Any] | None) -> list[SourceLag]:
-    """The lag of each source of warren's in the progress of a query, in their order: `lag_of(query.lastProgress)`, or of
-    `event.progress` in a StreamingQueryListener. Empty before the first batch, and while the broker cannot be asked."""
+    """The lag of each of warren's sources in the progress of a query, in the order of its sources.
+
+    Takes `query.lastProgress`, or `event.progress` in a StreamingQueryListener. The list is empty
+    before the first batch and while the broker does not answer.
+    """
     found = []
     for source in (progress or {}).get("sources", ()):
         try:
@@ -44,7 +49,7 @@ def lag_of(progress: Mapping[str, Any] | None) -> list[SourceLag]:
 
 
 def with_lag(offset: Mapping[str, Any], lag: SourceLag) -> dict[str, Any]:
-    """The latest offset that a source reports."""
+    """`offset` with `lag` added: the latest offset that a source reports."""
     values: dict[str, Any] = {"messages": lag.messages}
     if lag.seconds is not None:
         values["seconds"] = lag.seconds

@@ -1,4 +1,4 @@
-"""A Spark session with settings that suit one machine and the data sources of warren."""
+"""Starts a Spark session or context with settings for one machine and for warren's data sources."""
 
 import contextlib
 import os
@@ -14,20 +14,21 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-# The name of a socket has at most 107 bytes; Spark's own part of it is "/.<uuid>.sock".
+# Longest path (bytes) of a directory for worker sockets. The path of a socket has at most 107
+# bytes, and Spark appends "/.<uuid>.sock".
 SOCKET_DIRECTORY_BYTES_MAX: Final = 64
-# How often a task may fail before its job does; Spark's own default for a local session is once.
+# How often a task may fail before its job fails; Spark's default for a local session is once.
 TASK_FAILURES_MAX: Final = 4
 CONNECT_SCHEME: Final = "sc://"
 
-# A JVM that ran out of memory hangs otherwise.
+# Without this option a JVM that runs out of memory hangs.
 _JAVA_OPTIONS: Final = "-XX:+ExitOnOutOfMemoryError"
-# Of one that computes nothing itself: it compiles less and starts sooner, at half the cost.
+# Options of a JVM that computes nothing itself: it compiles less, starts sooner and costs half.
 _LIGHT_JAVA_OPTIONS: Final = f"{_JAVA_OPTIONS} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 
-# Of any session: of the driver's program, or of queries.
+# Settings of every new session, local or remote.
 _SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.compression.codec": "zstd",
@@ -40,12 +41,14 @@ def session(
     settings: Mapping[str, str] | None = None,
     tells_failures: bool = True,
 ) -> "SparkSession":
-    """The active Spark session as it is, or a new one. `settings` override those of warren for a new one.
+    """The active Spark session, unchanged, or a new one with warren's settings and `settings`.
 
-    `master` is a cluster's address as Spark takes it, or a Spark Connect server's (`sc://host:15002`); without one the
-    session is local, with all cores that this process may use. SparkUnavailableError, one line, when pyspark or a Java of
-    at least version 17 is missing. A session of your own works as well: nothing of warren needs these settings, and its
-    formats need no registration. Without `tells_failures` Spark does not log what it raises.
+    `settings` override those of warren. `master` is the address of a cluster as Spark takes it, or
+    of a Spark Connect server (`sc://host:15002`). Without `master` the session is local, with all
+    cores that this process may use. Raises SparkUnavailableError, in one line, when pyspark or Java
+    17 or newer is missing. A session of your own works too: warren needs none of these settings,
+    and its formats need no registration. With `tells_failures=False` Spark does not log the errors
+    that it raises.
     """
     if master is not None and master.startswith(CONNECT_SCHEME):
         require_packages()
@@ -78,14 +81,16 @@ def light_context(
     stops: bool,
     tells_failures: bool = True,
 ) -> Iterator["SparkContext"]:
-    """Spark without SQL, whose JVM does nothing but share out tasks in Python: the active context, which stays, or a new one.
+    """The active Spark context, or a new one without SQL, whose JVM only distributes Python tasks.
 
-    `master` as for `session`, but no Spark Connect server; `local_settings` are for a new one without a cluster,
-    which `stops` at the end; it takes a second. Without `tells_failures` Spark does not log what it raises. Needs what `require_spark` asks for.
+    `master` as for `session`, except for Spark Connect servers. `local_settings` apply to a new
+    local context. With `stops` a new context is stopped at the end, which takes a second; an active
+    one is never stopped. With `tells_failures=False` Spark does not log the errors that it raises.
+    Call `require_spark` first.
     """
     from pyspark import SparkConf, SparkContext
 
-    # Another context than the active one there cannot be in a process.
+    # A process has at most one Spark context, so an active one must be used.
     is_active = SparkContext._active_spark_context is not None
     _choose_python()
     master = master or _local_master()
@@ -102,8 +107,10 @@ def light_context(
 
 
 def log_options(tells_failures: bool = True) -> str:
-    """Options of a JVM whose Spark logs errors only, unless its configuration says how it logs; without `tells_failures` not
-    even those that it raises as well."""
+    """JVM options that make Spark log errors only; empty when SPARK_CONF_DIR configures the log.
+
+    With `tells_failures=False` Spark does not log the errors that it raises either.
+    """
     directory = os.environ.get("SPARK_CONF_DIR")
     if directory and Path(directory, "log4j2.properties").exists():
         return ""
@@ -112,7 +119,8 @@ def log_options(tells_failures: bool = True) -> str:
 
 
 def _choose_python() -> None:
-    # Else workers run the python3 of PATH, which is another one in a virtual environment that is not activated.
+    # By default workers run the python3 of PATH. In a virtual environment that is not activated
+    # that is another Python.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
@@ -121,7 +129,7 @@ def _local_master() -> str:
 
 
 def _settings(master: str, java_options: str) -> dict[str, str]:
-    """Of a driver in this process's JVM."""
+    """Settings of a session whose driver runs in a JVM of this process."""
     values = {**_SETTINGS, "spark.driver.extraJavaOptions": java_options}
     if master.startswith("local"):
         values |= _local_settings(len(os.sched_getaffinity(0)))
@@ -129,10 +137,11 @@ def _settings(master: str, java_options: str) -> dict[str, str]:
 
 
 def _local_settings(cores: int) -> dict[str, str]:
-    """Of a session whose driver and workers are one process on one machine."""
+    """Settings of a session whose driver and workers run on this machine."""
     scratch = tempfile.gettempdir()
     return {
-        # Nothing listens on other interfaces, and workers use sockets in the file system where their names fit.
+        # Spark listens on the loopback interface only. Workers use sockets in the file system where
+        # the socket paths are short enough.
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.python.unix.domain.socket.enabled": (
@@ -144,7 +153,7 @@ def _local_settings(cores: int) -> dict[str, str]:
         "spark.driver.memory": "2g",
         "spark.sql.shuffle.partitions": str(cores),
         "spark.sql.warehouse.dir": os.path.join(scratch, f"warren-spark-warehouse-{os.getuid()}"),
-        # Saves a fifth of a small batch's time on a local disk.
+        # This checkpoint manager saves a fifth of a small batch's time on a local disk.
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),

@@ -1,7 +1,8 @@
-"""A running node's store, to be read as tables: a backup that is there for as long as it is used.
+"""Makes the store of a running node readable as tables: a backup that lasts as long as its use.
 
-On one file system a backup is hard links, made in a moment. The program that reads it must be the one that deletes it:
-Spark asks for partitions in processes of its own that end before anything is read.
+On one file system a backup consists of hard links and takes a moment. The program that reads the
+backup must delete it, because Spark plans partitions in separate processes, which end before
+anything is read.
 """
 
 import contextlib
@@ -16,11 +17,12 @@ from warrenmq.admin.client import AdminClient, NodeAddress
 
 @contextlib.contextmanager
 def node_snapshot(uri: str, directory: str | Path | None = None) -> Iterator[Path]:
-    """The path of a backup of the node at `uri`, for the option `path` of format "warren_store"; deleted at the end.
+    """Path of a temporary backup of the node at `uri`, for the option `path` of "warren_store".
 
-    It is made below `directory`, which is on the node's machine and outside of its data directory: on the same file
-    system, or everything is copied. Without one it is the place for temporary files. Raises BackupFailedError, and what
-    `AdminClient` raises; the user must be an administrator.
+    The backup is made below `directory` (default: the directory for temporary files) and deleted at
+    the end. `directory` must be on the node's machine and outside of its data directory; on another
+    file system everything is copied. Raises BackupFailedError, and the errors of `AdminClient`. The
+    user of `uri` must be an administrator.
     """
     scratch = Path(tempfile.mkdtemp(prefix="warren-snapshot-", dir=directory))
     try:

@@ -1,11 +1,11 @@
-"""Offsets: how far a stream has read, as Spark stores it in its checkpoint.
+"""Offsets: how far a stream has read, in the form that Spark stores in its checkpoint.
 
     {"group": "g", "pos": {"%2F/orders#17": 1234, "%2F/returns#18": 77}, "v": 1}
 
-A key names vhost and queue (percent-encoded) and the queue's incarnation; the number is the seq id to read next. All the
-queues of the stream are in each offset. Spark compares offsets as JSON *text*: another order of keys would be a new offset
-and spin empty batches for ever, so an offset is always built with its keys sorted. The format stays readable: checkpoints
-outlive versions.
+A key names vhost and queue (percent-encoded) and the queue's incarnation; the number is the seq id
+to read next. Each offset has all queues of the stream. Spark compares offsets as JSON *text*:
+another order of keys would count as a new offset and run empty batches for ever, so keys are always
+sorted. Later versions must read this format, because checkpoints outlive versions.
 """
 
 import re
@@ -22,12 +22,12 @@ OffsetJson: TypeAlias = dict[str, object]
 
 
 class OffsetError(ValueError):
-    """A checkpoint's offset that this source cannot go on from."""
+    """The source cannot resume from the offset of a checkpoint."""
 
 
 @dataclass(frozen=True, order=True)
 class QueueKey:
-    """One incarnation of a queue. What is not UTF-8 in its name is in it as surrogates."""
+    """One incarnation of a queue. `name` has bytes that are not UTF-8 as surrogates."""
 
     name: str
     incarnation: int
@@ -37,7 +37,7 @@ class QueueKey:
 
     @property
     def shown(self) -> str:
-        """The name for people and for columns: what is not UTF-8 in it is replaced."""
+        """The name for people and columns: bytes that are not UTF-8 are replaced."""
         return self.name.encode("utf-8", _ERRORS).decode("utf-8", "replace")
 
 
@@ -47,7 +47,7 @@ Positions: TypeAlias = Mapping[QueueKey, int]
 
 @dataclass(frozen=True)
 class OffsetFormat:
-    """Offsets of one stream: group and vhost are the stream's, and a foreign offset is refused."""
+    """Encodes and decodes the offsets of one stream; refuses those of another group or vhost."""
 
     group: str
     vhost: str
@@ -58,7 +58,10 @@ class OffsetFormat:
         return {"group": self.group, "pos": dict(sorted(keys.items())), "v": OFFSET_VERSION}
 
     def decode(self, offset: OffsetJson) -> dict[QueueKey, int]:
-        """OffsetError when the offset is another source's, group's or vhost's, or of another version."""
+        """The positions in `offset`.
+
+        Raises OffsetError for an offset of another source, group, vhost or format version.
+        """
         if not {"group", "v"} <= offset.keys():
             raise OffsetError(f"the checkpoint's offset {offset!r} is not one of this source")
         if offset["v"] != OFFSET_VERSION:
@@ -91,5 +94,5 @@ class OffsetFormat:
 
 
 def queue_key(name: bytes, incarnation: int) -> QueueKey:
-    """The key of a queue as the broker names it."""
+    """The key of a queue from the bytes of its name and its incarnation."""
     return QueueKey(name.decode("utf-8", _ERRORS), incarnation)

@@ -1,7 +1,7 @@
 """Options of the data source "warren": parsed and checked once, into a typed value.
 
-An option that is not known, or means nothing for the way of reading, is an error: a misspelt limit that is ignored is
-found out in production. Spark hands options over with their names in any case.
+An option that is unknown, or has no meaning for this way of reading, is an error: an ignored
+misspelt limit would be noticed only in production. Spark may pass option names in any case.
 """
 
 import json
@@ -21,18 +21,18 @@ _DURATION: Final = re.compile(r"([0-9]{1,9}) *(ms|s|m|h)")
 _DURATION_MAX_MS: Final = 86_400_000
 _DURATION_UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-# Of a short string of AMQP, which every name is.
+# Most bytes of an AMQP short string; every name is one.
 SHORT_BYTES_MAX: Final = 255
 _PATTERN_LENGTH_MAX: Final = 1000
 _PARTITIONS_MAX: Final = 10_000
-# Above every position and every count.
+# Stands for "no limit": above every position and every count.
 EVERYTHING: Final = 1 << 62
 
 NamedEnd: TypeAlias = Literal["earliest", "latest"]
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 
-# As users write them; Spark passes them on in lower case.
+# Option names as users write them; Spark may pass them in lower case.
 COMMON_OPTIONS: Final = (
     "broker",
     "uri",
@@ -59,7 +59,7 @@ STREAM_OPTIONS: Final = (
     "ackOn",
 )
 BATCH_OPTIONS: Final = ("endingOffsets", "endingTimestamp", "seqFrom", "seqTo")
-# Ways to say the same thing, of which one may be used.
+# Options that exclude each other: ways to say where reading starts, and where it ends.
 _STARTS: Final = ("startingOffsets", "startingTimestamp", "seqFrom")
 _ENDS: Final = ("endingOffsets", "endingTimestamp", "seqTo")
 
@@ -71,40 +71,44 @@ ACK_ON_COMMIT: Final = "commit"
 
 
 class OptionError(ValueError):
-    """An option is missing, unknown or has an impossible value."""
+    """An option is missing, unknown or has an invalid value."""
 
 
 @dataclass(frozen=True)
 class Bound:
-    """Where reading begins or ends: at a named end, at a time, or at positions by queue. None: not given."""
+    """Where reading begins or ends: at a named end, at a time, or at a position for each queue."""
 
+    # The named end; None when it is not given.
     name: NamedEnd | None = None
+    # Milliseconds since 1970; None when it is not given.
     timestamp_ms: int | None = None
-    # Queues that are not named are read from their beginning, or to their end.
+    # Seq id by queue; other queues are read from their first message, or to their last one.
     seqs: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What the user asked for. Travels to the executors; its repr leaves the URI out."""
+    """The options of a read. Spark sends them to the executors; the repr leaves out the URI."""
 
-    # Names the vhost, whether the user did so there or with the option.
+    # URI of the broker, with the vhost in it even when the user gave the vhost as an option.
     uri: str = field(repr=False)
-    # Either names of queues or a regular expression for their whole names; the other one is empty.
+    # Names of the queues to read; empty when `pattern` is given.
     queues: tuple[str, ...]
+    # Regular expression for whole queue names; empty when `queues` is given.
     pattern: str
     start: Bound
     end: Bound
-    # Positions for all queues alike: [seq_from, seq_to).
+    # First seq id to read, the same for all queues.
     seq_from: int
+    # Seq id behind the last one to read, the same for all queues.
     seq_to: int
     min_partitions: int
     include_body: bool
     include_headers: bool
-    # Are the checksums of bodies compared when they arrive?
+    # True: the checksums of bodies are compared when messages arrive.
     is_verified: bool
     retry_timeout_ms: int
-    # None: not given; only a stream needs one.
+    # Name of the reader group; None when it is not given. Only a stream needs one.
     group: str | None
     max_messages: int
     max_bytes: int
@@ -114,18 +118,19 @@ class SourceOptions:
     fail_on_data_loss: bool
     access: str
     ack_on: str
-    # Names of the options that were given and are for one way of reading only, for the other one to refuse.
+    # Names of given options that only streams have; a batch read refuses them.
     stream_options: tuple[str, ...]
+    # Names of given options that only batch reads have; a stream refuses them.
     batch_options: tuple[str, ...]
 
     @property
     def vhost(self) -> str:
-        """The vhost that is read."""
+        """The vhost of the queues."""
         return NodeAddress(self.uri).vhost
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
-    """OptionError, in one line, for anything that cannot be honoured."""
+    """The options of a read. Raises OptionError, in one line, for an option that is not usable."""
     given = {name.lower(): value for name, value in options.items()}
     check_names(given, COMMON_OPTIONS + STREAM_OPTIONS + BATCH_OPTIONS, 'format "warren" has')
     for group in (_STARTS, _ENDS, ("queues", "queuesPattern")):
@@ -174,7 +179,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
 
 
 def check_names(given: Mapping[str, str], known: tuple[str, ...], owner_has: str) -> None:
-    """OptionError when an option is not among `known`; `owner_has` says whose these are."""
+    """Raise OptionError for an option not in `known`; `owner_has` begins the error's list."""
     names = {name.lower() for name in known}
     for name in sorted(given):
         if name not in names:
@@ -184,7 +189,10 @@ def check_names(given: Mapping[str, str], known: tuple[str, ...], owner_has: str
 def parse_number(
     given: Mapping[str, str], name: str, default: int, lowest: int, highest: int
 ) -> int:
-    """The value of option `name`; `given` has names in lower case. Raises OptionError."""
+    """The whole number of option `name`, from `lowest` to `highest`. Raises OptionError.
+
+    This and the following functions take `given` with names in lower case.
+    """
     value = given.get(name.lower())
     if value is None:
         return default
@@ -196,7 +204,7 @@ def parse_number(
 
 
 def parse_boolean(given: Mapping[str, str], name: str, default: bool) -> bool:
-    """The value of option `name`; `given` has names in lower case. Raises OptionError."""
+    """The value, true or false, of option `name`. Raises OptionError."""
     value = given.get(name.lower())
     if value is None:
         return default
@@ -206,7 +214,7 @@ def parse_boolean(given: Mapping[str, str], name: str, default: bool) -> bool:
 
 
 def parse_choice(given: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
-    """One of `choices`, in any case, the first one when nothing is said. Raises OptionError."""
+    """The choice in option `name`, in any case; the first one by default. Raises OptionError."""
     value = given.get(name.lower(), choices[0])
     for choice in choices:
         if choice.lower() == value.lower():
@@ -215,7 +223,10 @@ def parse_choice(given: Mapping[str, str], name: str, choices: tuple[str, ...]) 
 
 
 def parse_names(given: Mapping[str, str], name: str) -> tuple[str, ...] | None:
-    """Names separated by commas, or a JSON list for names that have some. None: not given. Raises OptionError."""
+    """The names in option `name`, or None when it is not given. Raises OptionError.
+
+    Names are separated by commas; names that contain commas come as a JSON list.
+    """
     value = given.get(name.lower())
     if value is None:
         return None
@@ -230,7 +241,7 @@ def parse_names(given: Mapping[str, str], name: str) -> tuple[str, ...] | None:
 
 
 def parse_plain_name(given: Mapping[str, str], name: str) -> str | None:
-    """The name of a reader group or a sink. None: not given. Raises OptionError."""
+    """The name of a reader group or a sink; None when it is not given. Raises OptionError."""
     value = given.get(name.lower())
     if value is not None and _PLAIN_NAME.fullmatch(value) is None:
         raise OptionError(
@@ -240,7 +251,10 @@ def parse_plain_name(given: Mapping[str, str], name: str) -> str | None:
 
 
 def parse_short_text(given: Mapping[str, str], name: str) -> str | None:
-    """Text for a short string of AMQP, such as an exchange's name. None: not given. Raises OptionError."""
+    """Text that fits an AMQP short string, such as an exchange's name; None when not given.
+
+    Raises OptionError when the text is longer.
+    """
     value = given.get(name.lower())
     if value is not None and len(value.encode()) > SHORT_BYTES_MAX:
         raise OptionError(f"option '{name}' has at most {SHORT_BYTES_MAX} bytes")
@@ -248,7 +262,7 @@ def parse_short_text(given: Mapping[str, str], name: str) -> str | None:
 
 
 def parse_time_ms(given: Mapping[str, str], name: str) -> int | None:
-    """A time as milliseconds since 1970, the next whole one. None: not given. Raises OptionError."""
+    """A time in milliseconds since 1970, rounded up; None when not given. Raises OptionError."""
     value = given.get(name.lower())
     if value is None:
         return None
@@ -260,7 +274,8 @@ def parse_time_ms(given: Mapping[str, str], name: str) -> int | None:
         ) from None
     if time.tzinfo is None:
         time = time.replace(tzinfo=UTC)
-    # Messages have whole milliseconds: what came at a time or later is what came at the next whole one or later.
+    # Messages have whole milliseconds, so "at this time or later" is "at the next whole one or
+    # later".
     ms = -((_EPOCH - time) // timedelta(milliseconds=1))
     if ms < 0:
         raise OptionError(f"option '{name}' is a time since 1970, not '{value}'")
@@ -282,7 +297,7 @@ def parse_duration_ms(given: Mapping[str, str], name: str, default: int) -> int:
 
 
 def parse_uri(given: Mapping[str, str]) -> str:
-    """The URI with the vhost in it; `given` has names in lower case. Raises OptionError."""
+    """The broker's URI with the vhost in it. Raises OptionError."""
     uri = given.get("uri") or os.environ.get(URI_VARIABLE)
     if not uri:
         raise OptionError(
@@ -354,7 +369,7 @@ def _bound(given: Mapping[str, str], prefix: str, names: tuple[NamedEnd, ...]) -
 
 
 def _is_name(value: object) -> bool:
-    # JSON may have halves of surrogate pairs, which are no text.
+    # JSON may contain half of a surrogate pair, which is no valid text.
     return (
         isinstance(value, str)
         and value != ""

@@ -1,10 +1,12 @@
-"""Which failures may pass, and how long they are waited for: one rule for sources, sinks and jobs.
+"""Which failures are retried, and for how long: one rule for sources, sinks and jobs.
 
-A broker that is away, restarts or cannot store for a moment is *transient*: the same request is repeated until the time-out
-of the user is over. Everything else is *permanent* and ends the work at once: a login, a name or a row that is refused now
-will be refused again. A host name that does not resolve is transient, because the name of a container goes away with it.
+A failure is *transient* when the broker is away, restarts or cannot store for a moment: the same
+request is repeated until the user's time-out expires. Every other failure is *permanent* and ends
+the work at once: a refused login, name or row would be refused again. A host name that does not
+resolve is transient, because the name of a stopped container does not resolve.
 
-Any exception out of a data source ends the query, and Spark does not restart it; so the waiting is done here.
+An exception from a data source ends the query, and Spark does not restart the query. All waiting is
+therefore done in this module.
 """
 
 import logging
@@ -19,26 +21,29 @@ from warrenmq.admin.protocol import STORAGE_FAILED
 
 PAUSE_FIRST_S: Final = 0.1
 PAUSE_MAX_S: Final = 2.0
-# A wait that lasts this long is announced, with its reason.
+# A wait that lasts this long is logged, with its reason.
 ANNOUNCE_S: Final = 2.0
 
 _log = logging.getLogger(__name__)
 
 
 class SourceError(RuntimeError):
-    """The stream, the read or the write cannot go on; the text says why and what to do, in one line. Permanent."""
+    """A permanent failure of a stream, read or write; one line of text says why and what to do."""
 
 
 class MayPassError(Exception):
-    """Base of the errors that connections of other kinds raise when the same request may succeed a moment later."""
+    """Base of other connections' transient errors: the same request may succeed later."""
 
 
 class BrokerAwayError(SourceError):
-    """The broker's state made it fail, and the caller must repeat all of it: rows that were consumed cannot be sent again here."""
+    """A transient failure that only the caller can retry, from the first row on.
+
+    Rows that were taken from the iterator cannot be sent again.
+    """
 
 
 def is_transient(error: BaseException) -> bool:
-    """May the same request succeed a moment later, without anybody changing anything but the broker's state?"""
+    """Whether the same request may succeed later, when only the broker's state has changed."""
     if isinstance(error, AdminRefusedError):
         return error.code == STORAGE_FAILED
     if isinstance(error, OtherBrokerError):
@@ -47,18 +52,19 @@ def is_transient(error: BaseException) -> bool:
 
 
 def final_error(error: Exception) -> SourceError:
-    """The error that a user sees for a permanent failure: one line."""
+    """The error that a user sees for a permanent failure, in one line."""
     if isinstance(error, OtherBrokerError):
         return SourceError(f"{error}; for those of another kind there is the option broker=amqp")
     return error if isinstance(error, SourceError) else SourceError(str(error))
 
 
 class Retry:
-    """Waits for one broker while it is away, for `timeout_s` each time; `option` is the user's name of that, for errors.
+    """Waits for one broker while it is away, up to `timeout_s` seconds for each outage.
 
-    A warning is logged when `attempt` or `failed` was called and nothing has succeeded for ANNOUNCE_S, once each time: a
-    connection may hang as well as fail. `pause` is called with seconds, to be replaced by those who can be interrupted.
-    As a context manager it takes the warning back at the end.
+    Errors name the timeout as `option`. `attempt` and `failed` start a timer; when nothing succeeds
+    for ANNOUNCE_S, a warning is logged once for the outage: a connection may hang as well as fail.
+    Callers that can be interrupted replace `pause`, which takes seconds. Leaving the context
+    manager cancels a pending warning.
     """
 
     def __init__(
@@ -75,7 +81,7 @@ class Retry:
         self._pause = pause
         self._pause_max_s = pause_max_s
         self._pause_s = PAUSE_FIRST_S
-        # When the trouble of now began; None: all is well.
+        # When the current outage began (monotonic seconds); None while there is no outage.
         self._since_s: float | None = None
         self._reason = ""
         self._is_announced = False
@@ -93,27 +99,30 @@ class Retry:
         self.succeeded()
 
     def attempt(self) -> None:
-        """The next step is an attempt to connect."""
+        """Start the warning timer before an attempt to connect."""
         if self._announcement is None and not self._is_announced:
             self._announcement = threading.Timer(ANNOUNCE_S, self._announce)
             self._announcement.daemon = True
             self._announcement.start()
 
     def connected(self) -> None:
-        """The attempt went well; whether the broker does what it is asked for is still to be seen."""
+        """Stop the warning timer after a connect. The outage lasts on until a request succeeds."""
         if self._announcement is not None:
             self._announcement.cancel()
             self._announcement = None
 
     def failed(self, error: Exception) -> None:
-        """Return when it is time for the next attempt. SourceError when `error` is permanent, or the time-out is over."""
+        """Wait until the next attempt is due.
+
+        Raises SourceError when `error` is permanent or the time-out has expired.
+        """
         if not is_transient(error):
             self.succeeded()
             raise final_error(error) from None
         self.wait_because(str(error))
 
     def wait_because(self, reason: str) -> None:
-        """Wait as after an exception, for trouble that raised none."""
+        """Wait as `failed` does, for a transient failure that raised no exception."""
         self._reason = reason
         now = time.monotonic()
         if self._since_s is None:
@@ -129,7 +138,7 @@ class Retry:
         self._pause_s = min(self._pause_s * 2, self._pause_max_s)
 
     def succeeded(self) -> None:
-        """Reset the time-out: the next trouble has all of it."""
+        """End the outage: the next one has the whole time-out again."""
         self.connected()
         self._since_s = None
         self._pause_s = PAUSE_FIRST_S

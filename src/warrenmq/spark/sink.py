@@ -1,9 +1,10 @@
 """Writing with the data source "warren": each batch is published exactly once (docs/spark.md).
 
-Each task stages its rows in the broker, in a log that nobody reads; what it returns names the log. The driver commits all
-logs of a batch with one request, which may be repeated: the broker knows which batch of a sink it has published last.
-A run that fails, or is killed, before that has published nothing; behind it, Spark asks for the same batch again, and the
-broker answers that it is done. Logs that are left over go after an hour.
+Each task writes its rows into a stage in the broker, which no consumer reads, and returns the id of
+the stage. The driver commits all stages of a batch with one request. The request may be repeated:
+the broker knows the last batch that it published for a sink. A run that fails or is killed before
+the commit has published nothing. After the commit Spark may ask for the same batch again, and the
+broker answers that the batch is done. The broker deletes abandoned stages after an hour.
 """
 
 import logging
@@ -46,13 +47,13 @@ from warrenmq.spark.task_failure import raise_failures, unless_permanent
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
-# Local properties of the tasks of a streaming query.
+# Local properties that Spark sets on the tasks of a streaming query.
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
 _PURPOSE: Final = "spark sink"
 _TIMEOUT_OPTION: Final = "confirmTimeoutMs"
 _WAIT_MS: Final = 10_000
-# The one batch of a batch write.
+# Batch number of a batch write, which has a single batch.
 _ONLY_BATCH: Final = 0
 _NOT_STAGED: Final = "the rows could not be staged, and nothing of the batch is published"
 
@@ -61,12 +62,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class StagedRows(WriterCommitMessage):
-    """What a task has staged: for which sink, and in which log; None when it had no rows. So many of them would get to no
-    queue."""
+    """The result of a task: the stage that has its rows."""
 
     sink: str
     partition: int
+    # Id of the stage; None when the task had no rows.
     stage: int | None
+    # Count of staged messages that no queue would get.
     unroutable: int
 
 
@@ -78,9 +80,12 @@ def stage_rows(
     iterator: "Iterator[RecordBatch]",
     queue: bytes = b"",
 ) -> StagedRows:
-    """Stage the rows of `iterator`; all go to `queue` if that is not empty. Nothing of it will be published when it fails:
-    SourceError when that is permanent, BrokerAwayError when the rows may be staged another time, from the first one on.
-    A broker that is away at the first row is waited for, since no row is lost by that."""
+    """Stage the rows of `iterator`, for `queue` alone unless it is empty.
+
+    A failure publishes nothing. It raises SourceError when it is permanent, and BrokerAwayError
+    when all rows may be staged again from the first one on. Only the connect before the first row
+    is retried here, since no row is lost by waiting then.
+    """
     maker = BlockMaker(options.exchange, options.routing_key, options.is_persistent)
     wait_s = options.confirm_timeout_ms / 1000
     client: AdminClient | None = None
@@ -99,7 +104,8 @@ def stage_rows(
                     )
                     opened = client.request(OpenStage(sink, batch, queue), StageOpened, wait_s)
                 if len(block) > opened.block_bytes_max:
-                    # Sent, it would end the connection, as if the broker were away.
+                    # The broker would close the connection over a larger block, which would look as
+                    # if the broker were away.
                     text = (
                         f"a message of {len(block)} bytes is above max_message_size of the broker"
                     )
@@ -115,7 +121,7 @@ def stage_rows(
             f"{_NOT_STAGED}: {error}"
         ) from None
     finally:
-        # Ends what was not finished.
+        # Closing the connection aborts a stage that is not finished.
         if client is not None:
             client.close()
     return StagedRows(sink, partition, None if opened is None else opened.stage, unroutable)
@@ -129,8 +135,12 @@ def commit(
     is_awaited: bool,
     after: int | None = None,
 ) -> bool:
-    """Publish what was staged, once, however often this is called; `is_awaited`: return when it is in its queues. With
-    `after`, only behind this batch, -1 for none. Was it published before?"""
+    """Publish the staged messages exactly once, however often it is called; True when already done.
+
+    With `is_awaited` it returns after the messages are in their queues. With `after` the broker
+    commits only if the sink's last batch is `after` (-1: no batch yet). Raises SourceError when the
+    broker refuses the batch or does not move it in time.
+    """
     link = _link(options)
     wait_ms = _WAIT_MS if is_awaited else 0
     request = CommitBatch(sink, batch, _stages(parts), options.is_mandatory, wait_ms, after)
@@ -140,7 +150,8 @@ def commit(
         while True:
             reply = link.request(request, BatchCommitted, options.confirm_timeout_ms / 1000)
             if is_repeated is None:
-                # To ask again whether it is in its queues is a repetition, too.
+                # Only the first reply counts: the requests that follow repeat the commit
+                # themselves.
                 is_repeated = reply.is_repeated
             if reply.is_moved or not is_awaited:
                 return is_repeated
@@ -154,7 +165,7 @@ def commit(
 
 
 def abort(options: SinkOptions, parts: Sequence[object]) -> None:
-    """What was staged will not be committed. A broker that is away finds out by itself, in an hour."""
+    """Abort the stages of the tasks. A broker that is away aborts them itself after an hour."""
     stages = _stages(parts)
     if stages:
         try:
@@ -169,7 +180,7 @@ def _link(options: SinkOptions) -> BrokerLink:
 
 
 def _stages(parts: Sequence[object]) -> list[int]:
-    """The logs of the tasks, in order of partitions; of a task that failed there is no message."""
+    """Ids of the tasks' stages, in the order of partitions; a failed task has none."""
     found = sorted(
         [part for part in parts if isinstance(part, StagedRows)], key=lambda part: part.partition
     )
@@ -177,14 +188,14 @@ def _stages(parts: Sequence[object]) -> list[int]:
 
 
 class WarrenBatchWriter(DataSourceArrowWriter):
-    """`df.write.format("warren")`: one batch. With the option `sinkId` it is written once, however often it is run."""
+    """`df.write.format("warren")`: writes one batch, with `sinkId` once, however often it runs."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
         self._sink = options.sink_id or f"save-{uuid.uuid4().hex}"
 
     def write(self, iterator: "Iterator[RecordBatch]") -> WriterCommitMessage:
-        """Stage the rows of a task."""
+        """Stage the rows of a task; runs in a worker."""
         context = TaskContext.get()
         partition = 0 if context is None else context.partitionId()
         return unless_permanent(
@@ -192,7 +203,7 @@ class WarrenBatchWriter(DataSourceArrowWriter):
         )
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Publish all of it."""
+        """Publish the staged rows of all tasks, and wait until they are in their queues."""
         raise_failures(messages)
         if commit(self._options, self._sink, _ONLY_BATCH, messages, True):
             _log.warning("sink '%s' had been written already; nothing is written twice", self._sink)
@@ -200,11 +211,14 @@ class WarrenBatchWriter(DataSourceArrowWriter):
             self._forget()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Some task has failed."""
+        """Abort the stages after a task has failed."""
         abort(self._options, messages)
 
     def _forget(self) -> None:
-        """Nobody can ask for the same batch again. It is published: that must not fail because of this."""
+        """Delete the sink of a write without `sinkId`, since its batch cannot be requested again.
+
+        A failure is only logged: the batch is published, so the write must succeed.
+        """
         try:
             with AdminClient(NodeAddress(self._options.uri), _PURPOSE) as client:
                 client.request(DeleteSink(self._sink), SinkDeleted)
@@ -213,13 +227,16 @@ class WarrenBatchWriter(DataSourceArrowWriter):
 
 
 class WarrenStreamWriter(DataSourceStreamArrowWriter):
-    """`df.writeStream.format("warren")`: batch after batch of a sink, which is the query when `sinkId` is not given."""
+    """`df.writeStream.format("warren")`: writes batch after batch of a sink.
+
+    The sink is named by `sinkId`, else by the id of the query.
+    """
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
     def write(self, iterator: "Iterator[RecordBatch]") -> WriterCommitMessage:
-        """Stage the rows of a task."""
+        """Stage the rows of a task; runs in a worker."""
         return unless_permanent(lambda: self._stage(iterator))
 
     def _stage(self, iterator: "Iterator[RecordBatch]") -> StagedRows:
@@ -233,24 +250,36 @@ class WarrenStreamWriter(DataSourceStreamArrowWriter):
             )
         return stage_rows(self._options, sink, int(batch), context.partitionId(), iterator)
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Publish the batch, if it was not published before."""
+    def commit(
+        self,
+        messages: Sequence[WriterCommitMessage | None],
+        batchId: int,  # noqa: N803 - Spark's name
+    ) -> None:
+        """Publish the batch, unless it was published before."""
         raise_failures(messages)
         sinks = {part.sink for part in messages if isinstance(part, StagedRows)}
         for sink in sinks:
             if commit(self._options, sink, batchId, messages, False):
                 self._check_repeated(sink, batchId)
 
-    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Some task has failed."""
+    def abort(
+        self,
+        messages: Sequence[WriterCommitMessage | None],
+        batchId: int,  # noqa: N803 - Spark's name
+    ) -> None:
+        """Abort the stages after a task has failed."""
         abort(self._options, messages)
 
     def _check_repeated(self, sink: str, batch: int) -> None:
-        """Only the last batch is ever repeated. What has the number of an older one may be anything, and is lost."""
+        """Raise SourceError when a repeated batch is older than the last one of the sink.
+
+        Spark repeats only the last batch. A batch with an older number may have other rows, and its
+        rows are not published.
+        """
         try:
             last = _link(self._options).request(DescribeSink(sink), SinkStatus).batch
         except AdminRefusedError:
-            # Somebody has deleted the sink.
+            # The sink has been deleted meanwhile.
             last = None
         if last is not None and last > batch:
             raise SourceError(

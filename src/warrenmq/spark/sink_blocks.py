@@ -1,7 +1,7 @@
-"""Record batches as blocks of messages to be staged (`StageMessages` of the admin protocol).
+"""Turns record batches into blocks of messages for staging (`StageMessages` of the admin protocol).
 
-Bodies go from Arrow's buffers into the block in one copy, without a Python object for each. Only what is in columns of
-properties, and addresses that are in columns, are made row by row.
+Bodies go from Arrow's buffers into the block in one copy, without a Python object for each body.
+Only properties and addresses that come from columns are made row by row.
 """
 
 from collections.abc import Iterator
@@ -11,24 +11,26 @@ from warrenmq.admin.protocol import STAGE_BYTES
 from warrenmq.spark.retry import SourceError
 from warrenmq.spark.sink_columns import SINK_COLUMNS, MessageMaker
 
-# So many bytes of bodies are made into blocks at a time.
+# Bytes of bodies that are made into blocks at a time.
 _PIECE_BYTES: Final = 64 * 1024 * 1024
-# No positions, no timestamp, no flags: the node knows better.
+# No positions, no timestamp, no flags: the node fills them in.
 _HEAD: Final = bytes(4 + 8 + 1)
 
 
 class BlockMaker:
-    """Blocks for one sink. `exchange`, `routing_key`: the options; None: columns decide."""
+    """Makes blocks for one sink; `exchange` and `routing_key` are None where the columns decide."""
 
     def __init__(self, exchange: str | None, routing_key: str | None, is_persistent: bool) -> None:
         self._maker = MessageMaker(exchange, routing_key)
         self._is_persistent = is_persistent
-        # Where a message goes is the same for all.
+        # True: the options give every message the same exchange and routing key.
         self._is_fixed = exchange is not None and routing_key is not None
 
     def blocks(self, batch: Any) -> Iterator[tuple[int, memoryview]]:
-        """The messages of `batch`, a pyarrow RecordBatch, in order: how many, and a block with them. SourceError when a row
-        cannot be a message."""
+        """The messages of `batch`, a pyarrow RecordBatch, as (message count, block) pairs in order.
+
+        Raises SourceError when a row cannot become a message.
+        """
         if batch.num_rows == 0:
             return
         if batch.num_rows > 1 and batch.column("body").nbytes > _PIECE_BYTES:
@@ -39,7 +41,7 @@ class BlockMaker:
         yield from _cut(self._messages(batch))
 
     def _messages(self, batch: Any) -> Any:
-        """A binary array with each message as it stands in a block."""
+        """A binary array of the messages, each encoded as in a block."""
         import numpy as np
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -53,7 +55,8 @@ class BlockMaker:
         is_same = self._is_fixed and not [
             name for name in names if name not in ("exchange", "routing_key")
         ]
-        # Bodies have no part in what is made row by row, which is done once when all rows are the same.
+        # Addresses and properties are made without the bodies: row by row, or for one row when all
+        # rows have the same ones.
         rows = 1 if is_same else count
         rest = {name: batch.column(name).slice(0, rows) for name in names}
         rest["body"] = pa.repeat(pa.scalar(b"", pa.binary()), rows)
@@ -84,7 +87,7 @@ class BlockMaker:
 
 
 def _numbers(values: Any) -> Any:
-    """Unsigned 32-bit big-endian integers, as a binary array."""
+    """`values` as unsigned 32-bit big-endian integers, in a binary array."""
     import numpy as np
     import pyarrow as pa
 
@@ -96,7 +99,7 @@ def _numbers(values: Any) -> Any:
 
 
 def _cut(messages: Any) -> Iterator[tuple[int, memoryview]]:
-    """Pieces of at most STAGE_BYTES, or of one message."""
+    """Cut the messages into blocks of at most STAGE_BYTES; a larger message has its own block."""
     import numpy as np
 
     _, offset_buffer, data_buffer = messages.buffers()

@@ -1,7 +1,8 @@
-"""Columns of a DataFrame that is written as messages: which count, of what types, and how rows become messages.
+"""Columns of a DataFrame that is written as messages: their types, and how rows become messages.
 
-Both sinks, into warren and into other brokers, take the same columns. They have the names that reading gives them, so
-that what was read can be written; those that only say where a message was are taken and not used.
+The sinks into warren and into other brokers take the same columns. A column has the name that
+reading gives it, so that a DataFrame that was read can be written. Columns that only say where a
+message was are accepted and ignored.
 """
 
 from typing import TYPE_CHECKING, Any, Final
@@ -35,7 +36,7 @@ _TEXT: Final = (StringType(),)
 _BYTES: Final = (BinaryType(), StringType())
 _WHOLE: Final = (ByteType(), ShortType(), IntegerType(), LongType())
 
-# The first type is the one to name in errors.
+# Types of each column that can be written; errors name the first one.
 SINK_COLUMNS: Final[dict[str, tuple[DataType, ...]]] = {
     "body": _BYTES,
     "exchange": _TEXT,
@@ -58,18 +59,21 @@ SINK_COLUMNS: Final[dict[str, tuple[DataType, ...]]] = {
     "headers_raw": (BinaryType(),),
     "properties_raw": (BinaryType(),),
 }
-# In a message their texts are short strings.
+# Columns whose values are AMQP short strings in a message.
 _SHORT: Final = frozenset(name for name, kinds in SINK_COLUMNS.items() if kinds is _TEXT) | {
     "exchange_raw",
     "routing_key_raw",
 }
 _PRIORITY_MAX: Final = 255
-# Where a message was read from, and what became of it there.
+# Columns of a read that are accepted and ignored: where the message was, and its state there.
 NOT_WRITTEN: Final = tuple(name for name in COLUMNS if name not in SINK_COLUMNS)
 
 
 def check_sink_columns(schema: StructType, has_exchange: bool) -> None:
-    """OptionError when `schema` cannot be written; `has_exchange`: the option `exchange` is given."""
+    """Raise OptionError when `schema` cannot be written.
+
+    `has_exchange` is true when the option `exchange` is given; it then replaces the column.
+    """
     names: list[str] = []
     for column in schema.fields:
         if column.name in NOT_WRITTEN:
@@ -84,7 +88,7 @@ def check_sink_columns(schema: StructType, has_exchange: bool) -> None:
             )
         kind = column.dataType
         if isinstance(kind, MapType):
-            # Whether values may be null says nothing about what they are.
+            # A map type counts as equal whether or not its values may be null.
             kind = MapType(kind.keyType, kind.valueType)
         if kind not in kinds:
             raise OptionError(
@@ -99,7 +103,7 @@ def check_sink_columns(schema: StructType, has_exchange: bool) -> None:
 
 
 class MessageMaker:
-    """Messages from record batches; `exchange` and `routing_key` are the options, None when the columns decide."""
+    """Makes messages of record batches; `exchange` and `routing_key` are None if columns decide."""
 
     def __init__(self, exchange: str | None, routing_key: str | None) -> None:
         self._exchange = exchange
@@ -108,9 +112,10 @@ class MessageMaker:
     def messages(
         self, batch: Any, id_prefix: str | None = None, first_row: int = 0
     ) -> "MessageColumns":
-        """The rows of `batch`, a pyarrow RecordBatch, in its order. SourceError when one cannot be a message.
+        """The rows of `batch` (a pyarrow RecordBatch) as messages, in order.
 
-        With `id_prefix` those without a message-id get one: the prefix and the row's number, the first being `first_row`.
+        With `id_prefix` a message without a message-id gets `<id_prefix>/<row number>`; rows are
+        numbered from `first_row`. Raises SourceError when a row cannot become a message.
         """
         from warrenmq.tables.messages_to_write import columns_of
 
@@ -120,7 +125,7 @@ class MessageMaker:
             raise SourceError(f"a row cannot be written as a message: {error}") from None
 
     def _complete(self, batch: Any, id_prefix: str | None, first_row: int) -> Any:
-        """The batch as `columns_of` wants it."""
+        """The batch with the columns that `columns_of` needs, all values checked."""
         import pyarrow as pa
 
         count = batch.num_rows
@@ -147,7 +152,7 @@ class MessageMaker:
             properties = columns["properties_raw"] = _checked_blocks(
                 properties, id_prefix, first_row
             )
-            # A block says it itself, whatever the column does.
+            # The delivery mode in a property block overrides the column `persistent`.
             modes = [
                 None if block is None else delivery_mode(block) for block in properties.to_pylist()
             ]
@@ -169,14 +174,14 @@ class MessageMaker:
 
 
 def _either(first: Any, second: Any) -> Any:
-    """The values of `first`, those of `second` where there is none."""
+    """The values of `first`, with those of `second` where `first` is null."""
     import pyarrow.compute as pc
 
     return pc.coalesce(first, second)
 
 
 def _check_values(columns: dict[str, Any]) -> None:
-    """Better the column is named here than what AMQP makes of it."""
+    """Raise ValueError, which names the column, for a value that AMQP cannot encode."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -199,7 +204,10 @@ def _check_values(columns: dict[str, Any]) -> None:
 
 
 def _check_tables(raw: Any) -> None:
-    """A broker ends the connection over a table that does not decode; better the row is named here."""
+    """Raise ValueError for a header table that does not decode.
+
+    A broker would close the connection over such a table.
+    """
     for table in raw.unique().to_pylist():
         if table is not None:
             try:
@@ -209,7 +217,10 @@ def _check_tables(raw: Any) -> None:
 
 
 def _encoded(headers: Any) -> Any:
-    """Maps of names to JSON text, as reading gives them, as field tables. What is not JSON is a string as it is."""
+    """Header maps (name to JSON text, as reading gives them) encoded as field tables.
+
+    Text that is not JSON becomes a string.
+    """
     import pyarrow as pa
 
     known: dict[tuple[tuple[str, str | None], ...], bytes] = {}
@@ -238,7 +249,10 @@ def _header(text: str) -> object:
 
 
 def _checked_blocks(raw: Any, id_prefix: str | None, first_row: int) -> Any:
-    """Property blocks that decode, and with `id_prefix` have a message-id."""
+    """The property blocks; with `id_prefix`, blocks without a message-id get one.
+
+    Raises ValueError for a block that does not decode.
+    """
     import pyarrow as pa
 
     if id_prefix is None:

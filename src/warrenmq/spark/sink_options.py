@@ -13,7 +13,7 @@ from warrenmq.spark.options import (
     parse_uri,
 )
 
-# As users write them; Spark passes them on in lower case.
+# Option names as users write them; Spark may pass them in lower case.
 SINK_OPTIONS: Final = (
     "uri",
     "vhost",
@@ -24,10 +24,10 @@ SINK_OPTIONS: Final = (
     "deliveryMode",
     "confirmTimeoutMs",
 )
-# What a streaming query is told for itself, in lower case; Spark hands it on to the sink.
+# Options of the streaming query itself, in lower case; Spark passes them on to the sink.
 STREAM_OPTIONS_OF_SPARK: Final = ("checkpointlocation", "queryname")
-# The same, for queries that write their progress asynchronously. After a crash these give the number of a batch to other
-# rows, so nothing can be written exactly once.
+# Options of queries that write their progress asynchronously, in lower case. After a crash these
+# give the number of a batch to other rows, so nothing can be written exactly once.
 ASYNC_OPTIONS_OF_SPARK: Final = (
     "asyncprogresstrackingenabled",
     "asyncprogresstrackingcheckpointintervalms",
@@ -36,35 +36,39 @@ ASYNC_OPTIONS_OF_SPARK: Final = (
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """What the user asked for. Travels to the executors; its repr leaves the URI out."""
+    """The options of a write. Spark sends them to the executors; the repr leaves out the URI."""
 
     uri: str = field(repr=False)
-    # None: columns decide.
+    # Exchange of all messages; None when a column decides.
     exchange: str | None
+    # Routing key of all messages; None when a column decides.
     routing_key: str | None
-    # None: the query's id, or a new one for each run of a batch write.
+    # Name of the sink; None stands for the query's id, or for a new id in each run of a batch
+    # write.
     sink_id: str | None
-    # A batch with messages that no queue would get is refused, instead of leaving those out.
+    # True: a batch with a message that no queue would get is refused. False: that message is
+    # dropped.
     is_mandatory: bool
-    # Of messages of which no column says whether they are persistent.
+    # Whether messages are persistent where no column says so.
     is_persistent: bool
     confirm_timeout_ms: int
-    # Jobs have an option of their own for how long a broker that is away is waited for. None: confirm_timeout_ms.
+    # Jobs have an option of their own for how long a broker that is away is waited for. None:
+    # confirm_timeout_ms.
     retry_timeout_ms: int | None = None
 
     @property
     def away_timeout_ms(self) -> int:
-        """How long a broker that is away is waited for."""
+        """How long to retry while the broker is away, in ms."""
         return self.confirm_timeout_ms if self.retry_timeout_ms is None else self.retry_timeout_ms
 
 
 def without_options_of_spark(options: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
-    """The options of a stream's sink without those that Spark has added: `names`, in lower case."""
+    """`options` without those that Spark added: `names`, in lower case."""
     return {name: value for name, value in options.items() if name.lower() not in names}
 
 
 def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """OptionError, in one line, for anything that cannot be honoured."""
+    """The options of a write. Raises OptionError, in one line, for an option that is not usable."""
     given = {name.lower(): value for name, value in options.items()}
     check_names(given, SINK_OPTIONS, 'writing with format "warren" has')
     return SinkOptions(

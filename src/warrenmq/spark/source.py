@@ -1,8 +1,9 @@
 """The data source "warren": queues of a warren broker, as a stream or as a table.
 
-Found by `.format("warren")` without registration, through the top-level package `pyspark_warren`. Options are in
-options.py, columns in columns.py; both are tables in docs/spark.md. There is no `pushFilters`: in PySpark 4.3 a source
-that takes filters returns wrong rows when a DataFrame is used twice.
+Spark finds it by `.format("warren")` without registration, through the top-level package
+`pyspark_warren`. Options are in options.py and columns in columns.py; docs/spark.md has tables of
+both. There is no `pushFilters`: in PySpark 4.3 a source that takes filters returns wrong rows when
+a DataFrame is used twice.
 """
 
 from collections.abc import Mapping
@@ -33,22 +34,23 @@ from warrenmq.spark.unusable_reader import UnusableStreamReader
 
 
 class WarrenDataSource(DataSource):
-    """`spark.read.format("warren")`, `spark.readStream.format("warren")`, and the same with `write` and `writeStream`."""
+    """Format "warren" of `spark.read` and `spark.readStream`, `df.write` and `df.writeStream`."""
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        # What follows is for a warren broker; others are the business of amqp/source.py.
+        # The source for `broker=amqp`; None: the broker is warren, and this class does the work.
         self._other = other_broker(options)
         self._given = options
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """The name for `.format()`."""
         return "warren"
 
     @cached_property
     def _options(self) -> SourceOptions:
-        # Those of writing are others, and nobody says here which it will be.
+        # Parsed at first use: writing has other options, and the constructor does not learn whether
+        # Spark is going to read or to write.
         return parse_options(self._given)
 
     def schema(self) -> StructType:
@@ -58,14 +60,14 @@ class WarrenDataSource(DataSource):
         return default_schema(self._options.include_body, self._options.include_headers)
 
     def reader(self, schema: StructType) -> WarrenBatchReader:
-        """The ready messages of the queues, which stay there."""
+        """A batch reader: reads the ready messages of the queues and leaves them there."""
         if self._other is not None:
             self._other.reader()
         self._check(schema)
         return WarrenBatchReader(self._options, schema)
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """The messages of the queues, acked when Spark has committed them."""
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - of Spark
+        """A stream reader: acks messages when Spark has committed them."""
         try:
             if self._other is not None:
                 return self._other.stream_reader(schema)
@@ -75,13 +77,15 @@ class WarrenDataSource(DataSource):
             return UnusableStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Rows as messages; all or none into a warren broker."""
+        """A batch writer: publishes all rows as messages, or none of them."""
         if self._other is not None:
             return self._other.writer(schema, overwrite)
         return WarrenBatchWriter(_sink_options(self._given, schema, overwrite))
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
-        """Rows as messages, batch after batch; each once into a warren broker."""
+    def streamWriter(  # noqa: N802 - Spark's name
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamWriter:
+        """A stream writer: publishes each batch of rows exactly once."""
         if self._other is not None:
             return self._other.stream_writer(schema, overwrite)
         given = without_options_of_spark(self._given, STREAM_OPTIONS_OF_SPARK)

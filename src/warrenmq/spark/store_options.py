@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _VERIFY: Final = ("vhost", "verify")
 _RANGES: Final = ("queues", "seqFrom", "seqTo", "enqueuedFrom", "enqueuedTo")
-# What may be said of each table, beside `path` and `table`.
+# Options that each table has beside `path` and `table`.
 TABLE_OPTIONS: Final[dict[str, tuple[str, ...]]] = {
     "messages": (*_VERIFY, *_RANGES, "includeBody"),
     "positions": (*_VERIFY, *_RANGES),
@@ -34,7 +34,7 @@ _SEQ_MAX: Final = 1 << 62
 
 @dataclass(frozen=True)
 class StoreOptions:
-    """What the user asked for. Ranges as in `ReadOptions`; None: not given."""
+    """The options of a read. Ranges are as in `ReadOptions`; None where an option is not given."""
 
     path: str
     table: str
@@ -48,7 +48,7 @@ class StoreOptions:
     include_body: bool
 
     def read_options(self) -> "ReadOptions":
-        """What the reader of tables has to know."""
+        """The options that the reader of tables takes."""
         from warrenmq.tables.parts import ReadOptions
 
         return ReadOptions(
@@ -63,7 +63,7 @@ class StoreOptions:
 
 
 def parse_store_options(options: Mapping[str, str]) -> StoreOptions:
-    """OptionError, in one line, for anything that cannot be honoured."""
+    """The options of a read. Raises OptionError, in one line, for an option that is not usable."""
     given = {name.lower(): value for name, value in options.items()}
     table = given.get("table", "messages").lower()
     if table not in TABLE_OPTIONS:
@@ -90,7 +90,7 @@ def parse_store_options(options: Mapping[str, str]) -> StoreOptions:
 
 
 def _local_path(path: str) -> str:
-    """A path may come as a URI: `file:/with%20space`."""
+    """The local path in `path`, which may be a URI such as `file:/with%20space`."""
     if not path.startswith("file:"):
         return path
     return unquote(urlsplit(path).path)

@@ -1,7 +1,8 @@
 """The data source "warren_store": the files of a stopped node, or of a backup, as tables.
 
-Found by `.format("warren_store")` through the top-level package `pyspark_warren_store`. What is read, and how, is the
-business of warrenmq.tables; here it meets Spark. Nothing that needs pyarrow is imported before it is used.
+Spark finds it by `.format("warren_store")` through the top-level package `pyspark_warren_store`.
+warrenmq.tables plans and reads; this module connects it to Spark. Modules that need pyarrow are
+imported at their first use.
 """
 
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class WarrenStoreDataSource(DataSource):
-    """`spark.read.format("warren_store")`."""
+    """The format "warren_store" of `spark.read`."""
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
@@ -34,7 +35,7 @@ class WarrenStoreDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """The name for `.format()`."""
         return "warren_store"
 
     def schema(self) -> StructType:
@@ -48,7 +49,7 @@ class WarrenStoreDataSource(DataSource):
         return StructType([column for column in columns if column.name not in left_out])
 
     def reader(self, schema: StructType) -> "StoreReader":
-        """A table of the directory, as it is now."""
+        """A reader of the table that the options name, in the directory as it is now."""
         known = {column.name: column.dataType for column in _columns(self._options.table)}
         check_columns(
             schema, known, f'format "warren_store" has in the table {self._options.table}'
@@ -64,20 +65,20 @@ def _columns(table: str) -> list[Any]:
 
 @dataclass
 class StorePartition(InputPartition):
-    """What one task reads."""
+    """The group of files that one task reads."""
 
     partition: "Partition"
 
 
 class StoreReader(DataSourceReader):
-    """One `load()`."""
+    """The reader of one `load()`."""
 
     def __init__(self, options: StoreOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        """Groups of files."""
+        """The groups of files to read, one for each task."""
         from warrenmq.tables.planning import PlanError, plan
 
         try:
@@ -89,17 +90,17 @@ class StoreReader(DataSourceReader):
         return [StorePartition(partition) for partition in found]
 
     def read(self, partition: InputPartition) -> Iterator["RecordBatch"]:
-        """In a worker: the rows of one group."""
+        """Record batches of the rows of one group; runs in a worker."""
         from warrenmq.tables.reading import ReadError, read
 
-        # Spark makes one of its own when there is nothing to read.
+        # Spark passes a partition of its own class when there is nothing to read.
         if not isinstance(partition, StorePartition):
             return
         settle()
         schema = to_arrow_schema(self._schema, timezone="UTC")
         try:
             for batch in read(partition.partition, schema):
-                # One that is too large comes alone.
+                # A message that is too large comes as a batch of one row.
                 if batch.num_rows == 1 and batch.nbytes > BODY_BYTES_MAX:
                     raise SourceError(
                         f"a message of {batch.nbytes} bytes is too large for Spark (limit {BODY_BYTES_MAX}): "

@@ -1,17 +1,22 @@
-"""Streaming read: messages of queues exactly once into Spark's checkpoint, through a reader group in the broker.
+"""Streaming read: takes messages exactly once into Spark's checkpoint, through a reader group.
 
-What Spark does, checked on 4.3, and what follows (docs/spark.md tells the user's side):
+How Spark behaves (checked on 4.3), and what follows; docs/spark.md has the user's side:
 
-* It stores only the end of a batch. The start of the first batch is `initialOffset()`, asked again after a crash; so it is
-  the group's acked positions, which cannot move before that batch is committed.
-* `latestOffset(start)` is asked when the batch that ended at `start` is committed, in every observed case, also after a
-  restart; `commit(end)` comes a batch late, and never for the last batch of an availableNow run. So `start` is acked
-  in `latestOffset`, and `commit` acks as well: both may be repeated.
-* After a crash in a batch, `partitions(start, end)` of that batch comes first and nothing before it. So whatever is
-  called first opens the group; a range was reserved durably before its end was ever told to Spark.
-* An idle query asks `latestOffset` 70 times a second: it is held back in the broker (long poll) until messages come.
+* Spark stores only the end of a batch. The start of the first batch is `initialOffset()`, which
+  Spark asks again after a crash. `initialOffset()` therefore returns the group's acked positions,
+  which cannot move before that batch is committed.
+* Spark calls `latestOffset(start)` when the batch that ended at `start` is committed: in every
+  observed case, also after a restart. Spark calls `commit(end)` a batch late, and never for the
+  last batch of an availableNow run. `latestOffset` therefore acks below `start`, and `commit` acks
+  too; either ack may be repeated.
+* After a crash in a batch, the first call of Spark is `partitions(start, end)` of that batch. The
+  first call of any kind therefore opens the group. A range is reserved durably before Spark learns
+  its end.
+* An idle query calls `latestOffset` 70 times a second. The broker therefore defers its answer until
+  messages come (long poll).
 
-The reader is built a second time in another process to be pickled for the workers, so the constructor does nothing.
+Spark builds the reader a second time, in another process, to pickle it for the workers. The
+constructor therefore does no I/O.
 """
 
 from collections.abc import Iterator, Mapping
@@ -42,30 +47,30 @@ if TYPE_CHECKING:
 
     from warrenmq.tables.slice_files import SliceInFiles
 
-# A range is cut at multiples of this, not by the number of cores: the same range has the same partitions after any
-# restart, so that a sink which remembers (batch id, partition id) is right to.
+# Ranges are cut at multiples of this many seq ids, not by the number of cores: the same range has
+# the same partitions after any restart, so a sink may remember (batch id, partition id).
 READ_SLICE_MESSAGES: Final = 32768
-# A task costs about 90 ms before it reads anything: `minPartitions` cuts no finer.
+# Smallest slice that `minPartitions` can cause: a task costs about 90 ms before it reads anything.
 SLICE_MESSAGES_MIN: Final = 64
 
-# Seq ids [begin, stop) to read of each queue.
+# The seq ids [begin, stop) to read of each queue.
 Ranges: TypeAlias = Mapping[QueueKey, tuple[int, int]]
 
 
 @dataclass(frozen=True)
 class GroupSlice:
-    """Seq ids [start, end) of a queue, held by `group` under `epoch`."""
+    """Seq ids [start, end) of a queue, reserved by `group` under `epoch`."""
 
     group: str
     epoch: int
     queue: QueueKey
     start: int
     end: int
-    # None: the node knows no files that have all of it.
+    # Files that have the whole slice; None when the node knows none.
     files: "SliceInFiles | None"
 
     def fetch(self, start: int, with_bodies: bool) -> Request:
-        """The request for its first messages from `start` on."""
+        """The request for the first messages of the slice from `start` on."""
         return Fetch(
             group=self.group,
             epoch=self.epoch,
@@ -78,7 +83,7 @@ class GroupSlice:
         )
 
     def fetch_one(self) -> Request:
-        """The request for as little as possible of it."""
+        """The request for a single message of the slice, without its body."""
         return Fetch(
             self.group,
             self.epoch,
@@ -93,13 +98,13 @@ class GroupSlice:
 
 @dataclass
 class GroupPartition(InputPartition):
-    """What one task reads."""
+    """The slices that one task reads."""
 
     slices: tuple[GroupSlice, ...]
 
 
 class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One query's reader: offsets, planning and acks in its driver process, `read` in the workers."""
+    """The reader of one query: offsets, planning and acks in the driver, `read` in the workers."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         if options.group is None:
@@ -115,33 +120,36 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._group_name = options.group
         self._offsets = OffsetFormat(options.group, options.vhost)
         self._group = GroupSession(options, options.group)
-        # Where an availableNow run ends.
+        # Seq id at which an availableNow run ends, by queue; None for other runs.
         self._target: dict[QueueKey, int] | None = None
 
-    # -- what Spark calls in the driver process ----------------------------------------------------------------
+    # -- what Spark calls in the driver process ----------------------------------------------------
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Read up to what is in the queues now, and no further."""
+        """Limit the run to the messages that are in the queues now."""
         self._group.open()
         self._target = dict(self._group.tails)
 
     def initialOffset(self) -> OffsetJson:  # noqa: N802 - Spark's name
-        """Where the group stands: its acked positions."""
+        """The acked positions of the group."""
         return self._offsets.encode(self._group.members)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """At most so many messages a batch; the limit in bytes is applied with it."""
+        """The limit in messages of a batch; `latestOffset` applies the limit in bytes too."""
         return ReadMaxRows(self._options.max_messages)
 
-    def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802 - Spark's name
-        """Ack below `start`, reserve from there on; `start` itself when nothing came within the long poll."""
+    def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802 - Spark
+        """Ack below `start`, reserve a batch from there, and return its end.
+
+        Returns `start` itself when no message came within the long poll.
+        """
         stored = self._decode(start)
         wait_ms = self._options.long_poll_ms if self._target is None else 0
         ends = self._group.reserve(stored, self._limits(limit), wait_ms, self._target)
         return start if ends == stored else self._offsets.encode(ends)
 
     def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802 - Spark's name
-        """The ends of the queues at the last look and the lag (lag.py), for the query's progress and nobody else."""
+        """The last known ends of the queues and the lag (lag.py), only for the query's progress."""
         if not self._group.tails:
             return None
         offset = self._offsets.encode(self._group.tails)
@@ -149,7 +157,7 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offset if lag is None else with_lag(offset, lag)
 
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
-        """The slices of [start, end) that have messages. Needs no memory of the reserve."""
+        """The slices of [start, end) that have messages; needs no earlier call in this process."""
         ranges = self.ranges(start, end)
         planned = self.planned(ranges, _slice_size(ranges, self._options.min_partitions))
         count_min = self._options.min_partitions
@@ -160,13 +168,13 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [GroupPartition(group) for group in groups]
 
     def commit(self, end: OffsetJson) -> None:
-        """Ack below `end`; usually done already by `latestOffset`."""
+        """Ack below `end`; `latestOffset` has usually done so already."""
         self._group.ack(self._decode(end))
 
-    # -- what Spark calls in the workers ------------------------------------------------------------------------
+    # -- what Spark calls in the workers -----------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator["RecordBatch"]:
-        """Some slices as record batches. May be asked any number of times, until the group acks the range."""
+        """Record batches of some slices; may be repeated until the group acks the range."""
         assert isinstance(partition, GroupPartition)
         reader = RangeReader(self._options, self._schema, self._group.link())
         files: FileSlices | None = None
@@ -177,10 +185,14 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 batches = files.read(part.queue.shown, part.files)
             yield from batches or reader.read(part.queue.shown, part, part.fetch, final)
 
-    # -- planning, for others who read by groups ------------------------------------------------------------------
+    # -- planning, also for other readers of groups ------------------------------------------------
 
     def ranges(self, start: OffsetJson, end: OffsetJson) -> Ranges:
-        """What to read of each queue, in their order. A queue that is only in `end` joined in this batch."""
+        """The seq ids to read of each queue, in the order of the queues.
+
+        A queue that only `end` has joined the group in this batch. Data loss raises SourceError, or
+        is logged when it is accepted.
+        """
         first, last = self._decode(start), self._decode(end)
         ranges = {}
         for key, stop in sorted(last.items()):
@@ -192,14 +204,18 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             begin = first.get(key, self._group.members[key])
             if begin > stop:
-                # Back to where the group stands, which is behind the checkpoint (`GroupSession.reserve`): no messages.
+                # The batch goes back to the group's position, which lies before the checkpoint
+                # (`GroupSession.reserve`): it has no messages.
                 self._group.lose(f"the range [{begin}, {stop}) of queue {key} runs backwards")
                 continue
             ranges[key] = begin, stop
         return ranges
 
     def planned(self, ranges: Ranges, slice_size: int) -> list[tuple[GroupSlice, Slice]]:
-        """The slices that have messages, and what the broker says of each; cut at multiples of `slice_size`."""
+        """The slices that have messages, each with the broker's description.
+
+        Slices are cut at multiples of `slice_size` seq ids.
+        """
         with_files = wants_files(self._options)
         found = []
         for key, (begin, stop) in ranges.items():
@@ -210,7 +226,7 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 found.append((piece, part))
         return found
 
-    # -- parts ----------------------------------------------------------------------------------------------------
+    # -- parts -------------------------------------------------------------------------------------
 
     def _decode(self, offset: OffsetJson) -> dict[QueueKey, int]:
         try:
@@ -227,7 +243,7 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _limits(self, limit: ReadLimit) -> Limits:
         options = self._options
         if isinstance(limit, ReadAllAvailable):
-            # Trigger.Once: everything, whatever the options say.
+            # Trigger.Once reads everything, whatever the options say.
             return Limits(EVERYTHING, EVERYTHING)
         max_messages = limit.max_rows if isinstance(limit, ReadMaxRows) else options.max_messages
         if self._target is not None or options.min_messages == 1:
@@ -245,7 +261,7 @@ def _in_files(part: Slice) -> "SliceInFiles | None":
 
 
 def _slice_size(ranges: Ranges, min_partitions: int) -> int:
-    """Such that there are at least `min_partitions` slices; the same for the same ranges."""
+    """The slice size that gives at least `min_partitions` slices; equal for equal ranges."""
     size = READ_SLICE_MESSAGES
     while size > SLICE_MESSAGES_MIN and _count_slices(ranges, size) < min_partitions:
         size //= 2

@@ -1,8 +1,8 @@
-"""How a task of a sink fails for good: it tells the driver instead of raising.
+"""How a task of a sink fails permanently: it returns the error to the driver instead of raising.
 
-Spark repeats a task that raises, four times in a local session, each time in a new worker and from the first row on; it
-has no exception for "do not repeat this". So what will not pass is the task's result, and the driver raises it before
-anything is committed.
+Spark repeats a task that raises: four times in a local session, each time in a new worker and from
+the first row on. Spark has no exception for "do not repeat this". A permanent failure is therefore
+the result of the task, and the driver raises it before anything is committed.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,13 +15,16 @@ from warrenmq.spark.retry import BrokerAwayError, SourceError
 
 @dataclass(frozen=True)
 class TaskFailed(WriterCommitMessage):
-    """A permanent failure of a task, returned to the driver: Spark would repeat a task that raises."""
+    """A permanent failure of a task, returned to the driver; Spark repeats a task that raises."""
 
     text: str
 
 
 def unless_permanent(work: Callable[[], WriterCommitMessage]) -> WriterCommitMessage:
-    """Run a sink's task. Raises transient errors, which Spark retries, and returns permanent ones as a message."""
+    """Run `work` of a sink's task; return a permanent failure as a message.
+
+    A transient failure is raised, so that Spark repeats the task.
+    """
     try:
         return work()
     except BrokerAwayError:
@@ -31,7 +34,7 @@ def unless_permanent(work: Callable[[], WriterCommitMessage]) -> WriterCommitMes
 
 
 def raise_failures(parts: Sequence[object]) -> None:
-    """In the driver, before the commit: raises SourceError when a task has failed for good."""
+    """Raise SourceError when a task failed permanently; the driver calls this before the commit."""
     for part in parts:
         if isinstance(part, TaskFailed):
             raise SourceError(part.text)

@@ -1,7 +1,7 @@
-"""A stream that cannot be read, which says why as soon as Spark asks it for anything.
+"""A reader of a stream that cannot be read; its methods raise the reason.
 
-PySpark 4.3 loses what `streamReader` raises: its runner ends with "UnboundLocalError: reader" instead of the cause. What the
-methods of a reader raise arrives.
+PySpark 4.3 loses an exception of `streamReader`: its runner ends with "UnboundLocalError: reader"
+instead. Exceptions of the methods of a reader reach the user.
 """
 
 from typing import NoReturn
@@ -13,7 +13,7 @@ from warrenmq.spark.offsets import OffsetJson
 
 
 class UnusableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Raises `cause` from whatever Spark calls first."""
+    """Raises `cause` from each method, so that the first call of Spark reports it."""
 
     def __init__(self, cause: Exception) -> None:
         self._cause = cause
@@ -30,7 +30,7 @@ class UnusableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> OffsetJson:  # noqa: N802 - Spark's name
         self._refuse()
 
-    def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802 - Spark's name
+    def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802 - Spark
         self._refuse()
 
     def partitions(self, start: OffsetJson, end: OffsetJson) -> NoReturn:

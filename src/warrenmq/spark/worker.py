@@ -1,4 +1,4 @@
-"""What a Python worker of Spark's does before its first task."""
+"""Prepares a Python worker of Spark before its first task."""
 
 import gc
 
@@ -6,10 +6,11 @@ from pyspark import TaskContext
 
 
 def settle() -> None:
-    """In a task: spare what the worker has loaded, modules above all, in its later garbage collections.
+    """Exempt all objects that the worker has loaded from later garbage collections; run in a task.
 
-    Spark collects all garbage after each task (pyspark/daemon.py). Over the modules of Arrow, numpy and Spark that takes 20
-    to 40 ms of CPU, each time in vain; what a task leaves behind is collected as before.
+    Most of these objects are modules. Spark collects all garbage after each task
+    (pyspark/daemon.py). Scanning the modules of Arrow, numpy and Spark takes 20 to 40 ms of CPU
+    each time and finds nothing. Objects that a task leaves behind are still collected.
     """
     if TaskContext.get() is not None and gc.get_freeze_count() == 0:
         gc.collect()

@@ -1,7 +1,8 @@
-"""The process that Spark forks the Python workers of a local session from: PySpark's own, without its last words.
+"""The process that forks the Python workers of a local session: PySpark's, without false errors.
 
-When a program ends, its JVM closes the sockets of idle workers, and PySpark's daemon prints a BrokenPipeError with its stack
-for each of them after a run in which all went well. Nobody is left whom a worker could tell anything then.
+When a program ends, its JVM closes the sockets of idle workers. PySpark's daemon then prints a
+BrokenPipeError with its stack for each worker, after a run without any failure. This daemon prints
+nothing in that case, because no reader of a worker's output is left.
 """
 
 import socket
@@ -12,7 +13,7 @@ _work = daemon.worker
 
 
 def worker(sock: socket.socket, authenticated: bool) -> int:
-    """One worker: the exit code of its process, 1 when the JVM has gone."""
+    """Run one worker and return the exit code of its process; 1 when the JVM has ended."""
     try:
         return _work(sock, authenticated)
     except BrokenPipeError:
@@ -20,7 +21,7 @@ def worker(sock: socket.socket, authenticated: bool) -> int:
 
 
 def fork_workers() -> None:
-    """Fork workers until the JVM goes."""
+    """Fork workers until the JVM ends."""
     daemon.worker = worker
     daemon.manager()
 

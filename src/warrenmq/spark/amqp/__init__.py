@@ -1,4 +1,5 @@
-"""The data source "warren" for brokers of other kinds, by AMQP alone. Start with `source.py`.
+"""The data source "warren" for brokers of other kinds, through AMQP alone; start with `source.py`.
 
-What is read goes through a spool of files (`spool.py`), as such a broker has no reader groups; what is written waits for confirms.
+Reading goes through a spool of files (`spool.py`), because such a broker has no reader groups.
+Writing waits for publisher confirms.
 """

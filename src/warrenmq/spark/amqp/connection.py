@@ -1,9 +1,10 @@
-"""A blocking AMQP 0-9-1 connection with one channel, for the driver's spool and for workers that publish.
+"""A blocking AMQP 0-9-1 connection with one channel, for the driver's spool and for publishers.
 
-Built on warren's own codec and not on a client library: those decode a message's headers and give no way back to the
-bytes, while `headers_raw` is to be exact, and they write one message at a time. For one thread. Errors come in two
-kinds, because callers treat them differently: AmqpLostError may pass when the broker is back, AmqpRefusedError is its
-answer and final. No text of an error contains the password.
+The connection uses warren's own codec instead of a client library. Client libraries decode the
+headers of a message and give no access to their bytes, but `headers_raw` must be exact; they also
+write one message at a time. Only one thread may use a connection. AmqpLostError is transient: the
+request may succeed when the broker is back. AmqpRefusedError is the broker's answer and final. No
+error text contains the password.
 """
 
 import os
@@ -61,20 +62,22 @@ _CAPABILITIES: Final[dict[str, object]] = {
     "publisher_confirms": True,
     "authentication_failure_close": True,
 }
-# The broker stops, or lost something it may find again: no answer to what was asked.
+# Reply codes of transient closes: the broker stops, or has lost something that may come back. Such
+# a close is no answer to a request.
 _PASSING: Final = (CONNECTION_FORCED, INTERNAL_ERROR)
-# Dead peers are found by the kernel where there are no heartbeats: after a minute, then every ten seconds, six times.
+# Without heartbeats the kernel finds dead peers: it probes after 60 s without data, then every 10
+# s, six times.
 _KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 6))
 
 Expected = TypeVar("Expected", bound=Method)
 
 
 class AmqpLostError(MayPassError):
-    """No connection, or it broke. Worth another try later."""
+    """The connection cannot be made, or it broke; a later attempt may succeed."""
 
 
 class AmqpRefusedError(Exception):
-    """The broker said no; `code` is AMQP's."""
+    """The broker refused a request; `code` is its AMQP reply code."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -84,7 +87,7 @@ class AmqpRefusedError(Exception):
 
 @dataclass(slots=True)
 class Delivery:
-    """A message for a consumer. `properties` is the block as it was sent."""
+    """A message for a consumer; `properties` is the property block as sent, undecoded."""
 
     method: BasicDeliver
     properties: bytes
@@ -93,7 +96,7 @@ class Delivery:
 
 @dataclass(slots=True)
 class Returned:
-    """A message that no queue takes, back at its publisher."""
+    """A message that the broker returned to its publisher because no queue takes it."""
 
     method: BasicReturn
     properties: bytes
@@ -104,12 +107,15 @@ Event: TypeAlias = Method | Delivery | Returned
 
 
 class AmqpConnection:
-    """Connects when constructed. `heartbeat_s` 0: none, the connection may be idle for any time."""
+    """An open connection; the constructor connects.
+
+    With `heartbeat_s` 0 there are no heartbeats, and the connection may be idle for any time.
+    """
 
     def __init__(self, address: NodeAddress, purpose: str, heartbeat_s: int) -> None:
         self._address = address
         self.frame_max = FRAME_MAX
-        # Set by the broker: it takes no messages now.
+        # True while the broker takes no messages (connection.blocked).
         self.is_blocked = False
         self._heartbeat_s = heartbeat_s
         self._frames = FrameBuffer(FRAME_MAX)
@@ -168,12 +174,18 @@ class AmqpConnection:
         self.call(ChannelOpen(), ChannelOpenOk)
 
     def call(self, method: Method, expected: type[Expected]) -> Expected:
-        """Send `method` on the channel and wait for its answer. What else comes meanwhile is kept for `next_event`."""
+        """Send `method` on the channel and return the broker's answer.
+
+        Other events that arrive meanwhile are kept for `next_event`.
+        """
         self._send_method(CHANNEL, method)
         return self.expect(expected)
 
     def expect(self, expected: type[Expected]) -> Expected:
-        """Wait for this method."""
+        """Wait for a method of the class `expected`; AmqpLostError after REPLY_TIMEOUT_S.
+
+        Other events that arrive meanwhile are kept for `next_event`.
+        """
         deadline = time.monotonic() + REPLY_TIMEOUT_S
         kept: list[Event] = []
         try:
@@ -192,17 +204,21 @@ class AmqpConnection:
 
     @property
     def has_events(self) -> bool:
-        """Did something come while an answer was waited for, that `next_event` will give?"""
+        """True while `next_event` has events that arrived during a wait for an answer."""
         return bool(self._events)
 
     def next_event(self) -> Event | None:
-        """What came next, without waiting; None when nothing whole is there. Raises what the broker's closes mean."""
+        """The next complete event, or None; never waits.
+
+        Raises AmqpLostError or AmqpRefusedError when the broker has closed the connection or
+        channel.
+        """
         if self._events:
             return self._events.popleft()
         return self._read_event()
 
     def wait(self, timeout_s: float) -> bool:
-        """Read what comes within `timeout_s`; False when nothing came. Sends heartbeats when they are due."""
+        """Read the bytes that arrive within `timeout_s`, and send due heartbeats; False without any."""
         deadline = time.monotonic() + timeout_s
         while True:
             now = time.monotonic()
@@ -218,7 +234,10 @@ class AmqpConnection:
                 return False
 
     def send(self, octets: bytes) -> None:
-        """Send all of it. What comes meanwhile is read and kept: a broker that is not listened to may stop listening."""
+        """Send all of `octets`, and keep the events that arrive meanwhile.
+
+        Reading while sending is necessary: a broker whose socket to us is full may stop reading.
+        """
         view = memoryview(octets)
         while view:
             try:
@@ -246,7 +265,7 @@ class AmqpConnection:
         self._send_method(CHANNEL, method)
 
     def close(self) -> None:
-        """Close in good order as far as the broker still answers; never raises."""
+        """Close with the AMQP handshake, as far as the broker still answers; never raises."""
         try:
             self._send_method(0, ConnectionClose(reply_code=200, reply_text=b"done"))
             deadline = time.monotonic() + CLOSE_TIMEOUT_S
@@ -259,7 +278,7 @@ class AmqpConnection:
             self._socket.close()
 
     def drop(self) -> None:
-        """Close without a word."""
+        """Close the socket without the AMQP handshake."""
         self._socket.close()
 
     def _send_method(self, channel: int, method: Method) -> None:
@@ -273,7 +292,7 @@ class AmqpConnection:
         if now - self._last_sent >= self._heartbeat_s / 2:
             self.send(HEARTBEAT_FRAME)
         if now - self._last_received > 2 * self._heartbeat_s:
-            # Perhaps it is we who did not look: what is there counts.
+            # This process may have been busy: bytes that wait in the socket count as a heartbeat.
             readable, _, _ = select.select([self._socket], [], [], 0)
             if not readable:
                 raise AmqpLostError(
@@ -290,7 +309,8 @@ class AmqpConnection:
         if not chunk:
             raise AmqpLostError(f"{self._address.where} closed the connection without a reason")
         self._last_received = time.monotonic()
-        # Frames that were not taken yet stay in front.
+        # Read the complete frames first, so that their events keep their place before the new
+        # bytes.
         self._keep_events()
         self._frames.feed(chunk)
 
@@ -348,7 +368,7 @@ class AmqpConnection:
         return Returned(method, self._properties, body)
 
     def _is_of_connection(self, method: Method) -> bool:
-        """Is it about the connection and dealt with? Closes are raised."""
+        """Handle `method` if it concerns the connection itself; True if so. Raises for closes."""
         if isinstance(method, (ConnectionClose, ChannelClose)):
             text = method.reply_text.decode("utf-8", "replace")
             if method.reply_code in _PASSING or "down or inaccessible" in text:

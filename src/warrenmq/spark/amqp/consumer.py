@@ -1,8 +1,9 @@
-"""The thread that fills a spool from a queue of another broker: consume, store, sync, and only then ack.
+"""The thread that fills a spool from a queue of another broker: consumes, stores, syncs, then acks.
 
-It lives in the query's driver process and answers heartbeats whatever Spark is doing. A connection that breaks is made
-anew for `retryTimeoutMs`; what was received and not stored is forgotten, because the broker delivers it again. What was
-stored and not acked comes again as well, flagged as redelivered: `deduplicate` drops it by its message-id.
+The thread runs in the query's driver process and answers heartbeats whatever Spark is doing. It
+reconnects after a lost connection, for up to `retryTimeoutMs`. Messages that were received and not
+stored are dropped, because the broker delivers them again. Messages that were stored and not acked
+are delivered again too, flagged as redelivered: `deduplicate` drops these by their message-id.
 """
 
 import contextlib
@@ -34,25 +35,30 @@ from warrenmq.wire.properties import decode_properties
 
 _CONSUMER_TAG: Final = b"warren-spool"
 HEARTBEAT_S: Final = 30
-# What is stored and synced at once, unless the broker has no more to send right now.
+# Bytes of messages that are stored and synced together; fewer when the broker has no more to send.
 BATCH_BYTES: Final = 4 * 1024 * 1024
-# Redelivered messages are among the last that were unacked; several connections may break before they come.
+# Message-ids that are remembered, as a multiple of `prefetch`. Redelivered messages are among the
+# last that were unacked, but several connections may break before they are redelivered.
 KNOWN_IDS_PER_PREFETCH: Final = 4
 _PAUSE_MAX_S: Final = 5.0
 _TICK_S: Final = 0.5
-# A queue is empty when it says so twice and nothing came in between: a delivery may be on its way.
+# A queue counts as empty when it says so twice, this many seconds apart, and no delivery arrived in
+# between: a delivery may be under way at the first answer.
 _EMPTY_PAUSE_S: Final = 0.2
 
 _log = logging.getLogger(__name__)
 
 
 def known_ids(options: AmqpSourceOptions) -> int:
-    """How many messages a spool keeps for their ids, also when Spark has committed them."""
+    """How many messages a spool keeps for their message-ids, even when Spark committed them."""
     return 0 if options.deduplicate == "no" else options.prefetch * KNOWN_IDS_PER_PREFETCH
 
 
 class SpoolConsumer(threading.Thread):
-    """Fills `spool` until it is stopped or fails; `error` says why it failed. Whoever waits for the spool is woken then."""
+    """Fills `spool` until it is stopped or fails.
+
+    A failure sets `error` and notifies the threads that wait for the spool.
+    """
 
     def __init__(self, options: AmqpSourceOptions, spool: Spool, drains: bool) -> None:
         super().__init__(name="warren-spool", daemon=True)
@@ -61,25 +67,28 @@ class SpoolConsumer(threading.Thread):
         self._address = NodeAddress(options.uri)
         self._queue = options.queue.encode()
         self._is_stopping = threading.Event()
+        # Reason of the failure; None while there is none.
         self.error: str | None = None
-        # With `drains` it ends at the seq up to which messages were there when it began; None: not known yet.
+        # True: the thread ends when it has read the messages that were in the queue at the start.
         self._drains = drains
+        # Seq id at which the thread ends; None without `drains`, and until the queue's length is
+        # known.
         self.target: int | None = None
         self._known = _KnownIds(known_ids(options), options.deduplicate == "redelivered")
         self._batch: list[Delivery] = []
         self._batch_bytes = 0
-        # Of the last delivery that came, and that was acked.
+        # Delivery tags of the last delivery that arrived, and of the last one that was acked.
         self._last_tag = self._acked_tag = 0
         self._is_consuming = False
 
     def stop(self) -> None:
-        """Ask for the end and wait for it."""
+        """Stop the thread and wait for its end."""
         self._is_stopping.set()
         if self.is_alive():
             self.join()
 
     def run(self) -> None:
-        """Consume, and again after each loss of the connection."""
+        """Consume until stopped or done, and reconnect after each lost connection."""
         seconds = self._options.retry_timeout_ms / 1000
         retry = Retry(
             self._address.where,
@@ -100,12 +109,15 @@ class SpoolConsumer(threading.Thread):
         except OSError as error:
             self._fail(f"the spool cannot be written: {error}")
         except Exception as error:
-            # A thread that ends without a word would leave the query waiting for ever.
+            # Without a report of the error the query would wait for this thread for ever.
             _log.exception("the consumer of queue '%s' failed", self._options.queue)
             self._fail(f"the consumer of queue '{self._options.queue}' failed: {error!r}")
 
     def _consume_once(self, retry: Retry) -> None:
-        """Connect, and consume until the connection is lost or nothing is left to do. Pauses after a failure."""
+        """Connect, and consume until the connection is lost or the work is done.
+
+        Pauses after a failure.
+        """
         retry.attempt()
         try:
             connection = self._connect()
@@ -117,12 +129,12 @@ class SpoolConsumer(threading.Thread):
             self._consume(connection)
         except AmqpLostError as error:
             _log.warning("queue '%s': %s", self._options.queue, error)
-            # A broker may let everybody in, and out at once.
+            # Pause, because a broker may accept each connection and close it at once.
             self._is_stopping.wait(PAUSE_FIRST_S)
         finally:
             connection.drop()
 
-    # -- one connection ------------------------------------------------------------------------------------------
+    # -- one connection ----------------------------------------------------------------------------
 
     def _connect(self) -> AmqpConnection:
         connection = AmqpConnection(
@@ -174,11 +186,14 @@ class SpoolConsumer(threading.Thread):
                 connection.wait(_EMPTY_PAUSE_S / 2)
             else:
                 connection.wait(_TICK_S)
-        # What the broker has sent and we have not acked goes back to the queue at once.
+        # Close with the handshake: the broker then requeues unacked messages at once.
         connection.close()
 
     def _begin_or_pause(self, connection: AmqpConnection) -> None:
-        """Consume while the spool has room. Without a consumer the broker sends nothing, and no ack is overdue."""
+        """Start to consume when the spool has room, and cancel the consumer when it is full.
+
+        Without a consumer the broker sends nothing, so no ack can become overdue.
+        """
         if self._is_consuming and self._spool.is_full:
             connection.call(BasicCancel(_CONSUMER_TAG), BasicCancelOk)
             self._is_consuming = False
@@ -188,16 +203,17 @@ class SpoolConsumer(threading.Thread):
             self._is_consuming = True
 
     def _take(self, delivery: Delivery) -> None:
-        """Into the batch, unless it was there before."""
+        """Add a delivery to the batch, unless its message is known already."""
         self._last_tag = delivery.method.delivery_tag
         if self._known.takes(delivery):
             self._batch.append(delivery)
             self._batch_bytes += len(delivery.body) + len(delivery.properties)
 
     def _store(self, connection: AmqpConnection) -> None:
-        """What was received, durably; then the broker may forget it."""
+        """Store the batch durably, then ack it to the broker."""
         if self.target is not None and len(self._batch) > self.target - self._spool.tail:
-            # What came after the beginning of the run is for others, or for the next one.
+            # Messages behind the target arrived after the run began: leave them to other consumers,
+            # or to the next run.
             del self._batch[self.target - self._spool.tail :]
             self._last_tag = self._batch[-1].method.delivery_tag
         if self._batch:
@@ -209,14 +225,18 @@ class SpoolConsumer(threading.Thread):
             connection.send_method(BasicAck(self._last_tag, multiple=True))
             self._acked_tag = self._last_tag
 
-    # -- the end of what was there -------------------------------------------------------------------------------
+    # -- the end of what was there -----------------------------------------------------------------
 
     @property
     def _is_done(self) -> bool:
         return self.target is not None and self._spool.tail >= self.target
 
     def _find_end(self, connection: AmqpConnection, empty_since_s: float | None) -> float | None:
-        """Others may have taken some of what was counted: an empty queue is an end as well."""
+        """End the run when the queue is empty; returns since when it has been (monotonic seconds).
+
+        Other consumers may have taken some of the messages that were counted at the start, so the
+        target may never be reached.
+        """
         if not self._is_consuming:
             return None
         ready = connection.call(
@@ -224,7 +244,7 @@ class SpoolConsumer(threading.Thread):
         ).message_count
         now = time.monotonic()
         if ready > 0 or connection.has_events:
-            # The last ones may have come in front of the answer.
+            # The last deliveries may have arrived before the answer.
             return None
         if empty_since_s is None:
             return now
@@ -244,18 +264,18 @@ class SpoolConsumer(threading.Thread):
 
 
 class _KnownIds:
-    """The message-ids of the last messages in the spool. `count` 0: none are kept, everything is new."""
+    """The message-ids of the last `count` messages in the spool; with 0 every message is new."""
 
     def __init__(self, count: int, only_redelivered: bool) -> None:
         self._count = count
         self._only_redelivered = only_redelivered
         self._order: deque[bytes] = deque()
         self._ids: dict[bytes, int] = {}
-        # Of messages that are on their way into the spool.
+        # Message-ids of the batch that is not in the spool yet.
         self._coming: set[bytes] = set()
 
     def load(self, spool: Spool) -> None:
-        """Those that are in the spool already."""
+        """Read the message-ids of the last messages in the spool."""
         if self._count == 0:
             return
         import pyarrow as pa
@@ -268,7 +288,7 @@ class _KnownIds:
                         self._remember(message_id.encode())
 
     def takes(self, delivery: Delivery) -> bool:
-        """Is the message to go into the spool? Not if it is there, or on its way, by its id."""
+        """Whether to store the message; False when its id is in the spool or in the batch."""
         message_id = _message_id(delivery.properties) if self._count else None
         if message_id is None:
             return True
@@ -279,11 +299,11 @@ class _KnownIds:
         return True
 
     def forget_coming(self) -> None:
-        """What was on its way did not arrive."""
+        """Forget the ids of a batch that was not stored."""
         self._coming.clear()
 
     def add(self, deliveries: list[Delivery]) -> None:
-        """These are in the spool now; nothing else is on its way."""
+        """Remember the ids of `deliveries`, a whole batch that has been stored."""
         self._coming.clear()
         if self._count:
             for delivery in deliveries:
@@ -302,7 +322,7 @@ class _KnownIds:
 
 
 def _message_id(properties: bytes) -> bytes | None:
-    # What does not decode has no id.
+    # A property block that does not decode counts as one without a message-id.
     with contextlib.suppress(AmqpError):
         return decode_properties(properties).message_id
     return None

@@ -1,4 +1,4 @@
-"""Options of the data source "warren" for other brokers (`broker=amqp`): parsed and checked once, into typed values."""
+"""Options of the data source "warren" with `broker=amqp`: parsed once into typed values."""
 
 import os
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from warrenmq.spark.options import (
     parse_uri,
 )
 
-# As users write them; Spark passes them on in lower case.
+# Option names as users write them; Spark may pass them in lower case.
 AMQP_COMMON_OPTIONS: Final = ("broker", "uri", "retryTimeoutMs")
 AMQP_STREAM_OPTIONS: Final = (
     "queue",
@@ -38,7 +38,7 @@ DEDUPLICATE: Final = ("no", "redelivered", "message-id")
 
 @dataclass(frozen=True)
 class AmqpSourceOptions:
-    """What the user asked for. Travels to the executors; its repr leaves the URI out."""
+    """The options of a read. Spark sends them to the executors; the repr leaves out the URI."""
 
     uri: str = field(repr=False)
     queue: str
@@ -58,21 +58,23 @@ class AmqpSourceOptions:
 
 @dataclass(frozen=True)
 class AmqpSinkOptions:
-    """What the user asked for. Travels to the executors; its repr leaves the URI out."""
+    """The options of a write. Spark sends them to the executors; the repr leaves out the URI."""
 
     uri: str = field(repr=False)
-    # None: the column decides.
+    # Exchange of all messages; None when the column decides.
     exchange: str | None
+    # Routing key of all messages; None when the column decides.
     routing_key: str | None
+    # Beginning of the message-ids that the sink makes; None: the query's id, or a new one.
     sink_id: str | None
-    # Is a message that no queue takes an error?
+    # True: a message that no queue takes is an error. False: it is dropped.
     is_mandatory: bool
     confirm_timeout_ms: int
     retry_timeout_ms: int
 
 
 def is_amqp(options: Mapping[str, str]) -> bool:
-    """Do the options name another broker than warren? OptionError when they name none that is known."""
+    """Whether the options name a broker other than warren; OptionError for an unknown kind."""
     values = [value for name, value in options.items() if name.lower() == "broker"]
     kind = values[0].lower() if values else "warren"
     if kind not in ("warren", "amqp"):
@@ -81,7 +83,7 @@ def is_amqp(options: Mapping[str, str]) -> bool:
 
 
 def parse_amqp_source(options: Mapping[str, str]) -> AmqpSourceOptions:
-    """OptionError, in one line, for anything that cannot be honoured."""
+    """The options of a read. Raises OptionError, in one line, for an option that is not usable."""
     given = {name.lower(): value for name, value in options.items()}
     check_names(given, AMQP_COMMON_OPTIONS + AMQP_STREAM_OPTIONS, "reading with broker=amqp has")
     queue = parse_short_text(given, "queue")
@@ -111,7 +113,7 @@ def parse_amqp_source(options: Mapping[str, str]) -> AmqpSourceOptions:
 
 
 def parse_amqp_sink(options: Mapping[str, str]) -> AmqpSinkOptions:
-    """OptionError, in one line, for anything that cannot be honoured."""
+    """The options of a write. Raises OptionError, in one line, for an option that is not usable."""
     given = {name.lower(): value for name, value in options.items()}
     check_names(given, AMQP_COMMON_OPTIONS + AMQP_SINK_OPTIONS, "writing with broker=amqp has")
     return AmqpSinkOptions(

@@ -1,8 +1,9 @@
-"""Publishing to another broker with confirms: each message at least once, many in one write to the socket.
+"""Publishes to another broker with confirms: each message at least once, many in one socket write.
 
-What was sent stays here until it is confirmed. When the connection breaks it is sent again over a new one, for up to
-`retryTimeoutMs` without any confirm; a message that is refused by a nack (a queue that is full and says so) is sent again
-after a pause, for as long. So the order is that of the rows only as long as nothing goes wrong.
+A message that was sent stays in memory until it is confirmed. After a lost connection the
+unconfirmed messages are sent again over a new one, for up to `retryTimeoutMs` without any confirm.
+A message that the broker nacks (a queue that is full and rejects publishes) is sent again after a
+pause, for the same time. Messages therefore keep the order of the rows only while nothing fails.
 """
 
 import logging
@@ -29,53 +30,61 @@ from warrenmq.wire.methods import BasicAck, BasicNack, BasicPublish, ConfirmSele
 if TYPE_CHECKING:
     from warrenmq.offline.part_writer import MessageColumns
 
-# Messages, and bytes of bodies and properties, that are sent and not confirmed.
+# Most messages that are sent and not confirmed.
 WINDOW_MESSAGES: Final = 10_000
+# Most bytes of bodies and properties that are sent and not confirmed.
 WINDOW_BYTES: Final = 16 * 1024 * 1024
-# One write to the socket, unless a message is larger.
+# Bytes of one write to the socket; more when a message is larger.
 WRITE_BYTES: Final = 256 * 1024
-# How long to look away from the clock.
+# Longest wait for the socket before time-outs are checked.
 _TICK_S: Final = 1.0
 
 _log = logging.getLogger(__name__)
 
-# Address (exchange and routing key as in a message), properties, body.
+# (address, properties, body); the address has exchange and routing key as a message stores them.
 Message = tuple[bytes, bytes, bytes]
 
 
 class ConfirmedPublisher:
-    """Connects when there is something to send. After an exception: `drop` it."""
+    """Publishes over one connection that the first message opens; call `drop` after an exception."""
 
     def __init__(self, options: AmqpSinkOptions) -> None:
         self._options = options
         self._address = NodeAddress(options.uri)
         self._connection: AmqpConnection | None = None
         self._waiting: deque[Message] = deque()
-        # By publish number, ascending; numbers below `_settled` are settled.
+        # Messages that are sent and not confirmed, by publish number, ascending.
         self._unconfirmed: dict[int, Message] = {}
         self._unconfirmed_bytes = 0
+        # Publish number of the last message sent on this connection; the first one is 1.
         self._published = 0
+        # All publish numbers below this one are confirmed or nacked.
         self._settled = 1
+        # Messages that the broker nacked, to be sent again.
         self._refused: list[Message] = []
+        # Frames of basic.publish, by address.
         self._methods: dict[bytes, bytes] = {}
-        # A confirm alone ends the retry: a connection that opens may still take no publish.
+        # Only a confirm ends the outage: a connection that opens may still take no publish.
         self._retry = Retry(self._address.where, options.retry_timeout_ms / 1000, "retryTimeoutMs")
         self._progress_s = 0.0
         self._was_blocked = False
 
     def publish(self, messages: "MessageColumns") -> None:
-        """Send them; all but a window of them are confirmed when it returns. SourceError when the broker does not take them."""
+        """Send the messages; on return all but the last window of them are confirmed.
+
+        Raises SourceError when the broker does not take them.
+        """
         self._waiting.extend(
             zip(messages.addresses, messages.properties, messages.bodies, strict=True)
         )
         self._drive(wants_all=False)
 
     def finish(self) -> None:
-        """Wait until everything is confirmed. SourceError as above."""
+        """Wait until every message is confirmed; SourceError when the broker does not take them."""
         self._drive(wants_all=True)
 
     def drop(self) -> None:
-        """Forget everything, and the connection."""
+        """Drop the connection and all messages that wait or are unconfirmed."""
         if self._connection is not None:
             self._connection.drop()
             self._connection = None
@@ -97,7 +106,7 @@ class ConfirmedPublisher:
                 if self._connection is not None:
                     self._connection.drop()
                     self._connection = None
-                # In front, in their order: at worst they arrive twice.
+                # Send the unconfirmed messages first, in their order: at worst they arrive twice.
                 self._waiting.extendleft(reversed(self._unconfirmed.values()))
                 self._send_refused_again()
                 self._forget_numbers()
@@ -106,7 +115,7 @@ class ConfirmedPublisher:
                 self._retry.failed(error)
 
     def _connect(self) -> AmqpConnection:
-        # No heartbeats: nobody sends them while Spark computes the next rows.
+        # No heartbeats: no code of this class runs while Spark computes the next rows.
         connection = AmqpConnection(self._address, "Spark sink", 0)
         try:
             connection.call(ConfirmSelect(), ConfirmSelectOk)
@@ -117,7 +126,7 @@ class ConfirmedPublisher:
         return connection
 
     def _step(self, connection: AmqpConnection) -> None:
-        """Send what may be sent, take what came; wait when there is neither."""
+        """Send as much as the window allows and handle the events that arrived; wait when idle."""
         has_room = (
             len(self._unconfirmed) < WINDOW_MESSAGES and self._unconfirmed_bytes < WINDOW_BYTES
         )
@@ -156,7 +165,7 @@ class ConfirmedPublisher:
         connection.send(out.getvalue())
 
     def _method(self, address: bytes) -> bytes:
-        """The frame of basic.publish."""
+        """The frame of basic.publish for an address."""
         frame = self._methods.get(address)
         if frame is None:
             if len(self._methods) >= WINDOW_MESSAGES:
@@ -191,12 +200,15 @@ class ConfirmedPublisher:
         self._refused.clear()
 
     def _check_progress(self, connection: AmqpConnection) -> None:
-        """Nothing came for a while: may the broker be silent?"""
+        """Raise SourceError when the broker has confirmed nothing for too long.
+
+        A broker that blocks publishers may be silent for any time.
+        """
         now = time.monotonic()
         if connection.is_blocked or self._was_blocked:
             if not self._was_blocked:
                 _log.warning("%s has blocked publishers: waiting", self._address.where)
-            # When it no longer blocks, it has all the time again from now on.
+            # The time-out starts again when the broker unblocks publishers.
             self._progress_s = now
         elif self._unconfirmed and now - self._progress_s > self._options.confirm_timeout_ms / 1000:
             raise SourceError(
@@ -212,7 +224,8 @@ class ConfirmedPublisher:
         self._settled = 1
 
 
-# Task workers are forked and reused, so a connection serves many tasks; a fork must not share its parent's.
+# Publishers by process and options. Spark forks task workers and reuses them: a publisher serves
+# many tasks of one process, and a fork must not use its parent's connection.
 _publishers: dict[tuple[int, AmqpSinkOptions], ConfirmedPublisher] = {}
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class AmqpSource:
-    """What `WarrenDataSource` does for brokers of other kinds; methods as there."""
+    """Does the work of `WarrenDataSource` for brokers of other kinds, with the same methods."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = {name.lower(): value for name, value in options.items()}
@@ -32,7 +32,7 @@ class AmqpSource:
         return default_schema(include_body, parse_boolean(self._options, "includeHeaders", True))
 
     def reader(self) -> NoReturn:
-        """There is no such thing."""
+        """Raise OptionError: AMQP cannot read a queue without taking its messages."""
         raise OptionError(
             "broker=amqp reads streams only: AMQP cannot look at a queue without taking its messages out, and a "
             "DataFrame may be read any number of times. Use readStream, with trigger(availableNow=True) for what is "
@@ -40,8 +40,8 @@ class AmqpSource:
         )
 
     def stream_reader(self, schema: StructType) -> "AmqpStreamReader":
-        """The messages of a queue, through a spool."""
-        # It needs numpy, which must not be imported by who only looks a format up.
+        """A stream reader of a queue, through a spool."""
+        # The reader needs numpy, which a mere look-up of the format must not import.
         from warrenmq.spark.amqp.stream_reader import AmqpStreamReader
 
         options = parse_amqp_source(self._options)
@@ -49,14 +49,14 @@ class AmqpSource:
         return AmqpStreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> AmqpBatchWriter:
-        """Rows to an exchange."""
+        """A batch writer: publishes rows to an exchange."""
         options = parse_amqp_sink(self._options)
         _check_mode(overwrite)
         check_sink_columns(schema, options.exchange is not None)
         return AmqpBatchWriter(options)
 
     def stream_writer(self, schema: StructType, overwrite: bool) -> AmqpStreamWriter:
-        """Rows to an exchange, batch after batch."""
+        """A stream writer: publishes rows to an exchange, batch after batch."""
         of_spark = STREAM_OPTIONS_OF_SPARK + ASYNC_OPTIONS_OF_SPARK
         options = parse_amqp_sink(without_options_of_spark(self._options, of_spark))
         _check_mode(overwrite)
@@ -65,7 +65,7 @@ class AmqpSource:
 
 
 def other_broker(options: Mapping[str, str]) -> AmqpSource | None:
-    """None when the options name a warren broker, or no kind."""
+    """The source for a broker of another kind; None when the options name warren, or no kind."""
     return AmqpSource(options) if is_amqp(options) else None
 
 

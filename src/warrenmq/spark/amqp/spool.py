@@ -1,13 +1,14 @@
-"""The spool of a query that reads from another broker: messages on a disk of the driver until Spark has committed them.
+"""The spool of a query on another broker: messages on the driver's disk until Spark commits them.
 
-A directory with the files of tables/spool.py, and
+A spool is a directory with the files of tables/spool.py, and
 
-    spool.json      which queue, and the id that the checksums of the files start from
-    committed       everything below this seq is committed by Spark; a hint that may be too low
-    lock            held by the process that fills the spool
+    spool.json      the queue, and the id that seeds the checksums of the files
+    committed       Spark has committed all messages below this seq; a hint that may be too low
+    lock            locked by the process that fills the spool
 
-Filled by one thread (`store`), read and trimmed by another. What `store` has returned from is on the disk; a file's
-unfinished end from before a crash is cut off when the spool is opened, because nothing of it was acked to the broker.
+One thread fills the spool (`store`), another reads and trims it. Messages are durable when `store`
+returns. Opening the spool truncates a last file to its whole records: a crash may leave an
+unfinished end, of which nothing was acked to the broker.
 """
 
 import bisect
@@ -34,10 +35,12 @@ from warrenmq.store.record import FILE_HEADER_BYTES, FILE_MAGIC, STORE_ID_BYTES,
 from warrenmq.tables.spool import QUEUE_ID, SpoolError, SpoolFile, SpoolSlice, read_spool_file
 from warrenmq.wire.properties import DELIVERY_MODE_PERSISTENT, delivery_mode
 
-# A range is cut at multiples of this, and between files: the same range has the same partitions after any restart.
+# Ranges are cut at multiples of this many seq ids, and between files: the same range has the same
+# partitions after any restart.
 SPOOL_SLICE_MESSAGES: Final = 32_768
 FILE_BYTES: Final = 64 * 1024 * 1024
-# So many files at least: whole files are deleted, and with fewer of them a full spool would stay full for long.
+# Fewest files of a full spool. Only whole files are deleted, so with fewer files a full spool would
+# stay full for long.
 FILES_MIN: Final = 8
 LOCK_TIMEOUT_S: Final = 10.0
 _IDENTITY: Final = "spool.json"
@@ -48,7 +51,7 @@ _log = logging.getLogger(__name__)
 
 
 class Identity(msgspec.Struct):
-    """Whose spool it is."""
+    """The queue that a spool belongs to, and the id of the spool."""
 
     version: int
     id: str
@@ -57,7 +60,7 @@ class Identity(msgspec.Struct):
 
 
 class Spool:
-    """An open spool. The constructor opens or makes it; SourceError, in one line, when that cannot be."""
+    """An open spool; the constructor opens or creates it, or raises SourceError in one line."""
 
     def __init__(self, directory: Path, vhost: str, queue: str, bytes_max: int) -> None:
         self._directory = directory
@@ -65,12 +68,15 @@ class Spool:
         self._queue = queue
         self._bytes_max = bytes_max
         self._file_bytes = min(FILE_BYTES, bytes_max // FILES_MIN)
-        # Guards what both threads use: the list of files, `tail` and `committed`. Notified when messages come.
+        # Guards the list of files, `tail` and `committed`, which both threads use. Notified when
+        # messages arrive.
         self.changed = threading.Condition()
         self._files: list[SpoolFile] = []
+        # Seq id of the next message.
         self.tail = 0
+        # Spark has committed all messages below this seq id.
         self.committed = 0
-        # Sizes of all files; a number is read and written in one step.
+        # Bytes of all files. Read without the lock, since reading a number is one step.
         self._used_bytes = 0
         self._file_system: LocalFileSystem | None = None
         self._handle: LocalFileHandle | None = None
@@ -91,10 +97,10 @@ class Spool:
             self.close()
             raise
 
-    # -- the thread that fills it ------------------------------------------------------------------------------
+    # -- called by the thread that fills the spool -------------------------------------------------
 
     def store(self, deliveries: Sequence[Delivery]) -> None:
-        """Append the messages in their order, durably. OSError when the disk does not take them."""
+        """Append the messages durably, in order; OSError when the disk does not take them."""
         now_ms = time.time_ns() // 1_000_000
         seq = self.tail
         writer = self._writer
@@ -123,13 +129,16 @@ class Spool:
 
     @property
     def is_full(self) -> bool:
-        """Has it reached its limit? Not with only committed messages: then the next commit makes room."""
+        """True while the spool has reached its limit and has uncommitted messages.
+
+        A spool with only committed messages is not full: the next commit makes room.
+        """
         return self._used_bytes >= self._bytes_max and self.tail > self.committed
 
-    # -- the thread that reads ------------------------------------------------------------------------------------
+    # -- called by the thread that reads -----------------------------------------------------------
 
     def slices(self, start: int, end: int) -> list[SpoolSlice]:
-        """Where [start, end) is. SourceError when some of it is not there."""
+        """The slices of files that hold [start, end); SourceError when a message is missing."""
         found = self._slices(start, end)
         if sum(part.end - part.start for part in found) != end - start:
             raise SourceError(
@@ -138,7 +147,11 @@ class Spool:
         return found
 
     def end_of_batch(self, start: int, messages_max: int, bytes_max: int) -> int:
-        """Where a batch from `start` on ends: at `tail` or before, within both limits as far as one mark allows."""
+        """End (exclusive) of a batch from `start` on, at most `tail`, within both limits.
+
+        The limit in bytes is exact only to the distance of marks in a file, and a batch has at
+        least one mark's distance.
+        """
         with self.changed:
             files, tail = list(self._files), self.tail
         end = min(tail, start + messages_max)
@@ -154,25 +167,28 @@ class Spool:
                 continue
             fits = file.mark_seqs[bisect.bisect_right(file.mark_offsets, begin + left) - 1]
             if fits <= start:
-                # One step in any case.
+                # A batch has at least one step between marks.
                 after = _mark_before(file, start) + 1
                 fits = file.mark_seqs[after] if after < len(file.mark_seqs) else file.next_seq
             return min(end, fits)
         return end
 
     def commit(self, seq: int, keep: int) -> None:
-        """Everything below `seq` is committed; files of which nothing is wanted are deleted, but not the last `keep` messages."""
+        """Record that Spark has committed all messages below `seq`, and delete files below it.
+
+        The last `keep` messages are never deleted.
+        """
         is_news = seq > self.committed
         with self.changed:
             self.committed = max(seq, self.committed)
             below = min(seq, self.tail - keep)
             count = 0
-            # The last one is being filled.
+            # Keep the last file, which is being filled.
             while count < len(self._files) - 1 and self._files[count].next_seq <= below:
                 count += 1
             gone, self._files = self._files[:count], self._files[count:]
             self._used_bytes -= sum(file.size for file in gone)
-        # First of all the room: on a full disk the note needs some.
+        # Delete the files first: on a full disk the write below needs the room.
         for file in gone:
             file.path.unlink(missing_ok=True)
         if is_news:
@@ -180,28 +196,28 @@ class Spool:
 
     @property
     def first(self) -> int:
-        """The first seq that is there; `tail` when none is."""
+        """Seq id of the first message in the spool; `tail` when the spool is empty."""
         with self.changed:
             return self._files[0].first_seq if self._files else self.tail
 
     @property
     def start(self) -> int:
-        """The first seq that is not committed, as far as is known."""
+        """Seq id of the first message that is not known to be committed."""
         with self.changed:
             return max(self.committed, self._files[0].first_seq if self._files else self.tail)
 
     def wait_beyond(self, seq: int, timeout_s: float) -> None:
-        """Until there is a message beyond `seq`, or somebody has news for those who wait."""
+        """Wait until there is a message beyond `seq`, a notify on `changed`, or the time-out."""
         with self.changed:
             if self.tail <= seq:
                 self.changed.wait(timeout_s)
 
     def last_slices(self, count: int) -> list[SpoolSlice]:
-        """Where the last `count` messages are, fewer if there are fewer."""
+        """The slices of files that hold the last `count` messages, or all if there are fewer."""
         return self._slices(self.tail - count, self.tail)
 
     def close(self) -> None:
-        """Let go of it; another process may open it."""
+        """Close the files and release the lock, so that another process may open the spool."""
         if self._handle is not None:
             self._handle.close()
             self._handle = None
@@ -212,11 +228,11 @@ class Spool:
             os.close(self._lock)
             self._lock = -1
 
-    # -- parts ------------------------------------------------------------------------------------------------------
+    # -- parts -------------------------------------------------------------------------------------
 
     def _take_lock(self) -> None:
         descriptor = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
-        # The process of a query that was stopped a moment ago may be there still.
+        # The process of a query that was just stopped may still hold the lock.
         deadline = time.monotonic() + LOCK_TIMEOUT_S
         while True:
             try:
@@ -263,7 +279,7 @@ class Spool:
             path = self._directory / f"{number}.wal"
             is_last = number == max(numbers)
             if is_last and path.stat().st_size <= FILE_HEADER_BYTES:
-                # Made in the moment of a crash, for the next message.
+                # A file without messages: a crash came right after it was created.
                 path.unlink()
                 self.tail = max(self.tail, number)
                 break
@@ -276,7 +292,8 @@ class Spool:
                 )
                 cut = files.open(path.name)
                 cut.truncate(file.size)
-                # It will not be the last one any more.
+                # Sync the cut: the next start accepts an unfinished end only in the last file, and
+                # a new file will follow this one.
                 cut.sync()
                 cut.close()
             if self._files and file.first_seq < self.tail:
@@ -290,11 +307,11 @@ class Spool:
             self._used_bytes += file.size
         with contextlib.suppress(FileNotFoundError, ValueError):
             self.committed = int((self._directory / _COMMITTED).read_bytes())
-        # What was committed is not numbered again, whatever became of the files.
+        # Never reuse committed seq ids, whatever happened to the files.
         self.tail = max(self.tail, self.committed)
 
     def _file_for(self, seq: int) -> SpoolFile:
-        """The file that takes the message `seq`; a new one when the last is large enough or does not end there."""
+        """The file for the message `seq`: the open one, or a new one when that is full or none is open."""
         if self._handle is not None and self._files[-1].size < self._file_bytes:
             return self._files[-1]
         if self._handle is not None:
@@ -325,7 +342,7 @@ class Spool:
             self.changed.notify_all()
 
     def _slices(self, start: int, end: int) -> list[SpoolSlice]:
-        """What is there of [start, end)."""
+        """The slices of files that hold [start, end), without missing messages."""
         with self.changed:
             files, tail = list(self._files), self.tail
         found: list[SpoolSlice] = []
@@ -340,7 +357,8 @@ class Spool:
 
     def _slice(self, file: SpoolFile, start: int, end: int) -> SpoolSlice:
         after = bisect.bisect_left(file.mark_seqs, end)
-        # There may be marks of messages that are being written.
+        # The filling thread adds marks of messages that are not written yet: limit the end to the
+        # file's size.
         end_byte = file.mark_offsets[after] if after < len(file.mark_offsets) else file.size
         return SpoolSlice(
             path=str(file.path),
@@ -360,10 +378,10 @@ class Spool:
             path.write_bytes(b"%d" % seq)
             path.rename(self._directory / _COMMITTED)
         except OSError as error:
-            # It is a hint, and the next one may find room.
+            # Only log: the file is a hint, and the next write may find room on the disk.
             _log.warning("%s: %s", path, error)
 
 
 def _mark_before(file: SpoolFile, seq: int) -> int:
-    """The place of the last mark at `seq` or before."""
+    """The index of the last mark at `seq` or before it."""
     return bisect.bisect_right(file.mark_seqs, seq) - 1

@@ -1,12 +1,14 @@
 """Streaming read from another broker: its messages go through a spool, and Spark reads the spool.
 
-Delivery tags belong to one channel, so what Spark commits cannot be acked from elsewhere, and a broker gives out a message
-once. The spool can be read again, which is what Spark needs; offsets are positions in it:
+A delivery tag belongs to one channel, so other processes cannot ack the messages that Spark
+commits. A broker also delivers a message only once. Spark needs to read a batch again, which the
+spool allows. Offsets are positions in the spool:
 
     {"pos": 1234, "spool": "<id of the spool>", "v": 1}
 
-What Spark does when is told in stream_reader.py. The constructor does nothing: the reader is built a second time in
-another process. What is called first in the driver process opens the spool and starts the thread that fills it.
+spark/stream_reader.py describes the order of Spark's calls. The constructor does no I/O, because
+Spark builds the reader a second time in another process. The first call in the driver process opens
+the spool and starts the thread that fills it.
 """
 
 import logging
@@ -53,7 +55,7 @@ class SpoolPartition(InputPartition):
 
 
 class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One query's reader: the spool, offsets and planning in its driver process, `read` in the workers."""
+    """The reader of one query: spool, offsets and planning in the driver, `read` in the workers."""
 
     def __init__(self, options: AmqpSourceOptions, schema: StructType) -> None:
         self._options = options
@@ -61,31 +63,35 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._drains = False
         self._spool: Spool | None = None
         self._consumer: SpoolConsumer | None = None
-        # The end of the last batch that Spark was told of.
+        # End of the last batch that `latestOffset` returned.
         self._read_to = 0
 
-    # -- what Spark calls in the driver process ----------------------------------------------------------------
+    # -- what Spark calls in the driver process ----------------------------------------------------
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Read up to what is in the spool and in the queue now, and no further."""
+        """Limit the run to the messages that are in the spool and in the queue now."""
         self._drains = True
         self._open()
 
     def initialOffset(self) -> OffsetJson:  # noqa: N802 - Spark's name
-        """The first message in the spool that is not committed; that cannot move before the first batch is."""
+        """The first uncommitted message in the spool; it cannot move before the first commit."""
         spool = self._open()
         return _encode(spool, spool.start)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """At most so many messages a batch; the limit in bytes is applied with it."""
+        """The limit in messages of a batch; `latestOffset` applies the limit in bytes too."""
         return ReadMaxRows(self._options.max_messages)
 
-    def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802 - Spark's name
-        """Below `start` everything is committed; `start` itself when nothing came within the long poll."""
+    def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802 - Spark
+        """Commit the spool below `start`, and return the end of the next batch.
+
+        Returns `start` itself when no message came within the long poll.
+        """
         spool = self._open()
         position = self._resume(spool, start)
         if start.get("spool") == spool.id and start != _encode(spool, position):
-            # The spool ends before the checkpoint: a batch from there on would leave out what lies between.
+            # The position in the checkpoint is not in the spool and that loss is accepted: a batch
+            # from `start` on would leave out messages.
             return _encode(spool, position)
         spool.commit(position, known_ids(self._options))
         messages_max = (
@@ -93,7 +99,7 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         bytes_max = self._options.max_bytes
         if isinstance(limit, ReadAllAvailable):
-            # Trigger.Once: everything, whatever the options say.
+            # Trigger.Once reads everything, whatever the options say.
             messages_max = bytes_max = _EVERYTHING
         self._wait(spool, position, messages_max)
         end = spool.end_of_batch(position, messages_max, bytes_max)
@@ -106,20 +112,21 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _encode(spool, end)
 
     def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802 - Spark's name
-        """The end of the spool and the lag (lag.py), for the query's progress and nobody else."""
+        """The end of the spool and the lag (lag.py), only for the query's progress."""
         spool = self._spool
         if spool is None:
             return None
         options = self._options
         address = NodeAddress(options.uri)
         source = f"amqp: queue {options.queue} of vhost {address.vhost} at {address.where}, spool {options.spool_dir}"
-        # Leaves out messages still in the broker: their count takes a passive declare on a channel.
+        # The lag leaves out messages that are still in the broker: counting them takes a passive
+        # declare.
         return with_lag(
             _encode(spool, spool.tail), SourceLag(source, max(spool.tail - self._read_to, 0))
         )
 
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
-        """The slices of [start, end)."""
+        """A partition for each slice of [start, end)."""
         if start == end:
             return []
         spool = self._open()
@@ -128,7 +135,7 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             spool.start if start.get("spool") != end.get("spool") else self._resume(spool, start)
         )
         if first > last:
-            # Back to where the spool is (see `latestOffset`): no messages.
+            # The batch goes back to the spool's position (`latestOffset`): it has no messages.
             self._lose(f"the range [{first}, {last}) of the checkpoint runs backwards")
             return []
         if first < spool.first:
@@ -139,12 +146,12 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [SpoolPartition(part) for part in spool.slices(first, last)]
 
     def commit(self, end: OffsetJson) -> None:
-        """Everything below `end` is committed; usually known already by `latestOffset`."""
+        """Commit the spool below `end`; `latestOffset` has usually done so already."""
         spool = self._open()
         spool.commit(self._resume(spool, end), known_ids(self._options))
 
     def stop(self) -> None:
-        """Spark does not always call it; the end of the process does the same."""
+        """Stop the thread and close the spool. Spark may skip this: a process's end does the same."""
         if self._consumer is not None:
             self._consumer.stop()
             self._consumer = None
@@ -152,15 +159,15 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._spool.close()
             self._spool = None
 
-    # -- what Spark calls in the workers ------------------------------------------------------------------------
+    # -- what Spark calls in the workers -----------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator["RecordBatch"]:
-        """One slice as record batches."""
+        """The record batches of one slice."""
         assert isinstance(partition, SpoolPartition)
         schema = to_arrow_schema(self._schema, timezone="UTC")
         try:
             for batch in read_slice(partition.part, schema):
-                # One that is too large comes alone.
+                # A message that is too large comes as a batch of one row.
                 if batch.num_rows == 1 and batch.nbytes > BODY_BYTES_MAX:
                     raise SourceError(
                         f"a message of {batch.nbytes} bytes is too large for Spark (limit {BODY_BYTES_MAX}): "
@@ -170,10 +177,10 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except (SpoolError, OSError) as error:
             raise SourceError(str(error)) from None
 
-    # -- parts ----------------------------------------------------------------------------------------------------
+    # -- parts -------------------------------------------------------------------------------------
 
     def _open(self) -> Spool:
-        """The spool as this process has it open; at first use it is opened, and begins to fill."""
+        """This process's spool; the first call opens it and starts to fill it."""
         if self._spool is None:
             options = self._options
             vhost = NodeAddress(options.uri).vhost
@@ -185,7 +192,11 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._spool
 
     def _wait(self, spool: Spool, position: int, messages_max: int) -> None:
-        """Until there is something to read: of a run that ends, a whole batch or all there will be."""
+        """Wait for a message during the long poll; in an availableNow run, wait for a whole batch.
+
+        The last batch of such a run is complete when its target is reached. A full spool ends the
+        wait as well. Raises SourceError when the consumer failed and no message is left to read.
+        """
         consumer = self._consumer
         assert consumer is not None
         deadline = time.monotonic() + self._options.long_poll_ms / 1000
@@ -203,13 +214,14 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     return
                 if consumer.error is not None:
                     if spool.tail > position:
-                        # What is there is read first: the broker has it no more.
+                        # Read the remaining messages before the error: they were acked to the
+                        # broker.
                         return
                     raise SourceError(consumer.error)
                 spool.changed.wait(left_s)
 
     def _resume(self, spool: Spool, offset: OffsetJson) -> int:
-        """The position an offset means in this spool."""
+        """The spool position that `offset` stands for; after accepted data loss, the spool's start."""
         position = offset.get("pos")
         if offset.get("v") != OFFSET_VERSION or type(position) is not int or position < 0:
             raise SourceError(f"the checkpoint's offset {offset!r} is not one of this source")
@@ -225,12 +237,12 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return position
 
     def _lose(self, what: str) -> None:
-        """Lost data: an error, or a warning when the user said so."""
+        """Report data loss: raise SourceError, or log a warning with `failOnDataLoss=false`."""
         if self._options.fail_on_data_loss:
             raise SourceError(f"data loss: {what}. To go on all the same, set failOnDataLoss=false")
         _log.warning("data loss: %s", what)
 
 
 def _encode(spool: Spool, position: int) -> OffsetJson:
-    """Keys in order: Spark compares the text."""
+    """The offset of `position`, with sorted keys, because Spark compares the text."""
     return {"pos": position, "spool": spool.id, "v": OFFSET_VERSION}

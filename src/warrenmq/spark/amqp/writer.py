@@ -1,7 +1,8 @@
-"""Writing a DataFrame to another broker, at least once: a task that is repeated publishes its rows again.
+"""Writes a DataFrame to another broker, at least once: a repeated task publishes its rows again.
 
-So that consumers can tell, a message without a message-id gets one that a repeated task gives again, if its rows come in
-the same order: `<sink id>/<batch id>/<partition>/<row>`. There is nothing to commit: messages are out when a task ends.
+A message without a message-id gets `<sink id>/<batch id>/<partition>/<row>`, so that consumers can
+recognize duplicates: a repeated task gives the same ids if its rows come in the same order. There
+is nothing to commit: all messages are published when a task ends.
 """
 
 import uuid
@@ -28,45 +29,45 @@ if TYPE_CHECKING:
 
 @dataclass
 class Published(WriterCommitMessage):
-    """What a task has done."""
+    """The result of a task: how many messages it published."""
 
     messages: int
 
 
 class AmqpBatchWriter(DataSourceArrowWriter):
-    """One `save()`."""
+    """The writer of one `save()`."""
 
     def __init__(self, options: AmqpSinkOptions) -> None:
         self._options = options
-        # Made once, in the driver: all attempts of all tasks have it.
+        # Made once, in the driver, so that all attempts of all tasks use the same id.
         self._sink_id = options.sink_id or uuid.uuid4().hex
 
     def write(self, iterator: Iterator["RecordBatch"]) -> WriterCommitMessage:
-        """In a worker: the rows of one partition."""
+        """Publish the rows of one partition; runs in a worker."""
         prefix = f"{self._sink_id}/0/{_task_context().partitionId()}"
         return unless_permanent(lambda: publish(self._options, iterator, prefix))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """All of it is published already, unless a task failed."""
+        """Raise the failure of a task; all rows are published already."""
         raise_failures(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """What is published cannot be taken back."""
+        """Do nothing: published messages cannot be taken back."""
 
 
 class AmqpStreamWriter(DataSourceStreamArrowWriter):
-    """One query's sink."""
+    """The writer of one streaming query."""
 
     def __init__(self, options: AmqpSinkOptions) -> None:
         self._options = options
 
     def write(self, iterator: Iterator["RecordBatch"]) -> WriterCommitMessage:
-        """In a worker: the rows of one partition of a batch."""
+        """Publish the rows of one partition of a batch; runs in a worker."""
         return unless_permanent(lambda: self._publish(iterator))
 
     def _publish(self, iterator: Iterator["RecordBatch"]) -> Published:
         context = _task_context()
-        # The query's id is in its checkpoint, so it is the same after a restart.
+        # Spark stores the query's id in the checkpoint, so the id is the same after a restart.
         sink_id = self._options.sink_id or context.getLocalProperty("sql.streaming.queryId")
         batch_id = context.getLocalProperty("streaming.sql.batchId")
         if sink_id is None or batch_id is None:
@@ -75,18 +76,26 @@ class AmqpStreamWriter(DataSourceStreamArrowWriter):
             )
         return publish(self._options, iterator, f"{sink_id}/{batch_id}/{context.partitionId()}")
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """All of it is published already, unless a task failed."""
+    def commit(
+        self,
+        messages: list[WriterCommitMessage | None],
+        batchId: int,  # noqa: N803 - Spark's name
+    ) -> None:
+        """Raise the failure of a task; all rows are published already."""
         raise_failures(messages)
 
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """What is published cannot be taken back."""
+    def abort(
+        self,
+        messages: list[WriterCommitMessage | None],
+        batchId: int,  # noqa: N803 - Spark's name
+    ) -> None:
+        """Do nothing: published messages cannot be taken back."""
 
 
 def publish(
     options: AmqpSinkOptions, batches: Iterator["RecordBatch"], id_prefix: str
 ) -> Published:
-    """Publish the rows and wait for all confirms. SourceError when that cannot be."""
+    """Publish the rows and wait for all confirms; SourceError if the broker does not take them."""
     maker = MessageMaker(options.exchange, options.routing_key)
     publisher = publisher_for(options)
     count = 0
@@ -96,7 +105,8 @@ def publish(
             count += batch.num_rows
         publisher.finish()
     except BaseException:
-        # Also when the rows cannot be computed: the next task must not wait for what this one has sent.
+        # Drop the messages even when Spark fails to compute the rows: the next task must not wait
+        # for the messages of this one.
         publisher.drop()
         raise
     return Published(count)

@@ -1,0 +1,31 @@
+"""Hooks of mkdocs: pages that live at the top of the repository are part of the site as well.
+
+A link that works in the repository works on the site: links between docs/ and the top are rewritten, and every other
+relative link that mkdocs cannot resolve fails the build (`--strict`).
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parent.parent
+TOP_PAGES = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+# A page at the top names pages as docs/NAME.md, a page of docs/ names one at the top as ../NAME.md.
+_DOWN = re.compile(r"\]\(docs/")
+_UP = re.compile(rf"\]\(((?:\.\./)*)\.\./({'|'.join(map(re.escape, TOP_PAGES))})")
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages at the top, and the decisions to nobody's menu."""
+    for name in TOP_PAGES:
+        files.append(File.generated(config, name, content=(ROOT / name).read_text("utf-8")))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    """Point links at where a page is on the site."""
+    if page.file.src_uri in TOP_PAGES:
+        return _DOWN.sub("](", markdown)
+    return _UP.sub(r"](\1\2", markdown)

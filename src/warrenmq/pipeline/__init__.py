@@ -1,8 +1,9 @@
-"""Jobs on queues, stores and archives: each a typed function, and a command `warren pipeline NAME` that calls it.
+"""Jobs on queues, stores and archives: typed functions with commands `warren pipeline NAME`.
 
-A job is a file that ends in `job.py`, in a folder with what it alone needs; it returns a `JobResult` (result.py), raises `JobError` when it
-could not be done, and tells a `Progress` (progress.py) how far it is. Whatever needs Spark, pyarrow or numpy is imported
-when a job runs and not before, so that this package costs nothing to those who only want to know which jobs there are.
+A job is a file whose name ends in `job.py`, in a folder with the code that only this job needs. A
+job returns a `JobResult` (result.py), raises `JobError` when it cannot be done, and reports its
+progress to a `Progress` (progress.py). A job imports Spark, pyarrow and numpy only when it runs, so
+that this package costs nothing to a program that only lists the jobs.
 """
 
 from warrenmq.pipeline.archives.job import ArchiveResult, archive

@@ -1,4 +1,4 @@
-"""The broker of a job: it is reached before anything costly begins, and what it answers is told in the words of jobs."""
+"""The broker of a job: connects before costly work begins, and words its errors as jobs do."""
 
 import contextlib
 from collections.abc import Iterator
@@ -9,9 +9,11 @@ from warrenmq.pipeline.result import JobError
 from warrenmq.spark.broker_link import connect
 from warrenmq.spark.retry import SourceError
 
-# The two names that users know the time-out by: the function's parameter and the command's option.
+# The names by which users know the retry time-out: the function's parameter and the command's
+# option.
 RETRY_OPTION: Final = "retry_timeout_s, --retry-timeout"
-# Options of the data sources, and what they are to a job.
+# Options that errors of the data sources name, and the job parameters that replace them in the
+# text.
 _NAMES_OF_JOBS: Final = {
     "(retryTimeoutMs)": f"({RETRY_OPTION})",
     "(confirmTimeoutMs)": f"({RETRY_OPTION})",
@@ -21,7 +23,10 @@ _NAMES_OF_JOBS: Final = {
 
 @contextlib.contextmanager
 def as_job_error() -> Iterator[None]:
-    """Turn refusals of the data sources and the broker into JobError."""
+    """Turn errors of the data sources and refusals of the broker into JobError.
+
+    The text names the job's parameters in place of the data sources' options.
+    """
     try:
         yield
     except (SourceError, AdminRefusedError) as error:
@@ -32,7 +37,7 @@ def as_job_error() -> Iterator[None]:
 
 
 def address_of(uri: str) -> NodeAddress:
-    """The URI, taken apart; JobError when it cannot be one."""
+    """The parsed address of the node at `uri`. JobError when `uri` is malformed."""
     try:
         return NodeAddress(uri)
     except ValueError as error:
@@ -40,7 +45,10 @@ def address_of(uri: str) -> NodeAddress:
 
 
 def reach(uri: str, purpose: str, retry_timeout_s: float) -> AdminClient:
-    """A logged-in client of the node, which is waited for while it does not answer; JobError when it stays away or refuses."""
+    """Return a logged-in client of the node; retry while the node does not answer.
+
+    JobError when the node refuses, or still does not answer after `retry_timeout_s` seconds.
+    """
     if not retry_timeout_s >= 0:
         raise JobError("the retry time-out is a number of seconds")
     with as_job_error():
@@ -48,5 +56,8 @@ def reach(uri: str, purpose: str, retry_timeout_s: float) -> AdminClient:
 
 
 def must_be_reachable(uri: str, purpose: str, retry_timeout_s: float) -> None:
-    """JobError unless the node answers and takes the login: found out before a JVM is started for nothing."""
+    """JobError unless the node answers and accepts the login.
+
+    Called before Spark starts, so that no JVM is started in vain.
+    """
     reach(uri, purpose, retry_timeout_s).close()

@@ -1,7 +1,8 @@
-"""Where a job's tasks run: in Spark, or on the cores of this machine without a JVM.
+"""The engine of a job: its tasks run in Spark, or on the cores of this machine without a JVM.
 
-A JVM costs tens of seconds of CPU before the first task, so a small job is done before Spark would have begun. The tasks are
-the same functions, so both engines give the same result; only the machines differ that can do them.
+Starting a JVM costs tens of seconds of CPU before the first task, so a small job ends before Spark
+would have started. Both engines run the same task functions and give the same result; they differ
+only in the machines that run the tasks.
 """
 
 import contextlib
@@ -19,17 +20,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Engine = Literal["auto", "spark", "local"]
-# `auto` takes Spark for more bytes of input than this; docs/decisions/012-small-jobs-without-spark.md has the measurement.
+# `auto` takes Spark above this size of input, in bytes. Measured in
+# docs/decisions/012-small-jobs-without-spark.md.
 LOCAL_BYTES_MAX: Final = 2 << 30
 
 
 def is_local(
     engine: Engine, size: int, master: str | None = None, given: "SparkSession | None" = None
 ) -> bool:
-    """Is a job with `size` bytes of input done without Spark?
+    """Whether a job with `size` bytes of input runs without Spark.
 
-    `auto` takes Spark when the caller names one (`master`, `given`), or when the input is large and Spark can be had.
-    JobError for engines that do not exist, and for `local` with a Spark that is named.
+    `auto` takes Spark when the caller names one (`master`, `given`), or when the input is large and
+    Spark is installed. JobError for an unknown engine, and for `local` together with a named Spark.
     """
     is_named = master is not None or given is not None
     if engine not in get_args(Engine):
@@ -48,8 +50,10 @@ def is_local(
 def require_engine(
     engine: Engine, master: str | None = None, given: "SparkSession | None" = None
 ) -> None:
-    """Raise what choosing the engine for any input would raise, before there is input; also when what
-    the engine needs is not installed."""
+    """Raise every error that choosing an engine could raise, before the size of the input is known.
+
+    This includes the error that a package or program that the engine needs is not installed.
+    """
     if is_local(engine, 0, master, given):
         require_modules("pyarrow", "numpy")
     elif given is None and not (master or "").startswith(CONNECT_SCHEME):
@@ -80,7 +84,10 @@ def sharing_for(
     given: "SparkSession | None",
     progress: Progress,
 ) -> Iterator[Sharing]:
-    """The engine for a job with `size` bytes of input (see `is_local`). Raises what `starting_spark` does."""
+    """Yield the engine for a job with `size` bytes of input (see `is_local`).
+
+    Raises the errors of `starting_spark`.
+    """
     if is_local(engine, size, master, given):
         require_modules("pyarrow", "numpy")
         with contextlib.closing(LocalSharing()) as local:

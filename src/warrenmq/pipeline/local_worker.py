@@ -1,8 +1,9 @@
-"""A process that does tasks for the local engine, one after the other.
+"""A process that runs tasks for the local engine, one at a time.
 
-It is a program of its own and not a child of `multiprocessing`: that would import the caller's main module again, or fork a
-process that has threads. Tasks come on standard input and results leave on standard output, pickled; when the input ends,
-because the job has ended or was killed, so does the process.
+The worker is a program of its own and not a child of `multiprocessing`, which would import the
+caller's main module again, or fork a process that has threads. Tasks arrive on standard input and
+results leave on standard output, pickled. The worker ends when its input ends, because the job has
+ended or was killed.
 """
 
 import pickle
@@ -16,20 +17,24 @@ from warrenmq.pipeline.result import JobError
 
 
 class LocalWorker:
-    """The process, as the job sees it: one call at a time."""
+    """A worker process as the job sees it; runs one call at a time."""
 
     def __init__(self) -> None:
-        # The modules that a task needs lie where this process has found them.
+        # Give the worker this process's module path, so that it finds the modules that tasks need.
         set_up = f"import sys; sys.path[:] = {sys.path!r}; from warrenmq.pipeline.local_worker import main; main()"
         self._process = subprocess.Popen(
             [sys.executable, "-c", set_up], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
 
     def call(self, task: Any, part: Any) -> list[str]:
-        """The task's result for this part. Raises JobError when the worker process is gone."""
+        """Run the task on this part and return its texts. JobError when the process has ended.
+
+        RuntimeError with the worker's traceback when the task raised.
+        """
         try:
             _send(self._process.stdin, (task, part))
-            texts, error = pickle.load(self._process.stdout)  # type: ignore[arg-type]  # noqa: S301 - our own process
+            # Unpickling is safe: the bytes come from our own worker process.
+            texts, error = pickle.load(self._process.stdout)  # type: ignore[arg-type]  # noqa: S301
         except (OSError, EOFError, ValueError):
             raise JobError(
                 f"a worker process has ended (exit status {self._process.wait()}): killed, or out of memory"
@@ -39,7 +44,7 @@ class LocalWorker:
         return list(texts)
 
     def end(self) -> None:
-        """End it, whatever it does."""
+        """Kill the process, whether idle or busy, and close its pipes."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
@@ -53,11 +58,11 @@ def _send(pipe: BinaryIO | Any, value: object) -> None:
 
 
 def main() -> None:
-    """Do tasks until the input ends."""
-    # Ctrl-C goes to the whole process group; the job ends its workers itself.
+    """Run tasks from standard input until it ends."""
+    # Ignore Ctrl-C, which goes to the whole process group: the job ends its workers itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     calls, replies = sys.stdin.buffer, sys.stdout.buffer
-    # A task that prints must not disturb the replies.
+    # Send the prints of tasks to standard error, so that they do not corrupt the replies.
     sys.stdout = sys.stderr
     while True:
         try:
@@ -69,7 +74,7 @@ def main() -> None:
             texts = list(task(iter([part])))
         except (
             Exception
-        ):  # Whatever a task raises fails the job, which reports it; the worker goes on.
+        ):  # Any exception of a task fails the job, which reports it; the worker runs on.
             error = traceback.format_exc()
         try:
             _send(replies, (texts, error))

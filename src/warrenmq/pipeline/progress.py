@@ -1,8 +1,8 @@
-"""How far a job is: the protocol between jobs and whoever looks at them.
+"""Progress of a job: the protocol between a job and the code that shows how far it is.
 
-A job calls `show` whenever it knows more, as often as it likes; who shows it decides how often that is seen. The command
-line draws a bar or writes a line of JSON for each step; a program that calls a job gets nothing unless it passes a
-`Progress` of its own.
+A job calls `show` whenever it knows more, as often as it likes; the receiver decides how often to
+display it. The command line draws a bar or writes a line of JSON for each step. A program that
+calls a job sees no progress unless it passes its own `Progress`.
 """
 
 import json
@@ -16,9 +16,10 @@ _EVENT_PAUSE_S: Final = 1.0
 
 @dataclass(frozen=True)
 class Step:
-    """So far it is: `done` of `total` in `unit` (messages, bytes, files); `total` None: nobody knows.
+    """Progress within one step of a job: `done` of `total` in `unit`.
 
-    `note` is what else there is to say, in a few words.
+    `unit` is messages, bytes, files or parts. `total` is None while unknown. `note` is a short
+    remark for people.
     """
 
     name: str
@@ -29,21 +30,24 @@ class Step:
 
 
 class Progress(Protocol):
-    """Who is told how far a job is. May be called from several threads."""
+    """Receives the progress of a job. `show` may be called from several threads."""
 
     def show(self, step: Step) -> None:
-        """So far it is."""
+        """Take the latest progress."""
 
 
 class Silent:
-    """Tells nobody."""
+    """Ignores all progress."""
 
     def show(self, step: Step) -> None:
-        """Nobody looks."""
+        """See Progress."""
 
 
 class JsonProgress:
-    """A line of JSON each time the step changes, and else not more than one a second; none twice."""
+    """Writes progress as lines of JSON: each new step at once, else at most one line a second.
+
+    A step that equals the last one is skipped.
+    """
 
     def __init__(
         self, write: Callable[[str], object], clock: Callable[[], float] = time.monotonic
@@ -54,7 +58,7 @@ class JsonProgress:
         self._due_s = 0.0
 
     def show(self, step: Step) -> None:
-        """Write it, when it is time to."""
+        """Write the step as a line if it differs from the last one and is due."""
         now = self._clock()
         last = self._last
         if step == last or (last is not None and step.name == last.name and now < self._due_s):

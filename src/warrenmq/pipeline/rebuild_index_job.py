@@ -1,8 +1,9 @@
-"""`rebuild_index`: a new data directory with whole indexes, when segments of the old one are lost or damaged.
+"""`rebuild_index`: writes a new data directory with whole indexes for lost or damaged segments.
 
-A message's position is in its queue's index, and was in the journal before; a large message is in a content file, which names
-the positions that shared it. So what an index has lost is looked for in every journal file that is still there and in the
-content files (`offline/salvage.py`), and it is told of which seq ids nothing was found.
+The position of a message is in the index of its queue, and was in the journal before; a large
+message is in a content file, which names the positions that shared it. So positions missing in an
+index are searched for in all remaining journal files and in the content files
+(`offline/salvage.py`), and the result lists the seq ids for which nothing was found.
 """
 
 import shutil
@@ -18,9 +19,11 @@ from warrenmq.pipeline.unfinished import absolute, unfinished
 
 @dataclass
 class RebuildIndexResult(JobResult):
-    """What is in the new directory. Of `messages`, `found_again` had lost their place in an index; `lost` are not there.
+    """The contents of the new directory, and the losses.
 
-    `losses` are lines for people, `queues` say how many of which queue, and of which seq ids nothing was found.
+    Of `messages`, `found_again` had lost their position in an index; `lost` messages could not be
+    found. `losses` are lines for people; `queues` has the counts of each queue and the seq ids for
+    which nothing was found.
     """
 
     directory: Path
@@ -34,11 +37,11 @@ class RebuildIndexResult(JobResult):
 
     @property
     def exit_code(self) -> int:
-        """1: something cannot be had."""
+        """1 when something could not be recovered."""
         return FOUND_EXIT if self.losses else OK_EXIT
 
     def lines(self) -> list[str]:
-        """What is lost, queue by queue, and what was found."""
+        """The losses and notes, the counts of each affected queue, and the totals."""
         rows = [f"lost: {line}" for line in self.losses] + [f"note: {line}" for line in self.notes]
         for queue in self.queues:
             if queue.lost or queue.found_again:
@@ -60,10 +63,11 @@ class RebuildIndexResult(JobResult):
 def rebuild_index(
     source: Path, directory: Path, *, progress: Progress | None = None
 ) -> RebuildIndexResult:
-    """Make `directory`, which is not there or empty, of a stopped node's data directory, which is only read.
+    """Make `directory`, which must be missing or empty, from a stopped node's data directory.
 
-    One process does it, and one that was interrupted begins anew: journal and definitions must be seen as wholes. Raises
-    ToolError; nothing is at `directory` then.
+    `source` is only read. One process does all the work, and an interrupted rebuild starts from the
+    beginning, because journal and definitions must be read as wholes. Raises ToolError and leaves
+    nothing at `directory`.
     """
     progress = progress or Silent()
     directory = absolute(directory)

@@ -1,4 +1,4 @@
-"""What a job gives back, the same for all: an outcome with an exit status, and fields that JSON can hold."""
+"""The result of a job: an exit status, and fields that JSON can hold."""
 
 import dataclasses
 import datetime
@@ -6,26 +6,26 @@ from pathlib import Path
 from typing import Any, Final
 
 OK_EXIT: Final = 0
-# The job ran to its end and found something, or did a part only.
+# The job ran to its end and found problems, or did only a part.
 FOUND_EXIT: Final = 1
 FAILED_EXIT: Final = 2
 
 
 class JobError(RuntimeError):
-    """A job could not be done, or not begun. The text is one line that says why and what to do."""
+    """A job could not start or be done. The text is one line with the reason and the remedy."""
 
 
 @dataclasses.dataclass
 class JobResult:
-    """What a job did. Subclasses are dataclasses whose fields are the figures, named with their units."""
+    """Base of job results: dataclasses whose fields are figures, named with their units."""
 
     @property
     def exit_code(self) -> int:
-        """0: all was well; 1: something was found, or done in part."""
+        """0: success; 1: the job found problems or did only a part."""
         return OK_EXIT
 
     def as_json(self) -> dict[str, Any]:
-        """The fields as what JSON can say, paths and times as text."""
+        """The fields as JSON values, without those with `repr=False`; paths and times are text."""
         return {
             field.name: json_value(getattr(self, field.name))
             for field in dataclasses.fields(self)
@@ -33,20 +33,20 @@ class JobResult:
         }
 
     def lines(self) -> list[str]:
-        """The same for people, a line each."""
+        """The fields as lines of text for people."""
         return [
             f"{name.replace('_', ' ')}: {in_words(value)}" for name, value in self.as_json().items()
         ]
 
 
 def must_have_parent(path: Path) -> None:
-    """JobError when the directory that `path` is to be made in is not there: a job makes only the last name of a path."""
+    """JobError unless the parent of `path` exists: a job creates only the last part of a path."""
     if not path.absolute().parent.is_dir():
         raise JobError(f"there is no directory {path.parent} for {path.name}")
 
 
 def in_words(value: Any) -> str:
-    """A field of a result, as a person would write it."""
+    """A JSON value of a result as text for people."""
     if value is None or value in ({}, []):
         return "none"
     if isinstance(value, bool):
@@ -61,7 +61,7 @@ def in_words(value: Any) -> str:
 
 
 def json_value(value: Any) -> Any:
-    """`value` with everything in it that JSON has no word for as text."""
+    """Convert `value` for JSON: dataclasses become objects, times, paths and bytes become text."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
             field.name: json_value(getattr(value, field.name))

@@ -1,7 +1,7 @@
-"""Engines that run the tasks of a job: Spark's workers, or the cores of this machine without a JVM.
+"""Engines that run the tasks of a job: Spark's workers, or processes of this machine without a JVM.
 
-A task is a function in Python that is called with each of some parts, somewhere, again if it failed. Both engines call the
-same functions, so a job has the same result on either.
+A task is a Python function that runs on one part of the input, on any worker, and runs again if it
+failed. Both engines call the same functions, so a job has the same result on either.
 """
 
 import json
@@ -17,24 +17,27 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-# Gets an iterator over one part; what it gives back are texts. It can be pickled, and so can the parts.
+# A task gets an iterator over one part and yields texts. The task and its parts must be picklable.
 Task = Callable[[Iterable[Any]], Iterator[str]]
 
 
 class Sharing(Protocol):
-    """Who does it."""
+    """An engine: runs the tasks of a job and collects their texts."""
 
     def at_once(self) -> int:
-        """How many tasks run at once."""
+        """The number of tasks that run at the same time."""
         ...
 
     def run(self, task: Task, parts: list[Any]) -> list[str]:
-        """All that the tasks gave back, in the order of `parts`."""
+        """Run the task on each part; returns all texts in the order of `parts`."""
         ...
 
 
 class LocalSharing:
-    """Processes of this machine, one a core; a single part is done in this process. To be closed."""
+    """Runs tasks in processes of this machine, one a core; a single part runs in this process.
+
+    The creator must call `close`.
+    """
 
     def __init__(self, cores: int | None = None) -> None:
         self._cores = cores if cores is not None else len(os.sched_getaffinity(0))
@@ -44,7 +47,7 @@ class LocalSharing:
         return self._cores
 
     def run(self, task: Task, parts: list[Any]) -> list[str]:
-        """See Sharing; JobError when a worker process is killed."""
+        """See Sharing. JobError when a worker process was killed."""
         if len(parts) <= 1 or self._cores == 1:
             return [text for part in parts for text in task(iter([part]))]
         count = min(len(parts), self._cores)
@@ -65,7 +68,8 @@ class LocalSharing:
         try:
             return [text for texts in threads.map(do, parts) for text in texts]
         except BaseException:
-            # An interrupt does not wait for tasks: what they have not finished is done by the next run.
+            # After an interrupt do not wait for running tasks: the next run does the unfinished
+            # ones.
             threads.shutdown(wait=False, cancel_futures=True)
             self.close()
             raise
@@ -73,14 +77,14 @@ class LocalSharing:
             threads.shutdown()
 
     def close(self) -> None:
-        """End the processes, at once."""
+        """Kill the worker processes without waiting for their tasks."""
         workers, self._workers = self._workers, []
         for worker in workers:
             worker.end()
 
 
 class ContextSharing:
-    """A context of Spark's, in this process: what costs least."""
+    """Runs tasks in a Spark context of this process, the cheapest way to reach Spark."""
 
     def __init__(self, context: "SparkContext") -> None:
         self._context = context
@@ -93,13 +97,13 @@ class ContextSharing:
 
 
 class ServerSharing:
-    """A Spark Connect server: it knows queries only, so a task is a function of a row."""
+    """Runs tasks on a Spark Connect server. It knows only queries, so a task is a UDF of a row."""
 
     def __init__(self, session: "SparkSession") -> None:
         from pyspark.sql.functions import spark_partition_id
 
         self._session = session
-        # A range is cut into so many partitions when nobody says how many.
+        # A range without a given number of partitions gets the server's default number.
         self._at_once = session.range(1 << 16).select(spark_partition_id()).distinct().count()
 
     def at_once(self) -> int:
@@ -111,7 +115,7 @@ class ServerSharing:
         def work(number: int) -> str:
             return json.dumps(list(task(iter([parts[number]]))))
 
-        # A plain function of one value: one over Arrow batches would need pandas.
+        # A plain UDF of one value: a UDF over Arrow batches would need pandas.
         called = udf(work, "string", useArrow=False).asNondeterministic()
         count = len(parts)
         rows = self._session.range(0, count, 1, count).select(called("id").alias("texts")).collect()

@@ -1,4 +1,4 @@
-"""Spark for a job: a session, and its errors as one line."""
+"""Spark for a job: a session or a context, with Spark's errors reduced to one line."""
 
 import contextlib
 import re
@@ -20,13 +20,15 @@ if TYPE_CHECKING:
 
 _CALL: Final = re.compile(r"An error occurred while calling \S+\.\n: (?:[\w.$]+: )?")
 _ERROR_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-# Of a local context that a job has for itself.
+# Settings of a local Spark context that only this job uses.
 _LOCAL_SETTINGS: Final = {"spark.python.daemon.module": "warrenmq.pipeline.task_daemon"}
-# Set once, by a program of one job.
+# True when the process ends with its job, so that Spark need not be stopped before
+# (`program_ends_with_job`).
 _ends_with_job = False
 # False hides Spark's log of failed tasks: the job's error says the same without the stacks.
 _shows_logs = False
-# Our own errors reach the driver inside the traceback of a Python worker.
+# Matches an error of warren inside the traceback of a Python worker, which is how the driver gets
+# it.
 _OURS: Final = re.compile(r"\bwarren\.[\w.]+(?:Error|Exception): (.+)")
 
 
@@ -34,10 +36,11 @@ _OURS: Final = re.compile(r"\bwarren\.[\w.]+(?:Error|Exception): (.+)")
 def spark_for(
     job: str, master: str | None, given: "SparkSession | None" = None
 ) -> Iterator["SparkSession"]:
-    """The session a job runs in: `given`, or the active one, or a new one at `master` (None: local); it is left running.
+    """Yield a session for the job: `given`, the active one, or a new one at `master` (None: local).
 
-    What a job sets on it does not touch the caller's: it is a session of its own in the same Spark. SparkUnavailableError
-    when Spark or Java is missing; what Spark raises inside the block comes out as JobError.
+    The job gets its own session in the same Spark, so its settings do not touch the caller's. Spark
+    is left running. SparkUnavailableError when Spark or Java is missing; errors of Spark inside the
+    block become JobError.
     """
     if given is None:
         require_packages()
@@ -52,8 +55,8 @@ def spark_for(
                 else session(f"warren {job}", master, tells_failures=_tells_failures())
             )
         own = spark.newSession()
-        # Times are told apart from dates and partition values in one time zone, whatever the machine's is; and names of
-        # partitions are names also when they look like numbers.
+        # Use one time zone, so that times differ from dates and partition values in the same way on
+        # every machine. Keep partition names as text, also when they look like numbers.
         own.conf.set("spark.sql.session.timeZone", "UTC")
         own.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
         with _without_logs():
@@ -64,9 +67,9 @@ def spark_for(
 
 @contextlib.contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Ctrl-C waits: PySpark that is interrupted while it starts a JVM leaves that behind, and it never ends."""
+    """Delay Ctrl-C to the end: PySpark interrupted at its start leaves a JVM that never ends."""
     if threading.current_thread() is not threading.main_thread():
-        # It does not come here.
+        # Only the main thread receives Ctrl-C.
         yield
         return
     has_come = False
@@ -79,7 +82,7 @@ def _without_interrupts() -> Iterator[None]:
     try:
         yield
     finally:
-        # PySpark may have put its own one there, which ends what Spark does.
+        # Restore only our own handler: PySpark may have installed one, which cancels Spark's jobs.
         if signal.getsignal(signal.SIGINT) is note:
             signal.signal(signal.SIGINT, before)
     if has_come:
@@ -88,10 +91,10 @@ def _without_interrupts() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_logs() -> Iterator[None]:
-    """PySpark writes errors of SQL to standard error, with Java's stack, before it raises them."""
+    """Silence PySpark's log of SQL errors, which prints Java's stack before the error is raised."""
     from pyspark.logger import PySparkLogger
 
-    # Made by PySpark's own function, since it calls them in a way of its own.
+    # Get the loggers from PySpark's own function, which creates them as its own logger class.
     loggers = [PySparkLogger.getLogger(name) for name in _ERROR_LOGGERS]
     before = [logger.disabled for logger in loggers]
     try:
@@ -104,20 +107,20 @@ def _without_logs() -> Iterator[None]:
 
 
 class StartingSpark:
-    """Spark that may not be there yet, and that shares out tasks."""
+    """Spark while it starts, and the engine that it provides once it runs."""
 
     def __init__(self) -> None:
         self._sharing: Future[Sharing] = Future()
         self._begun_s = time.monotonic()
-        # How long it took to start; known when it has.
+        # Seconds that Spark took to start; 0.0 until it runs.
         self.seconds = 0.0
 
     def wait(self) -> Sharing:
-        """Spark, when it is there; what made it fail is raised."""
+        """Wait until Spark runs and return its engine. Raises the error of a failed start."""
         return self._sharing.result()
 
     def fill(self, make: Callable[[], Sharing]) -> None:
-        """Start it."""
+        """Start Spark with `make` and pass the engine, or the error, to `wait`."""
         try:
             sharing = make()
         except BaseException as error:
@@ -131,10 +134,11 @@ class StartingSpark:
 def starting_spark(
     job: str, master: str | None, given: "SparkSession | None" = None
 ) -> Iterator[StartingSpark]:
-    """Spark for a job that needs no SQL: of `given`, or the active one, or a new one at `master`, which is stopped at the end.
+    """Yield Spark for a job without SQL: of `given`, the active one, or a new one at `master`.
 
-    It starts beside what the block does; a Spark Connect server is asked for its session before. SparkUnavailableError when
-    Spark or Java is missing; what Spark raises inside the block comes out as JobError.
+    Spark starts in a thread while the block runs; a session of a Spark Connect server is opened
+    before the block. A new Spark is stopped at the end. SparkUnavailableError when Spark or Java is
+    missing; errors of Spark inside the block become JobError.
     """
     is_for_server = given is None and master is not None and master.startswith(CONNECT_SCHEME)
     if given is None and not is_for_server:
@@ -150,7 +154,8 @@ def starting_spark(
             spark.fill(lambda: ServerSharing(session))
             yield spark
         return
-    # The executor leaves the stack before what its thread has put there.
+    # If the block ends while Spark still starts, leaving the executor waits for its thread, which
+    # pushes the Spark context on the stack; the stack then leaves that context too.
     with contextlib.ExitStack() as stack:
         if given is not None:
             context = given.sparkContext
@@ -168,24 +173,26 @@ def starting_spark(
 
 
 def program_ends_with_job(shows_logs: bool = False) -> None:
-    """Say that nobody wants Spark after the job: it ends with the program, and need not be stopped before. `shows_logs`: what
-    Spark logs of tasks that fail is wanted."""
+    """Declare that the process ends with its job, so Spark is not stopped before the process ends.
+
+    `shows_logs`: Spark's log of failed tasks is shown.
+    """
     global _ends_with_job, _shows_logs
     _ends_with_job = True
     _shows_logs = shows_logs
 
 
 def _tells_failures() -> bool:
-    """Does Spark log what it raises? A command shows that itself, in one line; others may want it."""
+    """Whether Spark logs its errors: not in a command, which prints each as one line itself."""
     return _shows_logs or not _ends_with_job
 
 
 def one_line(text: str) -> str:
-    """The line of an error of Spark that says what happened: ours where there is one in it, else the first."""
+    """Reduce an error of Spark to one line: the last error of warren in it, else the first line."""
     ours = _OURS.findall(text)
     if ours:
         return str(ours[-1]).strip()
-    # The first line of what Java raised says only which call it was.
+    # Drop the first line of a Java error, which only names the call.
     text = _CALL.sub("", text)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[0] if lines else "Spark failed without a word"

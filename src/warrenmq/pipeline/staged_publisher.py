@@ -1,9 +1,10 @@
-"""Rows published in their order, each once, by the sink of format "warren" (`spark/sink.py`).
+"""Publishes rows in their order, each once, through the sink of format "warren" (`spark/sink.py`).
 
-The number of a batch is the number of rows up to its end. So the broker, which keeps the last number that a sink has
-committed, knows how many rows are published; whoever goes on asks it, and may cut batches in another way than those before.
-Each batch names the one that it follows: what a run that was killed has left on its way, or another run at the same time,
-makes it be refused.
+The number of a batch is the number of rows up to its end. The broker stores the last batch number
+that a sink has committed, so it knows how many rows are published. A resumed run asks the broker
+for that number, and may cut the remaining rows into other batches than the run before. Each batch
+names the batch that it follows, so that the broker refuses a batch left over from a killed run, or
+one of another run at the same time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +28,7 @@ _NOT_FOUND: Final = "not_found"
 
 
 class StagedPublisher:
-    """One sink. What the broker refuses, and a broker that stays away, is raised as JobError."""
+    """Publishes through one sink. JobError when the broker refuses or stays away."""
 
     def __init__(self, options: "SinkOptions", sink: str) -> None:
         self._options = options
@@ -35,10 +36,13 @@ class StagedPublisher:
         self._last = -1
 
     def published(self) -> int | None:
-        """How many rows are; None when the broker does not know the sink. To be asked before the first is published."""
+        """The number of published rows; None when the broker does not know the sink.
+
+        Must be called before the first `publish`.
+        """
         status = self._status()
         while status is not None and status.is_busy:
-            # A commit that a killed run has left may be waiting for the one before it.
+            # Wait: a commit left by a killed run may still be waiting for the commit before it.
             self.await_queues(status.batch or 0)
             status = self._status()
         if status is None:
@@ -47,8 +51,11 @@ class StagedPublisher:
         return max(self._last, 0)
 
     def publish(self, rows: Sequence[Any], end: int, queue: bytes = b"") -> int:
-        """Publish record batches, the last of whose rows has the number `end`, beginning with 1; to `queue` if that is not
-        empty. Returns how many of them no queue gets."""
+        """Publish record batches and return how many of their rows no queue gets.
+
+        `end` is the number of their last row, counted from 1. A non-empty `queue` gets all rows,
+        whatever their routing.
+        """
         from warrenmq.spark.sink import commit, stage_rows
 
         seconds = self._options.away_timeout_ms / 1000
@@ -66,14 +73,14 @@ class StagedPublisher:
                     retry.failed(error)
 
     def await_queues(self, end: int) -> None:
-        """Return when all of the rows up to `end`, which are published, are in their queues."""
+        """Wait until all published rows up to `end` are in their queues."""
         from warrenmq.spark.sink import commit
 
         with as_job_error():
             commit(self._options, self._sink, end, [], True)
 
     def forget(self) -> None:
-        """The broker need not know the sink any more."""
+        """Delete the sink's record in the broker; a missing record is no error."""
         try:
             self._request(DeleteSink(self._sink), SinkDeleted)
         except AdminRefusedError as error:
@@ -98,7 +105,10 @@ class StagedPublisher:
 
 
 def pieces(batches: Iterator[Any], max_rows: int, max_bytes: int) -> Iterator[list[Any]]:
-    """Record batches in order, cut and gathered to lists with at most so many rows, and not many more bytes."""
+    """Cut and gather record batches, in order, into lists of at most `max_rows` rows.
+
+    A list also ends with the batch that reaches `max_bytes`.
+    """
     found: list[Any] = []
     rows = size = 0
     for batch in batches:

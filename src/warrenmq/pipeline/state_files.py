@@ -1,4 +1,4 @@
-"""The small files in which a job that can be gone on with keeps how far it is, and the lock that keeps others out of them."""
+"""State files of a job that can be resumed, and the lock that keeps other processes out of them."""
 
 import contextlib
 import fcntl
@@ -17,7 +17,7 @@ State = TypeVar("State")
 
 
 def read_state(path: Path, kind: type[State]) -> State | None:
-    """What `write_state` has written; None when there is none yet. JobError when it cannot be read."""
+    """The state in the file, None when there is no file. JobError when it cannot be read."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except FileNotFoundError:
@@ -27,7 +27,7 @@ def read_state(path: Path, kind: type[State]) -> State | None:
 
 
 def write_state(path: Path, state: object) -> None:
-    """Replace the file as a whole: after a crash it is the old one or the new one."""
+    """Replace the file atomically and durably: after a crash it has the old or the new state."""
     draft = path.with_name(f".{path.name}.new")
     with draft.open("wb") as file:
         file.write(msgspec.json.encode(state))
@@ -39,7 +39,10 @@ def write_state(path: Path, state: object) -> None:
 
 @contextlib.contextmanager
 def locked(directory: Path, refusal: str) -> Iterator[None]:
-    """While no other process does the same in `directory`, which is made. JobError with `refusal` when one does."""
+    """Hold the exclusive lock of `directory`, which is created if missing.
+
+    JobError with the text `refusal` when another process holds the lock.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "lock").open("w") as file:
         try:
@@ -50,7 +53,7 @@ def locked(directory: Path, refusal: str) -> Iterator[None]:
 
 
 def fingerprint(directory: Path) -> str:
-    """Of the names, sizes and times of all that is below `directory`."""
+    """A hash of the names, sizes and modification times of everything below `directory`."""
     found = hashlib.sha256()
     for path in sorted(directory.rglob("*")):
         status = path.lstat()

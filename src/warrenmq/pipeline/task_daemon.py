@@ -1,7 +1,8 @@
-"""The process that Spark forks the workers of a job from, when the job has a local Spark for itself (spark_run.py).
+"""The process from which a job's own local Spark (spark_run.py) forks its workers.
 
-What tasks need is loaded once, before the first fork. pandas is not among it: pyarrow would load it in each worker, at
-twice the cost of everything else together, to find out whether what it is given is a Series.
+Modules that tasks need are loaded once, before the first fork. pandas is not one of them: pyarrow
+would load it in each worker, at twice the cost of all other modules together, only to find out
+whether its input is a Series.
 """
 
 import importlib
@@ -31,8 +32,9 @@ class _NoPandas(MetaPathFinder):
 
 
 def load() -> None:
-    """Load what tasks need. No threads are begun: a process that has some should not fork."""
-    # Spark puts a copy of itself in front, in an archive whose modules are compiled anew in each process.
+    """Load the modules of tasks. Start no threads: a process that has threads should not fork."""
+    # Spark puts a zip archive with a copy of itself first, whose modules each process would compile
+    # again. Sort archives to the end.
     sys.path.sort(key=lambda place: place.endswith(".zip"))
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     os.environ["JE_ARROW_MALLOC_CONF"] = "background_thread:false"
@@ -40,7 +42,7 @@ def load() -> None:
     sys.meta_path.insert(0, refusal)
     import pyarrow as pa
 
-    # It asks for pandas once.
+    # pyarrow looks for pandas only at its first conversion, and remembers the answer.
     pa.array([0])
     sys.meta_path.remove(refusal)
     for name in _LOADED:

@@ -1,8 +1,9 @@
-"""Work that is cut into tasks, each done once, by Spark's workers or those of this machine (sharing.py).
+"""Runs a job as tasks, each done once, in Spark's workers or on this machine (sharing.py).
 
-A task that is done leaves its result as a file, durably and after what it made; so a job that was interrupted goes on with
-the tasks that are left, a task may be done twice, and the driver sees how far the work is by looking at the files. Results
-are small; what a task makes goes to the disk, which all workers share with the driver.
+A finished task leaves its result as a file, durably and after its output. So an interrupted job
+resumes with the tasks that have no result, a task may run twice, and the driver counts result files
+to see the progress. Results are small; the output of a task goes to the disk, which all workers
+share with the driver.
 """
 
 import contextlib
@@ -22,7 +23,7 @@ from warrenmq.pipeline.result import JobError
 from warrenmq.pipeline.sharing import Sharing
 from warrenmq.store.disk.files import make_directories, sync_directory
 
-# Tasks beyond share a part: each costs Spark about 90 ms of CPU.
+# Most parts of one run; more tasks share a part, since a part costs Spark about 90 ms of CPU.
 _PARTS_MAX: Final = 400
 _INTERVAL_S: Final = 0.3
 
@@ -39,10 +40,11 @@ def run_tasks(
     progress: Progress,
     step: str,
 ) -> dict[str, R]:
-    """Do each of `tasks` that has no result below `results` yet; returns all results by the names of tasks.
+    """Run each of `tasks` that has no result below `results` yet; returns all results by task name.
 
-    `do`, a function of a module, runs in workers; `kind` is what it returns, as msgspec knows it. An OSError, ToolError,
-    ReadError or ValueError of a task is raised as JobError, after all other tasks are done and have their results.
+    `do`, a function at module level, runs in workers; `kind` is its return type, for msgspec. An
+    OSError, ToolError, ReadError or ValueError of a task becomes a JobError, raised after all other
+    tasks are done and have their results.
     """
     make_directories(results)
     done = _results(results, tasks, kind)
@@ -70,14 +72,14 @@ def _run(
 def _do_part(
     results: Path, do: Callable[[Any], Any], part: Iterable[list[tuple[str, Any]]]
 ) -> Iterator[str]:
-    """Do the tasks of one part; gives back what went wrong first, or ""."""
+    """Run the tasks of one part; yields the text of the first error, or ""."""
     for tasks in part:
         errors = [_do(results / name, do, payload) for name, payload in tasks]
         yield next((error for error in errors if error), "")
 
 
 def _do(path: Path, do: Callable[[Any], Any], payload: Any) -> str:
-    """Do one task, unless somebody has; returns what went wrong."""
+    """Run one task unless its result exists; returns the text of its error, or ""."""
     from warrenmq.tables.reading import ReadError
 
     if path.exists():

@@ -1,10 +1,10 @@
-"""What a job that makes a new directory keeps beside it until that has its name: how far it is, and of what.
+"""State of a job that makes a new directory, stored beside it until it has its final name.
 
-    .NAME.KIND/          this: a lock, `job.json`, results of tasks
-    .NAME.incomplete/    what becomes NAME
+    .NAME.KIND/          the state: a lock, `job.json`, results of tasks
+    .NAME.incomplete/    the directory that becomes NAME
 
-A job that was killed at any moment is gone on with by a call with the same arguments, also when only the removal of this
-directory was left to do.
+A call with the same arguments resumes a job that was killed at any moment, even when only the
+removal of the state was left to do.
 """
 
 import contextlib
@@ -26,8 +26,10 @@ _JOB_NAME: Final = "job.json"
 
 
 class _JobFile(msgspec.Struct, frozen=True, kw_only=True):
-    """`of` says of what it is, `facts` what the job must know when it is gone on with; `result` is there when only the
-    finished directory's name was missing."""
+    """The file `job.json`: `of` identifies the inputs, `facts` are what a resumed job must know.
+
+    `result` is set once only the final name of the directory is missing.
+    """
 
     of: dict[str, str]
     facts: dict[str, str] = {}
@@ -36,34 +38,34 @@ class _JobFile(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass
 class Unfinished:
-    """The state of the job that makes `target`, in the directory `path`."""
+    """State of the job that makes `target`; its files are in the directory `path`."""
 
     target: Path
     path: Path
-    # Figures of an earlier call that has finished `target`.
+    # Result of an earlier call that finished `target`; None when the job must run.
     result: dict[str, Any] | None
     _file: _JobFile
     _is_kept: bool
 
     @property
     def incomplete(self) -> Path:
-        """What becomes `target`."""
+        """The directory that is renamed to `target` at the end."""
         return incomplete_path(self.target)
 
     def fact(self, name: str) -> str:
-        """What `keep` has kept, or ""."""
+        """The value that `keep` stored under `name`, or ""."""
         return self._file.facts.get(name, "")
 
     def keep(self, **facts: str) -> None:
-        """From now on the job can be gone on with, knowing these facts."""
+        """Store these facts durably; from then on the job can be resumed with them."""
         self._write(msgspec.structs.replace(self._file, facts=self._file.facts | facts))
 
     def keep_result(self, result: JobResult) -> None:
-        """All is done, but for the name."""
+        """Store the result durably, when only the final name of the directory is missing."""
         self._write(msgspec.structs.replace(self._file, result=result.as_json()))
 
     def drop(self) -> None:
-        """It is not to be gone on with."""
+        """Remove the state when the job fails, so that it cannot be resumed."""
         self._is_kept = False
 
     def _write(self, file: _JobFile) -> None:
@@ -74,10 +76,11 @@ class Unfinished:
 
 @contextlib.contextmanager
 def unfinished(target: Path, kind: str, of: Mapping[str, str]) -> Iterator[Unfinished]:
-    """For the job `kind` that makes `target` of what `of` says, begun by this call or by an earlier one.
+    """Begin the job `kind` that makes `target` from the inputs `of`, or resume it.
 
-    While it lasts no other process makes `target`. Afterwards nothing is left of it; or, when an error ends the job, what
-    it has asked to keep. Raises ToolError and JobError when it cannot be begun or gone on with.
+    No other process can make `target` inside the block. A normal end removes the state; an error
+    keeps it only if the job has called `keep`. Raises ToolError and JobError when the job cannot
+    start or resume.
     """
     path = target.with_name(f".{target.name}.{kind}")
     if not path.exists():
@@ -114,7 +117,7 @@ def unfinished(target: Path, kind: str, of: Mapping[str, str]) -> Iterator[Unfin
 
 
 def _forget(path: Path) -> None:
-    """Remove what is known of a finished job, what it is known by last."""
+    """Remove the state of a finished job; its directories first, so that `job.json` goes last."""
     for child in path.iterdir():
         if child.is_dir():
             give_up(child)
@@ -122,7 +125,7 @@ def _forget(path: Path) -> None:
 
 
 def absolute(path: Path) -> Path:
-    """Also of "." and "..", which have no name that others can be made of."""
+    """The absolute path. Also gives "." and ".." a name, from which names beside it can be made."""
     return Path(os.path.abspath(path))
 
 

@@ -1,8 +1,9 @@
-"""`verify`: does a store hold together? Every checksum and every count, with the reading shared out among workers.
+"""`verify`: checks every checksum and every count of a store, with the reading spread over workers.
 
-It finds what `warren store check` finds, since the judgement is the same code (`offline/check.py`): workers read segments and
-content files and leave behind what is in them, as numbers; what must fit together is compared in one place. Each problem is a
-row of a table, which can be written as Parquet.
+It finds the same problems as `warren store check`, because the same code judges
+(`offline/check.py`). Workers read segments and content files and leave their contents as numbers;
+the driver checks that they fit together. Each problem is a row of a table, which can be written as
+Parquet.
 """
 
 import contextlib
@@ -46,17 +47,22 @@ from warrenmq.store.recovery import RecoveredQueue
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# What one task reads, about.
+# Approximate bytes of files that one task reads.
 TASK_BYTES: Final = 128 * 1024 * 1024
+# Most problems listed in a result; further ones are only counted.
 DAMAGE_LISTED_MAX: Final = 1_000_000
-# Of them, shown and in the result as JSON.
+# Listed problems that are printed and part of the result as JSON.
 SHOWN_MAX: Final = 1000
 _SOURCE_NAME: Final = "source"
 
 
 @dataclass
 class VerifyResult(JobResult):
-    """What was found. `damage` has a row for each problem, `counts` how many messages, records or files are concerned."""
+    """The problems of a store and its figures.
+
+    `damage` has a row for each problem; `counts` has, by kind, how many messages, records or files
+    are affected.
+    """
 
     source: Path
     clean: bool
@@ -71,15 +77,15 @@ class VerifyResult(JobResult):
 
     @property
     def exit_code(self) -> int:
-        """1: there are problems."""
+        """1 when there are problems."""
         return OK_EXIT if self.clean else FOUND_EXIT
 
     def as_json(self) -> dict[str, Any]:
-        """The figures, and the first SHOWN_MAX rows of damage."""
+        """The figures and the first SHOWN_MAX problems."""
         return super().as_json() | {"damage": [vars(row) for row in self.damage[:SHOWN_MAX]]}
 
     def lines(self) -> list[str]:
-        """The problems, the notes, the figures."""
+        """The problems, the notes and the figures as text."""
         rows = [
             f"{row.kind}: vhost '{row.vhost}': {row.text}"
             + (f" ({row.count})" if row.count != 1 else "")
@@ -95,7 +101,7 @@ class VerifyResult(JobResult):
         return [*rows, f"problems: {counts}" if counts else "no problems"]
 
     def table(self) -> Any:
-        """The damage as a pyarrow Table, which `spark.createDataFrame` takes."""
+        """The problems as a pyarrow Table, which `spark.createDataFrame` accepts."""
         import pyarrow as pa
 
         number = pa.int64()
@@ -125,14 +131,15 @@ def verify(
     engine: Engine = "auto",
     progress: Progress | None = None,
 ) -> VerifyResult:
-    """Look at a data directory whose node is stopped, or at a backup of files; nothing in it is changed.
+    """Check a stopped node's data directory, or a backup of files; nothing in it is changed.
 
-    The table of damage goes to the Parquet file `damage_to`. With `work`, a directory, an interrupted call is gone on with;
-    it is removed at the end. Raises ToolError and JobError.
+    The table of problems goes to the Parquet file `damage_to`. With `work`, a directory, an
+    interrupted call can be resumed; the directory is removed at the end. Raises ToolError and
+    JobError.
     """
     progress = progress or Silent()
     if damage_to is not None and not damage_to.absolute().parent.is_dir():
-        # Before hours of work.
+        # Fail before hours of work.
         raise ToolError(
             f"{damage_to} cannot be written: there is no directory {damage_to.absolute().parent}"
         )
@@ -185,7 +192,10 @@ def verify(
 
 @contextlib.contextmanager
 def _scratch(source: Path, work: Path | None) -> Iterator[Path]:
-    """Where the tasks leave their results; what is there must be of the same files."""
+    """Yield the directory for the results of tasks.
+
+    ToolError when `work` has results of other files, or anything else.
+    """
     if work is None:
         with tempfile.TemporaryDirectory(prefix="warren-verify-") as name:
             yield Path(name)
@@ -207,12 +217,12 @@ def _scratch(source: Path, work: Path | None) -> Iterator[Path]:
     shutil.rmtree(work)
 
 
-# -- what workers do -----------------------------------------------------------------------------------------------------
+# -- work of the workers --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class SegmentFile:
-    """A segment, and the seq ids in it that are settled."""
+    """A segment file, and the ranges of its seq ids that are settled."""
 
     path: str
     place: SegmentPlace
@@ -221,18 +231,25 @@ class SegmentFile:
 
 @dataclass(frozen=True)
 class ReadTask:
-    """Files of a vhost that one task reads; what it finds goes to numpy files that begin with `target`."""
+    """Files of a vhost that one task reads.
+
+    The names of the numpy files with its findings begin with `target`.
+    """
 
     vhost: Path
     store_id: bytes
     segments: tuple[SegmentFile, ...]
-    # Path and number.
+    # Content files: path and file number.
     contents: tuple[tuple[str, int], ...]
     target: Path
 
 
 class FileFindings(msgspec.Struct, frozen=True):
-    """What is in a file; `array` is its numpy file, of references (content id, seq) or of FoundContent."""
+    """Findings in one file. `array` names the numpy file of its rows.
+
+    Rows of a segment are references (content id, seq); rows of a content file are fields of
+    FoundContent.
+    """
 
     path: str
     array: str
@@ -242,7 +259,7 @@ class FileFindings(msgspec.Struct, frozen=True):
 
 
 def read_files(task: ReadTask) -> list[FileFindings]:
-    """In a worker: read segments and content files, compare all checksums."""
+    """In a worker: read segments and content files and check all checksums."""
     import numpy as np
 
     files = LocalFileSystem(task.vhost)
@@ -294,13 +311,13 @@ def _content_scan(files: LocalFileSystem, path: str, number: int, store_id: byte
     return ContentScan(partial(files.read, path), files.size(path), crc_seed(store_id, number))
 
 
-# -- what the driver does ------------------------------------------------------------------------------------------------
+# -- work of the driver ---------------------------------------------------------------------------
 
 
 def _read_files(
     sharing: Sharing, vhost: VhostDirectory, snapshot: VhostSnapshot, work: Path, progress: Progress
 ) -> dict[str, tuple[Path, FileFindings]]:
-    """Have all segments and content files read; what was found by their paths."""
+    """Have all segments and content files read by tasks; returns the findings by file path."""
     arrays = work / "found"
     make_directories(arrays)
     tasks: dict[str, ReadTask] = {}
@@ -329,7 +346,7 @@ def _read_files(
 
 
 def _files_to_read(snapshot: VhostSnapshot) -> Iterator[tuple[SegmentFile | tuple[str, int], int]]:
-    """Segments and content files that are there, and their sizes."""
+    """Yield the segments and content files that exist, each with its size in bytes."""
     for queue in snapshot.queues():
         index = queue.ledger.index
         for segment in snapshot.segments(queue):
@@ -353,7 +370,7 @@ def _files_to_read(snapshot: VhostSnapshot) -> Iterator[tuple[SegmentFile | tupl
 
 
 class _Verify(VhostCheck):
-    """The check, with what workers have read."""
+    """The check of one vhost, with the findings of workers instead of files."""
 
     def __init__(
         self,
@@ -371,14 +388,14 @@ class _Verify(VhostCheck):
         super().__init__(definitions, vhost, snapshot, result, count_bytes)
 
     def scan_segment(self, queue: RecoveredQueue, segment: Segment) -> SegmentFindings:
-        """What a worker has found in it."""
+        """The findings of a worker in the segment."""
         rows, found = self._rows(self.snapshot.path_of(queue, segment))
         return SegmentFindings(found.live, [(row[0], row[1]) for row in rows], found.damaged)
 
     def scan_contents(self, file: ContentFile) -> Iterator[FoundContent]:
-        """What a worker has found in it."""
+        """The findings of a worker in the content file; nothing for a file that is missing."""
         if file.path not in self._known:
-            # It is missing, and was reported.
+            # A missing file was reported before.
             return
         for offset, end, content_id, references, is_valid in self._rows(file.path)[0]:
             yield FoundContent(offset, end, content_id, references, bool(is_valid))

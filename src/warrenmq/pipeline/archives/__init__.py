@@ -1,1 +1,1 @@
-"""Copies everything that comes to a queue into files, exactly once. Start with `job.py`."""
+"""Copies all messages that come to a queue into files, each exactly once. Start with `job.py`."""

@@ -1,4 +1,4 @@
-"""What happens to each batch of an archive whose tasks have written its files: it counts, and its files are put in place."""
+"""The end of an archive's batch: once its tasks have written the files, commits and moves them."""
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -10,7 +10,7 @@ from warrenmq.spark.offsets import OffsetJson
 
 
 class BatchWriter:
-    """The end of an archive's stream. Small files are merged by a thread beside it."""
+    """Commits the batches of an archive and merges small files in a thread beside it."""
 
     def __init__(
         self,
@@ -24,15 +24,15 @@ class BatchWriter:
         if merge_bytes is not None:
             self._merger = Merger(files.files(), merge_bytes, files.replace)
         self._thread = ThreadPoolExecutor(1, "warren-merge")
-        # What the thread does; only then it may touch the merger.
+        # The merge under way in the thread; while it runs, only the thread may touch `_merger`.
         self._merge: Future[int] | None = None
-        # Files for the merger.
+        # Committed files that the merger does not know yet.
         self._came: list[SmallFile] = []
         self.batches = 0
         self.merged_files = 0
 
     def add(self, staged: list[Path], offset: OffsetJson) -> None:
-        """Archive a batch: the files of its tasks, and how far the queues are read with it."""
+        """Commit a batch: its tasks' files, and the offsets up to which its queues are read."""
         commit = self._directory.commit(staged, offset)
         put_in_place(self._directory, self._files, commit)
         self.batches += 1
@@ -41,7 +41,7 @@ class BatchWriter:
             self._begin_merge(1)
 
     def close(self) -> None:
-        """No batch is written afterwards. Merges what is left to merge."""
+        """Merge the remaining small files and end the thread. No batch may be added afterwards."""
         self._begin_merge(1 << 30)
         self._end_merge()
         self._thread.shutdown()
@@ -55,7 +55,7 @@ class BatchWriter:
             self._merge = self._thread.submit(self._merger.merge, merges_max)
 
     def _end_merge(self) -> None:
-        """Wait for it; what made it fail is raised."""
+        """Wait for the merge under way, if any, and count its files. Raises the merge's error."""
         merge = self._merge
         self._merge = None
         if merge is not None:
@@ -65,7 +65,7 @@ class BatchWriter:
 def put_in_place(
     directory: ArchiveDirectory, files: ParquetFiles | DeltaFiles, commit: Commit
 ) -> None:
-    """Show a batch that counts to those who read the archive. May be repeated."""
+    """Make a committed batch visible to readers of the archive. May be repeated."""
     with files.changing:
         directory.move(commit)
         files.commit(commit)

@@ -1,8 +1,9 @@
-"""The log of an archive that is a Delta table: what was moved to it counts when the log says so.
+"""The log of an archive that is a Delta table: files in the target count once the log names them.
 
-Spark cannot write Delta tables without jars that are not in PySpark; its tasks write the Parquet files, and `deltalake` beside
-it the log. Each entry carries the archive's id and the batch's number as the application's transaction: deltalake stores
-them but does not enforce them, so they are compared before an entry is made.
+PySpark has no jars that write Delta tables, so Spark's tasks write the Parquet files and
+`deltalake` writes the log. Each log entry carries the archive's id and the batch number as the
+application's transaction. deltalake stores these but does not enforce them, so they are compared
+before an entry is made.
 """
 
 import contextlib
@@ -27,22 +28,22 @@ PARTITION_COLUMNS: Final = ["queue", "date"]
 
 
 def require_deltalake() -> None:
-    """JobError when the library is missing."""
+    """JobError when the library deltalake is not installed."""
     try:
-        import deltalake  # noqa: F401 - only to find out whether it is there
+        import deltalake  # noqa: F401 - imported only to see whether it is installed
     except ImportError:
         raise JobError("deltalake is not installed: pip install 'warrenmq[delta]'") from None
 
 
 class DeltaFiles:
-    """The files of an archive that is a Delta table: those its log names."""
+    """The files of an archive that is a Delta table: those that its log names."""
 
     def __init__(self, directory: ArchiveDirectory) -> None:
         self._directory = directory
         self.changing = threading.Lock()
 
     def commit(self, commit: Commit) -> None:
-        """Enter the files of a commit, which are in their places, into the log, unless it has them."""
+        """Add a commit's files, already moved to the target, to the log unless it has them."""
         from deltalake.transaction import AddAction, CommitProperties, Transaction
 
         if not commit.files:
@@ -76,7 +77,7 @@ class DeltaFiles:
             )
 
     def files(self) -> list[SmallFile]:
-        """Those that count and that an archive has written."""
+        """The files that the log names and that this archive has written."""
         if not self._is_there():
             return []
         ours = f"part-{self._directory.id[:8]}-"
@@ -84,7 +85,10 @@ class DeltaFiles:
         return [file for file in found if file.path.rpartition("/")[2].startswith(ours)]
 
     def replace(self, partition: str, chosen: list[SmallFile], name: str) -> int:
-        """One file in the place of several, by one entry of the log. The files stay until `finish` finds them old."""
+        """Replace the files `chosen` by a merged one in one log entry; returns its size in bytes.
+
+        The old files stay on disk until `finish` finds them old enough. Raises FilesGoneError.
+        """
         from deltalake.transaction import AddAction, RemoveAction
 
         target = self._directory.target
@@ -100,8 +104,9 @@ class DeltaFiles:
         actions.append(AddAction(name, size, values, now_ms, False, statistics))
         with self.changing:
             table = self._opened()
-            # Other programs may write to a table: what they have merged or deleted would be in it again. deltalake looks
-            # only for what comes between here and the entry.
+            # Check that all chosen files still count: other programs may write to the table, and
+            # rows that they have merged or deleted would come back. deltalake itself detects only
+            # conflicts between here and the entry.
             if not {file.path for file in chosen} <= {file.path for file in _files_of(table)}:
                 goal.unlink()
                 raise FilesGoneError
@@ -112,7 +117,7 @@ class DeltaFiles:
         return size
 
     def finish(self) -> None:
-        """Delete files that are out of the log for longer than readers may need them (Delta's default: a week)."""
+        """Delete files that left the log longer ago than readers need (Delta's default: a week)."""
         if self._is_there():
             with _refusing():
                 self._opened().vacuum(dry_run=False)
@@ -129,7 +134,7 @@ class DeltaFiles:
             return DeltaTable(str(self._directory.target))
 
     def _table(self, sample: ArchivedFile) -> Any:
-        """The table; created, empty, with the columns of `sample` when it is not there."""
+        """The table; created empty with the columns of `sample` when it does not exist."""
         import pyarrow as pa
         import pyarrow.parquet as pq
         from deltalake import DeltaTable
@@ -148,13 +153,13 @@ class DeltaFiles:
 def _files_of(table: Any) -> list[SmallFile]:
     actions = table.get_add_actions(flatten=True)
     paths, sizes = actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist()
-    # It encodes names that it is given, and gives them back as they are in the log.
+    # deltalake URL-encodes the paths it is given and returns them as they are in the log.
     return [SmallFile(unquote(path), size) for path, size in zip(paths, sizes, strict=True)]
 
 
 @contextlib.contextmanager
 def _refusing() -> Iterator[None]:
-    """What is wrong with a table comes out as JobError."""
+    """Turn errors of the Delta library into JobError."""
     from deltalake.exceptions import DeltaError
 
     try:

@@ -1,24 +1,27 @@
-"""Where an archive keeps its books: what makes a batch count once, whatever is killed when.
+"""The books of an archive: each batch counts once, whichever process is killed when.
 
-An archive is two directories on one file system. TARGET has nothing in it but finished files,
+An archive is two directories on one file system. TARGET contains only finished files:
 
     queue=orders/date=2026-01-31/part-1f0c83aa-00000012-0001.parquet
 
-and CHECKPOINT (TARGET.checkpoint) everything else: `archive.json` says what the archive is, `staging/` has
-batches that are being written, `committed.json` is the last batch that counts, `lock` belongs to the one process that writes. So whatever tool reads TARGET sees each message once, without a log that only Spark understands.
+CHECKPOINT (TARGET.checkpoint) contains everything else: `archive.json` identifies the archive,
+`staging/` has batches that are being written, `committed.json` is the last batch that counts,
+`lock` belongs to the one process that writes. So any tool that reads TARGET sees each message once,
+without a log that only Spark understands.
 
 A batch goes through these steps, each durable before the next:
 
-1. Spark's tasks write it to files in `staging/`, in a directory of this run. A crash leaves them; the next start deletes them.
-2. `committed.json` is replaced by one that names the batch, its files, where they go, and how far the queues were read. That
-   is the commit.
-3. The files are moved to TARGET (and entered into the log of a Delta table). A crash in between: the next start goes on.
+1. Spark's tasks write the batch to files in `staging/`, in a directory of this run. After a crash
+   the next start deletes them.
+2. The driver replaces `committed.json`. It names the batch, its files, their places in TARGET, and
+   the offsets up to which the queues were read. This is the commit.
+3. The driver moves the files to TARGET (and adds them to the log of a Delta table). After a crash
+   in between, the next start resumes the moves.
+4. The driver acks the batch in the broker, which releases the messages only then.
 
-4. The broker is told: only now it lets go of the messages.
-
-A start goes on where the last commit has read to. The reader group in the broker holds everything from there on, so what was
-read and not committed is read again, in the same batches or others. A batch is known by the archive's id and its number,
-which ascends by one.
+A start resumes at the offsets of the last commit. The reader group in the broker keeps the messages
+after them reserved, so messages that were read but not committed are read again, in the same
+batches or in others. The archive's id and a number that ascends by one identify a batch.
 """
 
 import contextlib
@@ -42,18 +45,18 @@ Format = Literal["parquet", "delta"]
 
 
 class ArchiveIdentity(msgspec.Struct, frozen=True):
-    """What an archive is, for good. Its id is in the names of its files, and made up when it is created."""
+    """The permanent properties of an archive. Its random id is part of the names of its files."""
 
     version: int
     format: Format
     vhost: str
     group: str
-    # Of version 1 there was none.
+    # Empty in archives of version 1, which had no id.
     id: str = ""
 
 
 class ArchivedFile(msgspec.Struct, frozen=True):
-    """A file of the archive: its name below the target, where it was written, and what is in it."""
+    """A file of the archive: its path below the target, its staging path, and its figures."""
 
     path: str
     staged: str
@@ -64,37 +67,37 @@ class ArchivedFile(msgspec.Struct, frozen=True):
 
     @property
     def partition(self) -> dict[str, str]:
-        """The values of its partition columns, which are in its name."""
+        """The values of the partition columns, decoded from the file's name."""
         return partition_of(self.path)
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """The last batch that counts, and what all batches so far have come to."""
+    """The last batch that counts, and the totals of all batches up to it."""
 
     batch: int
     files: list[ArchivedFile]
-    # How far the queues were read (spark/offsets.py).
+    # Offsets up to which the queues were read (spark/offsets.py).
     offset: dict[str, Any]
     total_rows: int
     total_bytes: int
 
 
 class ArchiveDirectory:
-    """The books of one archive."""
+    """The two directories of one archive, and the commits recorded in them."""
 
     def __init__(self, target: Path, checkpoint: Path) -> None:
         self.target = target
         self.checkpoint = checkpoint
-        # Of the archive; known when it is open.
+        # The archive's id; empty until `open`.
         self.id = ""
 
     @property
     def staging(self) -> Path:
-        """What is being written."""
+        """The directory of batches that are being written."""
         return self.checkpoint / "staging"
 
     def check_places(self) -> None:
-        """JobError when there cannot be an archive. Creates nothing."""
+        """JobError when these paths cannot become an archive. Creates nothing."""
         if self.target in (self.checkpoint, *self.checkpoint.parents):
             raise JobError(f"the checkpoint {self.checkpoint} must be outside of {self.target}")
         for place in (self.target, self.checkpoint):
@@ -103,9 +106,9 @@ class ArchiveDirectory:
             must_have_parent(place)
 
     def open(self, format: Format, vhost: str, group: str) -> None:
-        """Create the archive, or find it as it was left. JobError when there is something else in its place.
+        """Create the archive, or open the one that is there. JobError when something else is there.
 
-        Call it under `locked`.
+        The caller holds `locked`.
         """
         known = self._identity()
         wanted = ArchiveIdentity(
@@ -120,7 +123,8 @@ class ArchiveDirectory:
             self._must_be_newest(known.id, -1 if committed is None else committed.batch)
         self.target.mkdir(exist_ok=True)
         if known is None or committed is None:
-            # One that has nothing yet is still what it is asked to be: the first run may have named what is not there.
+            # An archive without a commit becomes what this run asks for: the first run may have
+            # named something that does not exist.
             write_state(self.checkpoint / "archive.json", wanted)
             known = wanted
         if known != wanted:
@@ -133,7 +137,7 @@ class ArchiveDirectory:
         self.id = known.id
 
     def _must_be_newest(self, archive_id: str, batch: int) -> None:
-        """JobError when there are files of batches after this one: their names would be given out again."""
+        """JobError when the target has files of later batches: their names would be used again."""
         name = re.compile(rf"part-{archive_id[:8]}-(\d+)-.*\.parquet")
         found = [name.fullmatch(path.name) for path in self.target.rglob("part-*.parquet")]
         newest = max([int(each[1]) for each in found if each is not None], default=-1)
@@ -150,17 +154,18 @@ class ArchiveDirectory:
         return found
 
     def locked(self) -> AbstractContextManager[None]:
-        """While nobody else writes to this archive. JobError when somebody does."""
+        """Hold the write lock of this archive. JobError when another process holds it."""
         return locked(self.checkpoint, f"another process writes to {self.target}")
 
     def committed(self) -> Commit | None:
-        """The last batch that counts; None before the first."""
+        """The last batch that counts; None before the first commit."""
         return read_state(self.checkpoint / "committed.json", Commit)
 
     def new_staging(self) -> Path:
-        """A directory for what the tasks of a run write. What a run before has left is deleted.
+        """Create the staging directory of this run and delete those of earlier runs.
 
-        Each has a name of its own: tasks of a killed driver may go on writing to theirs for a moment.
+        Each run has a directory of its own, because tasks of a killed driver may write to theirs
+        for a moment longer.
         """
         shutil.rmtree(self.staging, ignore_errors=True)
         place = self.staging / uuid.uuid4().hex
@@ -168,7 +173,7 @@ class ArchiveDirectory:
         return place
 
     def commit(self, staged: list[Path], offset: dict[str, Any]) -> Commit:
-        """Make the next batch count, whose files, durable and below a directory of `new_staging`, are `staged`."""
+        """Commit `staged`, durable files below a `new_staging` directory, as the next batch."""
         before = self.committed()
         batch = before.batch + 1 if before else 0
         files = self._staged_files(batch, staged)
@@ -187,10 +192,10 @@ class ArchiveDirectory:
     def _staged_files(self, batch: int, staged: list[Path]) -> list[ArchivedFile]:
         found = []
         for path in staged:
-            # Behind the run's own directory: QUEUE/DATE/NAME.
+            # The path below the run's directory is QUEUE/DATE/NAME.
             partition = "/".join(path.relative_to(self.staging).parts[1:-1])
             found.append((partition, parquet_figures(path), path))
-        # So that files of a partition are numbered in the order of their messages.
+        # Sort, so that the files of a partition are numbered in the order of their messages.
         found.sort(key=lambda file: (file[0], file[1][1]))
         return [
             ArchivedFile(
@@ -205,12 +210,13 @@ class ArchiveDirectory:
         ]
 
     def move(self, commit: Commit) -> None:
-        """Move the files of a commit to the target; those that are moved already are left alone."""
+        """Move the files of a commit to the target. May be repeated: moved files are skipped."""
         parents = set()
         for file in commit.files:
             goal = self.target / file.path
             goal.parent.mkdir(parents=True, exist_ok=True)
-            # Not there: moved before a crash, and it may have been merged into another one since.
+            # A missing file was moved before a crash, and may have been merged into another file
+            # since.
             with contextlib.suppress(FileNotFoundError):
                 os.rename(self.checkpoint / file.staged, goal)
             parents |= {goal.parent, goal.parent.parent}
@@ -220,7 +226,7 @@ class ArchiveDirectory:
 
 
 def partition_of(path: str) -> dict[str, str]:
-    """`queue=a%2Fb/date=2026-01-31/x.parquet` is in {queue: a/b, date: 2026-01-31}."""
+    """Partition values in a path: `queue=a%2Fb/date=2026-01-31/x` has queue a/b and that date."""
     values = {}
     for part in path.split("/")[:-1]:
         name, _, value = part.partition("=")
@@ -229,7 +235,7 @@ def partition_of(path: str) -> dict[str, str]:
 
 
 def parquet_figures(path: Path) -> tuple[int, int, int]:
-    """Rows of a file, its lowest and its highest seq, from its footer."""
+    """The number of rows of a Parquet file, its lowest and its highest seq, from the footer."""
     import pyarrow.parquet as pq
 
     footer = pq.read_metadata(path)

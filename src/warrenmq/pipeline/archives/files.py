@@ -1,4 +1,4 @@
-"""Messages as Parquet files below queue and day: what a task of an archive does with what it reads."""
+"""Parquet files below queue and day, in which a task of an archive writes the messages it reads."""
 
 import os
 import uuid
@@ -13,33 +13,37 @@ import pyarrow.parquet as pq
 from warrenmq.store.disk.files import sync_file
 
 ROW_GROUP_BYTES: Final = 32 << 20
-# So many files are written at once; then they are finished and others begun.
+# Most files that a task has open; before it opens another, it finishes all of them.
 OPEN_FILES_MAX: Final = 8
-# Bodies are all different: a dictionary of them is work for nothing.
+# Columns without a dictionary: their values are all different, so a dictionary would be wasted
+# work.
 PLAIN_COLUMNS: Final = ("body", "headers_raw")
 _DAY_US: Final = 86_400_000_000
-# What Hive and Spark write as %XX in names of directories.
+# Characters that Hive and Spark write as %XX in directory names.
 _ESCAPED: Final = frozenset("\"#%'*/:=?\\{}[]^\x7f" + "".join([chr(code) for code in range(32)]))
 
 
-# What they call a value that is null.
+# Name under which Hive and Spark store a null partition value.
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 def escaped(value: str) -> str:
-    """A partition's value as a part of a directory's name."""
+    """A partition value, escaped for the name of its directory."""
     if value == _NULL:
         return f"%{ord(value[0]):02X}{value[1:]}"
     return "".join([f"%{ord(each):02X}" if each in _ESCAPED else each for each in value])
 
 
 def queue_directory(queue: str) -> str:
-    """The name of the directory that a queue's messages are in."""
+    """The name of the directory for a queue's messages."""
     return f"queue={escaped(queue)}"
 
 
 class StagedFiles:
-    """Writes batches of messages to files below `staging`; `close` makes them durable, and `paths` names them."""
+    """Writes batches of messages to files below `staging`; `close` makes them durable.
+
+    After `close`, `paths` names the files.
+    """
 
     def __init__(self, staging: Path) -> None:
         self._staging = staging
@@ -55,7 +59,8 @@ class StagedFiles:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # Files of a task that failed are nobody's, and deleted with the rest of the staging directory.
+        # Leave the files of a failed task: no commit names them, and they are deleted with the
+        # staging directory.
         if kind is None:
             self.close()
 
@@ -73,7 +78,7 @@ class StagedFiles:
             )
 
     def close(self) -> None:
-        """Finish all files."""
+        """Finish all open files, durably, and add them to `paths`."""
         for file in self._open.values():
             file.close()
             self.paths.append(str(file.path))
@@ -92,7 +97,7 @@ class StagedFiles:
 
 
 class _StagedFile:
-    """One file; rows wait until they are a row group."""
+    """A file being written; gathers rows until they fill a row group."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -122,6 +127,6 @@ class _StagedFile:
 
 
 def parquet_writer(path: str | os.PathLike[str], schema: Any) -> Any:
-    """A writer with the settings of archives."""
+    """A Parquet writer with the settings of archives."""
     dictionaries = [name for name in schema.names if name not in PLAIN_COLUMNS]
     return pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=dictionaries)

@@ -1,7 +1,7 @@
-"""The job `archive`: queues into Parquet files or a Delta table, each message exactly once.
+"""The job `archive`: copies queues into Parquet files or a Delta table, each message exactly once.
 
-Here is the loop over batches and who looks after it; what a batch reads is in source.py, what happens to it in
-batch.py, and why it counts once in directory.py.
+This module runs the loop over batches and reports its progress. source.py reads a batch, batch.py
+commits and moves its files, and directory.py explains why a batch counts once.
 """
 
 import contextlib
@@ -49,29 +49,33 @@ _ASK_S: Final = 2.0
 
 @dataclasses.dataclass
 class ArchiveResult(JobResult):
-    """What a run has archived, and what the archive has come to."""
+    """The figures of a run, and the totals of the archive."""
 
     target: Path
     format: str
     group: str
-    # Of this run. Bytes are those of its files.
+    # Messages that this run archived.
     messages: int
+    # Bytes of the files that this run wrote.
     bytes: int
+    # Batches that this run committed.
     batches: int
-    # Small files that went into larger ones.
+    # Small files that this run merged into larger ones.
     merged_files: int
     seconds: float
-    # Of these, until Spark had started.
+    # Seconds until Spark had started; a part of `seconds`.
     spark_seconds: float
-    # Of all runs.
+    # Messages of all runs.
     total_messages: int
+    # Bytes of the files of all runs.
     total_bytes: int
-    # What the queues still had when the run ended, and how old the oldest of it was; None: the node could not be asked.
+    # Messages that the queues still had at the end; None when the node could not be asked.
     lag_messages: int | None
+    # Age of the oldest of these messages in seconds; None when the node could not be asked.
     lag_seconds: float | None
 
     def lines(self) -> list[str]:
-        """For people."""
+        """The figures as text for people."""
         rate = self.messages / self.seconds if self.seconds else 0.0
         lag = (
             "unknown"
@@ -87,7 +91,7 @@ class ArchiveResult(JobResult):
 
 @dataclasses.dataclass(frozen=True)
 class _Stream:
-    """What to read and how."""
+    """The queues that a run reads, and the options of reading."""
 
     uri: str = dataclasses.field(repr=False)
     queues: tuple[str, ...]
@@ -122,14 +126,16 @@ def archive(
     progress: Progress | None = None,
     stopping: threading.Event | None = None,
 ) -> ArchiveResult:
-    """Move what is in `queues`, or in those that `pattern` matches, to files below `target`, each message exactly once.
+    """Move the messages of `queues`, or of those that match `pattern`, to files, each exactly once.
 
-    Ends when what was there at the beginning is archived, or, `continuous`, when `stopping` is set, with a batch every
-    `interval_s` seconds. A run that is killed is gone on with by the next one: same target, same checkpoint (a directory
-    beside the target, on the same file system). Files smaller than half of `merge_bytes` are merged; None: never. `group` is the reader
-    group in the broker, by default one for this target. Without `fail_on_data_loss` a queue or a group that was deleted behind
-    its back does not end it. A broker that does not answer is waited for, `retry_timeout_s` each time. JobError when it
-    cannot be done; what was archived stays so.
+    Files are below `target`. A run archives the messages that were there at its start; with
+    `continuous` it archives a batch every `interval_s` seconds until `stopping` is set. The next
+    run resumes a killed one when it gets the same target and the same checkpoint (a directory
+    beside the target, on the same file system). Files smaller than half of `merge_bytes` are
+    merged; None turns merging off. `group` is the reader group in the broker, by default one of
+    this target's own. Without `fail_on_data_loss` a run continues when a queue or its group was
+    deleted meanwhile. A run waits up to `retry_timeout_s` seconds each time the broker does not
+    answer. JobError when the run cannot go further; messages archived so far stay archived.
     """
     stream = _Stream(
         uri=uri,
@@ -181,7 +187,7 @@ def _archive(
     stopping: threading.Event,
     started_s: float,
 ) -> ArchiveResult:
-    """Under the lock of `books`; `started_s` is when the job began."""
+    """Run the job under the lock of `books`. `started_s`: when it began, in monotonic seconds."""
     from warrenmq.pipeline.archives.batch import BatchWriter, put_in_place
     from warrenmq.pipeline.archives.delta import DeltaFiles, require_deltalake
     from warrenmq.pipeline.archives.merge import ParquetFiles
@@ -199,7 +205,7 @@ def _archive(
         with watch.showing():
             _run(starting, books, stream, writer, stopping)
     finally:
-        # Waits for the merge under way, after a failure too.
+        # Wait for the merge under way, after a failure too.
         progress.show(Step("merging small files"))
         writer.close()
     seconds = time.monotonic() - started_s
@@ -224,14 +230,14 @@ def _archive(
 
 
 def default_group(target: Path) -> str:
-    """A name for the reader group of an archive: the same for the same place."""
+    """The default reader group of an archive; the same for the same absolute path."""
     place = str(target.absolute())
     name = re.sub(r"[^A-Za-z0-9._-]", "_", target.name)[:64]
     return f"archive-{name}-{zlib.crc32(place.encode('utf-8', 'surrogateescape')):08x}"
 
 
 def _check(stream: _Stream, merge_bytes: int | None) -> str:
-    """The vhost. JobError for what cannot be."""
+    """The vhost of the URI. JobError for invalid parameters."""
     if bool(stream.queues) == bool(stream.pattern):
         raise JobError("name the queues, or a pattern for their names")
     if (
@@ -270,7 +276,7 @@ def _run(
     writer: "BatchWriter",
     stopping: threading.Event,
 ) -> None:
-    """Batch after batch, until everything is archived that was there at the beginning, or until it is told to stop."""
+    """Archive batch after batch, until the messages of the start are done or `stopping` is set."""
     from warrenmq.pipeline.archives.source import ArchiveReader
 
     with as_job_error():
@@ -281,7 +287,7 @@ def _run(
         start = reader.initialOffset() if before is None else before.offset
         while not stopping.is_set():
             begun_s = time.monotonic()
-            # Lets go of what is below `start`: that is committed.
+            # This call also acks all messages below `start`, which are committed.
             end = reader.latestOffset(start, reader.getDefaultReadLimit())
             if end != start:
                 writer.add(_written(spark.wait(), reader, start, end), end)
@@ -296,7 +302,7 @@ def _run(
 def _written(
     sharing: Sharing, reader: "ArchiveReader", start: "OffsetJson", end: "OffsetJson"
 ) -> list[Path]:
-    """The files of a batch; Spark's tasks write them. SourceError when one of them cannot."""
+    """Have Spark's tasks write a batch; returns its files. SourceError when a task failed."""
     from warrenmq.pipeline.archives.source import staged_paths
 
     parts = reader.tasks(start, end, sharing.at_once())
@@ -305,14 +311,14 @@ def _written(
 
 @dataclasses.dataclass(frozen=True)
 class _Lag:
-    """Messages that the group has not acked, and the age of the oldest."""
+    """Messages that the group has not acked, and the age of the oldest one in seconds."""
 
     messages: int
     seconds: float
 
 
 class _Watch:
-    """Tells how far the archive is."""
+    """Reports the progress of an archive run."""
 
     def __init__(self, books: ArchiveDirectory, stream: _Stream, progress: Progress) -> None:
         self._books = books
@@ -325,7 +331,7 @@ class _Watch:
 
     @contextlib.contextmanager
     def showing(self) -> Iterator[None]:
-        """Meanwhile a thread looks again and again."""
+        """Report from a thread while the block runs."""
         is_over = threading.Event()
 
         def look_on() -> None:
@@ -342,7 +348,7 @@ class _Watch:
             thread.join()
 
     def show(self) -> None:
-        """Show it; the broker is asked once in a while."""
+        """Report the progress; asks the broker for the lag at most every `_ASK_S` seconds."""
         now = time.monotonic()
         if now >= self._due_s:
             self._lag = self.lag()
@@ -356,7 +362,7 @@ class _Watch:
         self._progress.show(Step("archiving", done, total, "messages", note))
 
     def lag(self) -> _Lag | None:
-        """None when the node cannot be asked."""
+        """The lag of the reader group; None when the node cannot be asked."""
         try:
             with AdminClient(NodeAddress(self._stream.uri), "warren archive") as client:
                 groups = client.request(ListGroups(), GroupList).groups

@@ -1,12 +1,14 @@
-"""Small files of an archive become larger ones, while it grows and at the end of a run.
+"""Merges small files of an archive into larger ones, during a run and at its end.
 
-A stream writes files as large as its batches. Of one partition (queue and day) those of about the same size are merged as
-soon as they are many or fill a large file, so a message is written a few times at most, however small the batches are.
+A stream writes files as large as its batches. Within a partition (queue and day), files of about
+the same size are merged as soon as they are many or fill a large file. So a message is rewritten
+only a few times, however small the batches are.
 
-Readers of a Parquet archive see a partition before the merge or after it, never both or neither: a second directory is
-made beside (the merged file, and links to all that stays), and the two change names in one system call. A crash before
-it leaves the second directory, one after it the first one; both are in CHECKPOINT/merging and the next start deletes them.
-In a Delta table one entry of its log takes the small files out and puts the large one in.
+Readers of a Parquet archive see a partition either before the merge or after it, never both or
+neither. The merger makes a second directory (the merged file, and links to all files that stay),
+and one system call exchanges the names of the two. A crash before the exchange leaves the second
+directory, a crash after it leaves the first one; either is in CHECKPOINT/merging, which the next
+start deletes. In a Delta table one log entry removes the small files and adds the large one.
 """
 
 import ctypes
@@ -24,9 +26,9 @@ from warrenmq.pipeline.archives.directory import ArchiveDirectory, Commit, parqu
 from warrenmq.pipeline.result import JobError
 from warrenmq.store.disk.files import sync_directory, sync_file
 
-# So many files of about one size are worth merging, ...
+# Files of about one size that are worth a merge, ...
 FILES_MIN: Final = 8
-# ... and sizes are about the same when they differ less than this factor.
+# ... where sizes are about the same when they differ by less than this factor.
 TIER_FACTOR: Final = 8
 _TIER_BYTES_MIN: Final = 1 << 12
 _RENAME_EXCHANGE: Final = 2
@@ -36,14 +38,14 @@ _NAME: Final = re.compile(r"(part-.*?)(?:-m(\d+))?\.parquet")
 
 @dataclass(frozen=True)
 class SmallFile:
-    """A file's name below the target, and its size."""
+    """A file's name below the target, and its size in bytes."""
 
     path: str
     bytes: int
 
 
 def choose(files: list[SmallFile], target_bytes: int) -> list[SmallFile]:
-    """Which files of one partition to merge now, in the order of their names; none when it is not worth it."""
+    """The files of a partition to merge next, in order of names; empty when it is not worth it."""
     tiers: dict[int, list[SmallFile]] = {}
     for file in sorted(files, key=lambda file: file.path):
         if file.bytes < target_bytes // 2:
@@ -70,7 +72,7 @@ def _tier(size: int) -> int:
 
 
 def merged_name(first: str) -> str:
-    """The name of the file that `first` and those behind it are merged into: it sorts in their place."""
+    """The name of the merge of `first` and the files after it; the name sorts in their place."""
     directory, _, name = first.rpartition("/")
     found = _NAME.fullmatch(name)
     if found is None:
@@ -79,7 +81,7 @@ def merged_name(first: str) -> str:
 
 
 def write_merged(sources: list[Path], goal: Path) -> None:
-    """Write the rows of `sources`, one file after the other, to a new file, durably. Holds one row group at a time."""
+    """Write the rows of `sources` in order to a new file, durably; has one row group in memory."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -106,11 +108,11 @@ def write_merged(sources: list[Path], goal: Path) -> None:
 
 
 class FilesGoneError(Exception):
-    """Somebody else has taken files out of a partition, or put others in their place: they are not ours to merge."""
+    """Another program removed or replaced files of a partition, so they must not be merged."""
 
 
 def merge_those_there(target: Path, chosen: list[SmallFile], goal: Path) -> None:
-    """`write_merged`. Raises FilesGoneError when one of `chosen` is not there."""
+    """Merge `chosen` into the file `goal` (`write_merged`). FilesGoneError when one is missing."""
     sources = [target / file.path for file in chosen]
     try:
         write_merged(sources, goal)
@@ -120,13 +122,13 @@ def merge_those_there(target: Path, chosen: list[SmallFile], goal: Path) -> None
         raise FilesGoneError from None
 
 
-# Puts the file named last in the place of some of one partition; returns its size in bytes. Raises FilesGoneError when one
-# of these does not count any more, and has changed nothing then.
+# Replaces some files of one partition by the file named last; returns its size in bytes. Raises
+# FilesGoneError, with nothing changed, when one of the files does not count any more.
 Replace: TypeAlias = Callable[[str, list[SmallFile], str], int]
 
 
 class Merger:
-    """Merges files of an archive; knows what is in it, so that looking for work costs nothing."""
+    """Merges files of an archive; remembers the files, so that searching for work reads no disk."""
 
     def __init__(self, files: list[SmallFile], target_bytes: int, replace: Replace) -> None:
         self._target_bytes = target_bytes
@@ -135,12 +137,12 @@ class Merger:
         self.add(files)
 
     def add(self, files: list[SmallFile]) -> None:
-        """Files came to the archive."""
+        """Add files that came to the archive."""
         for file in files:
             self._partitions.setdefault(file.path.rpartition("/")[0], []).append(file)
 
     def merge(self, merges_max: int) -> int:
-        """Merge as long as it is worth it, but not more often than this; how many files fewer there are."""
+        """Merge while it is worth it, at most `merges_max` times; returns the decrease in files."""
         gone = 0
         for partition in list(self._partitions):
             while merges_max > 0:
@@ -152,7 +154,7 @@ class Merger:
                 try:
                     size = self._replace(partition, chosen, name)
                 except FilesGoneError:
-                    # What is left of it is looked at by the next run.
+                    # Forget the partition: the next run sees the files that are left.
                     del self._partitions[partition]
                     break
                 gone += len(chosen) - 1
@@ -162,21 +164,21 @@ class Merger:
 
 
 class ParquetFiles:
-    """The files of an archive that is nothing but files."""
+    """The files of an archive in plain Parquet: every file in the target counts."""
 
     def __init__(self, directory: ArchiveDirectory) -> None:
         self._directory = directory
-        # Held while the files of the target change: a merge is done beside the stream.
+        # Locked while files of the target change, because a merge runs beside the stream.
         self.changing = threading.Lock()
         self._scratch = directory.checkpoint / "merging"
-        # What a crash has left.
+        # Remove the leftovers of a crash.
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def commit(self, commit: Commit) -> None:
-        """Where the files of a commit are is all there is to say."""
+        """Do nothing: a file counts as soon as it is in its place."""
 
     def files(self) -> list[SmallFile]:
-        """All of them."""
+        """All files of the archive."""
         target = self._directory.target
         return [
             SmallFile(path.relative_to(target).as_posix(), path.stat().st_size)
@@ -184,7 +186,10 @@ class ParquetFiles:
         ]
 
     def replace(self, partition: str, chosen: list[SmallFile], name: str) -> int:
-        """One file in the place of several: readers see it or them."""
+        """Replace the files `chosen` by one merged file; returns its size in bytes.
+
+        Readers see the one or the others. Raises FilesGoneError.
+        """
         target = self._directory.target
         shutil.rmtree(self._scratch, ignore_errors=True)
         self._scratch.mkdir()
@@ -192,7 +197,8 @@ class ParquetFiles:
         merge_those_there(target, chosen, goal)
         size = goal.stat().st_size
         replaced = {file.path.rpartition("/")[2] for file in chosen}
-        # A file that came in between would stay behind.
+        # Lock out the stream: a file that it adds between the listing and the exchange would be
+        # lost.
         with self.changing:
             names = set(os.listdir(target / partition)) if (target / partition).is_dir() else set()
             if not replaced <= names:
@@ -207,11 +213,11 @@ class ParquetFiles:
         return size
 
     def finish(self) -> None:
-        """Nothing is left over."""
+        """Do nothing: no files are left over."""
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Two directories change their names, at once. JobError where the file system cannot do that."""
+    """Exchange two directories atomically. JobError when the file system cannot do that."""
     libc = ctypes.CDLL(None, use_errno=True)
     result = libc.renameat2(
         _AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE

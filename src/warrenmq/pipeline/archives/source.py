@@ -1,8 +1,9 @@
-"""What an archive reads: messages as format "warren" reads them, written to Parquet files by the tasks that read them.
+"""Reads an archive's messages as format "warren" does, in tasks that write them to Parquet files.
 
-The driver program asks for batch after batch itself, in the order in which Spark's streams do; Spark shares the tasks out and
-repeats those that fail. Its streams and tables are left out: their offsets, plans and workers cost more than a batch,
-and messages would become rows in the JVM and columns again.
+The driver requests batch after batch itself, in the order of calls of Spark's streams; Spark
+distributes the tasks and repeats failed ones. Spark's streams and tables are not used: their
+offsets, plans and workers cost more than a batch, and messages would become rows in the JVM and
+columns again.
 """
 
 import os
@@ -19,28 +20,31 @@ from warrenmq.spark.options import SourceOptions
 from warrenmq.spark.retry import SourceError
 from warrenmq.spark.stream_reader import GroupPartition, WarrenStreamReader
 
-# As many as a segment of an index has (queues/segment_places.py): a slice in files is in one of them.
+# Messages of a slice; as many as an index segment has (queues/segment_places.py), so that a slice
+# on disk lies in one.
 ARCHIVE_SLICE_MESSAGES: Final = 16384
-# A task for less than this costs more than it saves, and leaves a smaller file.
+# A task for fewer messages costs more than it saves, and leaves a smaller file.
 TASK_MESSAGES_MIN: Final = 32768
+# A task for fewer bytes costs more than it saves, and leaves a smaller file.
 TASK_BYTES_MIN: Final = 32 << 20
-# In front of why a task has failed; names of files are absolute paths.
+# Prefix of a failed task's error among its texts; file names cannot have it, since they are
+# absolute paths.
 _FAILED: Final = "failed: "
-# Of a directory.
+# Longest name of a directory in bytes.
 NAME_BYTES_MAX: Final = 255
-# What a message takes in its file beside its content, about.
+# Approximate bytes of a message in its file, beside its content.
 _ROW_BYTES: Final = 128
 
 
 class ArchiveReader(WarrenStreamReader):
-    """Reads with all columns; what a task has read is in files when it ends."""
+    """Reads all columns of the group's messages; a task leaves its messages in durable files."""
 
     def __init__(self, options: SourceOptions, staging: Path) -> None:
         super().__init__(options, default_schema(include_body=True, include_headers=True))
         self._staging = staging
 
     def tasks(self, start: OffsetJson, end: OffsetJson, tasks_max: int) -> list[GroupPartition]:
-        """[start, end) as few tasks of about the same size: an archive's files should be large."""
+        """Cut [start, end) into few tasks of about one size: an archive's files should be large."""
         ranges = self.ranges(start, end)
         for key in ranges:
             _must_fit(key.shown)
@@ -56,9 +60,10 @@ class ArchiveReader(WarrenStreamReader):
         return [GroupPartition(group) for group in groups]
 
     def write(self, partitions: Iterable[InputPartition]) -> Iterator[str]:
-        """In a worker: the names of the files, durable, with the messages of its partitions; for `staged_paths`.
+        """In a worker: write the partitions' messages to files; yields names for `staged_paths`.
 
-        What will not pass is told instead of raised: Spark would repeat the task four times.
+        Errors that a retry cannot repair are yielded instead of raised, because Spark would repeat
+        the task four times.
         """
         from warrenmq.pipeline.archives.files import StagedFiles
 
@@ -74,7 +79,7 @@ class ArchiveReader(WarrenStreamReader):
 
 
 def staged_paths(found: Iterable[str]) -> list[Path]:
-    """The files that tasks have written. SourceError when one of the tasks has failed."""
+    """The paths of the files that tasks have written. SourceError when a task failed."""
     paths = []
     for text in found:
         if text.startswith(_FAILED):

@@ -1,4 +1,4 @@
-"""Backups of stores as Parquet files, and the way back: into a new data directory or into a running broker.
+"""Backups of stores as Parquet files, and their restore to a data directory or a running broker.
 
-Start with `job.py`; `restore_job.py` and `restore_live_job.py` read what it made.
+Start with `job.py`, which makes a backup; `restore_job.py` and `restore_live_job.py` read it.
 """

@@ -1,4 +1,4 @@
-"""A backup in Parquet with those it is based on: opened, compared with their manifests, and read queue by queue."""
+"""Reads a Parquet backup with those it is based on: opens, checks, and yields rows by queue."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -21,20 +21,20 @@ from warrenmq.tables.data_files import ALIVE_SCHEMA, DATA_SCHEMA
 from warrenmq.tables.file_figures import DataFile
 from warrenmq.tables.file_scan import Array
 
-# Of a row's place in the chain.
+# Columns that decide whether a row is alive; read even when the caller's schema lacks them.
 ROW_COLUMNS = ("queue_id", "seq", "redelivered")
 
 
 @dataclass(frozen=True)
 class ChainFile:
-    """A file of messages. `is_older`: not of the last backup, so not all of its messages are alive."""
+    """A file of messages. `is_older`: an older backup's, so not all of its messages are alive."""
 
     path: Path
     file: DataFile
     is_older: bool
 
     def has_of(self, queue_id: int, first_seq: int, end_seq: int) -> bool:
-        """May there be rows of a queue in [first_seq, end_seq)?"""
+        """Whether the file may have rows of the queue in [first_seq, end_seq)."""
         return any(
             rows.queue_id == queue_id and rows.first_seq < end_seq and rows.last_seq >= first_seq
             for rows in self.file.queues
@@ -43,14 +43,14 @@ class ChainFile:
 
 @dataclass(frozen=True)
 class Chain:
-    """The backups of a chain, oldest first, with their manifests and the checksums of these. Can be pickled."""
+    """The backups of a chain, oldest first: their directories and manifests. Can be pickled."""
 
     directories: tuple[Path, ...]
     manifests: tuple[Manifest, ...]
 
     @property
     def last(self) -> Manifest:
-        """The backup that is restored."""
+        """The manifest of the last backup, the one that is restored."""
         return self.manifests[-1]
 
     def files(self) -> list[ChainFile]:
@@ -62,11 +62,11 @@ class Chain:
         ]
 
     def alive_files(self) -> list[Path]:
-        """Of the last backup: what of the older ones is alive."""
+        """The files of the last backup that list which messages of older backups are alive."""
         return [self.directories[-1] / ALIVE_PATH / file.name for file in self.last.alive]
 
     def all_files(self) -> list[tuple[Path, DataFile]]:
-        """Everything with a checksum."""
+        """All files that have a checksum, with their manifest entries."""
         return [
             (directory / name / file.name, file)
             for directory, manifest in zip(self.directories, self.manifests, strict=True)
@@ -75,12 +75,15 @@ class Chain:
         ]
 
     def size(self) -> int:
-        """Bytes of all files."""
+        """The bytes of all files of the chain."""
         return sum([path.stat().st_size for path, _ in self.all_files() if path.exists()])
 
 
 def open_chain(backup: Path, bases: Iterable[Path] = ()) -> Chain:
-    """The backup and those before it: of `bases`, or where they were when it was made. Raises ToolError."""
+    """Open the backup and the backups it is based on, given in `bases` or at their original places.
+
+    Raises ToolError.
+    """
     given = {}
     for directory in bases:
         manifest, crc = read_manifest(directory)
@@ -109,23 +112,23 @@ def open_chain(backup: Path, bases: Iterable[Path] = ()) -> Chain:
 
 
 def check_file(task: tuple[Path, DataFile]) -> str:
-    """In a worker: what is wrong with a file, or ""."""
+    """In a worker: the text of what is wrong with a file, or ""."""
     return file_problem(*task)
 
 
-# -- rows --------------------------------------------------------------------------------------------------------------
+# -- rows ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class AliveRuns:
-    """Which older messages of a queue are alive: inclusive runs of seq ids, ascending."""
+    """The older messages of a queue that are alive: inclusive runs of seq ids, ascending."""
 
     firsts: Array
     lasts: Array
     redelivered: Array
 
     def find(self, seqs: Array) -> Array:
-        """For each of `seqs` the run that it is in, or -1."""
+        """For each of `seqs` the index of the run that contains it, or -1."""
         if len(self.firsts) == 0:
             return np.full(len(seqs), -1)
         place = np.searchsorted(self.firsts, seqs, "right") - 1
@@ -133,7 +136,7 @@ class AliveRuns:
 
 
 def alive_runs(chain: Chain, queue_ids: Iterable[int] | None = None) -> dict[int, AliveRuns]:
-    """By queue id, of some queues or all."""
+    """The alive runs of the given queues, or of all queues, by queue id."""
     tables = [
         pq.read_table(
             path,
@@ -155,7 +158,7 @@ def alive_runs(chain: Chain, queue_ids: Iterable[int] | None = None) -> dict[int
 
 
 def only_alive(batch: Any, runs: dict[int, AliveRuns]) -> Any:
-    """The rows of an older backup that are alive, with the marks of redelivery that they have by now."""
+    """Keep the alive rows of an older backup, with the redelivered flags of the last backup."""
     queue_ids = batch.column("queue_id").to_numpy()
     seqs = batch.column("seq").to_numpy()
     kept = np.zeros(len(seqs), bool)
@@ -178,14 +181,15 @@ def only_alive(batch: Any, runs: dict[int, AliveRuns]) -> Any:
 def rows_of_queue(
     chain: Chain, queue_id: int, first_seq: int, end_seq: int, schema: Any = DATA_SCHEMA
 ) -> Iterator[Any]:
-    """The messages of a queue in [first_seq, end_seq) that are alive, ascending by seq id, as batches of `schema`."""
+    """Yield a queue's alive messages in [first_seq, end_seq), by seq id, as batches of `schema`."""
     files = [found for found in chain.files() if found.has_of(queue_id, first_seq, end_seq)]
     runs = alive_runs(chain, [queue_id]) if any(found.is_older for found in files) else {}
     if _is_in_order(files, queue_id, first_seq, end_seq):
         for found in files:
             yield from _rows_in(found, runs, queue_id, first_seq, end_seq, schema)
         return
-    # As when a batch failed and was written again behind others. A range has the size that fits a task.
+    # Here the rows are not in order, as after a failed batch that was written again after later
+    # ones: sort them in memory, since a range has the size that fits a task.
     rows = [
         batch
         for found in files
@@ -220,7 +224,7 @@ def _rows_in(
     end_seq: int,
     schema: Any,
 ) -> Iterator[Any]:
-    """Of one file; without `runs` also those that are not alive."""
+    """Yield a queue's rows of a range in one file, alive or not if `runs` is None."""
     names = list(dict.fromkeys([*schema.names, *ROW_COLUMNS]))
     with pq.ParquetFile(found.path) as file:
         groups = _row_groups(file, queue_id, first_seq, end_seq)
@@ -240,7 +244,7 @@ def _rows_in(
 
 
 def _row_groups(file: Any, queue_id: int, first_seq: int, end_seq: int) -> list[int]:
-    """Those that may have rows of the range."""
+    """The numbers of the row groups that may have rows of the range."""
     names = [file.schema_arrow.get_field_index(name) for name in ("queue_id", "seq")]
     found = []
     for number in range(file.num_row_groups):

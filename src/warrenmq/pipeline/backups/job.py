@@ -1,8 +1,9 @@
-"""`backup`: a vhost as Parquet files with a manifest, from which each message can be had back as it was.
+"""`backup`: writes a vhost as Parquet files with a manifest, which keep each message as it was.
 
-The source is a running node (through a snapshot, which the node makes of hard links), the data directory of a stopped one,
-or a backup of files that `warren backup` has made. With `base` only what came after an earlier backup is written, and
-which of the older messages are still there.
+The source is a running node (through a snapshot, which the node makes of hard links), the data
+directory of a stopped node, or a backup of files that `warren backup` has made. With `base`, a
+backup has only the messages that came after an earlier backup, and a list of the older messages
+that are still alive.
 """
 
 import contextlib
@@ -57,8 +58,12 @@ _SNAPSHOT: Final = "files"
 
 @dataclass
 class BackupResult(JobResult):
-    """What is in the new backup. `messages` of them are alive; `lost` ones could not be read, by queue in `losses`;
-    `waiting` ones, by sink, are committed and in no queue yet. `damage` is what is lost without being counted."""
+    """The figures of the new backup.
+
+    `messages` are all alive messages of the backup and its bases. `lost` messages could not be
+    read; `losses` has them by queue. `waiting` messages, by sink, are committed but in no queue
+    yet. `damage` lists losses that could not be counted.
+    """
 
     backup: Path
     id: str
@@ -75,7 +80,7 @@ class BackupResult(JobResult):
 
     @property
     def exit_code(self) -> int:
-        """1: something is not in it, since it could not be read or was on its way."""
+        """1 when the backup lacks messages that could not be read or were waiting in a sink."""
         return FOUND_EXIT if self.lost or self.waiting or self.damage else OK_EXIT
 
 
@@ -92,13 +97,15 @@ def backup(
     engine: Engine = "auto",
     progress: Progress | None = None,
 ) -> BackupResult:
-    """Make the new directory `target` of one vhost of `source`, a directory or the URI of a running node.
+    """Write the new directory `target` from one vhost of `source`, a directory or a node's URI.
 
-    Without `vhost` it is the one that the URI names, of a directory "/".
+    Without `vhost` the backup has the vhost that the URI names, or the vhost "/" of a directory.
 
-    Of a running node the snapshot is made below `snapshot_directory`, by the node and on its machine, by default beside
-    `target`; on the file system of its data directory it takes no space. What was interrupted goes on when it is called
-    again with the same arguments. A node that does not answer is waited for, `retry_timeout_s`. Raises ToolError, JobError, and what a node refuses.
+    A running node makes a snapshot below `snapshot_directory`, on its own machine, by default
+    beside `target`; on the file system of the node's data directory a snapshot takes no space. A
+    call with the same arguments resumes an interrupted backup. A backup waits up to
+    `retry_timeout_s` seconds while the node does not answer. Raises ToolError, JobError, and
+    refusals of the node.
     """
     progress = progress or Silent()
     target = absolute(target)
@@ -115,7 +122,7 @@ def backup(
             return BackupResult(**(begun.result | {"backup": target}))
         job = _Job(str(source), begun, name, base, snapshot_directory, retry_timeout_s, progress)
         with job.directory() as directory, locked(directory):
-            # Before a JVM is started for nothing.
+            # Survey first: an error here must not cost the start of a JVM.
             look = job.survey(directory)
             size = tree_bytes(directory)
             with sharing_for("backup", engine, size, master, spark, progress) as sharing:
@@ -124,7 +131,7 @@ def backup(
 
 @dataclass(frozen=True)
 class BackupTask:
-    """What one task writes: messages of `new`, and which of those in `older` are alive."""
+    """A task: writes the messages of `new`, and lists the alive messages of `older`."""
 
     number: int
     work: Path
@@ -133,7 +140,7 @@ class BackupTask:
 
 
 class BackupPart(msgspec.Struct, frozen=True):
-    """What a task has written. `alive_rows`: older messages by queue id."""
+    """The files that a task has written. `alive_rows` counts older messages by queue id."""
 
     data: DataFile | None = None
     alive: DataFile | None = None
@@ -142,7 +149,7 @@ class BackupPart(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class _Survey:
-    """What was found in the source: its queues, the manifest of the backup before and its checksum, and what is to be done."""
+    """The source's state, the manifest of the base with its checksum, and the tasks by name."""
 
     state: "VhostState"
     older: Manifest | None
@@ -164,11 +171,11 @@ class _Job:
         self.work = self.begun.incomplete
         self.results = self.begun.path / _RESULTS
 
-    # -- the source --------------------------------------------------------------------------------------------------
+    # -- the source --------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def directory(self) -> Iterator[Path]:
-        """What is read. The snapshot of a node stays until the backup is finished, for those who begin again."""
+        """Yield the directory to read. A node's snapshot stays until the backup is finished."""
         if "://" not in self.source:
             directory = Path(self.source)
             if not directory.is_dir():
@@ -186,7 +193,7 @@ class _Job:
             yield snapshot
         except BaseException:
             if not self.results.exists():
-                # Nothing was done with it: it is of no use to another call.
+                # No task has read the snapshot: another call has no use for it.
                 self._forget(snapshot)
             raise
         shutil.rmtree(snapshot.parent, ignore_errors=True)
@@ -197,7 +204,7 @@ class _Job:
 
         place = self.snapshot_directory if self.snapshot_directory is not None else self.begun.path
         snapshot = absolute(place) / f"warren-snapshot-{secrets.token_hex(4)}" / _SNAPSHOT
-        # First of all: whoever begins again knows what is to be removed.
+        # Store the place before anything is made there, so that a resumed call can remove it.
         self.begun.keep(snapshot=str(snapshot.parent))
         self.progress.show(Step("snapshot", 0, None, "bytes"))
         try:
@@ -226,10 +233,10 @@ class _Job:
         shutil.rmtree(snapshot.parent, ignore_errors=True)
         self.begun.drop()
 
-    # -- the work ----------------------------------------------------------------------------------------------------
+    # -- the work ----------------------------------------------------------------------------------
 
     def survey(self, directory: Path) -> "_Survey":
-        """What there is to do. Raises ToolError when it cannot be done."""
+        """Read the source's state and plan the tasks. ToolError when no backup is possible."""
         from warrenmq.tables.planning import PlanError
         from warrenmq.tables.queue_states import vhost_state
 
@@ -247,7 +254,7 @@ class _Job:
             raise ToolError(str(error)) from None
 
     def _must_not_be_newer(self, older: Manifest, state: "VhostState") -> None:
-        """ToolError when the source was put back to what it was before the earlier backup: new messages have old seq ids."""
+        """ToolError when the source was restored from before the base: it reuses old seq ids."""
         for queue in older.queues:
             now = state.queues.get(queue.id)
             if now is not None and now.next_seq < queue.end_seq:
@@ -257,7 +264,7 @@ class _Job:
                 )
 
     def run(self, sharing: Sharing, directory: Path, look: "_Survey") -> BackupResult:
-        """All of it, once the source is there and stays as it is."""
+        """Run the tasks and write the backup; files in `directory` must not change meanwhile."""
         state, older = look.state, look.older
         self._begin(directory, state)
         with opened(directory) as data:
@@ -308,7 +315,8 @@ class _Job:
         from warrenmq.tables.planning import plan
         from warrenmq.tables.schemas import MESSAGES
 
-        # Of a queue that lost messages the earlier backup has not all that is alive: it is written whole once more.
+        # Leave out queues that lost messages in the earlier backup: it lacks messages that are
+        # alive, so such a queue is written whole again.
         floors = (
             {queue.id: queue.end_seq for queue in older.queues if not queue.lost} if older else {}
         )
@@ -322,7 +330,7 @@ class _Job:
         return tasks
 
     def _begin(self, directory: Path, state: "VhostState") -> None:
-        """Make the work directory, and forget what was done on another state of the source."""
+        """Make the work directories; delete results of another state of the source."""
         found = fingerprint(directory / VHOSTS_PATH / str(state.id))
         places = (self.work / DATA_PATH, self.work / ALIVE_PATH, self.results)
         if self.begun.fact("fingerprint") != found:
@@ -352,7 +360,7 @@ def _without_password(source: str) -> str:
 
 
 def _part_of(partition: "Partition", floors: dict[int, int], is_older: bool) -> "Partition | None":
-    """What of a partition is below the floors of its queues, or not; None: nothing."""
+    """The part of a partition below its queues' floors (`is_older`) or from them on, or None."""
     if not floors and not is_older:
         return partition
     parts = [
@@ -383,7 +391,7 @@ def _file_part_of(part: "FilePart", floors: dict[int, int], is_older: bool) -> "
 
 
 def write_backup_part(task: BackupTask) -> BackupPart:
-    """In a worker: the files of one task."""
+    """In a worker: write the files of one task."""
     from warrenmq.tables.data_files import ALIVE_SCHEMA, DATA_SCHEMA, DataFileWriter
     from warrenmq.tables.parts import VERIFY_NONE
     from warrenmq.tables.reading import read
@@ -398,7 +406,7 @@ def write_backup_part(task: BackupTask) -> BackupPart:
             data = writer.finish() if writer.rows else None
         sync_directory(task.work / DATA_PATH)
     if task.older is not None:
-        # What they hold is in the backups before.
+        # Read without checking the contents: those of older messages are in earlier backups.
         options = dataclasses.replace(task.older.options, verify=VERIFY_NONE)
         partition = dataclasses.replace(task.older, options=options)
         with DataFileWriter(task.work / ALIVE_PATH / name, ALIVE_SCHEMA) as writer:
@@ -418,7 +426,7 @@ def _alive_columns() -> Any:
 
 
 def _runs(batch: Any, counts: dict[int, int]) -> Any:
-    """Neighbouring seq ids of a queue as runs; counts them by queue."""
+    """Combine neighbouring seq ids of a queue into runs; adds the messages to `counts` by queue."""
     import numpy as np
     import pyarrow as pa
 
@@ -472,7 +480,7 @@ def _entries(
 
 
 def _remove_all_but(directory: Path, files: list[DataFile]) -> None:
-    """What attempts have left that did not come to their end."""
+    """Delete the files of attempts that did not finish."""
     names = {file.name for file in files}
     for path in directory.iterdir():
         if path.name not in names:

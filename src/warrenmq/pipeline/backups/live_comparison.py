@@ -1,6 +1,7 @@
-"""Is what a queue of a running node has what the backup has of it? Row by row, by the checksums of their contents.
+"""Compares a queue of a running node with the backup: row by row, by the checksums of the contents.
 
-The queue is only looked at. What its consumers have taken meanwhile, or hold, is not there; what others have published is.
+The comparison only peeks at the queue. Messages that consumers have taken or not yet acked count as
+missing; messages that others have published count as others.
 """
 
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ _PEEK_BYTES: Final = 8 << 20
 
 @dataclass(frozen=True)
 class CompareTask:
-    """One queue."""
+    """The queue that one task compares."""
 
     chain: Chain
     uri: str = field(repr=False)
@@ -37,8 +38,11 @@ class CompareTask:
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """Messages of the backup that are in the queue, that are not, and others that are; `is_in_order`: those that are have
-    the order of the backup."""
+    """The result for one queue: counts of messages, and whether the order matches.
+
+    `found` messages of the backup are in the queue, `missing` ones are not, and `others` are only
+    in the queue. `is_in_order`: the found messages have the order of the backup.
+    """
 
     found: int
     missing: int
@@ -47,7 +51,7 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 def compare_queue(task: CompareTask) -> Comparison:
-    """In a worker. ValueError when the node cannot be asked."""
+    """In a worker: compare one queue. ValueError when the node does not answer or refuses."""
     try:
         return compare(_of_backup(task), _of_node(task))
     except (AdminRefusedError, NodeUnreachableError) as error:
@@ -55,14 +59,15 @@ def compare_queue(task: CompareTask) -> Comparison:
 
 
 def compare(wanted: "Array", there: "Array") -> Comparison:
-    """Of checksums in their order."""
+    """Compare two arrays of checksums, each in the order of its messages."""
     if len(wanted) == len(there) and np.array_equal(wanted, there):
         return Comparison(len(wanted), 0, 0, True)
     values, places = np.unique(np.concatenate([wanted, there]), return_inverse=True)
     wanted_counts = np.bincount(places[: len(wanted)], minlength=len(values))
     there_counts = np.bincount(places[len(wanted) :], minlength=len(values))
     found = int(np.minimum(wanted_counts, there_counts).sum())
-    # What is on one side only has no place in an order; of what is several times, any may be missing.
+    # Compare the order only of checksums that occur equally often on both sides: a checksum on one
+    # side has no place in an order, and of one with several messages any may be missing.
     known = wanted_counts == there_counts
     is_in_order = np.array_equal(
         wanted[known[places[: len(wanted)]]], there[known[places[len(wanted) :]]]

@@ -1,6 +1,7 @@
-"""Exchanges, queues and bindings of a backup in the vhost of a running node: compared, and declared where they are missing.
+"""Compares the definitions of a backup with a running node's vhost, and declares missing ones.
 
-Over AMQP, which compares by itself: who declares what is there already changes nothing, or is told what is different.
+Declarations over AMQP also do the comparison: to declare an object that exists changes nothing, or
+is refused with the difference.
 """
 
 from dataclasses import dataclass
@@ -26,20 +27,20 @@ from warrenmq.wire.methods import (
 
 _NOT_FOUND: Final = 404
 _PRECONDITION_FAILED: Final = 406
-# Every vhost has its own.
+# Prefix of names that only a node gives out; each vhost has its own such objects.
 _RESERVED: Final = b"amq."
 
 
 @dataclass(frozen=True)
 class Missing:
-    """What is not there."""
+    """The durable exchanges and queues that the vhost lacks."""
 
     exchanges: list[PutExchange]
     queues: list[PutQueue]
 
 
 class LiveDefinitions:
-    """The definitions of a backup, for one node. Whatever goes wrong is raised as JobError."""
+    """The definitions of a backup, for one node. All errors are raised as JobError."""
 
     def __init__(self, uri: str, definitions: Definitions, retry_timeout_s: float) -> None:
         self._address = NodeAddress(uri)
@@ -48,7 +49,7 @@ class LiveDefinitions:
         self._connection: AmqpConnection | None = None
 
     def compare(self) -> Missing:
-        """What is missing. JobError when something has the name of another thing; nothing is changed."""
+        """Find what is missing; changes nothing. JobError when an object is defined otherwise."""
         exchanges = []
         for exchange in self._definitions.exchanges:
             if exchange.name and not exchange.name.startswith(_RESERVED):
@@ -74,22 +75,22 @@ class LiveDefinitions:
         return Missing(exchanges, queues)
 
     def declare(self, missing: Missing) -> None:
-        """Make what was missing."""
+        """Declare the missing exchanges and queues."""
         for exchange in missing.exchanges:
             self._declare_exchange(exchange)
         for queue in missing.queues:
             self._declare_queue(queue)
-        # What comes next takes its time.
+        # Close the connection, since the messages are restored next, which takes long.
         self.close()
 
     def bind(self) -> int:
-        """Make all bindings, as far as they are not there; returns how many the backup has."""
+        """Declare all bindings; existing ones stay. Returns how many the backup has."""
         for binding in self._definitions.bindings:
             self._bind(binding)
         return len(self._definitions.bindings)
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection if it is open."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -143,7 +144,7 @@ class LiveDefinitions:
             raise JobError(what + error.text) from None
 
     def _ask(self, method: Method, expected: Any) -> None:
-        """The call may be repeated: a declaration of what is there changes nothing."""
+        """Call a method, again after a lost connection: repeated declarations change nothing."""
         with as_job_error(), self._retry as retry:
             while True:
                 try:
@@ -154,7 +155,7 @@ class LiveDefinitions:
                     self._connection.call(method, expected)
                     return
                 except AmqpRefusedError:
-                    # The broker has closed the channel.
+                    # The broker has closed the channel, so the connection is of no more use.
                     self._drop()
                     raise
                 except AmqpLostError as error:

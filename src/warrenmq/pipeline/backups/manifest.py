@@ -1,13 +1,14 @@
-"""What a backup in Parquet says of itself.
+"""The manifest of a Parquet backup, and the layout that it describes.
 
     TARGET/
     ├── data/part-NNNNNN.parquet     messages (`tables/data_files.py`)
-    ├── alive/part-NNNNNN.parquet    of an incremental one: which messages of those before it are still there
+    ├── alive/part-NNNNNN.parquet    incremental backup: the older messages that are still alive
     ├── topology.json                definitions (`topology.py`)
-    └── manifest.json                all of these with their checksums, and its own; written last
+    └── manifest.json                all of these and their checksums, and its own; written last
 
-A backup without a manifest was never finished. An incremental backup has what came after the one that it is based on, and
-runs of seq ids of the older messages that were alive when it was made; a message is in exactly one backup of a chain.
+A backup without a manifest was never finished. An incremental backup has the messages that came
+after its base, and runs of seq ids of the older messages that were alive when it was made. Each
+message is in exactly one backup of a chain.
 """
 
 import json
@@ -37,8 +38,12 @@ _FILE_NAME: Final = re.compile(r"part-[0-9]{6}\.parquet")
 
 
 class QueueEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue when the backup was made. `older` of its messages are in the backups before it, `rows` in this one; `lost`
-    could not be read. `end_seq` is behind the last message of this and all backups before it, 1 when there is none."""
+    """A queue at the time of the backup.
+
+    `rows` of its messages are in this backup, `older` ones in the backups before it; `lost`
+    messages could not be read. `end_seq` is one above the last seq id in this and all earlier
+    backups, 1 when there is none.
+    """
 
     id: int
     name: str
@@ -51,12 +56,15 @@ class QueueEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def messages(self) -> int:
-        """In this backup and those it is based on."""
+        """The queue's messages in this backup and its bases."""
         return self.rows + self.older
 
 
 class BaseBackup(msgspec.Struct, frozen=True, kw_only=True):
-    """The backup that an incremental one goes on from. `path` is where it was then; `crc32c` that of its manifest."""
+    """The base of an incremental backup.
+
+    `path` is its place at that time; `crc32c` is the checksum of its manifest.
+    """
 
     id: str
     crc32c: str
@@ -64,7 +72,7 @@ class BaseBackup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """A backup. `store_id` is that of the vhost's store."""
+    """The manifest of a backup. `store_id` is the id of the vhost's store."""
 
     format: int
     kind: str
@@ -82,12 +90,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def messages(self) -> int:
-        """In this backup and those it is based on."""
+        """The messages of all queues in this backup and its bases."""
         return sum(queue.messages for queue in self.queues)
 
 
 def write_manifest(directory: Path, manifest: Manifest) -> None:
-    """The end of a backup."""
+    """Write the manifest durably; this finishes a backup."""
     raw = json.loads(msgspec.json.encode(manifest))
     raw["crc32c"] = f"{crc32c(_canonical(raw)):08x}"
     path = directory / MANIFEST_NAME
@@ -102,7 +110,7 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(directory: Path) -> tuple[Manifest, str]:
-    """The manifest of the backup in `directory`, and its checksum. Raises ToolError when there is none to be believed."""
+    """The manifest in `directory` and its checksum. ToolError when it is missing or damaged."""
     path = directory / MANIFEST_NAME
     try:
         raw = json.loads(path.read_bytes())
@@ -148,11 +156,11 @@ def _must_make_sense(manifest: Manifest) -> None:
 
 
 def write_topology(directory: Path, topology: Topology) -> str:
-    """Write the definitions; returns their checksum."""
+    """Write the definitions durably; returns their checksum."""
     data = msgspec.json.format(msgspec.json.encode(topology), indent=1)
     path = directory / TOPOLOGY_NAME
     with path.open("wb") as file:
-        # Hashes of passwords are not for everybody.
+        # Keep others out: the file has hashes of passwords.
         os.chmod(path, 0o640)
         file.write(data)
         file.flush()
@@ -161,7 +169,7 @@ def write_topology(directory: Path, topology: Topology) -> str:
 
 
 def read_topology(directory: Path, manifest: Manifest) -> Topology:
-    """The definitions. Raises ToolError when they are not what the manifest says."""
+    """The definitions of a backup. ToolError when they do not match the manifest."""
     path = directory / TOPOLOGY_NAME
     try:
         data = path.read_bytes()
@@ -175,7 +183,7 @@ def read_topology(directory: Path, manifest: Manifest) -> Topology:
 
 
 def file_problem(path: Path, file: DataFile) -> str:
-    """Read a file of a backup whole; what is not as the manifest says, in one line, or ""."""
+    """Read a backup's file whole; returns one line on how it differs from the manifest, or ""."""
     crc = 0
     size = 0
     if path.is_symlink() or path.parent.is_symlink():

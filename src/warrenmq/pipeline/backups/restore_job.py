@@ -1,7 +1,8 @@
-"""`restore`: a new data directory from a backup in Parquet.
+"""`restore`: writes a new data directory from a backup in Parquet.
 
-Everything is read and compared with the manifests first; then the store is written part by part (`offline/store_writer.py`),
-read back and compared with what was in the backup, and only then it gets its name.
+First all files are read and compared with the manifests. Then the store is written part by part
+(`offline/store_writer.py`), read back and compared with the contents of the backup. Only then does
+it get its name.
 """
 
 import itertools
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from warrenmq.pipeline.backups.shared_contents import SharedList
     from warrenmq.tables.parts import Partition
 
-# What one part of the new store has of messages, about.
+# Approximate bytes of messages in one part of the new store.
 PART_BYTES: Final = 128 * 1024 * 1024
 _RESULTS: Final = "results"
 _SHARED: Final = "shared"
@@ -44,7 +45,7 @@ _SHARED: Final = "shared"
 
 @dataclass
 class RestoreResult(JobResult):
-    """What is in the new data directory; all of it was read back and compared."""
+    """The figures of the new data directory, which was read back and compared as a whole."""
 
     directory: Path
     backup: Path
@@ -67,10 +68,11 @@ def restore(
     engine: Engine = "auto",
     progress: Progress | None = None,
 ) -> RestoreResult:
-    """Make the data directory `directory`, which is not there or empty, of a vhost's backup.
+    """Make `directory`, which must be missing or empty, the data directory of a vhost's backup.
 
-    An incremental backup needs those it is based on: `bases`, or where they were when it was made. What was interrupted
-    goes on when it is called again. Raises ToolError and JobError; nothing is at `directory` then.
+    An incremental backup needs the backups it is based on: in `bases`, or at their original places.
+    Another call resumes an interrupted restore. Raises ToolError and JobError, and leaves nothing
+    at `directory` then.
     """
     from warrenmq.pipeline.backups.chain import open_chain
 
@@ -91,7 +93,7 @@ def restore(
 
 
 def _must_be_defined(manifest: Manifest, definitions: Definitions) -> None:
-    """ToolError when backup and definitions contradict each other."""
+    """ToolError when a queue of the backup is missing in its definitions."""
     defined = {int(queue.id) for queue in definitions.queues}
     for queue in manifest.queues:
         if queue.id not in defined:
@@ -101,7 +103,7 @@ def _must_be_defined(manifest: Manifest, definitions: Definitions) -> None:
 
 
 def _extents(chain: "Chain", vhost_id: int) -> list[QueueExtent]:
-    """Where the messages of each queue will be: from its first one on, since much may have gone through it before."""
+    """The queues' extents. Each starts at its first message: many may have gone before it."""
     from warrenmq.pipeline.backups.chain import alive_runs
 
     firsts = {queue_id: int(runs.firsts[0]) for queue_id, runs in alive_runs(chain).items()}
@@ -121,21 +123,21 @@ def _extents(chain: "Chain", vhost_id: int) -> list[QueueExtent]:
 
 
 class QueuePartResult(msgspec.Struct, frozen=True):
-    """A part of the new store, and what was put into it."""
+    """The manifest of a written part of the new store, and the sums of its rows by queue."""
 
     manifest: PartManifest
     rows: list[QueueRows]
 
 
 class Sums(msgspec.Struct, frozen=True):
-    """What was found in a partition of the new store."""
+    """The sums of the rows read from a partition of the new store, by queue."""
 
     rows: list[QueueRows]
 
 
 @dataclass(frozen=True)
 class QueuePartTask:
-    """What one task writes."""
+    """A task that writes the messages of one part of the new store."""
 
     chain: "Chain"
     shared: "SharedList"
@@ -152,7 +154,7 @@ class _Restore:
     progress: Progress
 
     def run(self) -> RestoreResult:
-        """All of it."""
+        """Check the backup, write the store, read it back and put it in place."""
         from warrenmq.pipeline.backups.chain import check_file
         from warrenmq.pipeline.backups.shared_contents import list_shared
 
@@ -206,7 +208,7 @@ class _Restore:
         messages = max(self.chain.last.messages, 1)
         size = sum(file.bytes for _, file in self.chain.all_files())
         vhost_id = int(self.definitions.vhosts[0].id)
-        # Of an attempt that was killed before it had a plan.
+        # Remove the leftovers of an attempt that was killed before it had a plan.
         give_up(self.begun.incomplete)
         return StoreWriter.create(
             self.begun.target,
@@ -217,7 +219,7 @@ class _Restore:
             WriterSettings(keep_transient=True),
         )
 
-    # -- its steps ---------------------------------------------------------------------------------------------------
+    # -- its steps ---------------------------------------------------------------------------------
 
     def _find_shared(self, scratch: Path) -> None:
         from warrenmq.pipeline.backups.shared_contents import FindTask, Found, find_shared
@@ -302,13 +304,13 @@ class _Restore:
         return [part.manifest for part in parts.values()]
 
     def _compare(self, scratch: Path, data: Path) -> None:
-        """Read the new store back, before it gets its name. Raises JobError when it is not as it should be."""
+        """Read the new store back before it is named. JobError when it differs from the backup."""
         from warrenmq.tables.data_files import QueueSums
         from warrenmq.tables.parts import ReadOptions
         from warrenmq.tables.planning import plan
         from warrenmq.tables.schemas import MESSAGES
 
-        # It may have been put together anew since an earlier call.
+        # Delete the results of an earlier call: the store may have been assembled again since.
         give_up(scratch / "compare")
         tasks = {
             f"{number:06d}": partition
@@ -327,7 +329,7 @@ class _Restore:
 
 
 def write_queue_part(task: QueuePartTask) -> QueuePartResult:
-    """In a worker: the messages of a queue in a range of seq ids."""
+    """In a worker: write the messages of a queue in the part's range of seq ids."""
     from warrenmq.pipeline.backups.chain import rows_of_queue
     from warrenmq.tables.data_files import QueueSums
 
@@ -352,7 +354,7 @@ def _write_batch(writer: PartWriter, batch: Any, shared: "SharedList") -> None:
         writer.add_columns(columns_of(batch))
         return
     places = shared.places()
-    # Runs of rows that are shared, or not.
+    # Cut the batch into runs of rows whose contents are all shared, or all not shared.
     bounds = [0, *(np.flatnonzero(np.diff(is_shared)) + 1).tolist(), len(rows)]
     for start, end in itertools.pairwise(bounds):
         columns = columns_of(batch.slice(start, end - start))
@@ -370,7 +372,7 @@ def _write_batch(writer: PartWriter, batch: Any, shared: "SharedList") -> None:
 
 
 def sum_up(partition: "Partition") -> Sums:
-    """In a worker: what is in a partition of the new store."""
+    """In a worker: sum up the rows in a partition of the new store."""
     from warrenmq.tables.data_files import DIGEST_SCHEMA, QueueSums
     from warrenmq.tables.reading import read
 

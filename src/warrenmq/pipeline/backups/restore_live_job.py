@@ -1,8 +1,9 @@
-"""`restore` into a running node: the definitions of a backup, and its messages in the queues they were in.
+"""`restore` into a running node: declares a backup's definitions and fills its queues.
 
-Everything is compared first: the files with the manifests, the definitions with those of the vhost. Then what is missing is
-declared, the messages are staged for their queues and moved there by the broker, each once (staged_publisher.py), read back
-and compared. Bindings come last, so that nobody publishes between the messages of a new queue.
+First the files are compared with the manifests, and the definitions with those of the vhost. Then
+the missing definitions are declared, the messages are staged for their queues, moved there by the
+broker, each once (staged_publisher.py), read back and compared. Bindings come last, so that no
+other publisher's message gets between the restored messages of a new queue.
 """
 
 import itertools
@@ -42,8 +43,11 @@ _PURPOSE: Final = "warren restore"
 
 @dataclass
 class QueueDifference:
-    """Of a queue: messages of the backup that are not in it, as when consumers took them; others that are; and whether those
-    of the backup are in its order."""
+    """The differences between a queue and the backup.
+
+    `missing` messages of the backup are not in the queue, as when consumers took them; `others` are
+    only in the queue. `is_in_order`: the messages of the backup have its order.
+    """
 
     queue: str
     missing: int
@@ -53,7 +57,7 @@ class QueueDifference:
 
 @dataclass
 class LiveRestoreResult(JobResult):
-    """What was restored. `messages` are those of the backup, `restored_before` those that earlier runs have restored."""
+    """The figures of a restore; earlier runs restored `restored_before` of the `messages`."""
 
     backup: Path
     id: str
@@ -71,7 +75,7 @@ class LiveRestoreResult(JobResult):
 
     @property
     def exit_code(self) -> int:
-        """1: what was read back is not what the backup has."""
+        """1 when the messages read back differ from the backup."""
         return FOUND_EXIT if self.differences else OK_EXIT
 
 
@@ -86,12 +90,13 @@ def restore_live(
     engine: Engine = "auto",
     progress: Progress | None = None,
 ) -> LiveRestoreResult:
-    """Put the messages of a vhost's backup into the vhost of the running node at `uri`; an administrator's.
+    """Put the messages of a vhost's backup into the vhost at `uri`, as an administrator.
 
-    Exchanges, queues and bindings are declared where they are missing. Queues that get messages must be empty. Each message is
-    there once, in its order, also when a run is killed and this is called again. A node that does not answer is waited for,
-    `retry_timeout_s` each time. Raises ToolError and JobError; when it does
-    so before the first message, nothing was changed but for definitions that were missing.
+    Missing exchanges, queues and bindings are declared. Queues that get messages must be empty.
+    Each message arrives once, in its order, even when a killed run is resumed by another call. A
+    restore waits up to `retry_timeout_s` seconds each time the node does not answer. Raises
+    ToolError and JobError. An error before the first message leaves the node as it was, except for
+    definitions that were missing and are declared.
     """
     from warrenmq.pipeline.backups.chain import open_chain
 
@@ -127,7 +132,7 @@ class _LiveRestore:
         self.queues = [queue for queue in self.chain.last.queues if queue.messages]
 
     def run(self) -> LiveRestoreResult:
-        """All of it."""
+        """Check, declare, publish, compare and bind; see the module."""
         from warrenmq.pipeline.backups.live_definitions import LiveDefinitions
 
         last = self.chain.last
@@ -186,13 +191,13 @@ class _LiveRestore:
             raise JobError(f"the backup is damaged: {found[0]}{more}")
 
     def _must_be_allowed(self) -> None:
-        """JobError when the user may not put messages into queues."""
-        # Ended without a message, the log goes with its client.
+        """JobError when the user may not put messages into queues directly."""
+        # Open a stage and leave it empty: the broker drops it when this client closes.
         with as_job_error(), self._client() as client:
             client.request(OpenStage(self.sink, 0, b"-"), StageOpened)
 
     def _must_be_empty(self) -> None:
-        """JobError when a queue that is to get messages has some: nobody could tell them apart."""
+        """JobError when a queue to fill is not empty: its messages could not be distinguished."""
         wanted = {self.names[queue.id].decode("utf-8", "replace") for queue in self.queues}
         found = []
         with self._client() as client:
@@ -218,7 +223,7 @@ class _LiveRestore:
         return reach(self.uri, _PURPOSE, self.retry_timeout_s)
 
     def _publish(self, before: int) -> None:
-        """All rows behind the first `before`, queue by queue."""
+        """Publish all rows after the first `before`, queue by queue."""
         total = self.chain.last.messages
         done = 0
         for queue in self.queues:
@@ -241,7 +246,7 @@ class _LiveRestore:
             self.publisher.await_queues(total)
 
     def _rows(self, queue: QueueEntry, left_out: int) -> Iterator[Any]:
-        """The messages of a queue behind the first ones."""
+        """Yield the messages of a queue after the first `left_out`, as record batches."""
         from warrenmq.pipeline.backups.chain import rows_of_queue
 
         firsts = {
@@ -259,7 +264,7 @@ class _LiveRestore:
                     yield batch.slice(skipped)
 
     def _compare(self, scratch: Path) -> list[QueueDifference]:
-        """Read the queues, and tell what is different."""
+        """Compare each queue with the backup; returns the queues that differ."""
         from warrenmq.pipeline.backups.live_comparison import CompareTask, Comparison, compare_queue
 
         tasks = {

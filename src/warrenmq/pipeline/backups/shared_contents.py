@@ -1,9 +1,10 @@
-"""Large messages that went to several queues: found in a backup, stored once in a new store, and referred to by each queue.
+"""Large messages that went to several queues: found in a backup, stored once, shared by queues.
 
-First each file of the backup is asked for its messages whose content was shared (`find_shared`). What is still shared among
-those that are restored gets a place in the list of `SharedList`, in the order of the files, so that who stores them reads each
-file once (`write_shared_part`). Where they are then is a table (`PLACES`) that the writers of queues look into.
-All lists are numpy files in the directory of the work, mapped by those who need a part.
+First, tasks list the messages of each file of the backup whose content was shared (`find_shared`).
+Contents that several of the restored messages still share get a place in `SharedList`, in the order
+of the files, so that the tasks that store them read each file once (`write_shared_part`). The table
+of their places (`PLACE`) then serves the writers of queues. All lists are numpy files in the work
+directory; processes that need a part of one map it.
 """
 
 from dataclasses import dataclass
@@ -33,7 +34,8 @@ SHARER: Final = np.dtype(
         ("redelivered", "<i8"),
     ]
 )
-# `content_id` as in the backup, ascending; the other fields as in SharedContent.
+# A row of the places table, ascending by `content_id`, the id in the backup; other fields as in
+# SharedContent.
 PLACE: Final = np.dtype(
     [("content_id", "<i8"), *((name, "<i8") for name in SharedContent.__struct_fields__)]
 )
@@ -51,14 +53,14 @@ _PLACES_NAME: Final = "places.npy"
 
 
 class Found(msgspec.Struct, frozen=True):
-    """How many messages of a file have a content that was shared."""
+    """The number of messages in a file whose content was shared."""
 
     rows: int
 
 
 @dataclass(frozen=True)
 class FindTask:
-    """The file `number` of a chain."""
+    """The task that searches the file `number` of a chain."""
 
     chain: Chain
     number: int
@@ -66,7 +68,7 @@ class FindTask:
 
 
 def find_shared(task: FindTask) -> Found:
-    """In a worker: write who shared a content, as an array of SHARER."""
+    """In a worker: write the messages of a file that shared a content, as an array of SHARER."""
     found = task.chain.files()[task.number]
     runs = alive_runs(task.chain) if found.is_older else {}
     parts = [np.empty(0, SHARER)]
@@ -104,13 +106,13 @@ def _of_file(work: Path, number: int) -> Path:
 
 @dataclass(frozen=True)
 class SharedList:
-    """The contents that several of the restored messages share, in `work`."""
+    """The contents that several restored messages share; its files are in `work`."""
 
     work: Path
     count: int
 
     def find(self, content_ids: Array) -> Array:
-        """For each of `content_ids` (0: none) its row in PLACES, or -1."""
+        """For each of `content_ids` (0: none) its row in the places table, or -1."""
         if self.count == 0:
             return np.full(len(content_ids), -1)
         known = np.load(self.work / _PLACES_NAME, mmap_mode="r")["content_id"]
@@ -118,20 +120,20 @@ class SharedList:
         return np.where(known[place] == content_ids, place, -1)
 
     def places(self) -> Array:
-        """Where they are, once all are stored."""
+        """The places table; exists once all shared contents are stored (`note_places`)."""
         places: Array = np.load(self.work / _PLACES_NAME, mmap_mode="r")
         return places
 
 
 def list_shared(work: Path, files: int, queue_ids: set[int]) -> SharedList:
-    """Put what the files have together; messages of other queues than `queue_ids` are not restored."""
+    """Merge the lists of all files, without queues not in `queue_ids`: these are not restored."""
     arrays = [np.load(_of_file(work, number)) for number in range(files)]
     sharers = np.concatenate([np.empty(0, SHARER), *arrays])
     sharers = sharers[np.isin(sharers["queue_id"], list(queue_ids))]
     ids, first, inverse, counts = np.unique(
         sharers["content_id"], return_index=True, return_inverse=True, return_counts=True
     )
-    # In the order in which files and rows come: the first one gives the content.
+    # Keep the order of files and rows; the first message with a content supplies it.
     kept = np.flatnonzero(counts > 1)
     kept = kept[np.argsort(first[kept])]
     rank = np.full(len(ids), -1)
@@ -148,7 +150,7 @@ def list_shared(work: Path, files: int, queue_ids: set[int]) -> SharedList:
 
 @dataclass(frozen=True)
 class SharedTask:
-    """A part of the new store with the contents `first` to `end` of the list."""
+    """A task that writes the contents `first` to `end` of the list to a part of the new store."""
 
     chain: Chain
     shared: SharedList
@@ -159,7 +161,7 @@ class SharedTask:
 
 
 def write_shared_part(task: SharedTask) -> PartManifest:
-    """In a worker: store contents, and write where they are."""
+    """In a worker: store the task's contents, and write their rows of the places table."""
     starts = np.load(task.shared.work / _CONTENTS_NAME, mmap_mode="r")[task.first : task.end + 1]
     sharers = np.load(task.shared.work / _SHARERS_NAME, mmap_mode="r")
     owners = sharers[starts[:-1]]
@@ -187,7 +189,7 @@ def _sharers_of(rows: Array) -> list[Sharer]:
 
 
 def _messages_at(found: ChainFile, rows: Array) -> Any:
-    """The messages in ascending `rows` of a file."""
+    """Yield the messages at ascending `rows` of a file."""
     start = 0
     with pq.ParquetFile(found.path) as file:
         groups = []
@@ -226,14 +228,14 @@ def _of_part(work: Path, part: Part) -> Path:
 
 
 def note_places(shared: SharedList, parts: list[Part]) -> None:
-    """Once all parts of shared contents are written: where each content is, for all who need one."""
+    """Write the places table, by content id, once all parts with shared contents are written."""
     arrays = [np.load(_of_part(shared.work, part)) for part in parts]
     places = np.concatenate([np.empty(0, PLACE), *arrays])
     np.save(shared.work / _PLACES_NAME, places[np.argsort(places["content_id"])])
 
 
 def content_at(places: Array, row: int) -> SharedContent:
-    """A row of PLACES, for a `PartWriter`."""
+    """A row of the places table, for `PartWriter.add_shared`."""
     fields = dict(zip(PLACE.names or (), places[row].tolist(), strict=True))
     del fields["content_id"]
     fields["persistent"] = bool(fields["persistent"])

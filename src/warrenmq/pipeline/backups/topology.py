@@ -1,7 +1,7 @@
-"""The definitions of one vhost as JSON, exactly: names that are not UTF-8 and tables of arguments are kept as bytes.
+"""The definitions of one vhost as exact JSON: argument tables and non-UTF-8 names are bytes.
 
-Users are those with permissions in the vhost, with the hashes of their passwords. Reader groups are left out: what they
-have read belongs to the store they have read it from.
+Users are those with permissions in the vhost, with the hashes of their passwords. Reader groups are
+left out: their positions belong to the store that they read.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ QUEUE_ID_END = 1 << 32
 
 
 class RawName(msgspec.Struct, frozen=True):
-    """A name that is not UTF-8."""
+    """The bytes of a name that is not UTF-8."""
 
     base64: bytes
 
@@ -35,7 +35,7 @@ Name = str | RawName
 
 
 class Exchange(msgspec.Struct, frozen=True, kw_only=True):
-    """A durable exchange. `arguments` is the table as it was declared; `shown` the same for people, as of all here."""
+    """A durable exchange. `arguments` is the declared table; `shown` (in all types) is its JSON."""
 
     name: Name
     type: str
@@ -56,7 +56,7 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Binding(msgspec.Struct, frozen=True, kw_only=True):
-    """A binding between them."""
+    """A binding of a queue or an exchange to the exchange `source`."""
 
     source: Name
     destination: Name
@@ -67,7 +67,7 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class User(msgspec.Struct, frozen=True, kw_only=True):
-    """Who may enter the vhost."""
+    """A user with permissions in the vhost, and these permissions."""
 
     name: Name
     password_hash: bytes
@@ -79,7 +79,7 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Topology(msgspec.Struct, frozen=True, kw_only=True):
-    """One vhost."""
+    """The definitions of one vhost."""
 
     vhost: Name
     vhost_id: int
@@ -90,7 +90,7 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def name_of(raw: bytes) -> Name:
-    """As JSON has it."""
+    """The name for JSON: text when it is UTF-8, else its bytes."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -98,7 +98,7 @@ def name_of(raw: bytes) -> Name:
 
 
 def bytes_of(name: Name) -> bytes:
-    """The name itself. ToolError when no name is so long."""
+    """The bytes of a name. ToolError when it is too long."""
     raw = name.encode() if isinstance(name, str) else name.base64
     if len(raw) > NAME_BYTES_MAX:
         raise ToolError(f"{raw[:40]!r}... is longer than {NAME_BYTES_MAX} bytes: no name")
@@ -106,7 +106,7 @@ def bytes_of(name: Name) -> bytes:
 
 
 def topology_of(definitions: Definitions, vhost: PutVhost) -> Topology:
-    """What `definitions` say of `vhost`."""
+    """The part of `definitions` that belongs to `vhost`."""
     users = {user.name: user for user in definitions.users}
     return Topology(
         vhost=name_of(vhost.name),
@@ -169,7 +169,7 @@ def _shown(arguments: bytes) -> Any:
 
 
 def definitions_of(topology: Topology) -> Definitions:
-    """The definitions of a node that has this vhost only. ToolError when they are none."""
+    """The definitions of a node with only this vhost. ToolError when they are invalid."""
     found = Definitions()
     vhost = bytes_of(topology.vhost)
     found.vhosts.append(PutVhost(vhost, topology.vhost_id))

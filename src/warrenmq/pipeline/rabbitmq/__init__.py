@@ -1,1 +1,1 @@
-"""Brings the directory of a stopped RabbitMQ node over. Start with `import_job.py`."""
+"""Imports the data directory of a stopped RabbitMQ node. Start with `import_job.py`."""

@@ -1,7 +1,8 @@
-"""`import_rabbitmq`: the data directory of a RabbitMQ 3.x node that does not run, as a warren data directory or in Parquet.
+"""`import_rabbitmq`: turns a stopped RabbitMQ 3.x node's data into a data directory or Parquet.
 
-Messages keep their order, properties and bodies; seq ids are given anew, from 1 on, so what cannot be read leaves a gap.
-In Parquet each vhost is a backup, from which `restore` makes a data directory.
+Messages keep their order, properties and bodies. They get seq ids from 1 on, so an unreadable
+message leaves a gap. In Parquet each vhost becomes a backup, from which `restore` makes a data
+directory.
 """
 
 import hashlib
@@ -51,15 +52,20 @@ if TYPE_CHECKING:
     from warrenmq.tables.rabbitmq.damage import Damage
     from warrenmq.tables.rabbitmq.import_plan import ImportPlan, Partition, PlannedQueue
 
-# Of a queue, what one task reads; a whole number of segments.
+# Messages of one queue that one task reads; a whole number of segments.
 PART_MESSAGES: Final = 4 * SEGMENT_ENTRIES
+# Most lines of damage in a result.
 DAMAGE_LISTED_MAX: Final = 1000
 
 
 @dataclass
 class ImportResult(JobResult):
-    """What is in the new directory. `damage` says what could not be read (`lost` messages of it), `left_out` which
-    definitions warren has no place for; transient messages do not come back, as with RabbitMQ itself."""
+    """The figures of the new directory.
+
+    `damage` has a line for each unreadable place, which lost `lost` messages in all. `left_out`
+    lists definitions that warren does not support. `transient` messages are not imported, as a
+    restart of RabbitMQ drops them too.
+    """
 
     directory: Path
     source: Path
@@ -74,12 +80,12 @@ class ImportResult(JobResult):
 
     @property
     def exit_code(self) -> int:
-        """1: something was left out."""
+        """1 when something was left out."""
         return FOUND_EXIT if self.damage or self.left_out else OK_EXIT
 
 
 class ImportedPart(msgspec.Struct, frozen=True):
-    """What a task has written: a part of a store, or a file. `damage` as lines."""
+    """The output of a task: a part of a store, or a file. `damage` has lines for people."""
 
     rows: list[QueueRows]
     damage: list[str]
@@ -90,9 +96,9 @@ class ImportedPart(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class ImportTask:
-    """Messages of one queue, in the files `partitions`; they get seq ids from `first_seq` on.
+    """Messages of one queue, saved in the files `partitions`; they get seq ids from `first_seq` on.
 
-    They go to `part` of the store in `work`, or without one to the file `target`.
+    The task writes them to `part` of the store in `work`, or, without a part, to the file `target`.
     """
 
     partitions: tuple[Path, ...]
@@ -115,10 +121,11 @@ def import_rabbitmq(
     engine: Engine = "auto",
     progress: Progress | None = None,
 ) -> ImportResult:
-    """Make `directory`, which is not there or empty, of what is in `source`, which is only read.
+    """Make `directory`, which must be missing or empty, from the data in `source` (only read).
 
-    `definitions` is an export of the node's definitions; without one there are the queues that have messages, and the user
-    guest. What was interrupted goes on when it is called again. Raises ToolError and JobError.
+    `definitions` is an export of the node's definitions; without it the result has only queues with
+    messages, and the user guest. Another call resumes an interrupted import. Raises ToolError and
+    JobError.
     """
     from warrenmq.tables.rabbitmq.definitions import DefinitionsError, read_definitions
     from warrenmq.tables.rabbitmq.import_plan import VHOSTS_PATH, NotADataDirectory, plan
@@ -134,7 +141,8 @@ def import_rabbitmq(
         raise ToolError(f"{definitions}: {error}") from None
     except NotADataDirectory as error:
         raise ToolError(str(error)) from None
-    # RabbitMQ leaves directories of queues that are not durable, with nothing that a restart would keep.
+    # RabbitMQ keeps directories of queues that are not durable; nothing in them would survive a
+    # restart.
     names = [
         (queue.vhost, queue.name) for queue in found.queues if queue.messages or export is None
     ]
@@ -171,20 +179,21 @@ class _Import:
         self.directory = begun.target
         self.sharing = sharing
         self.progress = progress
-        # Levels of a priority queue are one queue, the highest first.
+        # One queue has all levels of a priority queue, the highest first.
         self.queues: dict[int, list[PlannedQueue]] = {}
         for queue in found.queues:
             if (queue.vhost, queue.name) in ours.queue_ids:
                 self.queues.setdefault(ours.queue_ids[queue.vhost, queue.name], []).append(queue)
         self.scratch = begun.path
-        # When the messages count as published, ms since 1970.
+        # Publish time of all imported messages, in ms since 1970; stored, so that a resumed call
+        # uses the same.
         self.enqueued_ms = int(begun.fact("enqueued_ms") or time.time() * 1000)
         begun.keep(enqueued_ms=str(self.enqueued_ms))
 
-    # -- a data directory --------------------------------------------------------------------------------------------
+    # -- a data directory --------------------------------------------------------------------------
 
     def to_store(self) -> ImportResult:
-        """Write a store, read it back, and put it in its place."""
+        """Write a store, read it back, and put it in place."""
         ids = self.ours.vhost_ids
         extents = [
             QueueExtent(
@@ -195,7 +204,7 @@ class _Import:
         if (self.begun.incomplete / PLAN_NAME).exists():
             writer = StoreWriter.resume(self.directory)
         else:
-            # Of an attempt that was killed before it had a plan.
+            # Remove the leftovers of an attempt that was killed before it had a plan.
             give_up(self.begun.incomplete)
             writer = StoreWriter.create(
                 self.directory, self.ours.definitions, extents, part_messages=PART_MESSAGES
@@ -218,7 +227,7 @@ class _Import:
         return result
 
     def _compare(self, data: Path, parts: dict[str, ImportedPart]) -> None:
-        """Read the new store back, before it gets its name."""
+        """Read the new store back before it is named. JobError when it differs from the source."""
         from warrenmq.pipeline.backups.restore_job import Sums, sum_up
         from warrenmq.tables.data_files import QueueSums
         from warrenmq.tables.parts import ReadOptions
@@ -248,10 +257,10 @@ class _Import:
                 f"what was written for {self.directory} is not what was read; it is not put in place"
             )
 
-    # -- Parquet -----------------------------------------------------------------------------------------------------
+    # -- Parquet -----------------------------------------------------------------------------------
 
     def to_parquet(self) -> ImportResult:
-        """Write a backup for each vhost, `vhost-N`."""
+        """Write a backup of each vhost to the directory `vhost-N`."""
         work = self.begun.incomplete
         for vhost in self.ours.definitions.vhosts:
             for name in (DATA_PATH, ALIVE_PATH):
@@ -320,7 +329,7 @@ class _Import:
         )
         write_manifest(path, manifest)
 
-    # -- both --------------------------------------------------------------------------------------------------------
+    # -- both --------------------------------------------------------------------------------------
 
     def _task(
         self,
@@ -375,7 +384,7 @@ def _count(levels: "list[PlannedQueue]") -> int:
 
 
 def _pieces(levels: "list[PlannedQueue]", first: int, end: int) -> "Iterator[Partition]":
-    """The messages `first` to `end` of a queue, by their number from 0 on."""
+    """Yield the messages `first` to `end` of a queue, numbered from 0 on across its levels."""
     from warrenmq.tables.rabbitmq.partition_files import cut
 
     at = 0
@@ -394,7 +403,7 @@ def _line(found: "Damage") -> str:
 
 
 def import_part(task: ImportTask) -> ImportedPart:
-    """In a worker: read messages and write them."""
+    """In a worker: read the task's messages and write them to the store or a Parquet file."""
     from warrenmq.tables.data_files import DATA_SCHEMA, DataFileWriter, QueueSums
     from warrenmq.tables.messages_to_write import columns_of
 
@@ -419,7 +428,7 @@ def import_part(task: ImportTask) -> ImportedPart:
 
 
 def _batches(task: ImportTask, damage: "list[Damage]") -> Iterator[Any]:
-    """The messages as batches of DATA_SCHEMA, numbered."""
+    """Yield the task's messages as batches of DATA_SCHEMA with their new seq ids."""
     import numpy as np
     import pyarrow as pa
 
@@ -432,7 +441,8 @@ def _batches(task: ImportTask, damage: "list[Damage]") -> Iterator[Any]:
     for path in task.partitions:
         partition = load_partition(path)
         for batch in read(partition, damage.append):
-            # Their order is that of RabbitMQ's numbers; what cannot be read leaves a gap.
+            # Number messages by their place among RabbitMQ's seq ids, so that unreadable ones leave
+            # a gap.
             places = np.searchsorted(partition.seqs, batch.column("seq").to_numpy())
             count = batch.num_rows
             made = {
@@ -441,7 +451,7 @@ def _batches(task: ImportTask, damage: "list[Damage]") -> Iterator[Any]:
                 "enqueued_at": pa.repeat(
                     pa.scalar(task.enqueued_ms * 1000, pa.int64()), count
                 ).view(DATA_SCHEMA.field("enqueued_at").type),
-                # A store has whole milliseconds.
+                # A store has whole milliseconds only.
                 "expires_at": batch.column("expires_at")
                 .cast(pa.timestamp("ms", tz="UTC"), safe=False)
                 .cast(DATA_SCHEMA.field("expires_at").type),

@@ -1,4 +1,4 @@
-"""Definitions of a RabbitMQ node as warren has them, and what of them it has no place for."""
+"""Converts definitions of a RabbitMQ node for warren, and lists those that it does not support."""
 
 import base64
 import binascii
@@ -24,9 +24,9 @@ NAME_BYTES_MAX: Final = 255
 _EXCHANGE_TYPES: Final = ("direct", "fanout", "topic", "headers")
 _DEFAULT_VHOST: Final = "/"
 _PERMISSION_KINDS: Final = ("configure", "write", "read")
-# The pattern that allows everything.
+# Permission pattern that allows everything.
 _UNRESTRICTED: Final = ".*"
-# Sections of an export that say what ours say, or nothing that is to be kept.
+# Sections of an export that are converted, or that have nothing worth keeping.
 _KNOWN_SECTIONS: Final = {
     "rabbit_version", "rabbitmq_version", "product_name", "product_version", "users", "permissions",
     "rabbitmq_definition_format", "original_vhost_name", "description", "metadata", "default_queue_type",
@@ -34,19 +34,22 @@ _KNOWN_SECTIONS: Final = {
 
 
 class ImportedDefinitions:
-    """`definitions` for a new store, `left_out` as lines for people; ids by (vhost, queue)."""
+    """Converted definitions, ids of vhosts and of queues, and lines on what was left out.
+
+    `queue_ids` has its ids by (vhost, queue).
+    """
 
     def __init__(
         self, export: Export | None, found: Iterable[tuple[str, str]], vhosts: Iterable[str]
     ) -> None:
-        """`found` are the queues, and `vhosts` the vhosts, that have data, whether they are defined or not."""
+        """`found` and `vhosts` are the queues and vhosts that have data, defined or not."""
         self.definitions = Definitions()
         self.left_out: list[str] = []
         self.queue_ids: dict[tuple[str, str], int] = {}
         self.vhost_ids: dict[str, int] = {}
         self._export = export or Export()
         vhosts = list(vhosts)
-        # An export of one vhost does not say which.
+        # Vhost of rows without one: an export of a single vhost does not name it.
         self._only = vhosts[0] if len(vhosts) == 1 else _DEFAULT_VHOST
         defined = [vhost.name for vhost in self._export.vhosts]
         defined += [row.vhost or self._only for row in self._export.queues]
@@ -60,7 +63,7 @@ class ImportedDefinitions:
         self._add_bindings()
         self._tell_sections()
 
-    # -- users -------------------------------------------------------------------------------------------------------
+    # -- users -------------------------------------------------------------------------------------
 
     def _add_users(self) -> None:
         for row in _objects(self._export.other.get("users")):
@@ -73,7 +76,7 @@ class ImportedDefinitions:
                 self.left_out.append(f"user '{name}'")
                 continue
             tags = row.get("tags")
-            # Before 3.9 they were one text.
+            # Before RabbitMQ 3.9 the tags were one text, separated by commas.
             tags = (
                 tags.split(",") if isinstance(tags, str) else tags if isinstance(tags, list) else []
             )
@@ -105,7 +108,7 @@ class ImportedDefinitions:
                     PutPermission(vhost.encode(), b"guest", ".*", ".*", ".*")
                 )
 
-    # -- what messages go through --------------------------------------------------------------------------------------
+    # -- exchanges, queues and bindings ------------------------------------------------------------
 
     def _add_exchanges(self) -> None:
         for row in self._export.exchanges:
@@ -147,7 +150,7 @@ class ImportedDefinitions:
             try:
                 parse_arguments(encode_table({key: field}), text)
             except AmqpError:
-                # A start would not take the queue with it.
+                # Leave the argument out: a node would not start with a queue that has it.
                 self.left_out.append(f"argument {key} of {text}")
                 continue
             arguments[key] = field
@@ -171,7 +174,7 @@ class ImportedDefinitions:
             source, destination = row.source.encode(), row.destination.encode()
             is_queue = row.destination_type == "queue"
             ends = queues if is_queue else exchanges
-            # Predeclared exchanges are in no export.
+            # Assume that "amq." exchanges exist: exports do not contain predeclared exchanges.
             is_known = (vhost, source) in exchanges or row.source.startswith("amq.")
             if not is_known or (vhost, destination) not in ends or _is_too_long(row.routing_key):
                 self.left_out.append(

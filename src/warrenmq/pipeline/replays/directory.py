@@ -1,8 +1,9 @@
-"""Where a replay keeps what it has to know when it is gone on with.
+"""The checkpoint of a replay: the files from which an interrupted replay resumes.
 
-CHECKPOINT has `replay.json`, which says what is replayed, and `messages/`: the messages that were chosen, in their order,
-as Parquet files. They are copied before the first one is published. So whatever becomes of the source meanwhile, the n-th
-message is the same one in each run; how many of them are published is known by the broker (`staged_publisher.py`).
+CHECKPOINT contains `replay.json`, which identifies the replay, and `messages/`: the chosen messages
+in their order, as Parquet files. They are copied before the first one is published. So the n-th
+message is the same in each run, even if the source changes meanwhile. The broker knows how many of
+them are published (`staged_publisher.py`).
 """
 
 import contextlib
@@ -25,7 +26,7 @@ _READ_ROWS_MAX: Final = 4096
 
 
 class ReplayIdentity(msgspec.Struct, frozen=True):
-    """What a replay is, for good."""
+    """The permanent properties of a replay."""
 
     sources: list[str]
     where: str | None
@@ -35,15 +36,18 @@ class ReplayIdentity(msgspec.Struct, frozen=True):
 
 
 class MessageFile(msgspec.Struct, frozen=True):
-    """A file of messages: its name, and how many there are."""
+    """A file of chosen messages: its name and its number of rows."""
 
     name: str
     rows: int
 
 
 class ReplayState(msgspec.Struct, frozen=True):
-    """How far it is. `files` are in the order of their messages. `is_begun`: something was published; `ended`: all was, at
-    that time."""
+    """The state of a replay. `files` are in the order of their messages.
+
+    `is_begun`: at least one message was published. `ended`: when the last one was published, as
+    text.
+    """
 
     version: int
     identity: ReplayIdentity
@@ -54,12 +58,12 @@ class ReplayState(msgspec.Struct, frozen=True):
 
     @property
     def messages(self) -> int:
-        """All that are chosen."""
+        """The number of chosen messages."""
         return sum([file.rows for file in self.files])
 
 
 class ReplayDirectory:
-    """The checkpoint of one replay."""
+    """The checkpoint directory of one replay."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -67,17 +71,17 @@ class ReplayDirectory:
 
     @property
     def draft(self) -> Path:
-        """Where the messages are written to at first."""
+        """The directory in which the chosen messages are written at first."""
         return self.path / "messages.new"
 
     @property
     def has_chosen(self) -> bool:
-        """The messages are here: the sources are not needed any more."""
+        """True once the messages are copied here, so that the sources are no longer needed."""
         return (self.path / "replay.json").is_file()
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """While nobody else works on this replay. JobError when somebody does, or something else is in its place."""
+        """Hold the lock of this replay. JobError when it is taken, or the path is no checkpoint."""
         must_have_parent(self.path)
         if self.path.exists() and (not self.path.is_dir() or self._is_strange()):
             raise JobError(
@@ -91,19 +95,19 @@ class ReplayDirectory:
         return any(name not in known for name in os.listdir(self.path))
 
     def forget_unbegun(self) -> None:
-        """Remove it when nothing was chosen yet: what was asked for cannot be done."""
+        """Remove the checkpoint when no messages were chosen: the request could not be done."""
         if self.known() is None:
             shutil.rmtree(self.path, ignore_errors=True)
 
     def known(self) -> ReplayState | None:
-        """None when the messages are not chosen yet."""
+        """The stored state; None when no messages are chosen yet. JobError for another version."""
         found = read_state(self.path / "replay.json", ReplayState)
         if found is not None and found.version != REPLAY_VERSION:
             raise JobError(f"{self.path} was made by another version of warren ({found.version})")
         return found
 
     def expect(self, wanted: ReplayIdentity) -> ReplayState | None:
-        """The state of this replay. JobError when the checkpoint is of another one."""
+        """The stored state of this replay. JobError when the checkpoint is of another replay."""
         found = self.known()
         if found is not None and found.identity != wanted:
             different = [
@@ -115,12 +119,12 @@ class ReplayDirectory:
         return found
 
     def keep(self, state: ReplayState) -> ReplayState:
-        """Durably."""
+        """Store the state durably and return it."""
         write_state(self.path / "replay.json", state)
         return state
 
     def adopt_draft(self, identity: ReplayIdentity, sink: str) -> ReplayState:
-        """What is in `draft` are the messages from now on."""
+        """Make the messages in `draft` the chosen ones; returns the first state of the replay."""
         import pyarrow.parquet as pq
 
         files = []
@@ -133,11 +137,11 @@ class ReplayDirectory:
         return self.keep(ReplayState(REPLAY_VERSION, identity, sink, files))
 
     def drop_messages(self) -> None:
-        """They are published."""
+        """Delete the messages once all are published."""
         shutil.rmtree(self._messages, ignore_errors=True)
 
     def messages(self, state: ReplayState, first: int) -> Iterator[Any]:
-        """The messages behind the first `first`, as record batches."""
+        """Yield the messages after the first `first`, as record batches."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -165,10 +169,10 @@ class ReplayDirectory:
 
 
 def default_checkpoint(identity: ReplayIdentity, where: str) -> Path:
-    """Beside the first source, the same for the same replay into the node at `where` (host:port)."""
+    """A path beside the first source; the same for equal replays into node `where` (host:port)."""
     place = Path(identity.sources[0])
     name = place.name
-    # Not among the partitions of a table.
+    # Leave the partition directories of a table: a checkpoint among them would look like data.
     while "=" in place.name:
         place = place.parent
     text = msgspec.json.encode((identity, where))

@@ -1,8 +1,8 @@
-"""The job `replay`: messages from Parquet files, a Delta table or a backup into exchanges, each once.
+"""The job `replay`: publishes messages from Parquet files, a Delta table or a backup, each once.
 
-They are chosen, sorted and copied to the checkpoint (directory.py), by Spark (source.py) or, when they fit in
-memory, without it (local.py). Then they are published in that order, batch by batch, and the broker knows how many
-are (staged_publisher.py).
+The messages are chosen, sorted and copied to the checkpoint (directory.py), by Spark (source.py)
+or, when they fit in memory, without it (local.py). Then they are published in that order, batch by
+batch; the broker knows how many are published (staged_publisher.py).
 """
 
 import dataclasses
@@ -42,21 +42,22 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Mandatory = Literal["fail", "ignore"]
-# Under a rate, what is published at once is what it allows for so long.
+# With a rate, a batch has the messages that the rate allows in this time.
 _RATE_STEP_S: Final = 1.0
-# Parquet looks at sizes after a hundred rows for the first time: too late for the memory, when bodies are large.
+# Limits row groups by bytes from the first row on: Parquet first checks sizes after a hundred rows,
+# too late for the memory when bodies are large.
 _ROW_GROUPS: Final = {
     "parquet.block.size": 32 << 20,
     "parquet.block.size.row.check.min": 1,
     "parquet.page.size.row.check.min": 1,
 }
-# So many routes a dry run names.
+# Most routes that a dry run lists.
 ROUTES_MAX: Final = 1000
 
 
 @dataclasses.dataclass(frozen=True)
 class RouteCount:
-    """So many messages would be published to an exchange with a routing key."""
+    """The number of messages that would go to an exchange with a routing key."""
 
     exchange: str
     routing_key: str
@@ -65,32 +66,35 @@ class RouteCount:
 
 @dataclasses.dataclass
 class ReplayResult(JobResult):
-    """What a run has published. `published` + `published_before` are `messages` when it has ended well."""
+    """The figures of a run. When it ends well, `published` + `published_before` = `messages`."""
 
     sources: list[Path]
     dry_run: bool
-    # That were chosen.
+    # Messages that were chosen.
     messages: int
+    # Messages that this run published.
     published: int
+    # Messages that earlier runs published.
     published_before: int
-    # Of this run: no queue would get them (`mandatory` is ignore).
+    # Messages of this run that no queue gets (`mandatory` is "ignore").
     unroutable: int
     seconds: float
-    # None for a dry run.
+    # Path of the checkpoint; None for a dry run.
     checkpoint: Path | None
-    # When all was published; of an earlier run, if this one had nothing to do.
+    # Time at which all was published, in this run or an earlier one; None for a dry run.
     ended: str | None
-    # Of a dry run, those with most messages first, at most ROUTES_MAX of `route_count`.
+    # Number of routes in a dry run.
     route_count: int = 0
+    # Routes of a dry run with the most messages first, at most ROUTES_MAX.
     routes: list[RouteCount] = dataclasses.field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
-        """1 when messages went nowhere."""
+        """1 when no queue got some of the messages."""
         return FOUND_EXIT if self.unroutable else OK_EXIT
 
     def lines(self) -> list[str]:
-        """For people."""
+        """The figures as text for people."""
         if self.dry_run:
             found = [
                 f"{self.messages:,} messages would be published, by {self.route_count:,} routes"
@@ -117,7 +121,7 @@ class ReplayResult(JobResult):
 
 @dataclasses.dataclass(frozen=True)
 class _Replay:
-    """What to publish and how."""
+    """The request: the messages to publish, and how to publish them."""
 
     uri: str = dataclasses.field(repr=False)
     identity: ReplayIdentity
@@ -153,14 +157,17 @@ def replay(
     engine: Engine = "auto",
     progress: Progress | None = None,
 ) -> ReplayResult:
-    """Publish the messages of `sources` for which the SQL expression `where` holds, in the order of their sequence.
+    """Publish the messages of `sources` that match the SQL expression `where`, in sequence order.
 
-    Each goes to the exchange and with the routing key it had, or to `exchange`, with `routing_key`; at most `rate` a second.
-    A message that no queue would get ends the run (`mandatory="fail"`), or is left out. With `dry_run` they are counted
-    and not published. A run that is killed is gone on with by the next one with the same arguments, or the same `checkpoint`
-    (a directory; by default one beside the first source); a replay that has ended is not done again while that is there.
-    A broker that does not answer is waited for, `retry_timeout_s` each time. JobError when it cannot be done; what was
-    published stays so.
+    Each message goes to its own exchange and routing key, or to `exchange` and `routing_key` where
+    given, at most `rate` messages a second. A message that no queue gets ends the run
+    (`mandatory="fail"`) or is left out ("ignore"). With `dry_run` messages are counted and not
+    published.
+
+    The next run with the same arguments, or the same `checkpoint` (a directory; by default beside
+    the first source), resumes a killed one. A replay that has ended is not repeated while its
+    checkpoint exists. A run waits up to `retry_timeout_s` seconds each time the broker does not
+    answer. JobError when the run cannot go further; messages published so far stay published.
     """
     from warrenmq.pipeline.replays.source import check_sources, must_be_there
 
@@ -185,7 +192,7 @@ def replay(
     if dry_run or not directory.has_chosen:
         must_be_there(places)
     must_be_reachable(uri, "warren replay", retry_timeout_s)
-    # Checks the exchange of `--exchange` first: Spark would start and sort in vain when it is missing.
+    # The exchange to check before Spark starts: if it is missing, Spark would sort in vain.
     named = [] if exchange is None else [exchange.encode()]
     if dry_run:
         _check_exchanges(work, named)
@@ -215,7 +222,7 @@ def replay(
 def _address(
     uri: str, rate: float | None, exchange: str | None, routing_key: str | None
 ) -> NodeAddress:
-    """JobError for what cannot be."""
+    """Parse the address. JobError for invalid parameters."""
     if rate is not None and not 0 < rate < math.inf:
         raise JobError("the rate is a positive number of messages a second")
     for name in (exchange, routing_key):
@@ -224,7 +231,7 @@ def _address(
     return address_of(uri)
 
 
-# -- choosing ----------------------------------------------------------------------------------------------------------
+# -- choosing --------------------------------------------------------------------------------------
 
 
 def _local_messages(
@@ -234,8 +241,10 @@ def _local_messages(
     spark: "SparkSession | None",
     progress: Progress,
 ) -> Any:
-    """All messages as an Arrow table, or None when Spark is to choose them. JobError when they cannot be replayed, or the
-    engine local cannot choose them."""
+    """All messages as an Arrow table; None when Spark must choose them.
+
+    JobError when the messages cannot be replayed, or when the engine local cannot choose them.
+    """
     size = sum(
         [
             tree_bytes(source) if source.is_dir() else source.stat().st_size
@@ -256,7 +265,7 @@ def _local_messages(
 
 
 def _choose_here(messages: Any, work: _Replay, directory: ReplayDirectory) -> ReplayState:
-    """Copy the messages to the checkpoint."""
+    """Check the messages and copy them to the checkpoint, without Spark."""
     from warrenmq.pipeline.replays.local import write
 
     _must_be_publishable(messages, work)
@@ -265,7 +274,7 @@ def _choose_here(messages: Any, work: _Replay, directory: ReplayDirectory) -> Re
 
 
 def _count_here(messages: Any, work: _Replay) -> ReplayResult:
-    """Count what a run would publish, in memory."""
+    """Count in memory the messages that a run would publish."""
     from warrenmq.pipeline.replays.local import routes
 
     started_s = time.monotonic()
@@ -287,7 +296,7 @@ def _must_be_publishable(messages: Any, work: _Replay) -> None:
 def _choose(
     session: "SparkSession", work: _Replay, directory: ReplayDirectory, progress: Progress
 ) -> ReplayState:
-    """Copy the messages to the checkpoint, in their order."""
+    """Choose and sort the messages with Spark, and copy them to the checkpoint."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
@@ -298,7 +307,7 @@ def _choose(
         read_sources,
     )
 
-    # As Arrow reads it exactly; Spark's default has another range.
+    # Arrow reads this timestamp type exactly; Spark's default type has another range.
     session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     frame = read_sources(session, work.sources, work.identity.where, work.identity.exchange)
     order = [name for name in ORDER_COLUMNS if name in frame.columns]
@@ -306,7 +315,7 @@ def _choose(
     if order:
         frame = frame.orderBy(*order)
     seen = Observation()
-    # Spark may look at some rows twice, so nothing is counted here.
+    # Take no counts of messages here, since Spark may read some rows twice.
     frame = frame.observe(
         seen,
         f.collect_set(EXCHANGE_NAME).alias("exchanges"),
@@ -325,7 +334,7 @@ def _choose(
 
 
 def _count(session: "SparkSession", work: _Replay, progress: Progress) -> ReplayResult:
-    """Count what a run would publish, with Spark."""
+    """Count with Spark the messages that a run would publish."""
     from pyspark.sql import functions as f
 
     from warrenmq.pipeline.replays.source import EXCHANGE_NAME, read_sources
@@ -410,7 +419,7 @@ def _must_be_messages(without_body: int, without_exchange: int) -> None:
 
 
 def _check_exchanges(work: _Replay, names: Sequence[bytes]) -> None:
-    """JobError when an exchange is not there, or the node cannot be asked."""
+    """JobError when an exchange does not exist, or the node does not answer."""
     from warrenmq.spark.amqp.connection import AmqpConnection, AmqpLostError, AmqpRefusedError
     from warrenmq.wire.methods import ExchangeDeclare, ExchangeDeclareOk
 
@@ -422,7 +431,7 @@ def _check_exchanges(work: _Replay, names: Sequence[bytes]) -> None:
                 connection = AmqpConnection(address, "warren replay", 0)
                 try:
                     for name in sorted(names):
-                        # The default exchange is always there, and nobody may declare it.
+                        # Skip the default exchange: it always exists, and no client may declare it.
                         if name:
                             connection.call(ExchangeDeclare(name, b"", True), ExchangeDeclareOk)
                     connection.close()
@@ -433,13 +442,13 @@ def _check_exchanges(work: _Replay, names: Sequence[bytes]) -> None:
                 retry.failed(error)
 
 
-# -- publishing --------------------------------------------------------------------------------------------------------
+# -- publishing ------------------------------------------------------------------------------------
 
 
 def _publish(
     work: _Replay, directory: ReplayDirectory, state: ReplayState, progress: Progress
 ) -> ReplayResult:
-    """What is not published yet."""
+    """Publish the remaining messages, wait for the queues, and remove sink and messages."""
     publisher = StagedPublisher(_sink_options(work, state), state.sink)
     started_s = time.monotonic()
     before = state.messages
@@ -458,7 +467,7 @@ def _publish(
             publisher.await_queues(state.messages)
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         state = directory.keep(msgspec.structs.replace(state, ended=now))
-    # Also what a run that was killed here has left.
+    # Clean up even when all was published: an earlier run may have been killed here.
     publisher.forget()
     directory.drop_messages()
     return ReplayResult(
@@ -497,7 +506,7 @@ def _publish_behind(
     publisher: StagedPublisher,
     progress: Progress,
 ) -> int:
-    """Returns how many of the messages behind the first `done` no queue gets."""
+    """Publish the messages after the first `done`; returns how many of them no queue gets."""
     unroutable = 0
     due_s = time.monotonic()
     for rows in pieces(directory.messages(state, done), work.batch_messages, BATCH_BYTES):
@@ -507,7 +516,7 @@ def _publish_behind(
             if due_s > now_s:
                 time.sleep(due_s - now_s)
             count = sum([batch.num_rows for batch in rows])
-            # What was too slow is not made up for.
+            # Do not make up for lost time: the rate is an upper limit.
             due_s = max(due_s, now_s) + count / work.rate
         done += sum([batch.num_rows for batch in rows])
         unroutable += publisher.publish(rows, done)

@@ -1,7 +1,8 @@
-"""The messages of a replay, chosen without Spark: sources that fit in memory, as one Arrow table in replay order.
+"""Chooses a replay's messages without Spark: sources that fit in memory become one Arrow table.
 
-The rules are those of source.py. Sources that Spark could read otherwise, such as files of one table
-with different columns, raise `NotLocalError` with the reason; the job then runs on Spark.
+The rows are in replay order; the rules are those of source.py. Sources that Spark could read
+otherwise, such as files of one table with different columns, raise `NotLocalError` with the reason;
+the job then runs on Spark.
 """
 
 import datetime
@@ -26,7 +27,7 @@ from warrenmq.pipeline.replays.source import (
     must_be_table,
 )
 
-# Largest sources (bytes, not compressed) for this engine. Sorting takes three times as much memory.
+# Largest sources for this engine, in uncompressed bytes. Sorting takes three times as much memory.
 MEMORY_BYTES_MAX: Final = 256 << 20
 _ROW_GROUP_BYTES: Final = 16 << 20
 # Types of partition values whose directory names equal Python's text of the value.
@@ -35,12 +36,15 @@ _NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 class NotLocalError(Exception):
-    """These sources need Spark; a few words that say why."""
+    """These sources need Spark; the text says why in a few words."""
 
 
 def choose(sources: Sequence[Path], where: str | None, exchange: str | None) -> Any:
-    """A table of all messages of `sources`, in their order, with all columns and EXCHANGE_NAME. `exchange`: the one that
-    all go to. Raises NotLocalError, and JobError when the sources cannot be replayed."""
+    """All messages of `sources` as one sorted table, with all columns and EXCHANGE_NAME.
+
+    `exchange`: all messages go to this one. Raises NotLocalError, and JobError when the sources
+    cannot be replayed.
+    """
     if where is not None:
         raise NotLocalError("a filter is evaluated by Spark")
     try:
@@ -62,7 +66,7 @@ def choose(sources: Sequence[Path], where: str | None, exchange: str | None) -> 
         order: dict[str, Any] = {}
         for each in ORDER_COLUMNS:
             if each in found.column_names:
-                # Nulls come first, as in Spark.
+                # Sort nulls first, as Spark does.
                 order |= {f"{each} is there": pc.is_valid(found[each]), each: found[each]}
         if order:
             keys = [(each, "ascending") for each in order]
@@ -73,7 +77,7 @@ def choose(sources: Sequence[Path], where: str | None, exchange: str | None) -> 
 
 
 def write(messages: Any, directory: ReplayDirectory) -> None:
-    """Write what messages are made of to the draft of a checkpoint."""
+    """Write the columns that make up messages to the draft of a checkpoint."""
     directory.draft.mkdir(exist_ok=True)
     columns = _message_columns(messages)
     rows = max(_ROW_GROUP_BYTES * columns.num_rows // max(columns.nbytes, 1), 1)
@@ -83,7 +87,7 @@ def write(messages: Any, directory: ReplayDirectory) -> None:
 
 
 def routes(messages: Any, routing_key: str | None) -> list[tuple[bytes | None, str, int]]:
-    """Exchange, routing key (`routing_key`, when it is given) and messages; those with most messages first."""
+    """Count messages by exchange and routing key (`routing_key` if given), highest count first."""
     if routing_key is not None or "routing_key" not in messages.column_names:
         key = pa.repeat(pa.scalar(routing_key or ""), messages.num_rows)
     else:
@@ -97,7 +101,7 @@ def routes(messages: Any, routing_key: str | None) -> list[tuple[bytes | None, s
 
 
 def _message_columns(messages: Any) -> Any:
-    """The columns that make a message. Keeps headers as JSON only where the raw headers are missing."""
+    """The columns that make up a message; headers as JSON only in rows without raw headers."""
     from warrenmq.spark.sink_columns import SINK_COLUMNS
 
     found = messages.select([name for name in messages.column_names if name in SINK_COLUMNS])
@@ -142,7 +146,7 @@ def _read(source: Path) -> Any:
 
 
 def _partition_values(path: Path) -> dict[str, object]:
-    """The columns that the names of directories say, as Spark reads them."""
+    """The partition columns in a path's directory names, with the values that Spark reads."""
     values: dict[str, object] = {}
     for part in path.parts[:-1]:
         name, equals, text = part.partition("=")
@@ -154,7 +158,7 @@ def _partition_values(path: Path) -> dict[str, object]:
 
 
 def _read_files(files: Sequence[tuple[Path, dict[str, object]]]) -> Any:
-    """Files of one table; the values are columns that a file does not have itself."""
+    """Read the files of one table. Each comes with the column values that its directory gives."""
     _must_fit([path for path, _ in files])
     tables: list[Any] = []
     for path, values in files:
@@ -197,7 +201,7 @@ def _read_backup(source: Path) -> Any:
 
 
 def _must_fit(paths: Sequence[Path]) -> None:
-    """By the footers. Raises NotLocalError."""
+    """NotLocalError when the messages are too large for the memory, by the footers of the files."""
     size = 0
     for path in paths:
         footer = pq.read_metadata(path)

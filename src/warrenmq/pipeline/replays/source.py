@@ -1,4 +1,4 @@
-"""What is replayed: Parquet files, Delta tables and backups in Parquet, as one DataFrame of messages in their order."""
+"""Reads the sources of a replay: Parquet files, Delta tables and backups, as one DataFrame."""
 
 import re
 from collections.abc import Sequence
@@ -12,21 +12,22 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-# The order of messages, as far as a source has these columns.
+# Sort columns of a replay; a source may lack some.
 ORDER_COLUMNS: Final = ("queue", "seq")
-# The name as bytes of the exchange that a message goes to.
+# Column with the exchange of a message, its name in bytes.
 EXCHANGE_NAME: Final = "exchange_name"
-# What Spark would take for a pattern in a path.
+# Characters that Spark would read as a pattern in a path.
 _PATTERN: Final = "\\*?[]{}"
 DELTA_LOG: Final = "_delta_log"
-# In a name of a directory.
+# An escaped byte in a directory name.
 ESCAPE: Final = re.compile("%([0-9A-Fa-f]{2})")
-# What changes the meaning of a table's files; with anything else they are what they seem.
+# Delta features that change the meaning of a table's files; a table with another feature is read as
+# it is.
 _DELTA_NOT_READ: Final = {"deletionVectors", "columnMapping"}
 
 
 def check_sources(sources: Sequence[Path]) -> None:
-    """JobError when there is nothing, or something twice."""
+    """JobError when no source is named, or one is named twice."""
     if not sources:
         raise JobError("name what to replay: Parquet files, a Delta table, or a backup in Parquet")
     for number, source in enumerate(sources):
@@ -35,7 +36,7 @@ def check_sources(sources: Sequence[Path]) -> None:
 
 
 def must_be_there(sources: Sequence[Path]) -> None:
-    """JobError when something is not."""
+    """JobError when a source does not exist."""
     for source in sources:
         if not source.exists():
             raise JobError(f"{source} is not there")
@@ -44,8 +45,10 @@ def must_be_there(sources: Sequence[Path]) -> None:
 def read_sources(
     spark: "SparkSession", sources: Sequence[Path], where: str | None, exchange: str | None
 ) -> "DataFrame":
-    """The messages that are chosen, in no order, with all columns of the sources and EXCHANGE_NAME. `exchange`: the one
-    that all go to. JobError when this cannot be replayed."""
+    """The chosen messages, unsorted, with all columns of the sources and EXCHANGE_NAME.
+
+    `exchange`: all messages go to this one. JobError when the sources cannot be replayed.
+    """
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as f
 
@@ -58,8 +61,8 @@ def read_sources(
     if where is not None:
         try:
             frame = frame.where(where)
-            # Over Connect nothing is looked at before.
-            frame.schema  # noqa: B018 - asks for the analysis
+            # Force the analysis, which Spark Connect delays: it reports errors of the filter.
+            frame.schema  # noqa: B018 - a property that runs the analysis
         except PySparkException as error:
             raise JobError(f"the filter cannot be used: {_first_line(error)}") from None
     check_columns(frame.select(*message_columns(frame)).schema, sources, exchange)
@@ -72,7 +75,7 @@ def read_sources(
 
 
 def message_columns(frame: "DataFrame") -> list[Any]:
-    """What a message is made of. Headers as JSON only where they are not there as they were sent."""
+    """The columns that make up a message; headers as JSON only in rows without raw headers."""
     from pyspark.sql import functions as f
 
     from warrenmq.spark.sink_columns import SINK_COLUMNS
@@ -92,7 +95,7 @@ def _read(spark: "SparkSession", source: Path) -> "DataFrame":
     if (source / DELTA_LOG).is_dir():
         return _read_delta(spark, source)
     must_be_table(source)
-    # Partition directories below `source` become columns.
+    # Make columns of the partition directories below `source`.
     return _read_files(spark, [source], source if source.is_dir() else None)
 
 
@@ -107,7 +110,7 @@ def must_be_table(source: Path) -> None:
 
 
 def _must_be_parquet(path: Path) -> None:
-    """Said in fewer words than Spark would."""
+    """JobError unless `path` is a Parquet file; shorter than Spark's error."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -127,7 +130,7 @@ def _read_files(
 
 
 def delta_files(source: Path) -> list[tuple[str, dict[str, Any]]]:
-    """The files of a Delta table: each one's path in it, and the values of the columns that it is partitioned by."""
+    """The files of a Delta table: the path of each, and the values of its partition columns."""
     from urllib.parse import unquote
 
     from warrenmq.pipeline.archives.delta import require_deltalake
@@ -172,10 +175,10 @@ def _read_delta(spark: "SparkSession", source: Path) -> "DataFrame":
 def _with_values(
     frame: "DataFrame", name: str, paths: Sequence[str], values: Sequence[object]
 ) -> "DataFrame":
-    """A column of a Delta table's partitions with the values of its log.
+    """Replace the values of a partition column of a Delta table by those in the table's log.
 
-    Spark makes them of the names of directories. Other writers escape each byte of a text there, and Spark takes each for a
-    character.
+    Spark takes the values from directory names. Other writers escape each byte of a text there, and
+    Spark takes each byte for a character.
     """
     from pyspark.sql import functions as f
 
@@ -205,7 +208,7 @@ def _read_backup(spark: "SparkSession", source: Path) -> "DataFrame":
     older = [file.path for file in files if file.is_older]
     parts = [_read_files(spark, paths) for paths in (newer, older) if paths]
     if older:
-        # Of the messages of backups before it only those are in this one that were alive when it was made.
+        # Keep rows of older backups only if the last backup lists them as alive.
         alive = _read_files(spark, chain.alive_files()) if chain.alive_files() else None
         if alive is None:
             parts.pop()
@@ -222,7 +225,7 @@ def _read_backup(spark: "SparkSession", source: Path) -> "DataFrame":
 
 
 def check_columns(schema: "StructType", sources: Sequence[Path], exchange: str | None) -> None:
-    """JobError unless rows of `schema` are messages; `exchange`: the one that all go to."""
+    """JobError unless rows of `schema` are messages. `exchange`: all messages go to this one."""
     from warrenmq.spark.options import OptionError
     from warrenmq.spark.sink_columns import check_sink_columns
 

@@ -1,1 +1,1 @@
-"""A page on what a store holds. Start with `job.py`."""
+"""Writes a page of figures and charts on the contents of a store. Start with `job.py`."""

@@ -1,8 +1,10 @@
-"""Charts of a report: Vega-Lite specifications, drawn to SVG by vl-convert without a browser, a network or a script.
+"""Charts of a report: Vega-Lite specifications, drawn as SVG by vl-convert.
 
-Each chart is drawn twice, for narrow and for wide places, so that its text has the same size on a phone and on a desk; the
-page shows the one that fits. Colours are the page's variables, so one drawing serves a light and a dark page. Labels of
-bars stand above them: fonts of the reader's system may be wider than those that vl-convert measures with.
+Drawing needs no browser, no network and no script. Each chart is drawn twice, for narrow and for
+wide places, so that its text has the same size on a phone and on a desk; the page shows the drawing
+that fits. Colours are variables of the page, so one drawing serves light and dark pages. Labels of
+bars stand above the bars, because fonts of the reader's system may be wider than those that
+vl-convert measures with.
 """
 
 import datetime
@@ -14,20 +16,23 @@ from typing import Any, Final
 
 import vl_convert
 
-# Pixels of the plot, without axes, and how many ticks an axis has room for.
+# Width of a narrow plot in pixels, without axes, and the ticks that its axis has room for.
 NARROW: Final = (260, 4)
+# Width of a wide plot in pixels, without axes, and the ticks that its axis has room for.
 WIDE: Final = (580, 6)
-# The page defines so many colours, as --c0 to --c7.
+# Number of colours that the page defines, as --c0 to --c7.
 COLOURS: Final = 8
-# From the top of one bar's label to that of the next, and of that the bar.
+# Pixels from the top of one bar's label to the top of the next label.
 _ROW_HEIGHT: Final = 42
+# Pixels of that height which the bar takes.
 _BAR_HEIGHT: Final = 14
+# Height of the plot of a column chart (pixels).
 _COLUMNS_HEIGHT: Final = 200
-# Up to so many messages an axis has ticks of our own.
+# Highest count for which an axis has ticks of our own, at whole numbers.
 _WHOLE_TICKS_MAX: Final = 12
 # Width of the y axis of a column chart (pixels).
 _Y_AXIS_WIDTH: Final = 50
-# Share of the plot's width that a label may take, measured by vl-convert.
+# Share of the plot's width that a label may take, as measured by vl-convert.
 _LABEL_SHARE: Final = 0.75
 _FONT_SIZE: Final = 12
 _VEGA_LITE: Final = "5.21"
@@ -39,7 +44,7 @@ _SIZE_UNITS: Final = (
     (1 << 10, "KiB"),
     (1, "bytes"),
 )
-# 2500 is 2.5k, and 0 is not 0k.
+# Label of a tick: 2500 is 2.5k, and 0 is not 0k.
 _TICK: Final = "abs(datum.value) < 1000 ? format(datum.value, '~g') : format(datum.value, '~s')"
 _SVG_TAG: Final = re.compile(r'^<svg[^>]* viewBox="([^"]+)"[^>]*>')
 
@@ -57,7 +62,7 @@ _CONFIG: Final[dict[str, Any]] = {
         "labelFontSize": _FONT_SIZE,
         "titleFontSize": _FONT_SIZE,
         "titleFontWeight": "normal",
-        # Room for fonts that are wider than the measured one.
+        # Leave room for fonts wider than the measured one.
         "labelSeparation": 12,
         "labelOverlap": "greedy",
         "labelFlush": False,
@@ -68,7 +73,7 @@ _CONFIG: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar that lies or a column that stands: its label, and its parts from the left or from below."""
+    """A bar or column: its label, and the lengths of its parts from the left or from below."""
 
     label: str
     parts: tuple[float, ...]
@@ -76,7 +81,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Span:
-    """A range with a mark in it."""
+    """A range from `start` to `end` with a mark in it."""
 
     label: str
     start: float
@@ -86,7 +91,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Chart:
-    """One chart as SVG elements; `legend` names its colours, from --c0 on, when there are several."""
+    """One chart as two SVG elements; `legend` names its colours from --c0 on if it has several."""
 
     narrow: str
     wide: str
@@ -94,7 +99,10 @@ class Chart:
 
 
 def bars(title: str, rows: Sequence[Bar], series: Sequence[str], quantity: str) -> Chart:
-    """Bars, one a row, in parts that `series` names. `quantity`: "messages", or "bytes" for an axis in KiB and so on."""
+    """Draw one bar a row, in parts that `series` names.
+
+    `quantity` is "messages", or "bytes" for an axis in KiB, MiB and so on.
+    """
     longest = max([sum(row.parts) for row in rows], default=0)
     divisor, unit = _unit(longest, quantity)
     values = [
@@ -107,7 +115,7 @@ def bars(title: str, rows: Sequence[Bar], series: Sequence[str], quantity: str) 
     def layers(ticks: int) -> list[dict[str, Any]]:
         bar = {
             "data": {"values": values},
-            # The stroke keeps a part of a thousandth visible.
+            # The stroke keeps a part of a thousandth of the bar visible.
             "mark": {"type": "bar", "height": _BAR_HEIGHT, "yOffset": 9, "strokeWidth": 1},
             "encoding": {
                 "x": _quantity("start", unit, longest / divisor, ticks),
@@ -122,7 +130,7 @@ def bars(title: str, rows: Sequence[Bar], series: Sequence[str], quantity: str) 
 
 
 def spans(title: str, rows: Sequence[Span]) -> Chart:
-    """Ranges of seconds, one a row, with a mark in each, on an axis in minutes, hours or days."""
+    """Draw one range of seconds a row, with a mark in it, on an axis in minutes, hours or days."""
     longest = max([row.end for row in rows], default=0)
     divisor, unit = _unit(longest, "time")
     values = [
@@ -155,7 +163,7 @@ def spans(title: str, rows: Sequence[Span]) -> Chart:
 
 
 def columns(title: str, rows: Sequence[Bar], series: Sequence[str], quantity: str) -> Chart:
-    """Columns side by side in the order of `rows`, in parts that `series` names."""
+    """Draw columns side by side in the order of `rows`, in parts that `series` names."""
     values = [
         {"row": place, "value": part, "series": number}
         for place, row in enumerate(rows)
@@ -180,7 +188,7 @@ def columns(title: str, rows: Sequence[Bar], series: Sequence[str], quantity: st
                         "title": None,
                         "labelAngle": 0,
                         "ticks": False,
-                        # Below the label of 0.
+                        # Place the labels below the 0 of the y axis.
                         "labelPadding": 9,
                         "values": _some(labels, width - _Y_AXIS_WIDTH),
                         "labelExpr": f"{_json(labels)}[datum.value]",
@@ -196,9 +204,9 @@ def columns(title: str, rows: Sequence[Bar], series: Sequence[str], quantity: st
 
 
 def _some(labels: Sequence[str], width: int) -> list[int]:
-    """Places of labels that have room side by side."""
+    """The places of labels that have room side by side: every n-th one."""
     longest = max([len(label) for label in labels], default=1)
-    # A character is at most 9 pixels wide on average.
+    # Allow 9 pixels a character, the most that one is wide on average.
     room = max(int(width // (longest * 9 + 12)), 1)
     return list(range(0, len(labels), -(-len(labels) // room)))
 
@@ -209,7 +217,7 @@ def _rows(
     layers: Callable[[int], list[dict[str, Any]]],
     series: Sequence[str],
 ) -> Chart:
-    """Layers over rows that have a label above them; `layers` gets the number of ticks."""
+    """Draw layers over rows with a label above each; `layers` gets the number of ticks."""
     values = [{"row": place, "label": visible(label)} for place, label in enumerate(labels)]
     rows = {
         "field": "row",
@@ -261,14 +269,14 @@ def _svg(title: str, specification: dict[str, Any]) -> str:
     )
     found = _SVG_TAG.match(drawn)
     assert found is not None
-    # All titles are ours.
+    # The title needs no escaping: all titles are constants of this package.
     return f'<svg viewBox="{found[1]}" role="img" aria-label="{title}">{drawn[found.end() :]}'
 
 
 def _quantity(field: str, unit: str, longest: float, ticks: int) -> dict[str, Any]:
     axis: dict[str, Any] = {"title": unit, "labelExpr": _TICK, "tickCount": ticks}
     if unit in ("messages", "bytes") and longest <= _WHOLE_TICKS_MAX:
-        # There is no half message, and Vega's own ticks know no shortest step.
+        # Use whole numbers: there is no half message, and Vega's own ticks have no shortest step.
         axis["values"] = list(range(0, int(longest) + 1, max(1, -(-int(longest) // ticks))))
     return {
         "field": field,
@@ -299,7 +307,7 @@ def _json(labels: Sequence[str]) -> str:
 
 
 def visible(value: object) -> str:
-    """Any text as people can read it: what cannot be seen, or turns text around, becomes a replacement character."""
+    """The text with a replacement character for each invisible or text-reversing character."""
     return "".join(
         [
             "�" if unicodedata.category(each) in ("Cc", "Cf", "Cs", "Co", "Cn") else each
@@ -309,7 +317,7 @@ def visible(value: object) -> str:
 
 
 def hour_labels(starts: Sequence[datetime.datetime], is_daily: bool) -> list[str]:
-    """A label for each column of a day or an hour; days are told where they begin."""
+    """A label for each column: the day, or the day and hour (UTC) at which it starts."""
     if is_daily:
         return [f"{start:%b} {start.day}" for start in starts]
     return [f"{start:%b} {start.day}, {start:%H:%M}" for start in starts]

@@ -1,7 +1,8 @@
-"""The figures of a report: gathered part by part of a store (part.py), merged here.
+"""The figures of a report: merges the sums that tasks gather from parts of a store (part.py).
 
-The tables `messages`, `files` and `damage` are read once, without bodies, in tasks of any engine. A task leaves sums,
-histograms and a few rows; merging them gives the same figures however many tasks there were and whoever did them.
+Tasks of any engine read the tables `messages`, `files` and `damage` once, without bodies. A task
+leaves sums, histograms and a few rows. Merging them gives the same figures for any number of tasks
+and workers.
 """
 
 import dataclasses
@@ -29,19 +30,22 @@ from warrenmq.tables.parts import Partition, ReadOptions
 from warrenmq.tables.planning import PlanError, plan
 from warrenmq.tables.schemas import DAMAGE, FILES, MESSAGES
 
-# A report names this many routing keys and sums up the others.
+# Routing keys that a report names; it sums up all others.
 ROUTING_KEYS_MAX: Final = 7
-# Above so many hours a column of the chart is a day.
+# Most hours with a column each; above that, a column of the chart is a day.
 HOURS_MAX: Final = 96
 _DAY_S: Final = 86_400
 _HOUR_S: Final = 3_600
-# One task reads about so many bytes.
+# Approximate bytes that one task reads.
 TASK_BYTES: Final = 128 << 20
 
 
 @dataclasses.dataclass(frozen=True)
 class QueueFigures:
-    """A queue's messages: how many, how large, how old (seconds before the report's time; the median within 0.4 %)."""
+    """The messages of a queue: count, bytes, and ages in seconds before the report's time.
+
+    The median age is exact within 0.4 %.
+    """
 
     vhost: str
     queue: str
@@ -54,7 +58,7 @@ class QueueFigures:
 
 @dataclasses.dataclass(frozen=True)
 class QueueForms:
-    """A queue of a running node: its messages by form, from alpha (all in memory) to delta (all on disk)."""
+    """The messages of a running node's queue by form, from alpha (in memory) to delta (on disk)."""
 
     vhost: str
     queue: str
@@ -67,7 +71,7 @@ class QueueForms:
 
 @dataclasses.dataclass(frozen=True)
 class SizeFigures:
-    """Messages whose bodies have at least `from_bytes` and less than twice that; from 0: empty ones."""
+    """Messages with bodies from `from_bytes` to less than twice that; at 0, with empty bodies."""
 
     from_bytes: int
     messages: int
@@ -76,7 +80,7 @@ class SizeFigures:
 
 @dataclasses.dataclass(frozen=True)
 class FileFigures:
-    """A file of the store; without a vhost one of the node."""
+    """A file of the store; `vhost` is "" for a file of the node."""
 
     vhost: str
     path: str
@@ -88,7 +92,10 @@ class FileFigures:
 
 @dataclasses.dataclass(frozen=True)
 class RateFigures:
-    """Messages that came within `bucket_s` seconds from `start` on, by routing key; None: all other keys."""
+    """Messages that came within `bucket_s` seconds from `start` on, with a routing key.
+
+    `routing_key` is None for all other keys together.
+    """
 
     start: datetime.datetime
     routing_key: str | None
@@ -97,18 +104,18 @@ class RateFigures:
 
 @dataclasses.dataclass(frozen=True)
 class DeathFigures:
-    """Messages whose last death, as their header x-death tells it, was for this reason in this queue."""
+    """Messages whose last death, by their x-death header, had this reason in this queue."""
 
     reason: str
     queue: str
     messages: int
-    # All deaths of these messages.
+    # Sum of all deaths of these messages.
     deaths: int
 
 
 @dataclasses.dataclass(frozen=True)
 class MessageFigures:
-    """One message."""
+    """One message of a report's tables."""
 
     vhost: str
     queue: str
@@ -121,7 +128,7 @@ class MessageFigures:
 
 @dataclasses.dataclass(frozen=True)
 class DamageFigures:
-    """Something that is wrong with the store, of a vhost or of the node; not always in a file."""
+    """A damaged place in the store, of a vhost or of the node; not always in a file."""
 
     vhost: str
     file: str
@@ -130,7 +137,7 @@ class DamageFigures:
 
 @dataclasses.dataclass(frozen=True)
 class ReportFigures:
-    """Everything a report shows. Lists are cut where a total beside them says so."""
+    """All figures of a report. A list may be cut where a total beside it has the full count."""
 
     source: str
     made_at: datetime.datetime
@@ -162,8 +169,11 @@ def read_figures(
     forms: list[QueueForms],
     progress: Progress,
 ) -> ReportFigures:
-    """All figures of the data directory or backup `store`; `forms` are those of a running node. `scratch` is a directory
-    for the results of tasks. Raises JobError."""
+    """Read all figures of `store`, a data directory or a backup.
+
+    `scratch` is a directory for the results of tasks; `forms` are those of a running node. Raises
+    JobError.
+    """
     tasks = {
         f"{number:06d}": task
         for number, task in enumerate(
@@ -201,7 +211,7 @@ def read_figures(
 
 
 def _tasks(store: Path, made_ms: int, with_headers: bool) -> Iterable[ReportTask]:
-    """Partitions of the three tables, packed together until they are large enough."""
+    """Yield tasks with partitions of the three tables, packed together up to TASK_BYTES."""
     gathered: list[Partition] = []
     size = 0
     try:
@@ -281,7 +291,7 @@ def _rates(parts: Sequence[PartFigures]) -> tuple[int, list[RateFigures]]:
     for (hour, key), messages in hours.items():
         start_s = hour * _HOUR_S // bucket_s * bucket_s
         found[start_s, key if key in keys else None] += messages
-    # All other keys come first.
+    # Sort the sum of all other keys first.
     order = sorted(found, key=lambda each: (each[0], each[1] is not None, each[1] or ""))
     return bucket_s, [
         RateFigures(_utc(start_s * 1000), key, found[start_s, key]) for start_s, key in order

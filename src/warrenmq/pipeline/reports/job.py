@@ -1,6 +1,7 @@
-"""The job `report`: what is in a store, as one HTML file with charts and as JSON.
+"""The job `report`: writes the contents of a store as an HTML file with charts, and as JSON.
 
-The store is the data directory of a node that is stopped, or a backup, or a running node's, of which a snapshot is made.
+The store is the data directory of a stopped node, a backup, or a snapshot that a running node
+makes.
 """
 
 import contextlib
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass
 class ReportResult(JobResult):
-    """The files that were written, and what is in them."""
+    """The files that were written, and the figures in them."""
 
     html: Path
     json: Path
@@ -49,11 +50,11 @@ class ReportResult(JobResult):
         return FOUND_EXIT if self.figures.damage_count else super().exit_code
 
     def as_json(self) -> dict[str, Any]:
-        """The figures, and where the page is."""
+        """The paths of both files, and the figures."""
         return {"html": str(self.html), "json": str(self.json), **json_value(self.figures)}
 
     def lines(self) -> list[str]:
-        """For people."""
+        """The figures as text for people."""
         figures = self.figures
         found = [
             f"{figures.messages:,} messages in {figures.queue_count:,} queues of {figures.source}"
@@ -76,12 +77,13 @@ def report(
     engine: Engine = "auto",
     progress: Progress | None = None,
 ) -> ReportResult:
-    """Write what is in a store to the file `html`, and the same as JSON beside it.
+    """Write a report on a store to the file `html`, and the same as JSON beside it.
 
-    `directory` is the data directory of a stopped node or a backup; `uri` names a running node instead, of which a
-    snapshot is made below `snapshots`, on the node's machine, by an administrator. Without `headers` there are no dead
-    letters in the report, which then needs no look at the properties of each message. A node that does not answer is waited
-    for, `retry_timeout_s`. JobError when it cannot be done.
+    `directory` is a stopped node's data directory or a backup. `uri` instead names a running node,
+    as an administrator; the node makes a snapshot below `snapshots` on its own machine. Without
+    `headers` the report has no dead letters, and no task reads the properties of each message. A
+    report waits up to `retry_timeout_s` seconds while the node does not answer. JobError when no
+    report can be made.
     """
     page_path = Path(html).absolute()
     json_path = page_path.with_suffix(".json")
@@ -123,7 +125,7 @@ def report(
 def _store(
     directory: str | Path | None, uri: str | None, snapshots: str | Path | None, progress: Progress
 ) -> Iterator[tuple[Path, str, "list[QueueForms]"]]:
-    """Where the files are, what they are called in the report, and how the queues of a running node are."""
+    """Yield the directory to read, its name in the report, and the queues of a running node."""
     if uri is None:
         assert directory is not None
         yield Path(directory).absolute(), str(directory), []
@@ -174,7 +176,7 @@ def _queues(address: NodeAddress) -> list[QueueStatus]:
 
 
 def _replace(path: Path, content: str) -> None:
-    """Write a file as a whole, for its owner and those the owner lets."""
+    """Replace a file as a whole; its mode follows the process's umask."""
     draft = path.with_name(f".{path.name}.new")
     draft.write_text(content, encoding="utf-8", errors="backslashreplace")
     os.rename(draft, path)

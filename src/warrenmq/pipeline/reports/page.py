@@ -1,8 +1,9 @@
-"""The page of a report: one HTML file with everything in it. It needs no network and no script, is light or dark as the
-reader's system is, and fits a phone, a desk and paper.
+"""The page of a report: one HTML file that contains everything it needs.
 
-The page is a template (page.html) that escapes all text; sections are put together here. Its policy (the first
-`meta`) forbids whatever it does not need, should a name get past the escaping after all.
+The page needs no network and no script, is light or dark as the reader's system is, and fits a
+phone, a desk and paper. The template (page.html) escapes all text; this module makes the sections.
+The page's policy (its first `meta`) forbids everything that it does not need, in case a name gets
+past the escaping.
 """
 
 import datetime
@@ -28,13 +29,13 @@ from warrenmq.pipeline.reports.figures import MessageFigures, RateFigures, Repor
 from warrenmq.pipeline.reports.part import ROWS_MAX
 
 _AGE_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
-# A clock that was wrong once must not make a chart of a million columns.
+# Most columns of a chart: one wrong clock must not make a chart of a million columns.
 _COLUMNS_MAX: Final = 400
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A figure at the top; `state` is "", "good" or "bad"."""
+    """A figure at the top of the page; `state` is "", "good" or "bad"."""
 
     value: str
     name: str
@@ -43,7 +44,10 @@ class Tile:
 
 @dataclass(frozen=True)
 class Table:
-    """`head` are the columns; the first `texts` of them are left-aligned texts, the others numbers."""
+    """A table: `head` has the column names; the first `texts` columns are left-aligned texts.
+
+    The other columns are numbers.
+    """
 
     caption: str
     head: tuple[str, ...]
@@ -53,7 +57,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
-    """A chart and the table with its figures, or only one of them."""
+    """A section of the page: a chart and the table with its figures, or only one of them."""
 
     title: str
     note: str = ""
@@ -62,7 +66,7 @@ class Section:
 
 
 def page(figures: ReportFigures) -> str:
-    """The whole file."""
+    """The page as the text of an HTML file."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -92,7 +96,7 @@ def page(figures: ReportFigures) -> str:
 
 
 def age_text(seconds: float) -> str:
-    """`5400` seconds are `1.5 h`."""
+    """An age as text in its largest unit: 5400 seconds are "1.5 h"."""
     for limit, unit in _AGE_UNITS:
         if seconds >= limit:
             return f"{seconds / limit:.1f} {unit}"
@@ -278,7 +282,7 @@ def _shortened(name: str) -> str:
 
 
 def _all_starts(rates: Sequence[RateFigures], bucket_s: int) -> list[datetime.datetime]:
-    """Starts of all hours or days from the first to the last, empty ones included unless there are too many."""
+    """The starts of all hours or days from first to last; only those with messages if too many."""
     first, last = min([row.start for row in rates]), max([row.start for row in rates])
     count = int((last - first).total_seconds()) // bucket_s + 1
     if count > _COLUMNS_MAX:

@@ -1,7 +1,7 @@
-"""The part of a report that one task computes: sums, histograms and a few rows of some partitions of a store.
+"""The part of a report that one task computes: sums, histograms and a few rows of its partitions.
 
-Parts can be merged, and are small: each names at most NAMES_MAX routing keys and
-origins of dead letters, those with the most messages; the messages of all others are counted together.
+Parts can be merged, and are small: each names at most NAMES_MAX routing keys and origins of dead
+letters, those with the most messages, and counts the messages of all others together.
 """
 
 from collections import Counter
@@ -18,23 +18,24 @@ from warrenmq.tables.parts import Partition
 from warrenmq.tables.reading import read
 from warrenmq.tables.schemas import COLUMNS, DAMAGE, FILES, MESSAGES, schema_of
 
-# A report names this many queues, files, messages and damaged places, and counts the others.
+# Queues, files, messages and damaged places that a report names; it counts the others.
 ROWS_MAX: Final = 20
+# Routing keys and origins of dead letters that a part names.
 NAMES_MAX: Final = 1000
-# Highest count believed of an x-death entry: publishers can write anything there.
+# Highest believable count of an x-death entry; publishers can write any number there.
 DEATHS_MAX: Final = 1_000_000_000
 _HOUR_MS: Final = 3_600_000
-# Groups of an hour and a routing key are merged when there are so many.
+# Most groups of an hour and a routing key before they are merged.
 _GROUPS_MAX: Final = 200_000
 _DEATH: Final = "x-death"
 _MESSAGE_COLUMNS: Final = ("queue", "seq", "exchange", "routing_key", "enqueued_at", "size")
-# An age has 8 significant bits in the histogram.
+# Significant bits of an age in the histogram.
 _AGE_BITS: Final = 8
 
 
 @dataclass(frozen=True)
 class ReportTask:
-    """Partitions of the tables `messages`, `files` and `damage`. `made_ms`: the time that ages are told at."""
+    """Partitions of `messages`, `files` and `damage`; ages are relative to `made_ms`."""
 
     partitions: tuple[Partition, ...]
     made_ms: int
@@ -42,7 +43,7 @@ class ReportTask:
 
 
 class MessageRow(msgspec.Struct, frozen=True, array_like=True):
-    """One message."""
+    """One message of a report's tables."""
 
     vhost: str
     queue: str
@@ -54,7 +55,7 @@ class MessageRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class QueuePart(msgspec.Struct):
-    """Messages of one queue. `ages` counts them by bucket (see `age_buckets`)."""
+    """The messages of one queue; `ages` counts them by age bucket (`age_buckets`)."""
 
     vhost: str
     queue: str
@@ -65,7 +66,7 @@ class QueuePart(msgspec.Struct):
     ages: dict[int, int]
 
     def add(self, more: "QueuePart") -> None:
-        """Merge other messages of the same queue."""
+        """Merge the figures of other messages of the same queue."""
         self.messages += more.messages
         self.bytes += more.bytes
         self.oldest_age_ms = max(self.oldest_age_ms, more.oldest_age_ms)
@@ -74,7 +75,7 @@ class QueuePart(msgspec.Struct):
             self.ages[bucket] = self.ages.get(bucket, 0) + count
 
     def median_bucket(self) -> int:
-        """The bucket with the message in the middle."""
+        """The bucket that contains the median message."""
         behind = (self.messages + 1) // 2
         for bucket in sorted(self.ages):
             behind -= self.ages[bucket]
@@ -84,28 +85,30 @@ class QueuePart(msgspec.Struct):
 
 
 class PartFigures(msgspec.Struct):
-    """Figures of the messages, files and damage that one task has read."""
+    """The figures of the messages, files and damage that one task has read."""
 
     queues: list[QueuePart] = []
-    # From the least size of a body, a power of two or 0: messages and bytes.
+    # Messages and bytes by least size of a body, a power of two or 0.
     sizes: dict[int, tuple[int, int]] = {}
-    # Hours since 1970, routing key (None: others), messages.
+    # Rows of hour since 1970, routing key (None: all others), messages.
     hours: list[tuple[int, str | None, int]] = []
-    # Reason, queue, messages, deaths.
+    # Rows of reason, queue, messages, deaths.
     deaths: list[tuple[str, str, int, int]] = []
+    # The largest messages, at most ROWS_MAX.
     largest: list[MessageRow] = []
+    # The oldest messages, at most ROWS_MAX.
     oldest: list[MessageRow] = []
-    # By kind of file: files, bytes, live, garbage.
+    # By kind of file: the sums "files", "bytes", "live" and "garbage".
     kinds: dict[str, dict[str, int]] = {}
-    # Files with most garbage: vhost, path, kind, bytes, live bytes, garbage bytes.
+    # The files with the most garbage: vhost, path, kind, bytes, live bytes, garbage bytes.
     files: list[tuple[str, str, str, int, int, int]] = []
     damage_count: int = 0
-    # The first damaged places in the order of (vhost, file, reason).
+    # The first damaged places in order of (vhost, file, reason).
     damage: list[tuple[str, str, str]] = []
 
 
 def read_part(task: ReportTask) -> PartFigures:
-    """In a worker: the figures of the task's partitions. Raises ReadError and OSError."""
+    """In a worker: compute the figures of the task's partitions. Raises ReadError and OSError."""
     found = PartFigures()
     messages = _Messages(task)
     files: list[dict[str, Any]] = []
@@ -166,15 +169,16 @@ def _count_files(found: PartFigures, rows: list[dict[str, Any]]) -> None:
 
 
 class _Messages:
-    """Sums over messages, batch by batch."""
+    """Sums over messages, added batch by batch."""
 
     def __init__(self, task: ReportTask) -> None:
         self._made_ms = task.made_ms
         names = [*_MESSAGE_COLUMNS, *(["headers"] if task.with_headers else [])]
         self._schema = pa.schema([(name, COLUMNS[MESSAGES][name]) for name in names])
         self._queues: dict[tuple[str, str], QueuePart] = {}
-        # By the exponent of their size; place 0: empty bodies.
+        # Messages by the bits of their size, that is, by powers of two; place 0 has empty bodies.
         self._size_counts = np.zeros(64, np.int64)
+        # Bytes of these messages.
         self._size_sums = np.zeros(64, np.int64)
         self._hours: list[Any] = []
         self._hour_groups = 0
@@ -201,7 +205,7 @@ class _Messages:
                 self._add_deaths(batch.column("headers"))
 
     def fill(self, found: PartFigures) -> None:
-        """All sums."""
+        """Store all sums in `found`."""
         found.queues = list(self._queues.values())
         for place in np.flatnonzero(self._size_counts).tolist():
             low = 0 if place == 0 else 1 << (place - 1)
@@ -253,7 +257,7 @@ class _Messages:
         sizes = rows["size"].to_numpy()
         places = _bits(sizes)
         self._size_counts += np.bincount(places, minlength=64)
-        # Exact: a batch has less than 2^53 bytes.
+        # The float sums of bincount are exact, as a batch has less than 2^53 bytes.
         self._size_sums += np.bincount(places, sizes, minlength=64).astype(np.int64)
 
     def _add_hours(self, rows: Any) -> None:
@@ -282,7 +286,7 @@ class _Messages:
         return [(row["hour"], row["key"], row["messages"]) for row in named.to_pylist()]
 
     def _add_deaths(self, headers: Any) -> None:
-        """Add up the x-death headers, JSON texts."""
+        """Count the x-death headers, which are JSON texts."""
         texts = headers.items.filter(pc.equal(headers.keys, _DEATH))
         for text in texts.to_pylist():
             origin = _death(text)
@@ -300,18 +304,18 @@ def _summed(tables: list[Any], by: list[str]) -> Any:
 
 
 class _FirstRows:
-    """The first ROWS_MAX messages in an order."""
+    """The first ROWS_MAX messages in an order, over all batches added."""
 
     TIES: Final = (("vhost", "ascending"), ("queue", "ascending"), ("seq", "ascending"))
 
     def __init__(self, order: list[tuple[str, str]]) -> None:
         self._order = order
         self._rows: Any = None
-        # The first column of the last of them, as `add` gets it.
+        # Rank of the last kept row; None until there are ROWS_MAX rows.
         self._last: Any = None
 
     def add(self, rows: Any, ranks: Any) -> None:
-        """`ranks` ascend in the order's first column."""
+        """Add rows and keep the first ones. `ranks` ascend in the order's first column."""
         if self._last is not None:
             rows = rows.filter(pc.less_equal(ranks, self._last))
             if not rows.num_rows:
@@ -323,7 +327,7 @@ class _FirstRows:
             self._last = -last if self._order[0][1] == "descending" else last
 
     def rows(self) -> list[MessageRow]:
-        """Them."""
+        """The kept messages, in order."""
         found = [] if self._rows is None else self._rows.to_pylist()
         return [
             MessageRow(
@@ -340,26 +344,28 @@ class _FirstRows:
 
 
 def _bits(values: Any) -> Any:
-    """How many bits each integer has; 0 for 0."""
+    """The number of bits of each integer; 0 for 0."""
     return np.frexp(values.astype(np.float64))[1].astype(np.int64)
 
 
 def age_buckets(ages: Any) -> Any:
-    """For each age in milliseconds, an array, the number of its bucket: numbers ascend with ages, and a bucket is less
-    than 1/128 of its ages wide."""
+    """The bucket number of each age in the array `ages` (milliseconds).
+
+    Numbers ascend with ages, and a bucket is less than 1/128 of its ages wide.
+    """
     shift = np.maximum(_bits(ages) - _AGE_BITS, 0)
     return (shift << (_AGE_BITS - 1)) + (ages >> shift)
 
 
 def age_of(bucket: int) -> int:
-    """The middle of a bucket in milliseconds."""
+    """The age in the middle of a bucket, in milliseconds."""
     shift = max((bucket >> (_AGE_BITS - 1)) - 1, 0)
     low = (bucket - (shift << (_AGE_BITS - 1))) << shift
     return low + ((1 << shift) - 1) // 2
 
 
 def _death(text: str) -> tuple[str, str, int] | None:
-    """Reason and queue of the first entry of the header x-death, and the deaths of all; None when it has no entry."""
+    """Reason and queue of an x-death header's first entry, and the deaths of all; None if empty."""
     try:
         entries = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
@@ -377,7 +383,7 @@ def _death(text: str) -> tuple[str, str, int] | None:
 
 
 def _name(value: object) -> str:
-    """A name from a header, written by a publisher; values of other types as JSON."""
+    """A name that a publisher wrote in a header; values of other types as JSON."""
     if value is None:
         return ""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()

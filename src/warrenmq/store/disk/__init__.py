@@ -1,1 +1,1 @@
-"""The store's shell: the only part that opens files, syncs them and runs threads. Start with `flusher.py`."""
+"""The store's shell: the only part with files, syncs and threads. Start with `flusher.py`."""

@@ -1,4 +1,4 @@
-"""Files that are appended to, kept open as long as they are in use: the segments of busy queues."""
+"""Keeps the files that are appended to open while they are in use: the segments of busy queues."""
 
 import contextlib
 import errno
@@ -12,7 +12,7 @@ OPEN_MAX: Final = 64
 
 
 class FileGoneError(FileNotFoundError):
-    """The file is not there any more, or not all of it: `found_bytes` are."""
+    """The file is gone or shorter than it was: `found_bytes` of it are left."""
 
     def __init__(self, path: str, found_bytes: int, offset: int) -> None:
         super().__init__(
@@ -32,19 +32,23 @@ class _OpenFile:
 
 
 class AppendFiles:
-    """The open files, the one used last at the end."""
+    """The open files of a vhost, at most OPEN_MAX; the least recently used one is closed first."""
 
     def __init__(self, files: FileSystem) -> None:
         self._files = files
+        # Open files by path; the file used last is at the end.
         self._open: OrderedDict[str, _OpenFile] = OrderedDict()
-        # Was a file closed that had not been synced? A write-back of it that fails is then told to `sync_all` only.
+        # A file was closed without a sync: if its write-back fails, only `sync_all` reports that.
         self.has_closed_dirty = False
 
     def append(
         self, path: str, offset: int, parts: list[bytes], is_new: bool, may_fill: bool = False
     ) -> None:
-        """Write `parts` at `offset`, where the file is cut off before; `is_new`: it may have to be made; `may_fill`: when
-        it is shorter, zeros go there. FileGoneError when it is shorter, or gone."""
+        """Write `parts` at `offset`, after cutting off the bytes behind it.
+
+        `is_new`: create the file if it does not exist. `may_fill`: fill a file that is shorter than
+        `offset` with zeros. FileGoneError when the file is gone, or shorter without `may_fill`.
+        """
         file = self._open.get(path)
         if file is None or file.end != offset:
             if file is not None:
@@ -56,7 +60,7 @@ class AppendFiles:
         try:
             file.handle.write(offset, parts)
         except OSError:
-            # How much of it was written is unknown: the next append looks.
+            # The file's size is unknown after a failed write: the next append opens it and checks.
             self._give_up(path)
             raise
         if not file.handle.is_named():
@@ -66,38 +70,38 @@ class AppendFiles:
         self._open.move_to_end(path)
 
     def handle_to_sync(self, path: str) -> tuple[FileHandle, bool]:
-        """A handle of the file, and whether the caller must close it. FileNotFoundError when the file is gone."""
+        """A handle of the file, and whether the caller must close it; FileNotFoundError if gone."""
         file = self._open.get(path)
         if file is not None:
             return file.handle, False
         return self._files.open(path), True
 
     def is_gone(self, path: str) -> bool:
-        """Is it open, and its name was taken away?"""
+        """Whether the file is open but its name was deleted."""
         file = self._open.get(path)
         return file is not None and not file.handle.is_named()
 
     def on_synced(self, path: str) -> None:
-        """All of the file is synced."""
+        """Note that all bytes of the file are synced."""
         file = self._open.get(path)
         if file is not None:
             file.is_dirty = False
 
     def on_all_synced(self) -> None:
-        """All of every file is synced."""
+        """Note that all bytes of every file are synced."""
         self.has_closed_dirty = False
         for file in self._open.values():
             file.is_dirty = False
 
     def close(self, path: str) -> None:
-        """The file, or its name, is about to change or go."""
+        """Close the file if it is open: its bytes or its name are about to change or go."""
         file = self._open.pop(path, None)
         if file is not None:
             with contextlib.suppress(OSError):
                 file.handle.close()
 
     def close_all(self) -> None:
-        """Nobody appends any more."""
+        """Close all files: no append follows."""
         for path in list(self._open):
             self._give_up(path)
 
@@ -132,11 +136,12 @@ class AppendFiles:
         try:
             return self._files.create(path)
         except FileExistsError:
-            # Begun before a failure or a crash.
+            # An append before a failure or a crash has created it.
             return self._files.open(path)
         except FileNotFoundError:
-            # Nothing of the file counts before a checkpoint has synced it, and the two names that lead to it. So many
-            # queues that write for the first time do not wait for a sync each.
+            # The file counts only once a checkpoint has synced it and the two names that lead to
+            # it. So the names need no sync here, and many queues that write for the first time need
+            # not wait for a sync each.
             directory = path.rpartition("/")[0]
             self._files.make_directories(directory.rpartition("/")[0])
             self._files.make_directories(directory, is_durable=False)

@@ -1,6 +1,7 @@
-"""Names and directories of a vhost's store.
+"""The files and directories of a vhost's store: their names, and safe ways to write and move them.
 
-The functions take the vhost's directory as a `FileSystem`; those for a `Path` are for what lies above it.
+Most functions take the vhost's directory as a `FileSystem`. The functions that take a `Path` are
+for the directories above it.
 """
 
 import contextlib
@@ -54,7 +55,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Make a file durable that others have written."""
+    """Make a file durable that other code has written."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -63,26 +64,25 @@ def sync_file(path: Path) -> None:
 
 
 def make_directories(path: Path) -> None:
-    """Make `path` and what is missing above it, each name durable in its parent (W28)."""
+    """Create `path` and its missing parents, each name durable in its parent (W28)."""
     missing: list[Path] = []
     while not path.is_dir():
         missing.append(path)
         path = path.parent
     for directory in reversed(missing):
         directory.mkdir(mode=0o750, exist_ok=True)
-        # Above the data directory there may be one that we may pass through but not read.
+        # A directory above the data directory may be one that this process may enter but not read.
         with contextlib.suppress(PermissionError):
             sync_directory(directory.parent)
 
 
 def read_whole(files: FileSystem, path: str) -> bytes:
-    """The content of a file."""
+    """Read a whole file."""
     return files.read(path, 0, files.size(path))
 
 
 def put_whole(files: FileSystem, path: str, data: bytes) -> None:
-    """Put a file with the content `data` at `path`, durably and in one step: whatever happens, what was there before is
-    there whole, or this is."""
+    """Write a file durably and in one step: after a failure the old one or the new one is whole."""
     new_path = write_new(files, path, [data])
     try:
         files.rename(new_path, path)
@@ -93,7 +93,7 @@ def put_whole(files: FileSystem, path: str, data: bytes) -> None:
 
 
 def write_new(files: FileSystem, path: str, parts: list[bytes]) -> str:
-    """Write and sync `parts` to a file beside `path`; returns its path. Nothing is left of it when that fails."""
+    """Write and sync a new file beside `path`; returns its path. An error leaves no file."""
     new_path, handle = begin_new(files, path)
     try:
         try:
@@ -108,18 +108,18 @@ def write_new(files: FileSystem, path: str, parts: list[bytes]) -> str:
 
 
 def begin_new(files: FileSystem, path: str) -> tuple[str, FileHandle]:
-    """Make an empty file beside `path`, for what is to take its place; its path and a handle."""
+    """Create an empty file that will replace `path`; returns its path and a handle."""
     new_path = path + ".new"
     try:
         return new_path, files.create(new_path)
     except FileExistsError:
-        # From a life before a crash.
+        # A crash left this file behind.
         files.unlink(new_path)
         return new_path, files.create(new_path)
 
 
 def remove_if_there(files: FileSystem, path: str) -> None:
-    """Delete a file that nobody needs; it may stay if it must."""
+    """Delete a file that nothing needs; errors are ignored."""
     with contextlib.suppress(OSError):
         files.unlink(path)
 
@@ -127,7 +127,7 @@ def remove_if_there(files: FileSystem, path: str) -> None:
 def load_store_id(
     files: FileSystem, make_bytes: Callable[[int], bytes] = secrets.token_bytes
 ) -> bytes:
-    """The store id of a vhost directory; made of random bytes and synced at first use."""
+    """The store id of a vhost's directory; made of random bytes and synced at first use."""
     store_id, is_written = known_store_id(files)
     if not is_written:
         store_id = store_id or make_bytes(STORE_ID_BYTES)
@@ -136,9 +136,10 @@ def load_store_id(
 
 
 def known_store_id(files: FileSystem) -> tuple[bytes, bool]:
-    """The store id (empty: there is none), and whether the file that is there to say so does.
+    """The store id (empty: there is none), and whether the `store_id` file has it.
 
-    The files of the store say it as well, so neither a lost nor a damaged id file costs anything.
+    The headers of the store's files have the id as well, so a lost or damaged `store_id` file costs
+    nothing.
     """
     known = b""
     with contextlib.suppress(FileNotFoundError, ValueError):
@@ -146,14 +147,15 @@ def known_store_id(files: FileSystem) -> tuple[bytes, bool]:
     headers = _ids_in_headers(files)
     usual = headers.most_common(1)
     if len(known) == STORE_ID_BYTES:
-        # One file of another store among none of ours says nothing.
+        # Believe the `store_id` file if any header has its id, or if fewer than two headers agree
+        # on another id: a single file of another store proves nothing.
         if known in headers or not usual or usual[0][1] < 2:
             return known, True
     return (usual[0][0] if usual else b""), False
 
 
 def _ids_in_headers(files: FileSystem) -> Counter[bytes]:
-    """What the checkpoints and journal files say whose they are."""
+    """Count the store ids in the headers of the checkpoints and journal files."""
     found: Counter[bytes] = Counter()
     paths = [(CHECKPOINT_NAME, CHECKPOINT_MAGIC), (PREVIOUS_NAME, CHECKPOINT_MAGIC)]
     for name in files.list_names(JOURNAL_DIRECTORY):
@@ -168,7 +170,7 @@ def _ids_in_headers(files: FileSystem) -> Counter[bytes]:
 
 
 def is_directory(files: FileSystem, path: str) -> bool:
-    """Is there a directory at `path`? Not so a file, a link that leads nowhere or in a circle, a socket."""
+    """Whether `path` is a directory, which no file, socket, broken or circular link is."""
     if files.is_file(path):
         return False
     try:
@@ -181,8 +183,12 @@ def is_directory(files: FileSystem, path: str) -> bool:
 
 
 def set_aside_strange(files: FileSystem) -> list[str]:
-    """Move to `lost+found` whatever has the name of one of the vhost's directories and is none, or that of one of its files
-    and is none; returns `name -> new name` of each. Without that its name could not be used."""
+    """Move things that block the name of a vhost's file or directory to `lost+found`.
+
+    Moved is whatever has the name of one of the directories and is no directory, or the name of one
+    of the files and is no file, so that the store can use the name. Returns `name -> new name` of
+    each.
+    """
     moved: list[str] = []
     names = set(files.list_names(""))
     if LOST_AND_FOUND in names and not is_directory(files, LOST_AND_FOUND):
@@ -199,7 +205,7 @@ def set_aside_strange(files: FileSystem) -> list[str]:
 
 
 def journal_numbers(files: FileSystem) -> tuple[list[int], list[str]]:
-    """Numbers of the journal files, ascending, and the paths of what else lies in their directory."""
+    """The numbers of the journal files, ascending, and the paths of other things beside them."""
     numbers: list[int] = []
     strange: list[str] = []
     for name in files.list_names(JOURNAL_DIRECTORY):
@@ -213,7 +219,7 @@ def journal_numbers(files: FileSystem) -> tuple[list[int], list[str]]:
 
 
 def keep_orphans(files: FileSystem, queue: RecoveredQueue, store_id: bytes) -> str:
-    """Write the messages of a queue that no definition names into a journal file of their own; returns its name."""
+    """Write an undefined queue's messages to a journal file in lost+found; returns its name."""
     writer = RecordWriter(store_id)
     writer.start_file(FILE_MAGIC, 0)
     for position in queue.in_order():
@@ -231,7 +237,7 @@ def keep_orphans(files: FileSystem, queue: RecoveredQueue, store_id: bytes) -> s
 
 
 def _content_of(files: FileSystem, position: Position, store_id: bytes) -> Message | None:
-    """The content of a recovered position, from where the journal says it is."""
+    """The content of a recovered position, at the place that the journal names; None if absent."""
     content = position.content_ref
     if content is None:
         return None
@@ -247,9 +253,9 @@ def _content_of(files: FileSystem, position: Position, store_id: bytes) -> Messa
 
 
 def quarantine(files: FileSystem, path: str) -> str:
-    """Move a file or directory that is not ours to `lost+found`; returns `name -> new name`.
+    """Move a foreign file or directory to `lost+found`; returns `name -> new name`.
 
-    The move need not be durable: after a power failure the file is strange again.
+    The move need not be durable: after a power failure the next start finds and moves it again.
     """
     files.make_directories(LOST_AND_FOUND)
     name = path.rpartition("/")[2]
@@ -259,9 +265,10 @@ def quarantine(files: FileSystem, path: str) -> str:
 
 
 def put_aside(files: FileSystem, path: str) -> str:
-    """Move a file that is given up to `lost+found`; returns its new path. FileNotFoundError when it is gone.
+    """Move an unusable file to `lost+found`; returns its new path. FileNotFoundError if gone.
 
-    Its name is durable there before that is told: what takes its old name must not cost it both.
+    The new name is durable on return, since the caller puts another file under the old one: a power
+    failure must not cost the file both names.
     """
     files.make_directories(LOST_AND_FOUND)
     target = f"{LOST_AND_FOUND}/{_free_name(files, path.replace('/', '-'))}"
@@ -271,8 +278,10 @@ def put_aside(files: FileSystem, path: str) -> str:
 
 
 def keep_damage(files: FileSystem, name: str, data: bytes) -> None:
-    """Put a copy of damaged bytes into `lost+found`, durably, since the store deletes its own as soon as it needs nothing
-    else of the file. Not twice; and the zeros of a file that grew, and then the power failed, are nothing worth keeping.
+    """Copy damaged bytes to `lost+found`, durably; skips zeros and a name that exists already.
+
+    The store deletes the file with the damage as soon as nothing else in it is needed. Zeros are
+    not worth keeping: a file that grew just before a power failure ends in them.
     """
     path = f"{LOST_AND_FOUND}/{name}"
     if data.strip(b"\0") and not files.exists(path):
@@ -281,7 +290,8 @@ def keep_damage(files: FileSystem, name: str, data: bytes) -> None:
 
 
 def _free_name(files: FileSystem, name: str) -> str:
-    # Numbered, not stamped with the time: files keep their own, and a start on a simulated disk can be repeated.
+    # Number the names instead of adding the time: files keep their own times, and a start on a
+    # simulated disk can be repeated.
     number = 1
     target = name
     while files.exists(f"{LOST_AND_FOUND}/{target}"):

@@ -1,14 +1,20 @@
 """The flusher: makes the batches of a journal durable, in the order in which they were sealed.
 
-A batch's changes of definitions are stored first (a queue must exist before its messages), then the large contents that
-it refers to are written and synced, then its own bytes, then dead files are deleted, oldest first: an ack must not be
-gone while its publish is there. A change set that cannot be stored fails alone; contents and records go on. A step of
-theirs that fails before the deletions fails the batch and closes the files; the journal answers by starting a new one
-(W27). `BatchFlusher` does the work, one batch at a time, wherever it is called;
-`Flusher` is the thread of a node that calls it, and holds the interpreter lock only between system calls.
+A batch takes these steps in order:
 
-Space is allocated ahead of the writing, since a sync that must also make a new file size durable takes almost twice as
-long (medians of 242 against 168 us for 200 bytes on ext4). Nothing depends on it: where a file ends is found by its records (W26).
+1. Its changes of definitions are stored, since a queue must exist before its messages. A change set
+   that cannot be stored fails alone; the other steps are done in any case.
+2. The large contents that it refers to are written and synced.
+3. Its journal bytes are written and synced.
+4. Dead files are deleted, oldest first: an ack must not be gone while its publish is there.
+
+If step 2 or 3 fails, the batch fails and its files are closed; the journal then starts a new file
+(W27). `BatchFlusher` does the work, one batch at a time, on the thread that calls. `Flusher` is the
+node's thread that calls it; it holds the interpreter lock only between system calls.
+
+Space is allocated ahead of the writing, since a sync that must also make a new file size durable
+takes almost twice as long (medians of 242 against 168 us for 200 bytes on ext4). Nothing depends on
+the file size: the records say where a file ends (W26).
 """
 
 import contextlib
@@ -28,15 +34,16 @@ from warrenmq.store.journal import Batch, Journal
 
 logger = logging.getLogger("warren.flusher")
 
-# Bytes allocated ahead.
+# Bytes of a journal file that are allocated ahead of the writing.
 _ALLOCATE_BYTES: Final = 8388608
 
 
 class FlushJob:
     """One batch of one journal on its way to the disk.
 
-    `apply_changes` stores changes of definitions, all or none, durably; any error means none. `error` is set when contents
-    or records could not be written, `definitions_error` when a change set could not be stored.
+    `apply_changes` stores changes of definitions durably, all or none; any error means none.
+    `error` is set when contents or records could not be written, `definitions_error` when a change
+    set could not be stored.
     """
 
     __slots__ = ("apply_changes", "batch", "definitions_error", "error", "flusher", "journal")
@@ -57,8 +64,11 @@ class FlushJob:
 
 
 class FlusherCall:
-    """Something to be done between two batches: all that were submitted before are durable, or have failed, and none
-    behind has begun. `done` is told of an error, on the flusher's thread."""
+    """A function that the flusher's thread calls between two batches.
+
+    All batches submitted before are then durable or have failed, and no later one has begun. `done`
+    gets the error or None, on the flusher's thread.
+    """
 
     __slots__ = ("_done", "_function")
 
@@ -69,17 +79,17 @@ class FlusherCall:
         self._done = done
 
     def run(self) -> None:
-        """Do it."""
+        """Call the function, then `done`."""
         failure: Exception | None = None
         try:
             self._function()
-        except Exception as error:  # Whatever it was, the flusher must go on.
+        except Exception as error:  # No error of the function may end the flusher's thread.
             failure = error
         self._done(failure)
 
 
 class _JournalFile:
-    """The journal file being written: its durable bytes so far, and up to where there is space for it."""
+    """The journal file being written, with its durable bytes and the end of its allocated space."""
 
     __slots__ = ("_allocated", "_handle", "_synced")
 
@@ -89,20 +99,21 @@ class _JournalFile:
         self._allocated = 0
 
     def append(self, parts: list[bytes]) -> None:
-        """Write `parts` and make them durable. FileNotFoundError when somebody has deleted the file meanwhile."""
+        """Write and sync `parts`. FileNotFoundError when the file was deleted from outside."""
         size = sum(map(len, parts))
         if self._synced + size > self._allocated:
             self._allocate(self._synced + size + _ALLOCATE_BYTES)
         self._handle.write(self._synced, parts)
         self._handle.sync()
-        # A microsecond beside the sync.
+        # This check takes a microsecond, much less than the sync.
         _check_name(self._handle, "the journal file")
         self._synced += size
 
     def close(self) -> None:
-        """Cut off what was allocated in vain or is left of a failed batch, and close.
+        """Cut off unused space and the rest of a failed batch, and close; errors are ignored.
 
-        A failure leaves that at the end; the journal does not rely on it. It is no news: what counts is synced.
+        An error leaves such bytes at the end of the file. The journal does not rely on their
+        absence, and all bytes that count are synced.
         """
         with contextlib.suppress(OSError):
             self._handle.truncate(self._synced)
@@ -110,7 +121,8 @@ class _JournalFile:
             self._handle.close()
 
     def _allocate(self, upto: int) -> None:
-        # Without the space, or on a file system that cannot, writing shows what is possible.
+        # Ignore a full disk and a file system without this call: the write itself shows what is
+        # possible.
         with contextlib.suppress(OSError):
             self._handle.allocate(self._allocated, upto - self._allocated)
         self._allocated = upto
@@ -121,13 +133,13 @@ def _is_locked(error: Exception) -> bool:
 
 
 def _check_name(handle: FileHandle, what: str) -> None:
-    """What is synced to a file without a name is gone when its handle is."""
+    """Raise FileNotFoundError for a deleted file: its synced bytes are lost with the handle."""
     if not handle.is_named():
         raise FileNotFoundError(errno.ENOENT, "somebody has deleted it", what)
 
 
 class _ContentFile:
-    """The content file being written. It stays open from batch to batch, until another one is written."""
+    """The content file being written; it stays open until another one is written."""
 
     def __init__(self, files: FileSystem) -> None:
         self._files = files
@@ -136,38 +148,38 @@ class _ContentFile:
         self._is_dirty = False
 
     def begin(self, path: str) -> None:
-        """Make the file that is written from now on; the one before it is synced."""
+        """Create the next file to write; syncs and closes the one before."""
         self.sync()
         self.close()
         self._handle = self._files.create(path)
         self._path = path
 
     def resume(self, path: str, size: int) -> None:
-        """Go on behind the first `size` bytes of a file."""
+        """Continue a file behind its first `size` bytes; syncs and closes the one before."""
         if self._handle is not None and self._path == path:
             return
         self.sync()
         self.close()
         self._handle = self._files.open(path)
         self._path = path
-        # The rest of a failed batch, or of a life before a crash.
+        # Bytes behind `size` are the rest of a failed batch, or older than the last crash.
         self._handle.truncate(size)
 
     def write(self, offset: int, parts: list[bytes]) -> None:
-        """Written, not synced."""
+        """Write `parts` at `offset`, without a sync."""
         assert self._handle is not None
         self._is_dirty = True
         self._handle.write(offset, parts)
 
     def sync(self) -> None:
-        """Everything written so far is durable."""
+        """Make everything written so far durable."""
         if self._handle is not None and self._is_dirty:
             self._handle.sync()
             _check_name(self._handle, self._path)
             self._is_dirty = False
 
     def close(self) -> None:
-        """Nobody writes to it any more for now."""
+        """Close the file without a sync; errors are ignored."""
         handle, self._handle = self._handle, None
         self._is_dirty = False
         if handle is not None:
@@ -176,18 +188,18 @@ class _ContentFile:
 
 
 class BatchFlusher:
-    """Makes the batches of one vhost durable. `files` is its directory; paths in a batch are relative to it."""
+    """Makes the batches of one vhost durable; their paths are relative to its directory `files`."""
 
     def __init__(self, files: FileSystem, reserve: SpaceReserve | None = None) -> None:
         self._files = files
         self._reserve = reserve
         self._journal_file: _JournalFile | None = None
         self._content_file = _ContentFile(files)
-        # Files that the batch under way has made.
+        # Files that the batch under way has created.
         self._made: list[str] = []
 
     def flush(self, job: FlushJob) -> None:
-        """Make the job's batch durable; `job.error` says why not. Its change sets say for themselves."""
+        """Make the job's batch durable; sets `job.error` on failure, and each change set's fate."""
         batch = job.batch
         self._made = []
         if batch.change_sets:
@@ -213,13 +225,15 @@ class BatchFlusher:
             file.close()
 
     def _store_definitions(self, job: FlushJob) -> None:
-        """Store all change sets at once; when that fails each by itself, so that only those fail that must.
+        """Store all change sets at once; if that fails, one by one, so that only the bad ones fail.
 
-        Kept sets have the reserve; whoever wants something new is refused when there is no space without it. Behind a kept
-        set that could not be stored nothing is: a newer change must not be overwritten by it later.
+        A kept set may use the space reserve; any other set is refused when it needs that space.
+        After a kept set that could not be stored, no set is stored: the kept set is retried later
+        and must not overwrite a newer change then.
         """
         batch_sets = set(job.batch.change_sets)
-        # A set may need one that an older batch has refused: the loop thread did not know that when it added the set.
+        # Leave out a set that needs a set which an older batch has refused: the loop's thread did
+        # not know of the refusal when it added this one.
         sets = [
             change_set
             for change_set in job.batch.change_sets
@@ -240,7 +254,8 @@ class BatchFlusher:
             if not all(need.is_stored for need in sets[position].needs):
                 position = end
                 continue
-            # Neighbouring kept sets happened together (a queue is deleted, a group's part in it ends) and are stored together.
+            # Neighbouring kept sets happened together (a queue is deleted, a group's part in it
+            # ends) and are stored together.
             while sets[position].is_kept and end < len(sets) and sets[end].is_kept:
                 end += 1
             error = self._store(job, sets[position:end])
@@ -259,7 +274,7 @@ class BatchFlusher:
         try:
             if changes:
                 job.apply_changes(changes)
-        except Exception as error:  # Whatever it is, records and acks of the batch must go on.
+        except Exception as error:  # After any error the records and acks must still be written.
             return error
         for change_set in sets:
             change_set.is_stored = True
@@ -280,7 +295,7 @@ class BatchFlusher:
             file.write(write.offset, write.parts)
         file.sync()
         for directory in sorted({path.rpartition("/")[0] for path in self._made}):
-            # The new name must survive a power loss as well as its content does (W28).
+            # The new name must survive a power failure, as the file's bytes do (W28).
             self._files.sync_directory(directory)
 
     def _write_journal(self, batch: Batch) -> None:
@@ -288,7 +303,7 @@ class BatchFlusher:
             if self._journal_file is not None:
                 self._journal_file.close()
                 self._journal_file = None
-            # Never over an existing file: what is there is somebody's data.
+            # Never overwrite an existing file: it may hold data.
             path = journal_path(batch.file_number)
             self._journal_file = _JournalFile(self._files.create(path))
             self._made.append(path)
@@ -304,21 +319,23 @@ class BatchFlusher:
             self._files.sync_directory(JOURNAL_DIRECTORY)
 
     def _abandon(self) -> None:
-        # What the failed batch left is not worth keeping, and a full disk must not fill with empty files.
+        # The files of a failed batch are not needed, and a full disk must not fill with empty
+        # files.
         self.close()
         for path in self._made:
             with contextlib.suppress(OSError):
                 self._files.unlink(path)
 
     def _delete(self, batch: Batch) -> None:
-        """Delete the batch's dead files. The batch is durable already, so a failure here only delays the deletion."""
+        """Delete the batch's dead files; the batch is durable, so a failure only delays this."""
         remaining = list(batch.delete_files)
         try:
             while remaining:
                 with contextlib.suppress(FileNotFoundError):
                     self._files.unlink(journal_path(remaining[0]))
                 remaining.pop(0)
-            # Before a later batch deletes files that acknowledge what was in these.
+            # Make the deletions durable before a later batch deletes files with acks of messages
+            # that were in these.
             self._files.sync_directory(JOURNAL_DIRECTORY)
         except OSError as error:
             logger.warning("journal files cannot be deleted, it is tried again later: %s", error)
@@ -326,7 +343,7 @@ class BatchFlusher:
 
 
 class Flusher:
-    """The thread. `notify(job)` is called on it when a job is finished."""
+    """The flusher's thread of a node; it calls `notify(job)` when a job is finished."""
 
     def __init__(self, notify: Callable[[FlushJob], None]) -> None:
         self._notify = notify
@@ -339,11 +356,11 @@ class Flusher:
         self._jobs.put(job)
 
     def call(self, call: FlusherCall) -> None:
-        """Run `call` behind all that was submitted."""
+        """Run `call` after all jobs that were submitted before."""
         self._jobs.put(call)
 
     def stop(self) -> None:
-        """Finish what was submitted and end the thread. The batch flushers stay open."""
+        """Finish the submitted jobs and end the thread; the batch flushers stay open."""
         self._jobs.put(None)
         self._thread.join()
 

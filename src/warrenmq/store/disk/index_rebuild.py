@@ -1,17 +1,20 @@
-"""The queues' indexes, derived from their segments: for a start that finds no usable checkpoint.
+"""Rebuilds the queues' indexes from their segments, for a start that finds no usable checkpoint.
 
-A segment says which messages were moved to it, not which of them are settled since. What only the lost checkpoint knew
-is therefore delivered again; the journal is replayed behind this as behind any checkpoint and settles the rest.
+A segment says which messages were moved to it, but not which of them were settled since. Messages
+whose ack only the lost checkpoint knew are therefore delivered again. The journal is replayed after
+this as after any checkpoint and settles the rest.
 
-Where the journal has a live message that the index should have and has not, a power failure took appends that no
-checkpoint had synced. Whatever a queue was given from there on is in the journal as well, since a journal file outlives
-the checkpoint that it made necessary: the index is cut there. So it is where the index has another message, or one that
-does not outlive a restart, under that seq id: bytes of an earlier life, which a start had cut off or removed; its seq ids
-were given out again, and the power failure took what was written in their place.
+The index is cut at the first seq id of a live message in the journal that the index should have and
+does not have: a power failure took appends that no checkpoint had synced. Every message that the
+queue got from there on is in the journal as well, since a journal file outlives the checkpoint that
+it made necessary. The index is also cut where it has another message under that seq id, or one that
+does not outlive a restart. Such bytes are older than a start that had cut them off or removed them;
+their seq ids were given out again, and the power failure took the records that were written in
+their place.
 
-Of contents nothing is believed but what a scan of all content files finds. The copy of a compaction and the files that
-it was made from may both be there. The one with the higher number was made later, and what it left out was garbage by
-then; so in the range of ids of a file, no file with a lower number counts.
+Only a scan of all content files says where contents are. A compacted copy and the files that it was
+made from may both exist. The file with the higher number was made later, and the contents that it
+left out were garbage by then; so in the range of ids of a file, no file with a lower number counts.
 """
 
 import re
@@ -50,33 +53,34 @@ from warrenmq.store.runs import add_run, contains
 SEGMENT_NAME: Final = re.compile(r"(0|[1-9][0-9]{0,9})\.idx")
 QUEUE_NAME: Final = re.compile(r"[1-9][0-9]{0,9}")
 CONTENT_NAME: Final = re.compile(r"(0|[1-9][0-9]{0,9})\.rdq")
-# What of a segment is in memory at a time, unless a record is larger.
+# Bytes of a segment that are in memory at a time, unless a record is larger.
 PIECE_BYTES: Final = 4194304
 _NO_LIMIT: Final = 1 << 62
 _U32_END: Final = 1 << 32
 
 
 class RebuiltIndex:
-    """A checkpoint that was never taken, and what was found on the way."""
+    """The result of a rebuild: a checkpoint that was never taken, and the rebuild's findings."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self.checkpoint = checkpoint
         # Stretches of segments that are no records; copies are in lost+found.
         self.damaged_count = 0
-        # `name -> name in lost+found`.
+        # Files moved to lost+found, as `name -> name in lost+found`.
         self.quarantined: list[str] = []
-        # Large messages in the index: queue, seq id, content.
+        # Large messages in the index: (queue, seq id, content).
         self.references: list[tuple[CheckpointQueue, int, ContentRef]] = []
-        # (file, offset, size of the record) by content id.
+        # Places of the contents, (file, offset, size of the record), by content id.
         self.places: dict[int, tuple[int, int, int]] = {}
 
     def with_references_of(
         self, contents: list[tuple[ContentRef, int]]
     ) -> list[tuple[ContentRef, int]]:
-        """All contents that a live position needs, where they are now, with the number of such positions.
+        """The contents that live positions need, as found, each with the number of positions.
 
-        `contents` are those that the journal needs; it has been replayed, so that what it settles counts no more. A
-        content that is nowhere is in file -1. The highest id there ever was is among them in any case.
+        `contents` are the ones that the journal needs. The journal was replayed before, so
+        positions that it settles do not count. A content that was not found has file -1. The
+        content with the highest id of all files is in the result in any case.
         """
         wanted: dict[int, tuple[ContentRef, int]] = {}
         for row, seq, content in self.references:
@@ -108,7 +112,7 @@ class RebuiltIndex:
 
 
 def rebuild_index(files: FileSystem, store_id: bytes, segment_entries: int) -> RebuiltIndex:
-    """Read all segments, and all content files when a segment or a journal file may refer to one."""
+    """Read all segments and content files of the store; returns the rebuilt checkpoint."""
     rebuilt = RebuiltIndex(Checkpoint(CheckpointHead(0, 0, 0, 0, 0, 0, 0)))
     journaled = _journaled(files, store_id, segment_entries)
     for name in files.list_names(QUEUES_NAME):
@@ -125,7 +129,7 @@ def rebuild_index(files: FileSystem, store_id: bytes, segment_entries: int) -> R
 
 
 def scan_segment(files: FileSystem, path: str, size: int, scan: IndexScan) -> Iterator[None]:
-    """Read a segment piece by piece; each time, `scan.found` and `scan.damaged` have more, for the caller to take."""
+    """Scan a segment in pieces; after each the caller takes `scan.found` and `scan.damaged`."""
     while scan.offset < size and not scan.is_over:
         wanted = min(max(PIECE_BYTES, scan.wanted_bytes), size - scan.offset)
         data = files.read(path, scan.offset, wanted)
@@ -137,14 +141,14 @@ def scan_segment(files: FileSystem, path: str, size: int, scan: IndexScan) -> It
 
 
 def find_places(files: FileSystem, store_id: bytes) -> dict[int, tuple[int, int, int]]:
-    """(file, offset, size of the record) by content id of what all content files have; the latest copy counts."""
+    """The latest place of each content in all files, (file, offset, size of the record), by id."""
     numbers = [
         int(match.group(1))
         for match in map(CONTENT_NAME.fullmatch, files.list_names(PERSISTENT_NAME))
         if match and files.is_file(f"{PERSISTENT_NAME}/{match.group()}")
     ]
     places: dict[int, tuple[int, int, int]] = {}
-    # Ranges of ids, first and last, that files with a higher number cover.
+    # Ranges of ids, (first, last), that files with a higher number cover.
     covered: list[tuple[int, int]] = []
     for number in sorted(numbers, reverse=True):
         path = f"{PERSISTENT_NAME}/{number}.rdq"
@@ -165,7 +169,7 @@ def find_places(files: FileSystem, store_id: bytes) -> dict[int, tuple[int, int,
 def _journaled(
     files: FileSystem, store_id: bytes, segment_entries: int
 ) -> dict[int, list[tuple[int, tuple[int, ...]]]]:
-    """By queue, the seq ids, ascending, that are alive for all the journal knows, and which messages they are."""
+    """By queue id, (seq id, message identity) of the journal's live messages, in order."""
     replay = JournalReplay(store_id, None, segment_entries)
     if files.exists(JOURNAL_DIRECTORY):
         for number in journal_numbers(files)[0]:
@@ -175,7 +179,7 @@ def _journaled(
                 and file_header_number(data) != number
             ):
                 continue
-            # Of a file that is not ours, whatever its header says, no record is valid.
+            # In a file of another store no record is valid, whatever its header says.
             replay.feed_file(number, data)
     return {
         queue_id: [(position.seq, _identity(position)) for position in queue.in_order()]
@@ -184,7 +188,7 @@ def _journaled(
 
 
 def _identity(position: Position) -> tuple[int, ...]:
-    """What tells a message from another one with the same seq id."""
+    """Values that tell a message from another one with the same seq id."""
     content = position.content_ref
     if content is not None:
         return content.id, content.transient
@@ -193,7 +197,7 @@ def _identity(position: Position) -> tuple[int, ...]:
 
 
 class _QueueRebuild:
-    """Reads the segments of one queue, in order."""
+    """Rebuilds the index of one queue from its segments, in order."""
 
     def __init__(
         self,
@@ -209,15 +213,16 @@ class _QueueRebuild:
         self._path = f"{QUEUES_NAME}/{queue_id}"
         self._rebuilt = rebuilt
         self._row = CheckpointQueue(queue_id, 1, 0, 1, False)
-        # Seq ids that are alive for the journal and were not met yet, with their messages; the next one last.
+        # (seq id, message identity) of live messages in the journal that the scan has not met yet;
+        # the next one is last.
         self._journaled: list[tuple[int, tuple[int, ...]]] = []
-        # Behind the last record.
+        # The seq id behind the last record.
         self._next_seq = 0
-        # Where the index ends before its segments do; -1: it does not.
+        # The seq id at which the index is cut before the end of its segments; -1: it is not cut.
         self._cut_seq = -1
 
     def run(self, journaled: list[tuple[int, tuple[int, ...]]]) -> CheckpointQueue:
-        """The queue as a checkpoint would have it. `journaled` is what the journal has of it that is alive."""
+        """The queue as a checkpoint has it; `journaled` are its live messages in the journal."""
         row = self._row
         self._journaled = journaled[::-1]
         for number in self._segment_numbers():
@@ -243,7 +248,7 @@ class _QueueRebuild:
             if match and int(match.group(1)) < _U32_END and files.is_file(path):
                 numbers.append(int(match.group(1)))
             elif name.endswith(".new") and name.removesuffix(".new") in names:
-                # A rewritten copy that was never put in its place.
+                # A rewritten copy that was never put in place.
                 remove_if_there(files, path)
             else:
                 self._rebuilt.quarantined.append(quarantine(files, path))
@@ -255,7 +260,7 @@ class _QueueRebuild:
         size = files.size(path)
         file_number = self._row.queue_id << 32 | number
         first = number * self._segment_entries
-        # A log without an index: nothing counts as settled.
+        # A ledger without an index: no position counts as settled.
         scan = IndexScan(
             QueueLedger(self._row.queue_id),
             crc_seed(self._store_id, file_number),
@@ -275,7 +280,7 @@ class _QueueRebuild:
         is_ours = file_header_is_valid(header, INDEX_MAGIC, self._store_id)
         is_ours = is_ours and file_header_number(header) == file_number
         if not is_ours and scan.next_seq == first:
-            # Neither header nor any record says so.
+            # Neither the header nor any record belongs to this file.
             self._rebuilt.quarantined.append(quarantine(files, path))
             return
         if not is_ours:
@@ -289,14 +294,14 @@ class _QueueRebuild:
         if segment.entries > 0:
             self._row.segments.append(segment)
         elif self._cut_seq < 0:
-            # Nothing in it, or nothing that can be read, whose copy is in lost+found. Appends may come to its place, or to
-            # one before it.
+            # The segment is empty or unreadable (lost+found has a copy). Delete it, since appends
+            # may go to its number or to a lower one.
             remove_if_there(files, path)
         else:
             self._rebuilt.quarantined.append(quarantine(files, path))
 
     def _take(self, segment: Segment, scan: IndexScan) -> None:
-        """Count what was found."""
+        """Count the positions that the scan has found, up to the cut."""
         row = self._row
         found, scan.found = scan.found, []
         for position in found:
@@ -309,7 +314,7 @@ class _QueueRebuild:
             segment.entries += 1
             content = position.content_ref
             if not position.persistent or (content is not None and content.transient):
-                # Of an earlier life.
+                # A transient message from before the last start.
                 add_run(row.settled, seq, seq)
                 continue
             segment.live_persistent += 1
@@ -318,7 +323,11 @@ class _QueueRebuild:
                 self._rebuilt.references.append((row, seq, content))
 
     def _is_end_before(self, position: Position) -> bool:
-        """Has the journal a live message before `position`, or in its place, that the index has not? The index ends there."""
+        """Whether the index must be cut before `position`.
+
+        True when the journal has a live message with a lower seq id, or another one with the same
+        seq id, that the index does not have; the cut is at that message.
+        """
         journaled = self._journaled
         if not journaled or journaled[-1][0] > position.seq:
             return False
@@ -330,7 +339,8 @@ class _QueueRebuild:
         return True
 
     def _settle_before(self, seq: int) -> None:
-        # What is not in the index is settled, also when an ack in the journal speaks of it again.
+        # Seq ids that are not in the index count as settled; an ack in the journal does not count
+        # them twice.
         if seq > self._next_seq:
             add_run(self._row.settled, self._next_seq, seq - 1)
 
@@ -343,7 +353,7 @@ class _QueueRebuild:
 
 
 def _without_tail(end: int, damaged: list[tuple[int, bytes]]) -> int:
-    """Where the records end, when the last stretch of damage reaches `end`: the next append cuts that off."""
+    """The end of the records: the next append cuts off damage that reaches `end`."""
     for offset, data in reversed(damaged):
         if offset + len(data) != end:
             break

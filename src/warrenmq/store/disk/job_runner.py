@@ -1,11 +1,12 @@
-"""Runs the jobs of `store/jobs.py` on a file system, one at a time per lane, on whichever thread calls.
+"""Runs the jobs of `store/jobs.py` on a file system, on the thread that calls.
 
-What a power failure or a failed call may leave is the old state or the new one, whole: everything that replaces
-something is written beside it, synced, and put in its place by a rename. Only then is anything deleted.
+A power failure or a failed call leaves the old state or the new one, whole: a file that replaces
+another is written beside it, synced, and put in its place by a rename. Only then are files deleted.
 
-A sync that fails has lost what it was about, and the next one would not say so (W27). So a path whose sync failed fails
-every checkpoint that names it, until the engine has had it rewritten from what can still be read of it. A directory sync
-that fails after a rename is made up for before the next checkpoint, which is the first that relies on it.
+A failed sync may have lost bytes, and the next sync would not report that (W27). So a path whose
+sync failed fails every checkpoint that names it, until the engine has had the file rewritten from
+the bytes that can still be read. When a directory sync fails after a rename, the next checkpoint
+repeats it, since no earlier step relies on the name.
 """
 
 import contextlib
@@ -39,23 +40,24 @@ from warrenmq.store.record import FILE_HEADER_BYTES, body_is_valid, crc_seed, re
 
 logger = logging.getLogger("warren.disk")
 
-# Above this many files one call syncs the whole file system.
+# More files than this are synced by one call for the whole file system.
 SYNC_EACH_MAX: Final = 64
-# Compaction reads and writes no faster, so that disk and processor have time for others (W24); it rests after each of
-# these pieces. In debt it is to come to an end sooner.
+# Compaction reads and writes no faster than this, to leave disk and processor to others (W24).
 COMPACT_BYTES_PER_S: Final = 268435456
+# Limit of an urgent compaction: while the store is in debt, it must end sooner.
 URGENT_BYTES_PER_S: Final = 1073741824
+# Compaction pauses after each piece of this size.
 _COMPACT_PIECE_BYTES: Final = 1048576
-# Records of a segment that are looked at in one go, less than a millisecond's worth.
+# Records of a segment that one step of a rewrite scans; a step takes less than a millisecond.
 _REWRITE_RECORDS: Final = 1024
-# A range that gives one of these is lost; any other error may be over at the next try.
+# Errors that mean a range cannot be read; after any other error a retry may succeed.
 _UNREADABLE: Final = (errno.ENOENT, errno.EIO, errno.EUCLEAN, errno.EBADMSG, errno.ENODATA)
 
 
 class JobRunner:
-    """Runs the jobs of one vhost, whose directory `files` is.
+    """Runs the jobs of one vhost; `files` is its directory.
 
-    `pause(seconds)` makes a compaction take its time; it may raise to end it.
+    `pause(seconds)` slows down a compaction; it may raise to abort it.
     """
 
     def __init__(
@@ -70,25 +72,27 @@ class JobRunner:
         self._pause = pause
         self._reserve = reserve
         self._appends = AppendFiles(files)
-        # Paths whose sync failed, directories whose sync failed after a rename.
+        # Paths whose sync failed and that were not rewritten since.
         self._doubtful: set[str] = set()
+        # Directories whose sync failed after a rename.
         self._unsynced_directories: set[str] = set()
-        # A sync of everything failed when no checkpoint was at stake.
+        # A sync of the whole file system failed after a checkpoint: the next checkpoint takes all
+        # its paths for doubtful.
         self._is_sync_lost = False
         self._lines = LineLimit()
 
     def run(self, job: StoreJob) -> None:
-        """Do the job; `job.error` says why not."""
+        """Run the job; sets `job.error` when it fails."""
         job.error = None
         try:
             self._run(job)
-        except Exception as error:  # Whatever it was, the engine decides what a failed job means.
+        except Exception as error:  # The engine decides for any error what a failed job means.
             job.error = error
             if self._reserve is not None:
                 self._reserve.on_error(error)
 
     def close(self) -> None:
-        """Close the files that are kept open."""
+        """Close the segment files that are kept open."""
         self._appends.close_all()
 
     def _run(self, job: StoreJob) -> None:
@@ -121,7 +125,7 @@ class JobRunner:
             job.found_bytes = error.found_bytes
             raise
 
-    # -- reading ---------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def _read_ranges(self, job: ReadRanges) -> None:
         results: list[bytes | None] = []
@@ -145,13 +149,14 @@ class JobRunner:
             crc_seed(self._store_id, _file_number(path)),
         )
 
-    # -- checkpoints -----------------------------------------------------------------------------------------------
+    # -- checkpoints -------------------------------------------------------------------------------
 
     def _write_checkpoint(self, job: WriteCheckpoint) -> None:
         job.undeleted = []
         job.unsynced = []
         job.gone = []
-        # The directory of a queue may be new as well. When everything was synced, so were the names.
+        # The directory of a queue may be new as well. A sync of the whole file system has synced
+        # the names too.
         new: set[str] = set()
         if not self._sync_files(job):
             new = {_directory_of(path) for path in job.new_paths}
@@ -160,13 +165,13 @@ class JobRunner:
                 self._files.sync_directory(directory)
         self._unsynced_directories.clear()
         while job.encode():
-            # Others have their turn.
+            # Let other threads run.
             time.sleep(0)
         self._put_checkpoint(job.content)
         self._delete(job)
 
     def _sync_files(self, job: WriteCheckpoint) -> bool:
-        # True: not only those of the job, but everything there is.
+        # Returns True when the whole file system was synced, not only the files of the job.
         paths = list(dict.fromkeys(job.sync_paths))
         job.gone = [path for path in paths if self._appends.is_gone(path)]
         if self._is_sync_lost:
@@ -217,7 +222,7 @@ class JobRunner:
         new_path = write_new(files, CHECKPOINT_NAME, [content])
         try:
             if files.exists(CHECKPOINT_NAME):
-                # From here to the next rename the old one is to be found under its second name only.
+                # From here to the next rename only `checkpoint.previous` exists.
                 files.rename(CHECKPOINT_NAME, PREVIOUS_NAME)
             files.rename(new_path, CHECKPOINT_NAME)
         except OSError:
@@ -256,32 +261,34 @@ class JobRunner:
         try:
             return self._files.sync_all()
         except OSError:
-            # It may have been about what the next checkpoint relies on, and is told only once (W27).
+            # The lost bytes may be some that the next checkpoint counts, and no later sync reports
+            # the loss (W27).
             self._is_sync_lost = True
             return False
 
     def _remove_if_empty(self, directory: str) -> None:
-        # The directory of a queue goes with its last segment; it comes back with the next one.
+        # A queue's directory is removed with its last segment; the next segment creates it again.
         if _directory_of(directory).rpartition("/")[2] == "queues":
             with contextlib.suppress(OSError):
                 if not self._files.list_names(directory):
                     self._files.remove_tree(directory)
 
-    # -- copies ----------------------------------------------------------------------------------------------------
+    # -- copies ------------------------------------------------------------------------------------
 
     def _rewrite_segment(self, job: RewriteSegment) -> None:
         files = self._files
         path = job.path
         data = files.read(path, 0, job.size)
         seed = crc_seed(self._store_id, _file_number(path))
-        # One that was rewritten before a crash that no checkpoint came before is shorter, and whole.
+        # A file that was rewritten before a crash, with no checkpoint in between, is shorter and
+        # whole.
         if len(data) < job.size and not _is_whole(data, seed):
             raise OSError(errno.EIO, f"{len(data)} bytes are left of {job.size}", path)
         if path in self._doubtful and not _is_whole(data, seed):
             raise OSError(errno.EIO, "what could not be synced cannot be read any more", path)
         live = LiveRanges(data, seed, job.settled, job.settled_transient)
         while live.step(_REWRITE_RECORDS):
-            # Compiled code keeps the interpreter to itself: others have their turn here.
+            # Compiled code does not release the interpreter by itself: let other threads run here.
             time.sleep(0)
         parts = [data[offset : offset + length] for offset, length in live.ranges]
         new_path = write_new(files, path, parts)
@@ -293,14 +300,15 @@ class JobRunner:
             if files.exists(new_path):
                 remove_if_there(files, new_path)
                 raise
-            # It was done, whatever was wrong: who takes the old one to be there would look in the wrong places.
+            # The rename was done in spite of the error. The engine must learn of the new file, or
+            # it would read at the offsets of the old one.
         job.new_size = sum(map(len, parts))
         self._doubtful.discard(path)
         try:
             files.sync_directory(directory)
         except OSError as error:
-            # The new file is in its place and is read from there; which of them a power failure leaves does not matter
-            # before a checkpoint speaks of the new one.
+            # Reads already find the new file. A power failure may leave either file until a
+            # checkpoint counts the new one.
             logger.warning("a rename in %s is not durable yet: %s", directory, error)
             self._unsynced_directories.add(directory)
 
@@ -325,7 +333,7 @@ class JobRunner:
             nonlocal end
             size = sum(map(len, parts))
             handle.write(end, parts)
-            # One sync of all of it in the end would keep the journal's waiting.
+            # A single sync of the whole copy at the end would delay the journal's syncs.
             handle.write_back(end, size)
             end += size
             pace.spend(size)
@@ -341,7 +349,7 @@ class JobRunner:
                     handle.close()
             files.rename(new_path, job.target_path)
             files.sync_directory(_directory_of(job.target_path))
-        except Exception:  # Whatever it was, half a copy is of no use to anybody.
+        except Exception:  # Half a copy is of no use, after any error.
             remove_if_there(files, new_path)
             remove_if_there(files, job.target_path)
             raise
@@ -350,7 +358,7 @@ class JobRunner:
 
 
 class _Pace:
-    """Rests after what was read and written, so that it is no faster than `bytes_per_s`."""
+    """Pauses a copy so that it reads and writes no more than `bytes_per_s`."""
 
     def __init__(self, pause: Callable[[float], None] | None, bytes_per_s: int) -> None:
         self._pause = pause
@@ -358,14 +366,14 @@ class _Pace:
         self._owed_bytes = 0
 
     def spend(self, size: int) -> None:
-        """So many bytes were read or written."""
+        """Count bytes that were read or written; pauses after each piece."""
         self._owed_bytes += size
         if self._owed_bytes >= _COMPACT_PIECE_BYTES and self._pause is not None:
             self._pause(self._owed_bytes / self._bytes_per_s)
             self._owed_bytes = 0
 
     def source(self, source: Source) -> Source:
-        """The same, at this pace."""
+        """Wrap `source` so that its reads keep this pace."""
         read, size, seed = source
 
         def read_slowly(offset: int, length: int) -> bytes:
@@ -381,7 +389,7 @@ def _directory_of(path: str) -> str:
 
 
 def _file_number(path: str) -> int:
-    """What the header of the content file or segment `path` says, which may be damaged; the name is not."""
+    """The file number of a content file or segment, from its name: its header may be damaged."""
     directory, _, name = path.rpartition("/")
     stem, _, kind = name.partition(".")
     number = int(stem)
@@ -391,7 +399,7 @@ def _file_number(path: str) -> int:
 
 
 def _is_whole(data: bytes, seed: int) -> bool:
-    """Is every record of a file as it was written?"""
+    """Whether every record of a file is valid."""
     at = FILE_HEADER_BYTES
     while at < len(data):
         length = record_length(data, at, seed)

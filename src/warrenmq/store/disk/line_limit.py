@@ -1,22 +1,22 @@
-"""Keeps what fails thousands of times from filling the log."""
+"""Limits how often a repeated failure writes a line to the log."""
 
 import time
 from typing import Final
 
 INTERVAL_S: Final = 1.0
-# So many subjects are remembered; it does no harm to forget them.
+# Subjects remembered at most. Forgetting one does no harm: its next line comes early.
 _SUBJECTS_MAX: Final = 1000
 
 
 class LineLimit:
-    """Lets a line about the same subject through once a second. Any thread may ask."""
+    """Allows one log line a second about each subject. Any thread may call it."""
 
     def __init__(self) -> None:
-        # When each may be spoken of again, in seconds of the monotonic clock.
+        # When the next line about a subject is allowed, in seconds of the monotonic clock.
         self._next_s: dict[str, float] = {}
 
     def allows(self, subject: str) -> bool:
-        """May there be a line about `subject` now?"""
+        """Whether a line about `subject` is allowed now; the caller writes it then."""
         now_s = time.monotonic()
         if now_s < self._next_s.get(subject, now_s):
             return False

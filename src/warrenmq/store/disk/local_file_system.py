@@ -1,8 +1,8 @@
-"""The real file system below one directory; what each call promises is said in `warrenmq.store.file_system`.
+"""The real file system below one directory; `warrenmq.store.file_system` has the promises.
 
-Interrupted calls are taken up again by Python itself (PEP 475), short writes and reads here. `sync_all` is syncfs(2)
-through a descriptor that stays open as long as the store: the kernel reports a failed write-back to descriptors that were
-open when it failed, and to no others.
+Python itself retries interrupted calls (PEP 475); this module continues short writes and reads.
+`sync_all` is syncfs(2) on a descriptor that stays open as long as the store: the kernel reports a
+failed write-back only to descriptors that were open when it failed.
 """
 
 import ctypes
@@ -13,14 +13,14 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-# Longest list one pwritev takes (POSIX guarantees 16, Linux has 1024).
+# The most buffers that one pwritev takes (POSIX guarantees 16, Linux has 1024).
 _IOV_MAX: Final = 1024
 _FILE_MODE: Final = 0o640
 _DIRECTORY_MODE: Final = 0o750
 
 
 def syncfs_tells_errors(release: str) -> bool:
-    """Does syncfs(2) report a failed write-back with the Linux kernel `release`? Before 5.8 it did not."""
+    """Whether syncfs(2) of Linux kernel `release` reports a failed write-back: from 5.8 on."""
     match = re.match(r"(\d+)\.(\d+)", release)
     return match is not None and (int(match.group(1)), int(match.group(2))) >= (5, 8)
 
@@ -35,7 +35,7 @@ _WRITE_AND_WAIT: Final = 7
 
 
 class LocalFileHandle:
-    """A descriptor."""
+    """A FileHandle over a file descriptor."""
 
     __slots__ = ("_descriptor",)
 
@@ -43,7 +43,7 @@ class LocalFileHandle:
         self._descriptor = descriptor
 
     def write(self, offset: int, parts: list[bytes]) -> None:
-        """See FileHandle; a short write is continued where it stopped."""
+        """See FileHandle; a short write continues where it stopped."""
         pending: list[bytes | memoryview] = [part for part in parts if part]
         start = 0
         while start < len(pending):
@@ -64,11 +64,11 @@ class LocalFileHandle:
         os.fdatasync(self._descriptor)
 
     def write_back(self, offset: int, length: int) -> None:
-        """See FileHandle. Linux only; elsewhere all is left to the next sync."""
+        """See FileHandle; elsewhere than on Linux it does nothing."""
         if _sync_file_range is None:
             return
         if _sync_file_range(self._descriptor, offset, length, _WRITE_AND_WAIT) != 0:
-            # The next sync would not say it again.
+            # The next sync would not report this failure again.
             error = ctypes.get_errno()
             raise OSError(error, os.strerror(error))
 
@@ -92,7 +92,7 @@ class LocalFileHandle:
 
 
 class LocalFileSystem:
-    """The tree below `root`, which must exist. Symbolic links in it are the administrator's, and are followed."""
+    """The tree below the existing directory `root`; the administrator's symbolic links work."""
 
     def __init__(self, root: Path) -> None:
         self._root = str(root)
@@ -184,7 +184,7 @@ class LocalFileSystem:
             os.close(descriptor)
 
     def sync_all(self) -> bool:
-        """See FileSystem; of the whole file system that the root lies on."""
+        """See FileSystem; syncs the whole file system that holds the root."""
         if _syncfs is None:
             return False
         while _syncfs(self._descriptor) != 0:
@@ -196,7 +196,7 @@ class LocalFileSystem:
         return True
 
     def free_bytes(self, path: str) -> int:
-        """See FileSystem; what an ordinary process may use."""
+        """See FileSystem; counts the space that an unprivileged process may use."""
         status = os.statvfs(self._resolve(path))
         return status.f_bavail * status.f_frsize
 

@@ -1,7 +1,8 @@
-"""A file system for looking only: what would be changed is noted, and nothing is done.
+"""A read-only file system: it remembers changes of names and changes nothing on the disk.
 
-A tool that looks at a store reads it with the code of a start (`store_reader.py`), which moves things aside, copies what
-is damaged and makes directories. With this beneath it, it finds what a start would find and leaves the disk as it is.
+A tool that inspects a store reads it with the code of a start (`store_reader.py`), which moves
+files aside, copies damaged bytes and creates directories. On top of this file system, the tool
+finds what a start would find and leaves the disk as it is.
 """
 
 import errno
@@ -10,10 +11,10 @@ from warrenmq.store.file_system import FileHandle, FileSystem
 
 
 class _NoHandle:
-    """A file that is not there."""
+    """The handle of a file that does not exist on disk; it ignores all writes."""
 
     def write(self, offset: int, parts: list[bytes]) -> None:
-        """Forget it."""
+        """Ignore the bytes."""
 
     def sync(self) -> None:
         """Nothing was written."""
@@ -22,13 +23,13 @@ class _NoHandle:
         """Nothing was written."""
 
     def truncate(self, size: int) -> None:
-        """Forget it."""
+        """Ignore the new size."""
 
     def allocate(self, offset: int, length: int) -> None:
-        """Forget it."""
+        """Ignore the request."""
 
     def is_named(self) -> bool:
-        """Nobody misses it."""
+        """Always True: nothing can delete it."""
         return True
 
     def close(self) -> None:
@@ -36,12 +37,13 @@ class _NoHandle:
 
 
 class ReadOnlyFiles:
-    """`files` as it is, but for the names that were taken away or moved."""
+    """The file system `files`, without the names that the caller has removed or moved away."""
 
     def __init__(self, files: FileSystem) -> None:
         self._files = files
-        # Names that are gone, with all below them, and names that were made.
+        # Names that were removed or moved; all names below them are hidden too.
         self._hidden: set[str] = set()
+        # Names that were created.
         self._made: set[str] = set()
 
     def create(self, path: str) -> FileHandle:
@@ -76,7 +78,7 @@ class ReadOnlyFiles:
         return not self._is_hidden(path) and self._files.is_file(path)
 
     def list_names(self, path: str) -> list[str]:
-        """See FileSystem; a directory that was to be made is empty."""
+        """See FileSystem; a directory that exists only by `make_directories` is empty."""
         if self._is_hidden(path) or not self._files.exists(path):
             return []
         prefix = f"{path}/" if path else ""

@@ -1,8 +1,8 @@
-"""What a vhost's directory holds, for whoever reads it without a node: a stopped node's, or a backup.
+"""Reads a vhost's directory without a node: the directory of a stopped node, or a backup.
 
-Opening one reads the checkpoint and replays the journal, as a start does, and changes nothing on the disk. Everything
-else comes in iterators, so a backlog larger than memory can be looked at; memory is taken by what is in the journal
-only, and by two bytes for each large message.
+Opening a snapshot reads the checkpoint and replays the journal, as a start does, and changes
+nothing on the disk. Everything else comes from iterators, so a backlog larger than memory can be
+read. Only the messages in the journal take memory, and two bytes for each large message.
 """
 
 from array import array
@@ -35,24 +35,24 @@ from warrenmq.store.runs import Runs
 from warrenmq.store.store_settings import StoreSettings
 from warrenmq.store.vhost_store import VhostStore
 
-# (path, offset, bytes) of a stretch that is no record.
+# Called with (path, offset, bytes) of each stretch that is no record.
 OnDamage = Callable[[str, int, bytes], None]
-# Told of bytes that were read, as work goes on.
+# Called with the number of bytes of each read.
 OnRead = Callable[[int], None]
 
 _NEVER: Final = 1 << 62
 
 
 class NoStore(Exception):
-    """The directory is not that of a vhost's store; one line that says why."""
+    """Says in one line why a directory is not that of a vhost's store."""
 
 
 def ignore_damage(_path: str, _offset: int, _data: bytes) -> None:
-    """For those who do not ask."""
+    """Do nothing: the default `on_damage`."""
 
 
 def ignore_read(_size: int) -> None:
-    """For those who do not ask."""
+    """Do nothing: the default `on_read`."""
 
 
 def find_store_id(files: FileSystem) -> bytes:
@@ -64,7 +64,7 @@ def find_store_id(files: FileSystem) -> bytes:
 
 
 class SegmentPlace(NamedTuple):
-    """A segment, for those who read it without its queue; `size` are the bytes of it that count."""
+    """All that a reader of one segment must know; only its first `size` bytes count."""
 
     store_id: bytes
     queue_id: int
@@ -83,7 +83,7 @@ def positions_in_segment(
 ) -> Iterator[Position]:
     """The live positions in one segment. Raises OSError when it cannot be read."""
     ledger = QueueLedger(place.queue_id)
-    # Only what is settled is asked for.
+    # The scan reads only the settled runs of this index.
     ledger.index = QueueIndex(place.queue_id, "", place.segment_entries)
     ledger.index.settled = settled
     ledger.transient_floor = _NEVER
@@ -107,8 +107,8 @@ def positions_in_segment(
 class VhostSnapshot:
     """The store in `files`, a vhost's directory.
 
-    A message of a sink that was published is in its queues; with `has_moved`, it is in its staging log as well for as long
-    as it is not settled there, which is what accounts of contents count.
+    A published message of a sink is in its queues. With `has_moved` it is in its stage as well
+    until it is settled there, as the accounts of the content store count it.
     """
 
     def __init__(
@@ -126,26 +126,26 @@ class VhostSnapshot:
         self.report.quarantined[:0] = strange
         if not has_moved:
             self.replay.settle_moved()
-        # What a crash left behind and the next start removes.
+        # Content files that a crash left behind; the next start removes them.
         self.dead_paths = self.store.contents.persistent.take_dead_paths()
 
-    # -- queues ------------------------------------------------------------------------------------------------------
+    # -- queues ------------------------------------------------------------------------------------
 
     def queues(self) -> list[RecoveredQueue]:
-        """What is known of each queue, by queue id."""
+        """All recovered queues, in order of their ids."""
         return [self.replay.queues[queue_id] for queue_id in sorted(self.replay.queues)]
 
     def queue(self, queue_id: int) -> RecoveredQueue | None:
-        """What is known of one queue; None when it has nothing at all."""
+        """The recovered queue; None when the store has nothing of it."""
         return self.replay.queues.get(queue_id)
 
     def segments(self, queue: RecoveredQueue) -> list[Segment]:
-        """The segments of its index, oldest first."""
+        """The segments of the queue's index, oldest first."""
         index = queue.ledger.index
         return list(index.segments) if index is not None else []
 
     def path_of(self, queue: RecoveredQueue, segment: Segment) -> str:
-        """Where a segment is."""
+        """Path of a segment, relative to the vhost's directory."""
         return f"{QUEUES_NAME}/{queue.ledger.queue_id}/{segment.number}.idx"
 
     def positions(
@@ -154,7 +154,7 @@ class VhostSnapshot:
         on_damage: OnDamage = ignore_damage,
         on_read: OnRead = ignore_read,
     ) -> Iterator[Position]:
-        """All live positions of a queue, in order; those with `has_content` False have it in a content file."""
+        """All live positions of a queue, in order; `message` reads those without `has_content`."""
         for segment in self.segments(queue):
             if segment.live_persistent > 0:
                 yield from self.segment_positions(queue, segment, on_damage, on_read)
@@ -186,7 +186,7 @@ class VhostSnapshot:
         )
 
     def timestamp_ms(self, queue: RecoveredQueue, position: Position) -> int:
-        """When the message was published."""
+        """The time at which the message was published, in ms since 1970; 0 if unreadable."""
         if position.has_content or position.place < 0:
             timestamp: int = position.message.timestamp_ms
             return timestamp
@@ -202,15 +202,15 @@ class VhostSnapshot:
         ref = decode_publish_ref(data, RECORD_HEADER_BYTES, length)
         return ref.timestamp_ms if ref is not None else 0
 
-    # -- contents ----------------------------------------------------------------------------------------------------
+    # -- contents ----------------------------------------------------------------------------------
 
     @property
     def content_files(self) -> list[ContentFile]:
-        """The content files with something valid in them, in order of their ids."""
+        """The content files with valid contents, in order of their ids."""
         return self.store.contents.persistent.files
 
     def content_scan(self, file: ContentFile) -> ContentScan:
-        """A pass over one content file, damage included."""
+        """A scan of one content file, damaged stretches included."""
         return ContentScan(
             partial(self.files.read, file.path),
             self.files.size(file.path),
@@ -218,7 +218,7 @@ class VhostSnapshot:
         )
 
     def message(self, position: Position) -> Message | None:
-        """The message at a position; None when its content cannot be had."""
+        """The message at a position; None when its content cannot be read."""
         if position.has_content:
             return position.message
         content = position.content_ref
@@ -227,7 +227,7 @@ class VhostSnapshot:
         return self.content(content)
 
     def content(self, content: ContentRef) -> Message | None:
-        """A large message: from where it was last seen, else from the file that has its id."""
+        """A large message, from its known place, else from the file that has its id."""
         path = self.store.contents.persistent.path_of(content.file)
         if self.store.contents.persistent.is_current_location(content) and self.files.is_file(path):
             data = self.files.read(path, content.offset, content.stored_bytes)
@@ -255,14 +255,14 @@ class VhostSnapshot:
 
 
 class ReferenceCounts:
-    """How many live positions refer to each content of a list of files, which are in order of their ids."""
+    """Counts the live positions that refer to each content of `files` (in order of their ids)."""
 
     def __init__(self, files: list[ContentFile]) -> None:
         self.files = files
         self._counts = [array("H", bytes(2 * file.count)) for file in files]
 
     def add(self, content_id: int) -> bool:
-        """One position more; False when no file has the content."""
+        """Count one more position of a content; False when no file has the content."""
         index = index_of(self.files, content_id)
         place = self.files[index].place_of(content_id) if index >= 0 else -1
         if place < 0:
@@ -271,5 +271,5 @@ class ReferenceCounts:
         return True
 
     def of_file(self, index: int) -> "array[int]":
-        """The counts of the file at `index`, by the places of its contents."""
+        """The counts of the file at `index`, by place of the content in the file."""
         return self._counts[index]

@@ -1,7 +1,8 @@
-"""Space that is given back when the disk is full, so that what frees space still fits (W21).
+"""The space reserve: disk space released when the disk is full, for writes that free space (W21).
 
-Acks, checkpoints and the deletions that follow them need some bytes of disk before they give any back. A file of real
-bytes stands for them: it is cut to nothing when a write finds no space, and made again when there is plenty.
+Acks, checkpoints and the deletions that follow them need some bytes of disk before they free any. A
+file of allocated bytes reserves these: it is truncated when a write finds no space, and allocated
+again when there is plenty.
 """
 
 import contextlib
@@ -17,12 +18,13 @@ logger = logging.getLogger("warren.reserve")
 
 RESERVE_PATH: Final = "msg_stores/reserve"
 RESERVE_BYTES: Final = 33554432
-# It is made again when this many times its size is free: not at the price of the next commit.
+# The reserve is allocated again when this many times its size is free, so that the next commit does
+# not lack the space.
 _PLENTY: Final = 4
 
 
 class SpaceReserve:
-    """The file at `path`, in a directory that exists. `on_error` may be called from any thread."""
+    """The reserve file at `path`, in an existing directory. Any thread may call `on_error`."""
 
     def __init__(
         self, files: FileSystem, path: str = RESERVE_PATH, size_bytes: int = RESERVE_BYTES
@@ -34,12 +36,12 @@ class SpaceReserve:
         self.is_held = False
 
     def on_error(self, error: Exception) -> None:
-        """Release the reserve if a write failed for want of space; what failed may be tried again then."""
+        """Release the reserve if `error` means that space is short; a retry may then succeed."""
         if is_want_of_space(error):
             self.release()
 
     def release(self) -> None:
-        """Give the space back."""
+        """Free the space of the reserve."""
         with self._lock:
             if not self.is_held:
                 return
@@ -52,7 +54,7 @@ class SpaceReserve:
         logger.error("the disk is full: %d bytes of reserve are released", self._size_bytes)
 
     def keep(self) -> bool:
-        """Have the reserve if the disk has room for it; to be called now and then. Is it there?"""
+        """Allocate the reserve if the disk has room; call it now and then. True: it is there."""
         with self._lock:
             if not self.is_held:
                 with contextlib.suppress(OSError):
@@ -70,7 +72,7 @@ class SpaceReserve:
         try:
             self._resize(self._size_bytes)
         except OSError:
-            # Half a reserve is not worth its bytes on a disk that has none.
+            # Half a reserve is not worth its bytes on a full disk.
             self._resize(0)
             return False
         return True
@@ -82,14 +84,17 @@ class SpaceReserve:
                 handle.allocate(0, size)
             else:
                 handle.truncate(0)
-            # Also a truncation gives its bytes back when it is on disk, and not before.
+            # A truncation too frees its bytes only when it is synced.
             handle.sync()
         finally:
             handle.close()
 
 
 def is_want_of_space(error: Exception) -> bool:
-    """May the error be that of a full disk, or of a quota? SQLite does not tell a quota from other failures of a write."""
+    """Whether a full disk or a quota may have caused the error.
+
+    SQLite reports an exceeded quota like any other failed write.
+    """
     if isinstance(error, DefinitionsError):
         return error.may_be_full
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)

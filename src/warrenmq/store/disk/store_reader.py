@@ -1,7 +1,8 @@
-"""Opening the store of a vhost: the checkpoint, the files behind it, and a report of what was strange about them.
+"""Opens a vhost's store: reads the checkpoint and the files after it, and reports damage.
 
-A total function of whatever the directory holds (G9, G10): what cannot be used is moved or copied to `lost+found` and
-reported; nothing makes a start fail but a file system that does not answer.
+Opening is a total function of the directory (G9, G10): files that cannot be used are moved to
+`lost+found`, damaged bytes are copied there, and both are reported. Only a file system that does
+not answer makes a start fail.
 """
 
 import re
@@ -39,7 +40,7 @@ from warrenmq.store.recovery import Damage, JournalReplay
 from warrenmq.store.store_settings import StoreSettings
 from warrenmq.store.vhost_store import VhostStore
 
-# How far a record is looked for in a file whose header is damaged.
+# A file with a damaged header is searched this far (bytes) for a record.
 _SEARCH_BYTES: Final = 4194304
 _CONTENT_NAME: Final = re.compile(r"(0|[1-9][0-9]{0,9})\.rdq")
 _SEGMENT_NAME: Final = re.compile(r"(0|[1-9][0-9]{0,9})\.idx(\.new)?")
@@ -48,40 +49,45 @@ _QUEUE_NAME: Final = re.compile(r"[1-9][0-9]{0,9}")
 
 @dataclass
 class StoreReport:
-    """What a start found, beside the live messages."""
+    """The findings of a start, beside the live messages."""
 
-    # Which checkpoint was used: its name, or "" when there was none that could be.
+    # Name of the checkpoint that was used; "" without a usable one.
     checkpoint: str = ""
-    # It has its second name only: the node ended between the two renames that put the next one in place.
+    # Only `checkpoint.previous` exists: the node ended between the two renames of the next
+    # checkpoint.
     is_between_checkpoints: bool = False
     generation: int = 0
     bytes_read: int = 0
     journal_files: int = 0
-    # `name -> name in lost+found`.
+    # Files moved to lost+found, as `name -> name in lost+found`.
     quarantined: list[str] = field(default_factory=list)
-    # The same, for files that were just being made when the node ended: nothing says that they ever held anything.
+    # Files moved to lost+found that the node was just creating when it ended, as in `quarantined`:
+    # nothing shows that they ever held a record.
     unfinished: list[str] = field(default_factory=list)
+    # Damaged stretches of journal files.
     damage: list[Damage] = field(default_factory=list)
     # Unfinished writes at the ends of journal files.
     torn: list[Damage] = field(default_factory=list)
-    # Files whose header is damaged, and whose records are used.
+    # Files with a damaged header whose records are used.
     damaged_headers: list[str] = field(default_factory=list)
-    # Content files that should be there, positions whose content is not, releases of contents nobody knows.
+    # Content files that are missing, as text.
     missing: list[str] = field(default_factory=list)
-    # Journal files that should be there, as text with their sizes.
+    # Journal files that are missing, as text with their sizes.
     missing_journal: list[str] = field(default_factory=list)
-    # References to contents that count as not given up, since damage hides whether they were.
+    # References to contents that count as not released, since damage hides whether they were.
     kept_references: int = 0
+    # Live positions whose content is missing.
     missing_contents: int = 0
-    # Was the index rebuilt from its segments? Damaged stretches found in doing so.
+    # The index was rebuilt from its segments.
     is_rebuilt: bool = False
+    # Damaged stretches of segments, found by the rebuild.
     index_damage: int = 0
 
 
 def read_store(
     files: FileSystem, store_id: bytes, settings: StoreSettings
 ) -> tuple[VhostStore, JournalReplay, StoreReport]:
-    """The store as it was, without its queues: those are adopted when the definitions are known (`VhostStore.adopt`)."""
+    """Open the store; `VhostStore.adopt` adds its queues once the definitions are known."""
     report = StoreReport()
     store = VhostStore(store_id, settings)
     for directory in (JOURNAL_DIRECTORY, QUEUES_NAME, PERSISTENT_NAME):
@@ -92,11 +98,12 @@ def read_store(
     checkpoint = _read_checkpoint(files, store_id, report)
     rebuilt: RebuiltIndex | None = None
     has_queues = len(files.list_names(QUEUES_NAME)) > 0
-    # Without segments too: only the checkpoint knew where compaction has put what the journal refers to.
+    # Rebuild even without segments: only the checkpoint knew where compaction has put the contents
+    # that the journal refers to.
     if checkpoint is None and (has_queues or files.list_names(PERSISTENT_NAME)):
         rebuilt = rebuild_index(files, store_id, settings.segment_entries)
         checkpoint = rebuilt.checkpoint
-        # A node that is killed before its first checkpoint has lost none.
+        # A node that was killed before its first checkpoint has lost no checkpoint.
         report.is_rebuilt = has_queues or len(report.quarantined) > 0
         report.index_damage = rebuilt.damaged_count
         report.quarantined.extend(rebuilt.quarantined)
@@ -109,10 +116,11 @@ def read_store(
 def clear_queues(
     files: FileSystem, store: VhostStore, next_queue_id: int, report: StoreReport
 ) -> None:
-    """Bring `queues` in line with `store`, which has adopted its queues.
+    """Clear the directory `queues` of entries unknown to `store`, which has adopted its queues.
 
-    Directories of deleted queues (ids below `next_queue_id`) go, and segments that the checkpoint does not know: the
-    journal has what they hold. Whatever else is not ours is moved to lost+found (W23).
+    Directories of deleted queues (ids below `next_queue_id`) are deleted, and so are segments that
+    the checkpoint does not know, since the journal has their messages. Any other unknown file is
+    moved to lost+found (W23).
     """
     for name in files.list_names(QUEUES_NAME):
         path = f"{QUEUES_NAME}/{name}"
@@ -165,24 +173,24 @@ def _read_journal(
     store: VhostStore,
     report: StoreReport,
 ) -> JournalReplay:
-    """Replay the journal files that the checkpoint needs; older ones are left to be deleted.
+    """Replay the journal files that the checkpoint needs; the next checkpoint deletes older ones.
 
-    Files that are not journal files of this store, or a copy under another number (its acks would be missing), are moved
-    to `lost+found`; damaged stretches of good files are copied there, and so are unfinished writes, from which a
-    damaged last record cannot be told.
+    Files that are not journal files of this store are moved to `lost+found`, and so is a copy under
+    another number, since its acks would be missing. Damaged stretches of good files are copied
+    there; so are unfinished writes, since a damaged last record looks the same.
     """
     replay = JournalReplay(store_id, checkpoint, settings.segment_entries)
-    # Files of which not even the header was written, by number.
+    # Files without even a whole header, by number: their names in lost+found.
     headless: dict[int, str] = {}
     numbers, strange = journal_numbers(files)
     for path in strange:
         report.quarantined.append(quarantine(files, path))
     if checkpoint is not None:
-        # One that was rebuilt names no file.
+        # A rebuilt checkpoint names no journal file.
         replay.next_file_number = max(replay.next_file_number, checkpoint.head.first_journal_file)
     for number in numbers:
         path = journal_path(number)
-        # Also of those that are moved away or about to be deleted.
+        # The next file number is above that of every file, even one that is moved away or deleted.
         replay.next_file_number = max(replay.next_file_number, number + 1)
         if checkpoint is not None and number < checkpoint.head.first_journal_file:
             store.files.needs.delete_later(path)
@@ -203,8 +211,9 @@ def _read_journal(
             name = f"{number}.wal.{damage.start}-{damage.end}.damaged"
             keep_damage(files, name, data[damage.start : damage.end])
     if replay.files:
-        # What a killed process has written counts from now on, also when the power fails before the kernel wrote it; the
-        # mark of an orderly stop may be among it.
+        # Sync the last file: bytes that a killed process wrote count from here on, even if the
+        # power fails before the kernel has written them; the mark of an orderly stop may be among
+        # them.
         handle = files.open(journal_path(replay.files[-1].number))
         try:
             handle.sync()
@@ -220,20 +229,20 @@ def _read_journal(
 
 
 def _is_begun(data: bytes, magic: bytes, number: int, store_id: bytes) -> bool:
-    """Is there at the beginning of `data`, where there is no whole header, nothing but a part of one?"""
+    """Whether `data`, which has no whole header, begins with nothing but a part of its header."""
     writer = RecordWriter(store_id)
     writer.start_file(magic, number)
     return b"".join(writer.take()).startswith(data[:FILE_HEADER_BYTES].rstrip(b"\0"))
 
 
 def _add_headless(headless: dict[int, str], needed: set[int], report: StoreReport) -> None:
-    """Files without a header and records, by number: those that nothing refers to were never finished."""
+    """Report files without header and records; one that nothing refers to was never finished."""
     for number, put_aside in headless.items():
         (report.quarantined if number in needed else report.unfinished).append(put_aside)
 
 
 def _missing_journal(replay: JournalReplay) -> list[str]:
-    """The journal files that should be there. Only the one before each that is there is known."""
+    """One line for each missing journal file; of others only each file's predecessor is known."""
     numbers = [int(file.number) for file in replay.files]
     lines: list[str] = []
     for number, size in replay.missing:
@@ -250,11 +259,11 @@ def _missing_journal(replay: JournalReplay) -> list[str]:
 def _is_ours(
     data: bytes, magic: bytes, number: int, store_id: bytes, path: str, report: StoreReport
 ) -> bool:
-    """Does `data`, the beginning of a file, belong to file `number` of this store?"""
+    """Whether `data`, the beginning of a file, belongs to file `number` of this store."""
     if file_header_is_valid(data, magic, store_id):
         return file_header_number(data) == number
     if file_header_is_whole(data):
-        # Of another kind, a later version, or another store.
+        # The file is of another kind, a later version, or another store.
         return False
     if next_header(data, FILE_HEADER_BYTES, crc_seed(store_id, number)) == len(data):
         return False
@@ -285,14 +294,14 @@ def _read_contents(
         if match and files.is_file(f"{PERSISTENT_NAME}/{name}"):
             numbers.append(int(match.group(1)))
         elif name.endswith(".rdq.new"):
-            # A copy that was never finished.
+            # The copy of a compaction that was never finished.
             store.files.needs.delete_later(f"{PERSISTENT_NAME}/{name}")
         else:
             report.quarantined.append(quarantine(files, f"{PERSISTENT_NAME}/{name}"))
     for number in sorted(numbers):
         path = store.contents.persistent.path_of(number)
         if files.size(path) == 0:
-            # Made, and then the power failed.
+            # The power failed right after the file was created.
             files.unlink(path)
             continue
         header = files.read(path, 0, FILE_HEADER_BYTES)

@@ -1,7 +1,8 @@
 """The threads that run the store's jobs.
 
-One for the WRITE lane of the whole node, whose jobs run in their order; two that read; one for the long copies, which must
-not be in the way of either. The flusher, whose latency clients see, is a thread of its own (`flusher.py`).
+One thread runs the WRITE lane of the whole node, its jobs in order. Two threads read. One thread
+runs the long copies, which must delay neither reads nor writes. The flusher has a thread of its own
+(`flusher.py`), since clients see its latency.
 """
 
 import logging
@@ -15,35 +16,36 @@ from warrenmq.store.jobs import COMPACT, READ, WRITE, StoreJob
 
 logger = logging.getLogger("warren.workers")
 
-# Threads and name of each lane.
+# Number of threads and name of each lane.
 _LANES: Final = {WRITE: (1, "write"), READ: (2, "read"), COMPACT: (1, "compact")}
-# How long `stop` waits: for the writes that are still to be done, and for a read or copy that is under way.
+# `stop` waits this long for the queued writes.
 WRITE_STOP_S: Final = 60.0
+# `stop` waits this long for a read, or a copy, that is under way.
 OTHER_STOP_S: Final = 2.0
 
 
 class Runner(Protocol):
-    """Does a job: a JobRunner, or whoever has jobs of their own for a lane."""
+    """Runs a job: a JobRunner, or any other object with jobs of its own for a lane."""
 
     def run(self, job: StoreJob) -> None:
-        """Do the job; `job.error` says why not."""
+        """Run the job; sets `job.error` when it fails."""
 
 
 _Jobs = queue.SimpleQueue[tuple[Runner, StoreJob] | None]
 
 
 class Stopped(Exception):
-    """The node stops: the copy under way is given up."""
+    """Aborts the copy under way, since the node stops."""
 
 
 class Workers:
-    """`notify(job)` is called on a worker's thread when the job has run."""
+    """The threads of all lanes; they call `notify(job)` when a job has run."""
 
     def __init__(self, notify: Callable[[StoreJob], None]) -> None:
         self._notify = notify
         self._stopping = threading.Event()
         self._jobs: dict[int, _Jobs] = {lane: queue.SimpleQueue() for lane in _LANES}
-        # Daemons: a disk that does not answer must not keep the node from stopping (T67).
+        # Daemon threads: a disk that does not answer must not keep the node from stopping (T67).
         self._threads: dict[int, list[threading.Thread]] = {
             lane: [
                 threading.Thread(target=self._run, args=(lane,), name=f"warren-{name}", daemon=True)
@@ -56,16 +58,16 @@ class Workers:
                 thread.start()
 
     def submit(self, runner: Runner, job: StoreJob) -> None:
-        """Have `runner` run the job in its lane."""
+        """Queue the job in its lane, where `runner` runs it."""
         self._jobs[job.lane].put((runner, job))
 
     def pause(self, seconds: float) -> None:
-        """Rest for a while, for the copies; raises Stopped when there is no time left."""
+        """Slow down a copy: wait `seconds`. Raises Stopped when the node stops."""
         if self._stopping.wait(seconds):
             raise Stopped("the node stops")
 
     def stop(self, write_stop_s: float = WRITE_STOP_S, other_stop_s: float = OTHER_STOP_S) -> bool:
-        """Run what waits in the WRITE lane and end all threads; jobs of other lanes that wait are dropped.
+        """Run the queued writes, drop the queued jobs of the other lanes, and end all threads.
 
         Returns whether every write was done in time.
         """

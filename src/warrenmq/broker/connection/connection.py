@@ -476,7 +476,7 @@ class Connection(ClientSide):
         self.close_at_ms = self.now_ms + GRACE_MS
 
     def silence_max_ms(self) -> i64:
-        """Time for which the peer may leave heartbeats unacked in TCP (ms); 0 without heartbeats."""
+        """Longest time (ms) that heartbeats may stay unacked by TCP; 0 without heartbeats."""
         return IDLE_CHECKS_MAX * self._heartbeats.interval_ms
 
     # -- for channels ------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ class ConnectionLog:
         )
 
     def channel_error(self, channel: i64, error: AmqpError, method_id: i64) -> None:
-        """Log that a channel is closed for `error`; `method_id`: the method to blame, 0 for none."""
+        """Log that a channel is closed for `error`; `method_id` is to blame (0: no method)."""
         logger.error(
             "Channel error on connection %s (%s%s), channel %d:\n%s",
             self._id,

@@ -1,4 +1,4 @@
 """A vhost: its exchanges and queues, its store, and the sinks that Spark writes to (`staging.py`).
 
-Start with `vhost.py`. What a node offers its vhosts and connections is in `node_services.py`.
+Start with `vhost.py`. `node_services.py` has the services of a node for its vhosts and connections.
 """

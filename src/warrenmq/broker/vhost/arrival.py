@@ -1,4 +1,4 @@
-"""The one way of a routed message into its queues, whether it was published, committed or staged."""
+"""The only way of a routed message into its queues: published, committed or staged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from warrenmq.store.message import Message
 def arrive(
     queues: list[Queue], message: Message, expiration_ms: i64, now_ms: i64, is_known: bool
 ) -> None:
-    """Give `message` to all of `queues`. `expiration_ms`: its own time to live (NO_LIMIT: none). `is_known`: somebody may have
-    had it before a crash."""
+    """Publish `message` to each of `queues`.
+
+    `expiration_ms` is the message's own time to live (NO_LIMIT: none). `is_known`: a consumer may
+    have received the message before a crash.
+    """
     for queue in queues:
         queue.publish(message, expiration_ms, now_ms, is_known)

@@ -1,19 +1,22 @@
-"""The consumers of a channel whose queues were deleted, and whose client is to hear of it (9.2)."""
+"""The consumers of a channel whose queues were deleted, until their client is notified (9.2)."""
 
 
 class CancelNotices:
-    """Tags that basic.cancel is to name. `is_held`: the channel deletes a queue itself, and its reply comes first."""
+    """Consumer tags to send basic.cancel for.
+
+    `is_deferred`: the channel deletes a queue itself, so the notices wait until its reply is sent.
+    """
 
     def __init__(self) -> None:
         self.is_deferred: bool = False
         self._tags: list[bytes] = []
 
     def add(self, tag: bytes) -> None:
-        """The queue of consumer `tag` was deleted."""
+        """Add the consumer `tag`, whose queue was deleted."""
         self._tags.append(tag)
 
     def take(self) -> list[bytes]:
-        """All tags that no notice was sent for, in order."""
+        """Remove and return all tags that still need a notice, in order."""
         tags = self._tags
         self._tags = []
         return tags

@@ -1,7 +1,8 @@
-"""What the log says of lost messages and damaged places: a line a second for each queue, whatever their number.
+"""Log lines for lost messages and damaged files: at most one line a second for each queue.
 
-Thousands of messages may be lost for one reason. So losses are gathered by queue and cause and told together at the end of
-a turn, the first at once and what follows a second later. The figures count each of them as it comes (`StoreFigures`).
+Thousands of messages may be lost for one reason. So losses are gathered by queue and cause and
+logged together at the end of a turn: the first at once, later ones a second after the last report.
+The figures count each loss when it occurs (`StoreFigures`).
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from mypy_extensions import i64
 logger = logging.getLogger("warren.losses")
 
 _INTERVAL_MS: Final = 1000
-# Lines of one report. With more queues the others have their turn a second later.
+# Lines of one report; the other queues follow a second later.
 _QUEUES_MAX: Final = 500
 
 
 class _Lost:
-    """What one subject has lost for one reason."""
+    """The losses of one subject for one cause: their number, lowest and highest id."""
 
     def __init__(self, first: i64) -> None:
         self.count: i64 = 0
@@ -28,12 +29,12 @@ class _Lost:
 
 
 class _Losses:
-    """What is to be told of one queue, or of a content store. Sizes in bytes."""
+    """The unreported losses of one queue or content store. Sizes in bytes."""
 
     def __init__(self, subject: str, what: str) -> None:
         self.subject: str = subject
         self.what: str = what
-        # By cause.
+        # Losses by cause.
         self.lost: dict[str, _Lost] = {}
         self.stretches: i64 = 0
         self.damaged_bytes: i64 = 0
@@ -55,26 +56,26 @@ class _Losses:
 
 
 class LossLog:
-    """The losses of one vhost, until they are told. Times in ms."""
+    """The unreported losses of one vhost. Times in ms."""
 
     def __init__(self, vhost: bytes) -> None:
         self._vhost: str = vhost.decode("utf-8", "replace")
-        # By subject.
+        # Unreported losses by subject.
         self._waiting: dict[str, _Losses] = {}
         self._next_ms: i64 = 0
 
     def add_messages(
         self, queue: str, count: i64, first_seq: i64, last_seq: i64, cause: str
     ) -> None:
-        """So many messages of a queue, of those from `first_seq` to `last_seq`, cannot be had any more."""
+        """Add `count` lost messages of a queue, out of those from `first_seq` to `last_seq`."""
         _add(self._of(queue, "messages"), count, first_seq, last_seq, cause)
 
     def add_content(self, directory: str, content_id: i64) -> None:
-        """A content cannot be had any more; which messages go with it, their queues notice when they want it."""
+        """Add a lost content; its queues report the lost messages when they load them."""
         _add(self._of(directory, "contents"), 1, content_id, content_id, "they are damaged")
 
     def add_damage(self, queue: str, path: str, offset: i64, size: i64) -> None:
-        """Bytes of a file of a queue could not be used."""
+        """Add a damaged stretch of `size` bytes in a file of a queue."""
         losses = self._of(queue, "messages")
         if losses.stretches == 0:
             losses.first_place = f"byte {offset} of {path}"
@@ -83,13 +84,13 @@ class LossLog:
         losses.damaged_bytes += size
 
     def report(self, now_ms: i64) -> None:
-        """Called once a turn: tell what has gathered, if the last time was a second ago."""
+        """Log gathered losses if the last report is a second old or more; called once a turn."""
         if len(self._waiting) > 0 and now_ms >= self._next_ms:
             self._next_ms = now_ms + _INTERVAL_MS
             self._tell(_QUEUES_MAX)
 
     def report_all(self) -> None:
-        """Tell what has gathered: a start is over, or the node stops."""
+        """Log all gathered losses; called at the end of a start and when the node stops."""
         self._tell(len(self._waiting))
 
     def _tell(self, queues_max: i64) -> None:

@@ -1,4 +1,7 @@
-"""What a node offers its vhosts and connections: settings, memory, alarms, flow control, ids, and to be woken."""
+"""The services of a node: settings, memory, alarms, flow control, ids, names and a wake call.
+
+The node's vhosts and connections use them.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +17,22 @@ from warrenmq.queues.queue import Queue
 
 
 class NodeServices:
-    """The services of one node. `wake` is called when there is something to write or to commit."""
+    """The services of one node; call `wake` when there is something to write or to commit."""
 
     def __init__(self, settings: Settings, alarms: Alarms, wake: Callable[[], None]) -> None:
         self.settings: Settings = settings
         self.alarms: Alarms = alarms
         self.disk_flow: DiskFlow = DiskFlow()
         self.memory_account: MemoryAccount = MemoryAccount(wake)
-        # Queues whose messages or that themselves expire; a dict, as the order of a set would be that of addresses.
+        # Queues that the timer visits: the queue, or messages in it, may expire. A dict keeps the
+        # order of insertion; the order of a set would depend on memory addresses.
         self.timed_queues: dict[Queue, None] = {}
         self.wake: Callable[[], None] = wake
 
     def next_queue_id(self) -> i64:
-        """A number no queue of this node ever had."""
+        """A queue id that no queue of this node ever had."""
         raise RuntimeError("abstract")
 
     def random_name(self) -> bytes:
-        """22 characters for server-made names (5.4)."""
+        """22 random characters for a server-made name (5.4)."""
         raise RuntimeError("abstract")

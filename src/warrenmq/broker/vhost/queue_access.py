@@ -1,4 +1,4 @@
-"""What the store of a vhost asks about its queues, and what it tells of damage."""
+"""The callbacks of a vhost's store: questions about its queues, and reports of losses."""
 
 from __future__ import annotations
 
@@ -14,21 +14,24 @@ from warrenmq.store.losses import LossReport
 from warrenmq.store.message import INDEXED, JournalFile, Position
 from warrenmq.store.queue_access import QueueAccess
 
-# Positions that are moved in one turn at least, for all queues together, however many steps the queues took.
+# One turn moves at least this many positions to indexes, for all queues together, even if the
+# queues have used up the steps of the turn.
 RETIRE_MIN: Final = 64
 
 
 class VhostQueueAccess(QueueAccess):
-    """Answers for the queues of `host`."""
+    """Gives the store of a vhost access to the queues of `host`."""
 
     def __init__(self, host: VhostQueueHost) -> None:
         self._host: VhostQueueHost = host
-        # What is left of the file that is being retired: queues and the seq ids up to which they are to be indexed.
+        # The journal file that is being retired.
         self._file: JournalFile | None = None
+        # Queues that still have positions in that file, each with the seq id up to which to index
+        # it (exclusive).
         self._left: list[tuple[Queue, i64]] = []
 
     def retire(self, file: JournalFile) -> bool:
-        """Move what the journal file holds to the indexes, a slice at a time; True when nothing is left to move."""
+        """Move a slice of the journal file's positions to the indexes; True when none is left."""
         if self._file is not file:
             self._file = file
             self._left = []
@@ -51,18 +54,18 @@ class VhostQueueAccess(QueueAccess):
         return True
 
     def index(self, queue_id: i64, upto: i64, limit: i64) -> None:
-        """Move live positions of a queue below seq id `upto` to its index, at most `limit`."""
+        """Move at most `limit` live positions of a queue below seq id `upto` to its index."""
         queue = self._host.queues_by_id.get(queue_id)
         if queue is not None:
             queue.backing.index_upto(upto, limit)
 
     def is_empty(self, queue_id: i64) -> bool:
-        """Has the queue no message at all, ready or unacked?"""
+        """True if the queue exists and has no message, ready or unacked."""
         queue = self._host.queues_by_id.get(queue_id)
         return queue is not None and queue.ready_count == 0 and queue.unacked_count == 0
 
     def indexed_in_memory(self, queue_id: i64, first: i64, end: i64) -> list[Position]:
-        """The positions of [first, end) that a queue has in memory, ready or unacked, and that are in its index; ascending."""
+        """See QueueAccess."""
         found: list[Position] = []
         queue = self._host.queues_by_id.get(queue_id)
         if queue is not None:
@@ -77,22 +80,22 @@ class VhostQueueAccess(QueueAccess):
 
 
 class VhostLossReport(LossReport):
-    """Tells `log` what the store of `host` has lost."""
+    """Passes the losses of the store of `host` to `log`."""
 
     def __init__(self, host: VhostQueueHost, log: LossLog) -> None:
         self._host: VhostQueueHost = host
         self._log: LossLog = log
 
     def on_damage(self, queue_id: i64, path: str, offset: i64, size: i64) -> None:
-        """Bytes of a file could not be used; a copy is in lost+found."""
+        """See LossReport."""
         self._log.add_damage(self._text(queue_id), path, offset, size)
 
     def on_lost(self, queue_id: i64, count: i64, first_seq: i64, last_seq: i64, cause: str) -> None:
-        """Messages of a queue cannot be had any more."""
+        """See LossReport."""
         self._log.add_messages(self._text(queue_id), count, first_seq, last_seq, cause)
 
     def on_content_lost(self, directory: str, content_id: i64) -> None:
-        """A content cannot be had any more."""
+        """See LossReport."""
         self._log.add_content(directory, content_id)
 
     def _text(self, queue_id: i64) -> str:

@@ -1,4 +1,4 @@
-"""What `staging.py` works with: sinks, staging logs, and slices of messages that are on their way."""
+"""The data of `staging.py`: sinks, their stages, and slices of messages on the way to queues."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from warrenmq.queues.queue import Queue
 from warrenmq.store.journal import Journal
 from warrenmq.store.message import JournalFile, MovedMessage
 
-# So many messages are moved in one turn, for each sink.
+# Messages that one turn moves for each sink.
 MOVE_SLICE_MESSAGES: Final = 1024
 
-# Codes of the admin protocol.
+# Error codes of the admin protocol.
 BAD_REQUEST: Final = "bad_request"
 NOT_FOUND: Final = "not_found"
 PRECONDITION: Final = "precondition"
@@ -24,7 +24,7 @@ UNROUTABLE: Final = "unroutable"
 
 
 class StageError(Exception):
-    """A refusal: one of the codes of the admin protocol, and why in one line."""
+    """A refused request: an error code of the admin protocol, and the reason in one line."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
@@ -33,8 +33,12 @@ class StageError(Exception):
 
 
 class Stage:
-    """A staging log. `queue` has its messages; `owner` is the client that fills it, None when it is finished. `target`: the
-    name of the queue that all go to; empty: those that their exchanges route to."""
+    """One part of a sink's batch: messages that are written, but not moved to their queues yet.
+
+    `queue` holds the messages. `client` is the client that fills the stage, None once it is
+    finished. `target` is the name of the queue for all messages; if it is empty, their exchanges
+    route them.
+    """
 
     def __init__(
         self, queue: Queue, sink: bytes, batch: i64, client: object, now_ms: i64, target: bytes
@@ -44,72 +48,84 @@ class Stage:
         self.sink: bytes = sink
         self.batch: i64 = batch
         self.client: object = client
-        # When somebody last had to do with it (ms).
+        # Time of the last request for this stage (ms).
         self.used_ms: i64 = now_ms
-        # Complete; complete and on disk; named by a commit; gone.
+        # True once the client has staged all messages.
         self.is_finished: bool = False
+        # True once the stage is finished and on disk.
         self.is_durable: bool = False
+        # True once a commit names the stage.
         self.is_committed: bool = False
+        # True once the stage is removed, moved or not.
         self.is_dropped: bool = False
         self.message_count: i64 = 0
-        # Messages that no queue would have got when they were staged, and the address of the first.
+        # Messages that no queue would have got when they were staged.
         self.unroutable_count: i64 = 0
+        # Address of the first unroutable message.
         self.unroutable: bytes = b""
-        # Failed batches of the journal when it was opened.
+        # Failed batches of the journal when the stage was opened.
         self.failures: i64 = 0
-        # After a start: seq ids that were published already, and the journal files that say so.
+        # After a start: seq ids that were published already, each with the journal file of its move
+        # record.
         self.moved: dict[int, JournalFile] = {}
-        # Published and not settled yet.
+        # Entries taken from `queue` and not settled yet, by seq id.
         self.out: dict[int, Entry] = {}
-        # The next message is being read from disk.
+        # True while the next message is being read from disk.
         self.is_waiting: bool = False
 
     def on_head(self, _now_ms: int) -> None:
-        """The next message may be there."""
+        """Ask for a turn, because the next message may be in memory."""
         self.is_waiting = False
         self.queue.backing.host.wake()
 
 
 class Sink:
-    """Who commits batches, in ascending order of their numbers. `stages`: of the last one, what is still to be moved."""
+    """A writer that commits numbered batches, in ascending order, each exactly once.
+
+    `stages` are the stages of the last batch that are not moved completely yet, in order.
+    """
 
     def __init__(self, name: bytes) -> None:
         self.name: bytes = name
-        # -1: none was committed yet.
+        # Number of the last committed batch; -1 before the first.
         self.batch: i64 = -1
         self.is_committing: bool = False
         self.stages: list[Stage] = []
         self.waiters: list[Callable[[], None]] = []
 
     def is_busy(self) -> bool:
-        """Is a commit on its way to the disk, or are messages to be moved?"""
+        """True while a commit is being written to disk or messages still have to be moved."""
         return self.is_committing or len(self.stages) > 0
 
 
 class MoveSlice:
-    """Messages of a staging log that were published together; they are settled there when that is durable.
+    """Messages of a stage that were published together, to be settled there once that is durable.
 
-    It waits for that with a method of its own, not with a function that would know itself: messages are hidden from the
-    cycle collector, so a cycle around them is not worth a look to it, and stays.
+    The slice waits with a method of its own as callback. A function that refers to itself would
+    make a reference cycle, which would stay in memory: messages are hidden from the cycle
+    collector, so a cycle around them gives it no reason to run.
     """
 
     def __init__(self, stage: Stage, journal: Journal) -> None:
         self.stage: Stage = stage
         self.entries: list[Entry] = []
         self.messages: list[MovedMessage] = []
-        # Of those that an earlier run of the node has published: the files with their moves.
+        # Journal files with move records of entries that an earlier run of the node has published.
         self.files: list[JournalFile] = []
         self.size_bytes: i64 = 0
         self.is_durable: bool = False
         self._journal: Journal = journal
 
     def watch(self) -> None:
-        """All of it is with the journal."""
+        """Wait for the journal, which has got all messages of the slice."""
         self._journal.when_durable(self.on_batch)
         self.stage.queue.backing.host.wake()
 
     def on_batch(self, ok: bool, _now_ms: int) -> None:
-        """The batch with its moves is durable, or has failed: then the journal writes the moves again with the next one."""
+        """Mark the slice durable, or wait for the next batch if the batch with its moves failed.
+
+        After a failure the journal writes the moves again with the next batch.
+        """
         if ok:
             self.is_durable = True
             self.stage.queue.backing.host.wake()

@@ -1,7 +1,8 @@
-"""Staged messages on their way in and out: may a client publish this one, and which queues does it go to?
+"""The checks and the routing of staged messages.
 
-A message is checked as that of `basic.publish` is, when it is staged. Where it goes is asked twice: when it is staged, to
-tell the client how many would get nowhere, and when it is published, from what the exchanges say by then.
+A staged message is checked like a message of `basic.publish`. It is routed twice: when it is
+staged, to report to the client how many messages no queue would get, and when it is published, by
+the bindings of that moment.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from warrenmq.store.message import Message
 from warrenmq.wire.errors import AmqpError
 from warrenmq.wire.frames import FRAME_OVERHEAD
 
-# Ways that are remembered, by address.
+# Routes that are cached, by address.
 _ROUTES_MAX: Final = 4096
 _DIRECT_REPLY_TO: Final = b"amq.rabbitmq.reply-to"
-# What a header frame has besides the properties: class, weight, size of the body.
+# Bytes of a header frame's payload besides the properties: class, weight, body size.
 _HEADER_BYTES: Final = 12
 
 
 class StagedRoutes:
-    """The ways through the exchanges of one vhost."""
+    """Checks and routes the staged messages of one vhost."""
 
     def __init__(self, vhost: VhostQueues) -> None:
         self._vhost: VhostQueues = vhost
@@ -36,8 +37,11 @@ class StagedRoutes:
         self._version: i64 = -1
 
     def check(self, message: Message, target: bytes, user: bytes | None) -> PublishProperties:
-        """Its properties, inspected. `target`: the queue that it is for, empty when its exchange decides; `user`: whose name
-        a user-id may have (None: anybody's). StageError when it cannot be published."""
+        """Return the inspected properties of `message`; StageError if it may not be published.
+
+        `target` is the queue for the message; if it is empty, the exchange decides. `user` is the
+        only name that a user-id may have (None: any name).
+        """
         settings = self._vhost.node.settings
         if len(message.body) > settings.max_message_size:
             raise StageError(
@@ -52,7 +56,7 @@ class StagedRoutes:
     def queues_for(
         self, target: bytes, address: bytes, properties: PublishProperties
     ) -> list[Queue]:
-        """The queues that a message goes to: `target`, if that is not empty, or those of its exchange."""
+        """The queues for a message: `target` if that is not empty, else by its exchange."""
         if len(target) > 0:
             queue = self._vhost.queues.get(target)
             return [] if queue is None else [queue]
@@ -67,7 +71,7 @@ class StagedRoutes:
         name_end: i64 = 1 + i64(address[0])
         exchange: Exchange | None = router.exchanges.get(address[1:name_end])
         if exchange is None:
-            # Deleted since it was staged.
+            # The exchange was deleted after the message was staged.
             return []
         keys = [address[name_end + 1 :]]
         if len(properties.extra_routing_keys) > 0 or router.depends_on_headers(exchange):
@@ -82,7 +86,7 @@ class StagedRoutes:
     ) -> None:
         frame_max: i64 = self._vhost.node.settings.frame_max
         if frame_max != 0 and len(message.properties) > frame_max - FRAME_OVERHEAD - _HEADER_BYTES:
-            # A header frame is never cut: nobody could be given the message.
+            # A header frame is never split: no consumer could get the message.
             raise StageError(
                 PRECONDITION,
                 f"a message has {len(message.properties)} bytes of properties, which do not fit into a frame "
@@ -108,7 +112,7 @@ class StagedRoutes:
 
 
 def inspect(message: Message) -> PublishProperties:
-    """The properties of a message. StageError when they are not as they should be."""
+    """The inspected properties of a message; StageError if they are malformed."""
     try:
         return inspect_properties(message.properties)
     except AmqpError as error:

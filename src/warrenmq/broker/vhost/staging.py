@@ -1,16 +1,19 @@
 """Sinks: batches of messages that are published once, whatever crashes (decision 010).
 
-A batch comes in parts, from several clients, each into a *staging log*: a durable queue of the vhost that has no name, no
-bindings and no consumers, journaled and paged like any other (`Stage`). A commit names the sink, the number of the batch
-and its logs in order. Its commit point is one row of the definitions (PutSink); a batch with a number that is not above
-the row's is done already. Logs that no commit names are dropped after STAGE_TTL_MS.
+Several clients write the parts of a batch, each part into a *stage*: a durable queue of the vhost
+that no client can name, bind or consume, journaled and paged like any other (`Stage`). Error texts
+call a stage a staging log. A commit names the sink, the number of the batch and its stages in
+order. The commit point is one row of the definitions (PutSink). A batch whose number is not above
+the row's is committed already. Stages that no commit names are dropped after STAGE_TTL_MS.
 
-Behind the commit point the messages are moved: taken from the logs in order, routed through their exchanges, published,
-and settled in their log once the batch of the journal with their publishes is durable (`store/journal.py`, "Moves"). A
-start goes on with the logs that the row names; what the journal says was published is only settled (`Stage.moved`).
-So each message is in the queues it was routed to exactly once, and in order for each log.
+After the commit point the messages are moved: taken from the stages in order, routed through their
+exchanges, published, and settled in their stage once the journal's batch with their publishes is
+durable (`store/journal.py`, "Moves"). A start resumes with the stages that the row names; messages
+that the journal records as published are only settled (`Stage.moved`). So each message is in the
+queues it was routed to exactly once, and in order for each stage.
 
-What a client sends is checked when it is staged: properties, exchange, and whether any queue would get it.
+Messages are checked when they are staged: their properties, their exchange, and whether any queue
+would get them.
 """
 
 from __future__ import annotations
@@ -54,34 +57,36 @@ from warrenmq.store.message import JournalFile, MovedMessage, QueueLedger
 from warrenmq.store.publish_body import decode_message
 from warrenmq.store.record import read_u32
 
-# The staging logs of a batch are dropped when nobody has staged anything of it, or committed it, for this time.
+# The stages of an uncommitted batch are dropped when no client has staged anything of the batch for
+# this time.
 STAGE_TTL_MS: Final = 3_600_000
-# So many there may be in a vhost.
+# Stages that a vhost may have.
 STAGES_MAX: Final = 10_000
-# Moved and not settled yet, of all sinks together.
+# Content (bytes) of messages that are moved and not settled yet, of all sinks together.
 OUT_BYTES: Final = 8 * 1024 * 1024
+# Messages that are moved and not settled yet, of all sinks together.
 OUT_MESSAGES: Final = 16_384
 _SWEEP_INTERVAL_MS: Final = 10_000
-# In a block, each message is preceded by the size of what follows.
+# In a block, a length (u32) precedes each message.
 _LENGTH_BYTES: Final = 4
 
 
 class Staging:
-    """The sinks and staging logs of one vhost."""
+    """The sinks and stages of one vhost."""
 
     def __init__(self, vhost: VhostQueues) -> None:
         self.vhost: VhostQueues = vhost
         self.sinks: dict[bytes, Sink] = {}
-        # By id, which is that of their queue.
+        # Stages by id, which is the id of their queue.
         self.stages: dict[int, Stage] = {}
-        # Nothing is moved any more: the node stops.
+        # True when the node stops: no more messages are moved.
         self.is_stopped: bool = False
-        # Flow control held a sink back in this turn.
+        # True if flow control paused a sink in this turn.
         self._is_paused: bool = False
         self._moving: list[Sink] = []
-        # Moved in one turn, for each sink.
+        # Messages that one turn moves for each sink.
         self.slice_messages: i64 = MOVE_SLICE_MESSAGES
-        # On their way, oldest first.
+        # Slices that are published and not settled yet, oldest first.
         self.slices: list[MoveSlice] = []
         self._out_bytes: i64 = 0
         self._out_count: i64 = 0
@@ -90,13 +95,16 @@ class Staging:
         vhost.host.unacked_finders.append(self.find_unacked)
         vhost.host.loss_watchers.append(self.forget)
 
-    # -- stages ----------------------------------------------------------------------------------------------
+    # -- stages ------------------------------------------------------------------------------------
 
     def open(
         self, sink: bytes, batch: i64, client: object, now_ms: i64, target: bytes = b""
     ) -> Stage:
-        """A new staging log for a part of the sink's batch; it is dropped with its `owner` until it is finished. `target`: the
-        queue that all of it goes to, empty to route it."""
+        """Create a stage for a part of the sink's batch; StageError if there are too many.
+
+        Until the stage is finished, it is dropped if its `client` goes. `target` is the queue for
+        all messages; if it is empty, they are routed.
+        """
         if len(self.stages) >= STAGES_MAX:
             raise StageError(
                 PRECONDITION, f"there are {STAGES_MAX} staging logs in this vhost already"
@@ -113,11 +121,11 @@ class Staging:
     def stage_block(
         self, stage_id: i64, client: object, block: bytes, user: bytes | None, now_ms: i64
     ) -> i64:
-        """Append the messages of `block` to a log that `owner` has opened and not finished: each the size of what follows
-        (u32), then the body of a PUBLISH record without positions. `user`: whose name a user-id may have (None: anybody's).
-        Returns how many there were.
+        """Append the messages of `block` to an unfinished stage of `client`; returns their number.
 
-        A block that is not as it should be ends the staging log: StageError.
+        Each message of a block is a length (u32), then the body of a PUBLISH record without
+        positions. `user` is the only name that a user-id may have (None: any name). A malformed or
+        refused message drops the whole stage and raises StageError.
         """
         stage = self._expect_own(stage_id, client)
         stage.used_ms = now_ms
@@ -137,7 +145,11 @@ class Staging:
         done: Callable[[StageError | None], None],
         now_ms: i64,
     ) -> None:
-        """The staging log of `owner` has all of its `count` messages: `done` when they are durable, or with why they are not."""
+        """Finish a stage of `client` that has all its `count` messages.
+
+        Calls `done(None)` when the messages are durable, or `done(error)` when they cannot be. Any
+        other number of messages drops the stage and raises StageError.
+        """
         stage = self._expect_own(stage_id, client)
         if stage.message_count != count:
             self.drop([stage], now_ms)
@@ -153,7 +165,8 @@ class Staging:
             if stage.is_dropped:
                 done(StageError(PRECONDITION, f"staging log {stage_id} was dropped"))
             elif not ok or self.vhost.journal.failed_count != stage.failures:
-                # Some of its messages may be in memory only.
+                # A batch of the journal failed, so some messages of the stage may be in memory
+                # only.
                 self.drop([stage], done_ms)
                 done(
                     StageError(
@@ -167,7 +180,7 @@ class Staging:
         self.vhost.commit_with([self._put_stage(stage)], on_durable)
 
     def abort(self, stage_ids: list[int], now_ms: i64) -> i64:
-        """Drop those of the staging logs that no commit has named; returns how many there were."""
+        """Drop the stages in `stage_ids` that no commit has named; returns their number."""
         found: list[Stage] = []
         for stage_id in stage_ids:
             stage = self.stages.get(stage_id)
@@ -177,11 +190,11 @@ class Staging:
         return len(found)
 
     def on_client_gone(self, client: object, now_ms: i64) -> None:
-        """A client is gone: what it has not finished is dropped."""
+        """Drop the unfinished stages of `client`, which is gone."""
         self.drop([stage for stage in self.stages.values() if stage.client is client], now_ms)
 
     def drop(self, stages: list[Stage], now_ms: i64) -> None:
-        """These staging logs and what is in them go."""
+        """Drop `stages` with their messages."""
         changes: list[Change] = []
         for stage in stages:
             if not stage.is_dropped:
@@ -189,24 +202,24 @@ class Staging:
         self.vhost.add_changes(changes)
 
     def is_full(self) -> bool:
-        """Must those who stage messages wait: for memory, for the disk?"""
+        """Whether clients must wait before they stage more, because memory or disk is short."""
         node = self.vhost.node
         return node.alarms.is_on or node.disk_flow.is_full(self.vhost.journal)
 
-    # -- sinks -----------------------------------------------------------------------------------------------
+    # -- sinks -------------------------------------------------------------------------------------
 
     def last_batch(self, name: bytes) -> i64:
-        """The last batch that the sink has committed; -1: none."""
+        """Number of the last batch that the sink has committed; -1 for none."""
         sink = self.sinks.get(name)
         return sink.batch if sink is not None else -1
 
     def is_busy(self, name: bytes) -> bool:
-        """Is a commit of the sink on its way to the disk, or are its messages being moved?"""
+        """True while a commit of the sink is being written or its messages are being moved."""
         sink = self.sinks.get(name)
         return sink is not None and sink.is_busy()
 
     def when_idle(self, name: bytes, callback: Callable[[], None]) -> None:
-        """Call `callback` once the sink, which is busy, is not."""
+        """Call `callback` once the busy sink is idle."""
         self.sinks[name].waiters.append(callback)
 
     def commit(
@@ -218,9 +231,12 @@ class Staging:
         done: Callable[[], None],
         now_ms: i64,
     ) -> None:
-        """Commit a batch of a sink that is not busy: `done` when that is durable. From then on its messages will be in
-        their queues. Raises StageError when a log is missing or named twice, or with `mandatory` when a message would get
-        nowhere."""
+        """Commit a batch of an idle sink; calls `done` when the commit is durable.
+
+        From then on the batch's messages will reach their queues, whatever crashes. Raises
+        StageError if a stage is missing or named twice, or, with `mandatory`, if no queue would get
+        some message.
+        """
         stages = [self._expect_finished(stage_id, name, batch) for stage_id in stage_ids]
         if len(set(stage_ids)) < len(stage_ids):
             raise StageError(PRECONDITION, "the commit names a staging log twice")
@@ -238,12 +254,13 @@ class Staging:
         for stage in stages:
             stage.is_committed = True
         asked = _Commit(self, sink, batch, done)
-        # Its messages are durable. It cannot be taken back: a commit that failed may be on the disk all the same.
+        # The messages are durable already. The change set is kept and patient: a commit cannot be
+        # taken back, because a commit that failed may be on disk all the same.
         change_set = self.vhost.store_changes([self._put_sink(sink, batch)], True, is_patient=True)
         change_set.callbacks.append(asked.on_stored)
 
     def on_committed(self, sink: Sink, batch: i64, now_ms: i64) -> None:
-        """The commit of a batch is durable."""
+        """Drop superseded stages and start moving, because the commit of `batch` is durable."""
         sink.is_committing = False
         sink.batch = batch
         superseded = [
@@ -255,7 +272,10 @@ class Staging:
         self._begin_move(sink)
 
     def delete_sink(self, name: bytes, done: Callable[[bool], None], now_ms: i64) -> None:
-        """Forget a sink that is not busy, and its staging logs: `done(ok)` when that is durable."""
+        """Delete an idle sink and its stages; calls `done(ok)` after the first try to store that.
+
+        Raises StageError for an unknown or a busy sink.
+        """
         sink = self.sinks.get(name)
         stages = [stage for stage in self.stages.values() if stage.sink == name]
         if sink is None and len(stages) == 0:
@@ -271,10 +291,13 @@ class Staging:
         change_set = self.vhost.store_changes([DeleteSink(self.vhost.name, name)], True)
         change_set.callbacks.append(lambda ok, _now_ms: done(ok))
 
-    # -- start and stop --------------------------------------------------------------------------------------
+    # -- start and stop ----------------------------------------------------------------------------
 
     def restore(self, definitions: Definitions, now_ms: i64) -> None:
-        """Bring back sinks and finished staging logs, still empty; those that were not finished are dropped."""
+        """Restore sinks and finished stages, without their messages; drop unfinished stages.
+
+        A sink resumes the move of its last batch.
+        """
         committed: set[int] = set()
         for put_sink in definitions.sinks:
             if put_sink.vhost == self.vhost.name:
@@ -308,7 +331,7 @@ class Staging:
         self.vhost.add_changes(changes)
 
     def restore_moved(self, moved: dict[int, dict[int, JournalFile]]) -> None:
-        """What the journal says was published already, by staging log and seq id."""
+        """Take over from the journal which messages are moved already, by stage id and seq id."""
         for stage_id, files in moved.items():
             stage = self.stages.get(stage_id)
             if stage is not None:
@@ -317,13 +340,16 @@ class Staging:
                     file.pins += 1
 
     def stop(self) -> None:
-        """Move nothing more; the next start goes on."""
+        """Stop moving messages; the next start resumes."""
         self.is_stopped = True
 
-    # -- moving ----------------------------------------------------------------------------------------------
+    # -- moving ------------------------------------------------------------------------------------
 
     def advance(self, now_ms: i64) -> bool:
-        """The end of a turn: settle what is durable, move a slice; True when there is more to do at once."""
+        """Settle durable messages and move a slice of each sink; True if more can be done at once.
+
+        Called at the end of each turn.
+        """
         if now_ms >= self._sweep_at_ms:
             self._sweep_at_ms = now_ms + _SWEEP_INTERVAL_MS
             self._sweep(now_ms)
@@ -334,7 +360,8 @@ class Staging:
         has_more = False
         for sink in list(self._moving):
             if sink.is_committing:
-                # Its batch before had nothing to move, and the next one is not durable yet.
+                # The sink's last batch had nothing to move, and the commit of its next one is not
+                # durable.
                 continue
             while len(sink.stages) > 0 and self._is_moved(sink.stages[0]):
                 self._on_stage_moved(sink, now_ms)
@@ -348,18 +375,21 @@ class Staging:
         return has_more
 
     def may_resume(self) -> bool:
-        """Was a sink held back in this turn, and may it go on now? No other event would wake the node for it."""
+        """True if flow control paused a sink in this turn and it may resume at once.
+
+        The caller must ask for another turn then: no other event would wake the node.
+        """
         return self._is_paused and not self._must_pause()
 
     def find_unacked(self, ledger: QueueLedger, first: i64, end: i64) -> list[Entry]:
-        """Entries of a staging log that were taken and are not settled yet."""
+        """Entries of the stage's queue `ledger` in [first, end) that are taken and not settled."""
         stage = self.stages.get(ledger.queue_id)
         if stage is None or stage.queue.ledger is not ledger:
             return []
         return [entry for seq, entry in stage.out.items() if first <= seq < end]
 
     def forget(self, ledger: QueueLedger, lost: list[Entry]) -> None:
-        """Their contents cannot be had; the queue has settled them."""
+        """Forget the entries `lost`: their contents are lost, and the queue has settled them."""
         stage = self.stages.get(ledger.queue_id)
         if stage is not None and stage.queue.ledger is ledger:
             for entry in lost:
@@ -369,7 +399,8 @@ class Staging:
         node = self.vhost.node
         if self.is_stopped or self._out_bytes >= OUT_BYTES or self._out_count >= OUT_MESSAGES:
             return True
-        # Moving takes no more memory than staging did, but it writes.
+        # The memory alarm does not pause a move, which takes no more memory than staging did. A low
+        # or slow disk does, because a move writes.
         return node.alarms.disk_since_ms >= 0 or node.disk_flow.is_full(self.vhost.journal)
 
     def _is_moved(self, stage: Stage) -> bool:
@@ -421,7 +452,8 @@ class Staging:
             entry.seq,
         )
         queues = self._routes.queues_for(stage.target, staged.address, properties)
-        # Before a crash it may have been published, and been given to somebody, without anything being on disk.
+        # Before a crash the message may have been published and delivered to a consumer, with
+        # nothing of that on disk: it keeps its redelivered flag.
         arrive(queues, message, properties.expiration_ms, now_ms, entry.redelivered)
         self.vhost.journal.moves.add(message)
         return message
@@ -454,7 +486,7 @@ class Staging:
         removal = self._remove(stage, now_ms)
         self.vhost.add_changes([self._put_sink(sink, sink.batch), removal])
 
-    # -- inside ----------------------------------------------------------------------------------------------
+    # -- inside ------------------------------------------------------------------------------------
 
     def _make_queue(self, queue_id: i64, sink: bytes, batch: i64, now_ms: i64) -> Queue:
         vhost = self.vhost
@@ -487,7 +519,8 @@ class Staging:
             if message is None or read_u32(block, start) != 0:
                 raise StageError(BAD_REQUEST, "the block has something that is no message")
             at = next_at
-            # It must outlive the client whatever it is to be in the end.
+            # A staged message is stored as persistent, whatever its own delivery mode: it must
+            # survive a crash after the client has left.
             message.persistent = True
             properties = self._routes.check(message, stage.target, user)
             if len(self._routes.queues_for(stage.target, message.address, properties)) == 0:
@@ -524,7 +557,7 @@ class Staging:
         return stage
 
     def _sweep(self, now_ms: i64) -> None:
-        """Drop the logs of batches that nobody has staged anything of for STAGE_TTL_MS."""
+        """Drop the stages of uncommitted batches that no client has used for STAGE_TTL_MS."""
         used: dict[tuple[bytes, int], int] = {}
         for stage in self.stages.values():
             batch = (stage.sink, int(stage.batch))
@@ -557,7 +590,7 @@ class Staging:
 
 
 class _Commit:
-    """A commit on its way to the disk; a class for the reason that `MoveSlice` gives."""
+    """A commit on its way to disk; it is a class and no closure for the reason in `MoveSlice`."""
 
     def __init__(self, staging: Staging, sink: Sink, batch: i64, done: Callable[[], None]) -> None:
         self._staging: Staging = staging
@@ -566,7 +599,7 @@ class _Commit:
         self._done: Callable[[], None] = done
 
     def on_stored(self, _ok: bool, now_ms: int) -> None:
-        """The definition of the commit is durable."""
+        """Report that the commit is durable."""
         self._staging.on_committed(self._sink, self._batch, now_ms)
         self._done()
 

@@ -1,4 +1,4 @@
-"""A virtual host: its queues with their store, what its turns do, and what start-up brings back."""
+"""A virtual host: its queues with their store, its turns, and its recovery at start."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from warrenmq.store.figures import update_debt
 from warrenmq.store.recovery import JournalReplay, RecoveredQueue
 from warrenmq.store.vhost_store import VhostStore
 
-# The debt of the store is counted so often (ms).
+# Interval between two counts of the store's debt (ms).
 _DEBT_INTERVAL_MS: Final = 1000
 
 
 class Vhost(VhostQueues):
-    """One vhost."""
+    """One vhost of a node, with its queues, its store and its sinks."""
 
     def __init__(self, node: NodeServices, name: bytes, vhost_id: i64, store: VhostStore) -> None:
         super().__init__(node, name, vhost_id, store)
-        # What the log has not been told yet.
+        # Losses that are not logged yet.
         self.losses: LossLog = LossLog(name)
-        # Its queues are in `queues_by_id` only.
+        # Sinks and stages. The queues of stages are in `queues_by_id` only.
         self.staging: Staging = Staging(self)
-        # How many batches had been sealed, and finished, when the queues were told of it.
+        # Sum of the sealed and the finished batches at the last call of `on_sealed`.
         self._batches: i64 = 0
         self._debt_at_ms: i64 = 0
         store.set_queue_access(VhostQueueAccess(self.host), VhostLossReport(self.host, self.losses))
 
-    # -- start-up --------------------------------------------------------------------------------------------------
+    # -- start-up ----------------------------------------------------------------------------------
 
     def restore_queue(self, definition: PutQueue, now_ms: i64) -> Queue:
-        """Bring back a durable queue from the metadata, still empty."""
+        """Create a durable queue from its definition; it is empty until `restore_messages`."""
         settings = parse_arguments(definition.arguments, self.queue_text(definition.name))
         return self.add_queue(
             QueueDefinition(
@@ -59,10 +59,11 @@ class Vhost(VhostQueues):
     def restore_messages(
         self, replay: JournalReplay, next_queue_id: i64, unusable_ids: set[int], now_ms: i64
     ) -> list[RecoveredQueue]:
-        """Give what was recovered to the queues.
+        """Give the recovered messages to their queues; returns the messages without a queue.
 
-        Returns what belongs to queues the metadata never heard of, or whose definition is damaged (`unusable_ids`):
-        those messages must be kept aside (W23). Other ids below `next_queue_id` that are gone belong to deleted queues.
+        Returned are messages of queues that the metadata does not know, or whose definition is
+        damaged (`unusable_ids`): the caller must keep them aside (W23). Any other unknown id below
+        `next_queue_id` belongs to a deleted queue.
         """
         self.staging.restore_moved(replay.moved)
         orphans: list[RecoveredQueue] = []
@@ -96,10 +97,13 @@ class Vhost(VhostQueues):
             backing.restore_delta(first, upto, count, live_bytes, may_expire)
         backing.restore(queue, recovered.in_order(), is_clean)
 
-    # -- invariants ------------------------------------------------------------------------------------------------
+    # -- invariants --------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Assert what holds between two operations; for tests and the simulator, as it walks through all there is."""
+        """Assert the invariants that hold between two operations.
+
+        For tests and the simulator only, because the check walks over all messages.
+        """
         for queue in self.queues_by_id.values():
             queue.backing.check()
         for channel in self.host.channels:
@@ -107,11 +111,12 @@ class Vhost(VhostQueues):
         self.router.check()
         self.store.check()
 
-    # -- turns -----------------------------------------------------------------------------------------------------
+    # -- turns -------------------------------------------------------------------------------------
 
     def advance(self, now_ms: i64) -> bool:
-        """The end of a turn: what queues and store have to do, a slice of it; True when there is more to do."""
-        # What was sealed may move; what refers to contents, when these are on disk.
+        """Run a slice of the queues' and the store's work at a turn's end; True if more is left."""
+        # Positions of a sealed batch may move to the index. Positions that refer to stored contents
+        # may move when these contents are on disk, which is when the batch is finished.
         batches = self.journal.last_sealed() + self.store.journal.last_finished()
         if batches != self._batches:
             self._batches = batches

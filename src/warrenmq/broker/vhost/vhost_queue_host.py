@@ -1,4 +1,4 @@
-"""What the queues of a vhost ask of it."""
+"""The services of a vhost for its queues."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from warrenmq.store.vhost_store import VhostStore
 
 
 class VhostQueueHost(QueueHost):
-    """Answers for one vhost of `node`, with its `store`."""
+    """Implements QueueHost for one vhost of `node` with its `store`."""
 
     def __init__(self, node: NodeServices, store: VhostStore) -> None:
         settings = store.settings
@@ -28,34 +28,36 @@ class VhostQueueHost(QueueHost):
             settings.segment_entries,
         )
         self.queues_by_id: dict[int, Queue] = {}
-        # Who may have messages unacked: open channels, and others by what they hold of a queue in a range of seq ids.
+        # Open channels, in the order in which they were opened.
         self.channels: dict[ChannelSide, None] = {}
+        # Functions that return unacked entries of a queue in a range of seq ids: one for each
+        # keeper of such entries that is not a channel.
         self.unacked_finders: list[Callable[[QueueLedger, i64, i64], list[Entry]]] = []
-        # Told of unacked messages of a queue whose contents cannot be had: reader groups forget them.
+        # Functions that are called when contents of unacked entries are lost; reader groups and
+        # sinks forget these entries.
         self.loss_watchers: list[Callable[[QueueLedger, list[Entry]], None]] = []
         self._node: NodeServices = node
         self._store: VhostStore = store
 
     def open_store(self, ledger: QueueLedger, is_durable: bool) -> QueueStore:
-        """The store of a new queue."""
+        """See QueueHost."""
         return self._store.add_queue(ledger, is_durable)
 
     def expect_timer(self, ledger: QueueLedger) -> None:
-        """The broker's timer must look at the queue of `log` from now on: messages in it expire."""
+        """See QueueHost."""
         self._node.timed_queues[self.queues_by_id[ledger.queue_id]] = None
 
     def wake(self) -> None:
-        """There will be something to do at the end of this turn."""
+        """See TurnShares."""
         self._node.wake()
 
     def on_out_lost(self, ledger: QueueLedger, lost: list[Entry]) -> None:
-        """The contents of these unacked entries cannot be had; they are settled, and a reader group that has them forgets
-        them."""
+        """See QueueHost."""
         for watcher in self.loss_watchers:
             watcher(ledger, lost)
 
     def find_out(self, ledger: QueueLedger, first: i64, end: i64) -> list[Entry]:
-        """The unacked entries of a queue with seq ids in [first, end), whoever has them, in any order."""
+        """See QueueHost."""
         found: list[Entry] = []
         for channel in self.channels:
             channel.collect_out(ledger, first, end, found)

@@ -1,6 +1,6 @@
-"""The queues and exchanges of a virtual host, and how their definitions are stored.
+"""The queues and exchanges of a virtual host, and the storing of their definitions.
 
-Queues are found by name through the router and by id through the journal. A definition that is durable goes to the
+The router finds queues by name, the journal finds them by id. A durable definition goes to the
 metadata in the same group commit as the messages that depend on it.
 """
 
@@ -26,7 +26,7 @@ from warrenmq.store.vhost_store import VhostStore
 
 
 class VhostQueues:
-    """The queues of one vhost of `node`. `id` names its directory; `name` is what clients say."""
+    """The queues of one vhost of `node`. `id` names its directory; clients use `name`."""
 
     def __init__(self, node: NodeServices, name: bytes, vhost_id: i64, store: VhostStore) -> None:
         self.node: NodeServices = node
@@ -38,40 +38,44 @@ class VhostQueues:
         self.router: Router = Router()
         self.queues: dict[bytes, Queue] = {}
         self.queues_by_id: dict[int, Queue] = self.host.queues_by_id
-        # Those that go with a connection, by it and by id.
+        # Exclusive queues by owner (their connection) and id.
         self._exclusive: dict[object, dict[int, Queue]] = {}
-        # Receivers of direct replies, by the name replies are sent to.
+        # Channels that consume direct replies, by the name that replies are sent to.
         self.reply_channels: dict[bytes, ChannelSide] = {}
-        # Told of every queue that is deleted, how many ready messages it had, and the time: reader groups let go of what
-        # they hold of it.
+        # Functions called for each deleted queue, as watcher(queue, ready_count, now_ms): reader
+        # groups let go of the queue and its reserved messages.
         self.deletion_watchers: list[Callable[[Queue, int, int], None]] = []
-        # Exchanges, queues and bindings that are new and not stored yet, with the change sets that store them.
+        # New exchanges, queues and bindings that are not stored yet, with the change set that
+        # stores each.
         self.unstored: dict[object, ChangeSet] = {}
 
-    # -- texts -----------------------------------------------------------------------------------------------------
+    # -- texts -------------------------------------------------------------------------------------
 
     def queue_text(self, name: bytes) -> str:
-        """`queue 'q' in vhost '/'`."""
+        """Text for errors: `queue 'q' in vhost '/'`."""
         return resource_text("queue", name, self.name)
 
     def exchange_text(self, name: bytes) -> str:
-        """`exchange 'x' in vhost '/'`."""
+        """Text for errors: `exchange 'x' in vhost '/'`."""
         return resource_text("exchange", name, self.name)
 
-    # -- routing ---------------------------------------------------------------------------------------------------
+    # -- routing -----------------------------------------------------------------------------------
 
     def route(self, exchange: Exchange, routing_keys: list[bytes], headers: bytes) -> list[Queue]:
-        """The queues a message goes to, each once."""
+        """The queues that a message is routed to, each once."""
         return [
             destination
             for destination in self.router.route(exchange, routing_keys, headers)
             if isinstance(destination, Queue)
         ]
 
-    # -- definitions -----------------------------------------------------------------------------------------------
+    # -- definitions -------------------------------------------------------------------------------
 
     def remove_queue(self, queue: Queue, now_ms: i64) -> list[Change]:
-        """Delete a queue with its messages and bindings, cancel its consumers; returns the metadata changes."""
+        """Delete a queue with its messages and bindings; returns the changes for the metadata.
+
+        The queue's consumers are cancelled.
+        """
         del self.queues[queue.name]
         self.queues_by_id.pop(queue.id, None)
         owner = queue.definition.owner
@@ -89,50 +93,53 @@ class VhostQueues:
         return changes
 
     def delete_queue(self, queue: Queue, now_ms: i64) -> None:
-        """Delete a queue nobody waits for: auto-deleted, exclusive, expired."""
+        """Delete a queue without a client that waits: auto-deleted, exclusive or expired."""
         if not queue.is_deleted:
             self.add_changes(self.remove_queue(queue, now_ms))
 
     def delete_exclusive_queues(self, owner: object, now_ms: i64) -> None:
-        """The owner's connection ends."""
+        """Delete the exclusive queues of `owner`, a connection that ends."""
         owned = self._exclusive.pop(owner, None)
         if owned is not None:
             for queue in owned.values():
                 self.delete_queue(queue, now_ms)
 
     def commit(self, done: Callable[[bool, int], None]) -> None:
-        """Call `done(ok, now_ms)` when everything journaled so far is durable."""
+        """Call `done(ok, now_ms)` when all records appended so far are durable."""
         self.journal.when_durable(done)
         self.node.wake()
 
     def commit_with(
         self, changes: list[Change], done: Callable[[bool, int], None], is_kept: bool = False
     ) -> None:
-        """Call `done(ok, now_ms)` when everything journaled so far is durable and `changes` are stored."""
+        """As `commit`, but `done` also waits until `changes` are stored; both must succeed."""
         if len(changes) == 0:
             self.commit(done)
             return
         stored: list[bool] = []
         self.store_changes(changes, is_kept).callbacks.append(lambda ok, _now_ms: stored.append(ok))
-        # Definitions are decided before records are.
+        # The flusher stores definitions before records: `stored` has its value when `done` is
+        # called.
         self.commit(lambda ok, now_ms: done(ok and stored[0], now_ms))
 
     def store_changes(
         self, changes: list[Change], is_kept: bool, is_patient: bool = False
     ) -> ChangeSet:
-        """Store `changes` with the next group commit; `ChangeSet` says what the two flags mean, and who is told."""
+        """Store `changes` with the next group commit; `ChangeSet` explains flags and callbacks."""
         opaque: list[object] = list(changes)
         self.node.wake()
         return self.journal.definitions.add(opaque, is_kept, is_patient)
 
     def add_changes(self, changes: list[Change]) -> None:
-        """Changes of definitions that say what has happened, and nobody waits for."""
+        """Store changes that have happened, so they cannot be refused; no client waits for them."""
         if len(changes) > 0:
             self.store_changes(changes, True)
 
     def add_queue(self, definition: QueueDefinition, now_ms: i64) -> Queue:
-        """Make a queue, new or back from the metadata. The caller has checked that its name is free, and stores it when
-        durable."""
+        """Create a queue, new or restored from the metadata.
+
+        The caller has checked that the name is free, and stores the definition of a durable queue.
+        """
         queue = Queue(definition, self.host, now_ms)
         self.queues[queue.name] = queue
         self.queues_by_id[queue.id] = queue

@@ -1,1 +1,1 @@
-"""What a broker may and may not have done, said without its code. Start with `oracle.py`."""
+"""Models of what a broker may and must do, without the broker's code. Start with `oracle.py`."""

@@ -1,8 +1,9 @@
-"""What a flipped bit may cost: which messages the record that it hit speaks of, read from the bytes before the flip.
+"""The damage that a flipped bit may do: messages of the record that it hits, read before the flip.
 
-The formats are read by hand here, from their description and not with the store's own decoders, so that the two check
-each other. A flip in a file's header costs all of the file; one in a checkpoint costs nothing, since there is the one before.
-With both checkpoints hit, what is settled stays away only as far as the journal has its ack.
+The code here reads the formats from their description, not with the store's decoders, so that the
+two check each other. A flip in a file's header may cost the whole file. A flip in a checkpoint
+costs nothing, since the checkpoint before it remains. With both checkpoints damaged, a settled
+message stays away only if the journal has its ack.
 """
 
 from __future__ import annotations
@@ -33,16 +34,17 @@ _RELEASE: Final = 7
 
 @dataclass
 class Damage:
-    """What may be missing, or may come back, after a flip: messages by number, positions by (queue id, seq)."""
+    """Messages (by number) and positions that a flip may remove, and acks that it may remove."""
 
     numbers: set[int] = field(default_factory=set)
+    # (queue id, seq id) of positions that may be missing.
     positions: set[tuple[int, int]] = field(default_factory=set)
-    # (queue id, first seq, last seq) of acks that may be forgotten.
+    # (queue id, first seq, last seq) of acks that may be missing, so that their messages return.
     acks: list[tuple[int, int, int]] = field(default_factory=list)
 
 
 def damage_of(path: str, data: bytes, offset: int) -> Damage:
-    """What a flip at `offset` of the file may cost."""
+    """The damage that a flip at `offset` of a file may do; `data` is the file before the flip."""
     damage = Damage()
     if path.rpartition("/")[2].startswith("checkpoint"):
         return damage
@@ -53,7 +55,7 @@ def damage_of(path: str, data: bytes, offset: int) -> Damage:
 
 
 def is_whole(data: bytes) -> bool:
-    """Is a checkpoint, or any file without space allocated ahead, as it was written?"""
+    """Whether a checkpoint, or another file without allocated space, is undamaged."""
     if int.from_bytes(data[_FILE_HEADER_BYTES - 4 : _FILE_HEADER_BYTES], "big") != crc32c(
         data[: _FILE_HEADER_BYTES - 4]
     ):
@@ -67,7 +69,7 @@ def is_whole(data: bytes) -> bool:
 
 
 def acks_in(path: str, data: bytes) -> list[tuple[int, int, int]]:
-    """(queue id, first seq, last seq) of what a journal file settles."""
+    """(queue id, first seq, last seq) of the acks in a journal file."""
     damage = Damage()
     for at, end in _records(data, _seed_of(path)):
         if data[at + 2] in (_ACK, _RELEASE):
@@ -76,7 +78,7 @@ def acks_in(path: str, data: bytes) -> list[tuple[int, int, int]]:
 
 
 def _seed_of(path: str) -> int:
-    """What checksums in a file begin with; its name says it when its header was hit before."""
+    """The CRC seed of a file, from its name: an earlier flip may have hit the header."""
     *_, directory, name = path.split("/")
     number = int(name.partition(".")[0])
     if name.endswith(".idx"):
@@ -85,12 +87,12 @@ def _seed_of(path: str) -> int:
 
 
 def _records(data: bytes, seed: int) -> Iterator[tuple[int, int]]:
-    """Where each valid record begins and ends."""
+    """Yield the start and the end of each valid record."""
     at = data.find(b"WR", _FILE_HEADER_BYTES)
     while at >= 0:
         end = _end_of_record(data, at, seed)
         if end < 0:
-            # Torn, or hit before.
+            # The record is torn, or damaged by an earlier flip.
             at = data.find(b"WR", at + 1)
             continue
         yield at, end
@@ -98,7 +100,7 @@ def _records(data: bytes, seed: int) -> Iterator[tuple[int, int]]:
 
 
 def _end_of_record(data: bytes, at: int, seed: int) -> int:
-    """Where the record at `at` ends, if it is one; else -1."""
+    """The end of the record at `at`; -1 when there is no valid record."""
     if at + _RECORD_HEADER_BYTES > len(data):
         return -1
     length, header_crc, crc = struct.unpack_from(">III", data, at + 4)
@@ -118,12 +120,13 @@ def _add_record(damage: Damage, kind: int, body: bytes) -> None:
     elif kind == _CONTENT:
         _add_publish(damage, body[10:])
     elif kind == _PUBLISH_REF:
-        # Before the positions: id, file, offset, record bytes, body bytes, references, flags, timestamp.
+        # Before the positions: id, file, offset, record bytes, body bytes, references, flags,
+        # timestamp.
         _add_positions(damage, body, 8 + 4 + 4 + 4 + 4 + 2 + 1 + 8)
     elif kind == _ACK:
         _add_acks(damage, body, 0)
     elif kind == _RELEASE:
-        # A serial number, then what is given up of each content: id, references, record bytes.
+        # A serial number, then each content with released references: id, references, record bytes.
         (count,) = struct.unpack_from(">I", body, 8)
         _add_acks(damage, body, 12 + (8 + 2 + 4) * count)
 

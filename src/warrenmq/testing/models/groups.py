@@ -1,4 +1,4 @@
-"""What the client of a reader group knows of it; positions are seq ids."""
+"""Reader groups as their clients know them; positions are seq ids."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Final
 
 from warrenmq.testing.models.messages import Copy, QueueModel
 
-# The groups of a history by number: one for each queue, every other one of them by a pattern; one that names several
-# queues, and one whose pattern matches all.
+# Groups 0 to 3 read one queue each, the odd ones by a pattern. NAMED names several queues.
 NAMED: Final = 4
+# PATTERN reads every durable queue, by a pattern that matches all.
 PATTERN: Final = 5
 
 
@@ -18,16 +18,18 @@ class MemberModel:
 
     def __init__(self, queue: QueueModel) -> None:
         self.queue = queue
-        # The broker has said where it is.
+        # The broker has answered with the group's position in this queue.
         self.is_known = False
-        # Where the client goes on, and what it has asked for. What the group says after a restart may be less: the acks
-        # are in the journal, its definition lags.
+        # Seq id up to which the group has acked. After a restart the group may report less: the
+        # journal has the acks, but the stored position of the group lags.
         self.acked = 0
+        # Highest seq id up to which the client has requested an ack.
         self.ack_asked = 0
+        # Seq id up to which the group has reserved.
         self.reserved = 0
 
     def place(self, acked: int, reserved: int) -> None:
-        """The broker says where it is."""
+        """Take the position that the broker reports."""
         self.is_known = True
         self.acked = acked
         self.ack_asked = max(acked, self.ack_asked)
@@ -35,48 +37,49 @@ class MemberModel:
 
 
 class GroupModel:
-    """One group."""
+    """One reader group."""
 
     def __init__(self, slot: int) -> None:
         self.slot = slot
         self.name = f"g{slot}"
-        # The client may ask for more: it is opened, and nothing that was asked since has failed.
+        # The client may send requests: it has opened the group, and no request has failed since.
         self.is_open = False
         self.is_deleting = False
         self.epoch = 0
-        # An epoch that is over.
+        # An older epoch, whose requests the broker must refuse.
         self.late_epoch = 0
-        # What was asked to be acked, without an answer.
+        # Reserved copies below a requested ack that has no answer yet.
         self.let_go: list[Copy] = []
-        # By queue id.
+        # Members by queue id.
         self.members: dict[int, MemberModel] = {}
-        # Those that an opening or a deletion has given up that is not answered yet: a crash may bring them back.
+        # Members that an unanswered opening or deletion removes, by queue id. A crash may restore
+        # them.
         self.leaving: dict[int, MemberModel] = {}
 
     @property
     def pattern(self) -> str:
-        """What it finds its queues by; empty when it names them."""
+        """The pattern that selects the group's queues; empty for a group that names them."""
         if self.slot == PATTERN:
             return "q.*"
         return re.escape(f"q{self.slot}") if self.slot != NAMED and self.slot % 2 else ""
 
     def reads(self, queue: QueueModel) -> bool:
-        """Is it a queue for this group?"""
+        """Whether the group reads this queue."""
         return queue.durable and (self.slot in (NAMED, PATTERN) or queue.name == f"q{self.slot}")
 
     def give_up(self, member: MemberModel) -> None:
-        """It is to be none of its members any more."""
+        """Move `member` from the members to those that leave."""
         del self.members[member.queue.id]
         self.leaving[member.queue.id] = member
 
     def deleted(self) -> GroupModel:
-        """What is known of the next group with its name, when nobody was told that the deletion is on disk."""
+        """The next group with this name; it has the members back if the deletion was lost."""
         successor = GroupModel(self.slot)
         successor.leaving = self.leaving
         return successor
 
     def restarted(self) -> GroupModel:
-        """The group as it is known after the node went down: where those are that are back, if they are, nobody knows."""
+        """The group after a restart; it may have its leaving members back, at unknown positions."""
         group = self.deleted() if self.is_deleting else self
         group.is_open = False
         group.let_go = []
@@ -86,15 +89,16 @@ class GroupModel:
         return group
 
     def may_have_lost(self) -> bool:
-        """Was a queue deleted that it had not read to its end?"""
+        """Whether a queue was deleted that the group had not read to its end."""
         return any(
             member.queue.is_deleting and (not self.pattern or member.queue.had_messages)
             for member in self.members.values()
         )
 
     def has_lost(self) -> bool:
-        """Was one deleted with messages that it, or nobody, had?"""
-        # What another group held is that one's loss: this one has read all that it could.
+        """Whether a queue was deleted with messages that this group, or no group, had reserved."""
+        # Messages that another group had reserved are a loss of that group: this group has read all
+        # that it could.
         return any(
             member.queue.is_deleting
             and (member.queue.had_waiting or self.slot in member.queue.held_by)

@@ -1,6 +1,6 @@
-"""What the oracle knows of messages and queues: contents, their copies in queues, and where each copy is.
+"""Messages and queues as the oracle knows them: contents, copies in queues, states of copies.
 
-All times in ms.
+All times are in ms.
 """
 
 from __future__ import annotations
@@ -8,14 +8,18 @@ from __future__ import annotations
 import heapq
 from typing import Final
 
+# States of a copy. READY: in the queue, for anyone.
 READY: Final = 0
+# OUT: delivered to a client and not settled.
 OUT: Final = 1
-# Settled by a client, an expiry or a purge; `gone` once that is durable.
+# SETTLED: acked, rejected, expired or purged; the copy moves to `gone` once that is durable.
 SETTLED: Final = 2
-# Nobody can know: its time is over, or it went to a consumer without acknowledgements whose connection was gone.
+# UNSURE: the copy may be there or not. It has expired, or it went to a consumer without
+# acknowledgements whose connection was lost.
 UNSURE: Final = 3
-# A reader group has it; a reader group has asked for messages of the queue and has no answer yet.
+# HELD: reserved by a reader group.
 HELD: Final = 4
+# RESERVING: ready or reserved, since a reader group's reserve in this queue has no answer yet.
 RESERVING: Final = 5
 
 # The owner of a queue that is not exclusive.
@@ -23,7 +27,7 @@ NO_OWNER: Final = -1
 
 
 class Violation(Exception):
-    """The broker has broken a promise. `kind` is one word, equal for failures with one cause."""
+    """The broker has broken a promise; `kind` is one word, equal for failures with one cause."""
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(f"{kind}: {text}")
@@ -31,7 +35,7 @@ class Violation(Exception):
 
 
 class Content:
-    """A published message: what every copy of it must look like."""
+    """A published message, which every copy must equal."""
 
     __slots__ = ("body", "number", "persistent", "properties")
 
@@ -43,7 +47,7 @@ class Content:
 
 
 class Copy:
-    """A message in one queue. `order` is its place in it, `seq` what the broker calls that place."""
+    """A message in one queue; `order` is its place in the model, `seq` its seq id in the broker."""
 
     __slots__ = (
         "content", "expiry_ms", "holder", "is_early", "is_kept", "is_must", "order", "queue", "seq", "state", "was_delivered",
@@ -59,30 +63,31 @@ class Copy:
         self.expiry_ms = expiry_ms
         self.state = READY
         self.is_must = False
-        # A reader group made it durable, whatever its publisher wanted.
+        # A reader group has made the copy durable, even if the message is transient.
         self.is_kept = False
-        # Transient, or its batch failed, before its queue had a reader group: paging may have moved it to the index as
-        # such, and then a group that holds it cannot make it durable.
+        # The copy is transient, or its batch failed, and the queue had no reader group when it was
+        # published. Paging may have moved it to the index as transient, and then a group that
+        # reserves it cannot make it durable.
         self.is_early = not content.persistent and not queue.journals_all
         self.was_delivered = False
-        # When it is held, the number of the reader group.
+        # Number of the reader group that has reserved the copy, in state HELD; else -1.
         self.holder = -1
 
     def is_expired(self, now_ms: int) -> bool:
-        """May the broker drop it by now?"""
+        """Whether the broker may have dropped the copy for its age."""
         return self.expiry_ms != 0 and self.expiry_ms <= now_ms
 
     def survives(self) -> bool:
-        """Has it a place on disk at all?"""
+        """Whether the copy is stored on disk at all."""
         return self.is_kept or (self.queue.durable and self.content.persistent)
 
     def may_survive(self) -> bool:
-        """The same, or is it in the journal for the sake of a reader group?"""
+        """Whether the copy is on disk, or may be in the journal because of a reader group."""
         return self.survives() or self.queue.has_group
 
 
 class QueueModel:
-    """One incarnation of a queue; `id` is the broker's."""
+    """One incarnation of a queue; `id` is the broker's queue id."""
 
     def __init__(
         self,
@@ -99,52 +104,64 @@ class QueueModel:
         self.name = name
         self.durable = durable
         self.ttl_ms = ttl_ms
-        # The field table of its declaration.
+        # Field table of the declaration.
         self.arguments = arguments
         self.auto_delete = auto_delete
-        # The client's connection that it is exclusive to.
+        # Connection number of the client that an exclusive queue belongs to.
         self.owner = owner
-        # Unused for so long, it goes; 0: never.
+        # Time without use (ms) after which the broker deletes the queue; 0: never.
         self.expires_ms = expires_ms
         self.last_used_ms = 0
-        # Consumers now, and whether there were any since the node was started.
+        # Number of consumers.
         self.consumers = 0
+        # The queue had a consumer since the node started.
         self.had_consumer = False
-        # Declared and bound, with an answer; deleted without an answer so far, and with one.
+        # The declaration is answered.
         self.is_declared = False
+        # The binding to EXCHANGE that follows the declaration is answered.
         self.is_bound = False
+        # The deletion is requested.
         self.is_deleting = False
+        # The deletion is answered.
         self.is_deleted = False
-        # A reader group was opened on it: transient messages may outlive a restart.
+        # A reader group was opened on the queue, so transient messages may survive a restart.
         self.has_group = False
-        # One is open since the last start, for certain: what is published now is journaled.
+        # A reader group has certainly been open since the last start, so every publish is
+        # journaled.
         self.journals_all = False
-        # Reader groups that have asked for messages and have no answer yet, or an error: what is ready may be theirs.
+        # Groups whose reserve has no answer yet: ready copies may be theirs.
         self.reservers: set[int] = set()
+        # Groups whose reserve failed: ready copies may be theirs.
         self.failed_by: set[int] = set()
-        # When it was deleted: had it messages at all, and some that nobody had; and which reader groups held some.
+        # At its deletion the queue had messages that were not settled.
         self.had_messages = False
+        # At its deletion the queue had ready messages that do not expire.
         self.had_waiting = False
+        # Groups that had reserved messages, which do not expire, at the deletion.
         self.held_by: set[int] = set()
-        # Every copy that is not gone, by number; the numbers of those and the copies that must never be seen again.
+        # Copies that are not gone, by message number.
         self.copies: dict[int, Copy] = {}
+        # Settled copies that must never return, by message number.
         self.gone: dict[int, Copy] = {}
-        # What a flipped bit may have taken away, or brought back.
+        # Numbers of messages that a flipped bit may have removed.
         self.may_be_lost: set[int] = set()
+        # Numbers of settled messages that a flipped bit may bring back.
         self.may_return: set[int] = set()
-        # Of the former, what may be found missing without a restart.
+        # Numbers in `may_be_lost` that may be missing even without a restart.
         self.may_vanish: set[int] = set()
+        # Place of the next copy in the queue.
         self.next_order = 0
+        # Heap of (order, message number) of copies that were ready; some are not ready any more.
         self._ready: list[tuple[int, int]] = []
 
     def start(self, now_ms: int) -> None:
-        """It was declared, or a node that has it was started: nobody consumes it."""
+        """Begin the life of the queue in a node: without consumers, used at `now_ms`."""
         self.last_used_ms = now_ms
         self.consumers = 0
         self.had_consumer = False
 
     def is_unused(self, now_ms: int) -> bool:
-        """Is its `expires_ms` over?"""
+        """Whether the queue was unused for `expires_ms`."""
         return (
             self.expires_ms != 0
             and self.consumers == 0
@@ -152,17 +169,17 @@ class QueueModel:
         )
 
     def add(self, copy: Copy) -> None:
-        """A copy is ready."""
+        """Add a copy that is ready, or may be reserved by a group."""
         copy.state = RESERVING if self.is_doubtful() else READY
         self.copies[copy.content.number] = copy
         heapq.heappush(self._ready, (copy.order, copy.content.number))
 
     def is_doubtful(self) -> bool:
-        """May reader groups have what is ready, for all that is known?"""
+        """Whether ready copies may be reserved by a reader group, as far as clients know."""
         return bool(self.reservers or self.failed_by)
 
     def first_ready(self, now_ms: int) -> Copy | None:
-        """The ready copy that must be next; expired ones step aside."""
+        """The ready copy that must be delivered next; expired copies become UNSURE."""
         ready = self._ready
         while ready:
             copy = self.copies.get(ready[0][1])
@@ -174,7 +191,7 @@ class QueueModel:
         return None
 
     def count(self, state: int) -> int:
-        """Copies in that state."""
+        """The number of copies in `state`."""
         return sum(copy.state == state for copy in self.copies.values())
 
 
@@ -184,7 +201,7 @@ def number_of(body: bytes) -> int:
 
 
 def body_of(number: int, size: int) -> bytes:
-    """The body of message `number` with at least four bytes: the number, then bytes that follow from it."""
+    """The body of message `number`, at least 4 bytes: the number, then bytes derived from it."""
     pattern = bytes((number * 7 + place * 13) & 255 for place in range(64))
     filler = pattern * ((size >> 6) + 1)
     return number.to_bytes(4, "big") + filler[: max(0, size - 4)]

@@ -1,7 +1,8 @@
-"""A copy of a queue, made of nothing but what the queue tells its sink, and compared with the queue after every step.
+"""A mirror in memory, fed by a queue's operation feed and compared with the queue after every step.
 
-It is what a mirror on another node would know. When it is begun it takes what the queue has in memory at that moment; what
-is on disk then it does not know, and leaves out of the comparison until it comes to memory.
+The mirror knows what a mirror on another node would know. It begins with the messages that the
+queue has in memory. Messages that are on disk at that moment are unknown, and are compared only
+once they come to memory.
 """
 
 from __future__ import annotations
@@ -19,26 +20,27 @@ from warrenmq.testing.models.messages import Violation
 class Copied:
     """One message as the mirror has it."""
 
+    # (address, properties, body); None while the queue has the content on disk only.
     content: tuple[bytes, bytes, bytes] | None
     expiry_ms: int
-    # It was given to somebody, now or once.
+    # The message was delivered or reserved at some time.
     is_delivered: bool
-    # Somebody has it.
+    # The message is unacked: delivered or reserved, and not settled.
     is_out: bool
 
 
 class MirrorModel(OperationFeed):
-    """The copy of `queue`."""
+    """The mirror of `queue`."""
 
     def __init__(self, queue: Queue) -> None:
         backing = queue.backing
         self.name = queue.name.decode()
         self.messages: dict[int, Copied] = {}
         self.is_deleted = False
-        # Highest seq id that somebody has, or had.
+        # Highest seq id that was ever delivered or reserved.
         self._delivered_upto = int(backing.out_upto())
         delta = backing.ready.delta
-        # Ready messages in this range were on disk when the copy was begun: [first, end).
+        # Seq ids of the ready messages that were on disk when the mirror began: [first, end).
         self._unknown = (int(delta.start), int(delta.end)) if delta.count > 0 else (0, 0)
         for entry in _entries(queue):
             self.messages[int(entry.seq)] = _copy(entry, entry.redelivered, False)
@@ -91,7 +93,7 @@ class MirrorModel(OperationFeed):
     # -- comparison --------------------------------------------------------------------------------
 
     def compare(self, queue: Queue) -> None:
-        """Raise Violation unless the queue has just what the copy has: contents, order, flags."""
+        """Violation unless queue and mirror have the same messages: contents, order, flags."""
         backing = queue.backing
         ready = _entries(queue)
         out = sorted(backing.find_out(0, backing.ledger.next_seq))
@@ -114,7 +116,7 @@ class MirrorModel(OperationFeed):
                 )
         first, end = self._unknown
         overlaps = delta.count > 0 and delta.start < end and first < delta.end
-        # The queue counts what is damaged before it knows which messages that are, and whether they were ready.
+        # The queue counts damaged messages before it knows which ones are damaged and were ready.
         if not overlaps and not delta.is_uncertain and len(on_disk) != delta.count:
             raise Violation(
                 "mirror",
@@ -132,7 +134,7 @@ class MirrorModel(OperationFeed):
             raise Violation(
                 "mirror", f"{self.name}: {seq} is out: {is_out}, with the copy {copied.is_out}"
             )
-        # What was read from disk counts as redelivered when something younger was delivered.
+        # A message read from disk counts as redelivered when a later one was delivered.
         is_below = entry.redelivered and seq <= self._delivered_upto
         if not is_out and entry.redelivered != copied.is_delivered and not is_below:
             raise Violation(
@@ -149,7 +151,7 @@ class MirrorModel(OperationFeed):
 
 
 def follow(mirrors: dict[int, MirrorModel], queues: list[Queue]) -> None:
-    """Compare each queue with its mirror in `mirrors`, by queue id, and begin those that are missing."""
+    """Compare each queue with its mirror, and begin the missing mirrors; keys are queue ids."""
     for queue in queues:
         mirror = mirrors.get(queue.id)
         if mirror is None:

@@ -1,15 +1,18 @@
-"""The oracle: what a broker may do with the messages it was given, and what it must not.
+"""The oracle: what a broker may do with the messages it has taken, and what it must not do.
 
-It counts messages, not seq ids, and knows nothing of files: a message is a number in its body. Of every message in every
-queue (a *copy*) it knows where it is: ready, out with a client, settled, or gone; and of what a crash may do to it:
+The oracle counts messages, not seq ids, and knows nothing of files: a message is a number in its
+body. For every message in every queue (a *copy*) the oracle knows its state (ready, unacked,
+settled or gone) and what a crash may do to it:
 
-    must      confirmed, or in a batch that the disk has: there after any crash, byte for byte, in its place
-    settled   acked, dropped or expired; it may come back after a crash until a later batch is on disk, then never
-    otherwise it may be there after a crash or not; what recovery found once stays
+    must       confirmed, or in a batch that is on disk: there after any crash, byte for byte,
+               in its place
+    settled    acked, dropped or expired: may return after a crash until a later batch is on disk,
+               then never
+    otherwise  may be there after a crash or not; a message that one recovery found stays
 
-What recovery made of a disk is found out by draining a second node that starts from a copy of it (`audit` in
-`simulation.py`), so after every restart the oracle knows exactly what is there, and a difference between the two
-recoveries shows as well. All times in ms.
+To learn what recovery makes of a disk, the simulation starts a second node from a copy of the disk
+and drains it (`Simulation._audit`). After every restart the oracle therefore knows exactly which
+messages are there, and a difference between the two recoveries shows as well. All times are in ms.
 """
 
 from __future__ import annotations
@@ -45,20 +48,25 @@ class Oracle:
     def __init__(self) -> None:
         self.queues: dict[int, QueueModel] = {}
         self.topology = TopologyModel()
+        # Published messages by number.
         self.contents: dict[int, Content] = {}
-        # By the number of the queue's name.
+        # Reader groups by slot (`GroupModel.slot`).
         self.groups: dict[int, GroupModel] = {}
+        # Copies published since the last seal.
         self._published: list[Copy] = []
+        # Copies settled since the last seal.
         self._settled: list[Copy] = []
+        # Staged messages that moved to their queues since the last seal.
         self.moved: list[StagedMessage] = []
-        # Messages that damage has taken: the broker's report must know of some damage then.
+        # Messages lost to damage; when there are any, the broker must have reported some damage.
         self.lost_count = 0
+        # A bit was flipped.
         self.is_damaged = False
 
     # -- life --------------------------------------------------------------------------------------
 
     def enqueue(self, content: Content, queue: QueueModel, seq: int, expiry_ms: int) -> Copy:
-        """A message was put into a queue."""
+        """Add a published message to a queue."""
         self.contents[content.number] = content
         copy = Copy(content, queue, queue.next_order, seq, expiry_ms)
         queue.next_order += 1
@@ -68,14 +76,14 @@ class Oracle:
         return copy
 
     def confirmed(self, copies: list[Copy]) -> None:
-        """The publisher was told that these are safe."""
+        """Note that the publisher got a confirm: a crash must not lose these copies."""
         for copy in copies:
             copy.is_must = copy.survives()
 
     def deliver(
         self, queue: QueueModel, body: bytes, properties: bytes, redelivered: bool, now_ms: int
     ) -> Copy:
-        """A client was given a message of `queue`; which one it is, if it is one that may be given."""
+        """Take the delivery of a message to a client; returns its copy, or raises Violation."""
         content = self.contents.get(number_of(body))
         if content is None or content.body != body or content.properties != properties:
             raise Violation(
@@ -104,7 +112,7 @@ class Oracle:
         return copy
 
     def check_order(self, queue: QueueModel, delivered: list[Copy], now_ms: int) -> None:
-        """Of a queue `delivered` were given away in one turn; nothing older may be left."""
+        """Violation if a message older than the `delivered` of one turn is still ready."""
         first = queue.first_ready(now_ms)
         if first is None or not delivered:
             return
@@ -116,7 +124,7 @@ class Oracle:
             )
 
     def check_empty(self, queues: list[QueueModel], now_ms: int) -> None:
-        """Of these queues the broker has said that nothing waits in them."""
+        """Violation if one of `queues`, which the broker called empty, has a ready message."""
         for queue in queues:
             first = queue.first_ready(now_ms)
             if first is not None and not queue.is_deleting:
@@ -126,16 +134,16 @@ class Oracle:
                 )
 
     def settle(self, copy: Copy) -> None:
-        """A client acked or rejected it, or a purge dropped it."""
+        """Settle a copy that a client acked or rejected, or that a purge dropped."""
         copy.state = SETTLED
         self._settled.append(copy)
 
     def requeue(self, copy: Copy) -> None:
-        """It is ready again, in its place."""
+        """Make a copy ready again, in its old place."""
         copy.queue.add(copy)
 
     def delete(self, queue: QueueModel) -> list[Key]:
-        """The queue is deleted; the keys of what is stored of it."""
+        """Delete the queue; returns the keys of its stored definitions."""
         keys = self.topology.remove_queue(queue)
         queue.is_deleting = True
         lasting = [copy for copy in queue.copies.values() if copy.expiry_ms == 0]
@@ -149,7 +157,7 @@ class Oracle:
     # -- commits -----------------------------------------------------------------------------------
 
     def seal(self) -> CommitToken:
-        """A group commit was sealed: everything up to now is in it."""
+        """Seal a group commit, with every change since the last seal."""
         token = CommitToken(
             self._published, self._settled, self.moved, self.topology.stored.version
         )
@@ -159,7 +167,7 @@ class Oracle:
         return token
 
     def committed(self, token: CommitToken, has_definitions: bool) -> None:
-        """It is on disk; so is every change of definitions before it, if `has_definitions`."""
+        """Make the commit durable, and all definitions before it if `has_definitions`."""
         if has_definitions:
             self.topology.stored.committed(token.version)
         for copy in token.published:
@@ -172,7 +180,7 @@ class Oracle:
                 copy.queue.gone[copy.content.number] = copy
 
     def commit_failed(self, token: CommitToken) -> None:
-        """It is not; what it settled or moved is tried again, and what clients published is as good as transient."""
+        """Fail the commit: settles and moves are retried, published copies count as transient."""
         for copy in token.published:
             copy.is_early = copy.is_early or not copy.queue.journals_all
         self._settled = token.settled + self._settled
@@ -181,7 +189,7 @@ class Oracle:
             self._published.extend([copy for copy in message.copies if copy.survives()])
 
     def allow(self, damage: Damage, is_running: bool) -> None:
-        """A bit was flipped: this may be missing, or may come back; from now on when the node is running."""
+        """Allow messages to be missing or return: after a restart, or at once if `is_running`."""
         self.is_damaged = True
         for queue in self.queues.values():
             for copies in (queue.copies, queue.gone):
@@ -190,14 +198,15 @@ class Oracle:
                         queue.may_be_lost.add(number)
                         if is_running:
                             queue.may_vanish.add(number)
-                            # A purge settles what it can read; the journal may have what it could not.
+                            # A purge settles only what it can read, and the journal may have the
+                            # message that it could not.
                             queue.may_return.add(number)
                     for queue_id, first, last in damage.acks:
                         if queue_id == queue.id and first <= copy.seq <= last:
                             queue.may_return.add(number)
 
     def allow_returns(self, acks: list[tuple[int, int, int]]) -> None:
-        """Nothing but `acks`, (queue id, first seq, last seq), says what is settled: whatever else was may come back."""
+        """Allow gone messages to return unless in `acks`: (queue id, first seq, last seq)."""
         for queue in self.queues.values():
             runs = [(first, last) for queue_id, first, last in acks if queue_id == queue.id]
             for number, copy in queue.gone.items():
@@ -207,9 +216,10 @@ class Oracle:
     # -- restarts ----------------------------------------------------------------------------------
 
     def restart(self, existing: set[int], now_ms: int) -> None:
-        """The node is gone; `existing` are the ids of the queues that the metadata still have.
+        """Restart the node; `existing` are the ids of the queues in the stored definitions.
 
-        `now_ms` is the time before the restart: what was over by then may have been dropped, wherever the clock jumps.
+        `now_ms` is the time before the restart: whichever way the clock jumps, messages that had
+        expired by then may have been dropped.
         """
         for queue in list(self.queues.values()):
             if queue.id not in existing:
@@ -236,7 +246,7 @@ class Oracle:
     def found(
         self, queue: QueueModel, numbers: list[int], held: dict[int, int], now_ms: int
     ) -> None:
-        """Recovery of `queue` gave the messages `numbers`, in this order; `held` says which a reader group has, and which."""
+        """Judge recovery: `numbers` are in `queue`, in order; `held` maps a number to a group."""
         if len(set(numbers)) < len(numbers):
             raise Violation(
                 "twice", f"queue {queue.name} has messages twice after a restart: {numbers}"
@@ -282,7 +292,8 @@ class Oracle:
                 copy.holder = held[copy.content.number]
         for number, copy in old.items():
             if number in held and number not in queue.copies:
-                # Its time was over when the group had given it back; with the group it stays.
+                # The second node dropped the copy for its age, after its groups were deleted. In
+                # the first node the group keeps the copy reserved.
                 queue.add(copy)
                 copy.state = HELD
                 copy.holder = held[number]
@@ -308,7 +319,7 @@ class Oracle:
 
     def _forget(self, queue: QueueModel, copy: Copy) -> None:
         if copy.expiry_ms != 0 and copy.may_survive():
-            # Dropped for its age just now, which a clock that goes back may take back.
+            # The copy was just dropped for its age; a clock that jumps back may bring it back.
             copy.state = UNSURE
             queue.copies[copy.content.number] = copy
         else:

@@ -1,4 +1,4 @@
-"""Sinks, staging logs and staged messages as a history knows them; sink_models.py follows their fate."""
+"""Sinks, stages and staged messages as a history knows them; `sinks.py` follows their fate."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ class StagedMessage:
         self.exchange = exchange
         self.key = key
         self.expiration_ms = expiration_ms
-        # The watch of the node that published the message last; None: no node did.
+        # Watch of the node that published the message last; None: no node did.
         self.published_by: object = None
         # Copies of the message in the queues it was routed to.
         self.copies: list[Copy] = []
+        # The batch that moved the message to its queues is on disk.
         self.is_durable = False
         # The message before this one in the batch.
         self.previous: StagedMessage | None = None
@@ -90,7 +91,10 @@ class SinkModel:
                 stage.is_dropped = True
 
     def forget_committed(self) -> None:
-        """Forget the committed logs of a deleted sink: their messages are all in queues, and batches count anew."""
+        """Forget committed logs of a deleted sink; the next sink of that name counts anew.
+
+        All messages of the logs are in queues.
+        """
         self.stages = {stage.id: stage for stage in self.stages.values() if not stage.is_named}
 
     def committed_messages(self) -> list[StagedMessage]:

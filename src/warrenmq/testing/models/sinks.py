@@ -1,12 +1,14 @@
-"""What a history knows of sinks: which batch each has committed, and of every staged message where it is.
+"""Sinks of a history: the batches that each has committed, and the state of every staged message.
 
-    staged      in a log that no commit has named: nobody sees it, and it may be dropped
-    committed   the commit is asked for; once it is durable the message comes to its queues, whatever happens
-    published   a node has put it there; a crash takes that back, unless its batch is on disk
-    durable     it is there, or was, and is never published again
+    staged      in a log that no commit has named: no client sees it, and it may be dropped
+    committed   the commit is requested; once the commit is durable the message must reach its
+                queues, whatever happens
+    published   a node has put the message into its queues; a crash undoes that unless the batch
+                is on disk
+    durable     the message is in its queues or was, and is never published again
 
-A second node that starts from a copy of the disk tells after every restart which commits are on it, and which messages
-are still to be published (`restarted`). Numbers of batches ascend; -1 is none.
+After every restart a second node, started from a copy of the disk, shows which commits are on disk
+and which messages are still to be published (`restarted`). Batch numbers ascend; -1 is none.
 """
 
 from __future__ import annotations
@@ -22,17 +24,17 @@ class StagedMessages:
     def __init__(self, oracle: Oracle) -> None:
         self.oracle = oracle
         self.sinks: dict[int, SinkModel] = {}
-        # Something was published since this was last reset.
+        # A message was published since the flag was last cleared.
         self.has_published = False
-        # Of logs that were named by a commit, by their numbers.
+        # Messages of logs that a commit has named, by message number.
         self.named: dict[int, StagedMessage] = {}
 
     def sink(self, index: int) -> SinkModel:
-        """The sink of that number."""
+        """The sink with number `index`."""
         return self.sinks.setdefault(index, SinkModel(f"s{index}"))
 
     def name(self, sink: SinkModel, batch: int, stages: list[StageModel]) -> None:
-        """A commit is asked for: from now on the messages of `stages` may come, in this order."""
+        """Request a commit: the messages of `stages` may be published, in this order."""
         sink.asked = batch
         previous: StagedMessage | None = None
         for stage in stages:
@@ -44,14 +46,14 @@ class StagedMessages:
                 self.oracle.contents[message.content.number] = message.content
 
     def unname(self, stages: list[StageModel]) -> None:
-        """It is refused, or was lost in a crash."""
+        """Undo `name` for a commit that was refused or lost in a crash."""
         for stage in stages:
             stage.is_named = False
             for message in stage.messages:
                 self.named.pop(message.content.number, None)
 
     def expect(self, number: int) -> StagedMessage:
-        """A node publishes a staged message: which one it is, if it may."""
+        """The staged message that a node publishes; Violation when it may not be published."""
         message = self.named.get(number)
         if message is None:
             raise Violation(
@@ -64,7 +66,10 @@ class StagedMessages:
     def published(
         self, message: StagedMessage, publisher: object, places: list[tuple[QueueModel, int, int]]
     ) -> None:
-        """`publisher` has put it at these places: queue, seq id, expiry (ms). What it was before, a crash has undone."""
+        """Note that `publisher` has put the message at `places`: (queue, seq id, expiry in ms).
+
+        The copies of an earlier publish are forgotten: a crash has undone them.
+        """
         number = message.content.number
         if message.published_by is publisher:
             raise Violation(
@@ -84,7 +89,7 @@ class StagedMessages:
         self.oracle.moved.append(message)
 
     def check_all_published(self, sink: SinkModel) -> None:
-        """The broker says that everything of the sink is in its queues."""
+        """Violation unless every committed message of the sink was published."""
         for message in sink.committed_messages():
             if message.published_by is None and not message.is_durable:
                 raise Violation(
@@ -97,8 +102,11 @@ class StagedMessages:
     def restarted(
         self, batches: dict[str, int], stages: dict[int, int], published: set[int]
     ) -> None:
-        """What a start from the disk found, before `Oracle.found` is told of the queues: the last batch of each sink,
-        logs that no commit names with the number of their messages, and the messages that were published once more."""
+        """Judge the sinks that a start found on disk; call it before `Oracle.found`.
+
+        `batches`: last batch by name of the sink. `stages`: number of messages of each log that no
+        commit names. `published`: numbers of the messages that this start published again.
+        """
         known = {sink.name: sink for sink in self.sinks.values()}
         for name in batches:
             if name not in known:
@@ -125,8 +133,9 @@ class StagedMessages:
         if batch != sink.asked:
             self.unname([stage for stage in sink.stages.values() if stage.batch > sink.batch])
         if batch == NONE and sink.batch != NONE:
-            # It is deleted, and nobody was told. While it publishes it cannot be, so all of it is in its queues. The numbers
-            # of its batches would be taken for those of the next sink with this name.
+            # The sink is deleted on disk, and no client got the answer. A sink that still publishes
+            # cannot be deleted, so all its messages are in queues. Forget its logs: their batch
+            # numbers would be taken for those of the next sink with this name.
             for message in sink.committed_messages():
                 self._restart_message(message, False)
             sink.forget_committed()
@@ -138,7 +147,7 @@ class StagedMessages:
         if message.is_durable:
             return
         if is_published_again:
-            # The copies of before are gone with the crash; the node will make new ones.
+            # The crash removed the earlier copies; the node will make new ones.
             for copy in message.copies:
                 copy.is_must = False
             return
@@ -147,7 +156,7 @@ class StagedMessages:
                 "lost",
                 f"message {message.content.number} was committed to a sink and is not published",
             )
-        # The disk knows that it was published, so it must know where.
+        # The disk knows that the message was published, so it must have the message in its queues.
         message.is_durable = True
         for copy in message.copies:
             copy.is_must = copy.is_must or copy.survives()
@@ -162,7 +171,7 @@ class StagedMessages:
                     raise Violation("lost", f"staging log {stage.id} of sink {sink.name} is gone")
                 del sink.stages[stage.id]
             elif stage.is_dropped and count < len(stage.messages):
-                # It was dropped, which could not be stored; the acks of its messages could.
+                # The drop of the log could not be stored, but the acks of its messages could.
                 stage.is_finished = False
             elif not stage.is_ending or (count != len(stage.messages) and stage.is_finished):
                 raise Violation(
@@ -171,5 +180,6 @@ class StagedMessages:
                     f"{len(stage.messages)}",
                 )
             else:
-                # If nobody was told that it is complete, what was not on disk may be missing.
+                # No client got the answer that the log is finished, so messages may be missing from
+                # it.
                 stage.is_finished = count == len(stage.messages)

@@ -1,7 +1,7 @@
-"""What may stand on the disk of each definition: what was there, and what has changed since without being durable.
+"""The values that each definition may have on disk: the durable one, and later ones.
 
-A change counts as durable when its author was told so, or when the group commit that carries it is on disk. Until then a
-crash leaves the definition as it was before or as it is.
+A change counts as durable when its author got the answer, or when the group commit that carries it
+is on disk. Until then a crash leaves the definition in its old or its new state.
 """
 
 from __future__ import annotations
@@ -11,33 +11,33 @@ from typing import Final
 from warrenmq.testing.models.messages import Violation
 
 Key = tuple[object, ...]
-# The value of a definition that is not there.
+# Value of a definition that does not exist.
 ABSENT: Final = None
 
 
 class StoredDefinitions:
-    """Definitions by their keys. `version` counts the changes."""
+    """Definitions by key; `version` counts the changes."""
 
     def __init__(self) -> None:
         self.version = 0
         # (version, value) of every state that a crash may leave, oldest first.
         self._states: dict[Key, list[tuple[int, object]]] = {}
-        # Keys with more than one.
+        # Keys with more than one possible state.
         self._open: dict[Key, None] = {}
 
     def put(self, key: Key, value: object) -> Key:
-        """The definition has this value now; returns `key`."""
+        """Set the value of a definition; returns `key`."""
         self.version += 1
         self._states.setdefault(key, [(0, ABSENT)]).append((self.version, value))
         self._open[key] = None
         return key
 
     def drop(self, key: Key) -> Key:
-        """The definition is gone now; returns `key`."""
+        """Remove a definition; returns `key`."""
         return self.put(key, ABSENT)
 
     def knows(self, key: Key) -> bool:
-        """Is it there by now, durable or not?"""
+        """Whether the definition exists, durable or not."""
         return key in self._states and self._states[key][-1][1] is not ABSENT
 
     def committed(self, version: int) -> None:
@@ -46,13 +46,13 @@ class StoredDefinitions:
             self._settle(key, version)
 
     def answered(self, keys: list[Key], version: int) -> None:
-        """The author of changes of `keys`, made up to `version`, was told that they are on disk."""
+        """Make changes of `keys` durable up to `version`: their author got the answer."""
         for key in keys:
             if key in self._open:
                 self._settle(key, version)
 
     def restart(self, found: dict[Key, object]) -> None:
-        """After a crash the disk has `found`. Violation when that cannot be."""
+        """Take what the disk has after a crash; Violation when a value is not possible."""
         for key in dict.fromkeys([*self._states, *found]):
             value = found.get(key, ABSENT)
             allowed = [state for _, state in self._states.get(key, [(0, ABSENT)])]

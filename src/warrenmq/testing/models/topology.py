@@ -1,7 +1,8 @@
-"""Exchanges, queues and bindings as clients declared them, and the queues that a message must reach by them.
+"""Exchanges, queues and bindings as clients declared them, and where a message must go.
 
-Written from the protocol's rules, without `warrenmq.routing`: no index, no cache, no versions. Every expected delivery of a
-history comes from `TopologyModel.route`. What of the definitions a crash may take back is in `stored_definitions.py`.
+The model follows the rules of the protocol without `warrenmq.routing`: no index, no cache, no
+versions. Every expected delivery of a history comes from `TopologyModel.route`.
+`stored_definitions.py` has what a crash may undo of the definitions.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ PREDECLARED: Final = (
     (b"amq.match", HEADERS), (b"amq.rabbitmq.trace", TOPIC),
 )  # fmt: skip
 
-# Names with values that clients write into a field table, in the order of the names.
+# (name, value) of each field that clients write into a field table, in the order of the names.
 Arguments = tuple[tuple[str, object], ...]
 
 
 def encode_arguments(arguments: Arguments) -> bytes:
-    """The body of a field table."""
+    """Encode `arguments` as the body of a field table."""
     return encode_table(fields_from_python(dict(arguments))) if arguments else b""
 
 
 def decode_arguments(raw: bytes) -> Arguments:
-    """What `encode_arguments` was given, in the order of the names."""
+    """Decode the body of a field table; the result is in the order of the names."""
     return (
         tuple(sorted(to_python(decode_table(raw)).items(), key=lambda item: item[0])) if raw else ()
     )
@@ -50,7 +51,7 @@ class BindingModel:
     arguments: Arguments
 
     def takes(self, kind: bytes, keys: list[bytes], headers: dict[str, object]) -> bool:
-        """Does a message with these routing keys and headers take it, from an exchange of type `kind`?"""
+        """Whether an exchange of type `kind` routes these keys and headers along this binding."""
         if kind == FANOUT:
             return True
         if kind == HEADERS:
@@ -62,7 +63,7 @@ class BindingModel:
 
 @dataclass
 class ExchangeModel:
-    """One exchange. `alternate` is empty when it has none; `bindings` lead away from it."""
+    """One exchange; `bindings` lead from it to others; an empty `alternate` means none."""
 
     name: bytes
     kind: bytes
@@ -73,12 +74,12 @@ class ExchangeModel:
     bindings: dict[BindingModel, None]
 
     def definition(self) -> tuple[object, ...]:
-        """All that its declaration says."""
+        """All properties that the declaration names."""
         return self.kind, self.durable, self.auto_delete, self.internal, self.alternate
 
 
 class TopologyModel:
-    """The exchanges, queues and bindings of one vhost. A change returns the keys of what is stored of it."""
+    """Exchanges, queues and bindings of a vhost; a change returns the keys of its stored parts."""
 
     def __init__(self) -> None:
         self.exchanges: dict[bytes, ExchangeModel] = {}
@@ -89,7 +90,7 @@ class TopologyModel:
     def route(
         self, exchange: bytes, keys: list[bytes], headers: dict[str, object] | None = None
     ) -> list[QueueModel]:
-        """The queues that a message with these routing keys must reach, each once; [] for an unknown exchange."""
+        """The queues that a message must reach, each once; [] for an unknown exchange."""
         if not exchange:
             return [self.queues[key] for key in dict.fromkeys(keys) if key in self.queues]
         reached: dict[bytes, None] = {}
@@ -117,21 +118,21 @@ class TopologyModel:
     # -- changes -----------------------------------------------------------------------------------
 
     def declare_exchange(self, exchange: ExchangeModel) -> list[Key]:
-        """A new exchange, without bindings."""
+        """Add an exchange without bindings."""
         self.exchanges[exchange.name] = exchange
         if not exchange.durable:
             return []
         return [self.stored.put(("exchange", exchange.name), exchange.definition())]
 
     def delete_exchange(self, name: bytes) -> list[Key]:
-        """An exchange goes, with the bindings from it and to it."""
+        """Delete an exchange with its bindings in both directions."""
         exchange = self.exchanges.pop(name)
         keys = [self.stored.drop(("exchange", name))] if exchange.durable else []
         keys += self._drop_bindings(exchange, list(exchange.bindings))
         return keys + self._drop_bindings_to(name, False)
 
     def add_queue(self, queue: QueueModel) -> list[Key]:
-        """A new queue."""
+        """Add a queue."""
         name = queue.name.encode()
         self.queues[name] = queue
         if not queue.durable:
@@ -139,14 +140,14 @@ class TopologyModel:
         return [self.stored.put(("queue", queue.id), (name, queue.auto_delete, queue.arguments))]
 
     def remove_queue(self, queue: QueueModel) -> list[Key]:
-        """A queue goes, with the bindings to it."""
+        """Delete a queue with the bindings to it."""
         name = queue.name.encode()
         del self.queues[name]
         keys = [self.stored.drop(("queue", queue.id))] if queue.durable else []
         return keys + self._drop_bindings_to(name, True)
 
     def bind(self, binding: BindingModel) -> list[Key]:
-        """A binding is there, whether it was before or not."""
+        """Add a binding, if it is not there yet."""
         source = self.exchanges[binding.source]
         if binding in source.bindings:
             return []
@@ -156,11 +157,11 @@ class TopologyModel:
         )
 
     def unbind(self, binding: BindingModel) -> list[Key]:
-        """A binding goes; an auto-delete exchange goes with its last one."""
+        """Delete a binding; an auto-delete exchange goes with its last one."""
         return self._drop_bindings(self.exchanges[binding.source], [binding])
 
     def bindings(self) -> list[BindingModel]:
-        """All that clients made."""
+        """All bindings that clients made."""
         return [binding for exchange in self.exchanges.values() for binding in exchange.bindings]
 
     def _is_durable(self, source: ExchangeModel, binding: BindingModel) -> bool:
@@ -195,7 +196,7 @@ class TopologyModel:
     # -- restarts ----------------------------------------------------------------------------------
 
     def restart(self, definitions: Definitions, queues: dict[int, QueueModel], now_ms: int) -> None:
-        """The node went down: `definitions` are on its disk. Violation when they are not what they may be."""
+        """Restart with the stored `definitions`; Violation when they are not possible."""
         found: dict[Key, object] = {}
         self.exchanges = {}
         self.queues = {}

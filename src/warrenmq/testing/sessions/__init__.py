@@ -1,1 +1,1 @@
-"""What happens in a history, by subject: a file acts on the node and tells the models what it saw. Start with `clients.py`."""
+"""Run the operations of a history on the node, and update the models. Start with `clients.py`."""

@@ -1,9 +1,10 @@
-"""Alarms in a history, and the publishes that clients send while one is on.
+"""Alarms in a history, and the publishes that clients send during an alarm.
 
-A node takes such publishes and holds them back (`broker/flow/alarms.py`). It confirms none before all alarms are over, and then
-handles them: connection after connection in the order in which they connected, and within a connection channel after
-channel in the order of their first held publish. The oracle hears of a publish when the node handles it, so whatever a
-node does with one before that is a message which nobody published. A crash or a lost connection forgets held publishes.
+A node defers such publishes (`broker/flow/alarms.py`) and confirms none of them before all alarms
+are over. Then it handles them: connections in the order in which they connected, and the channels
+of a connection in the order of their first deferred publish. The oracle learns of a publish when
+the node handles it, so any effect before that looks like a message that nobody published. A crash
+or a lost connection drops deferred publishes.
 """
 
 from __future__ import annotations
@@ -18,42 +19,43 @@ from warrenmq.testing.sessions.states import ChannelModel, Publish
 from warrenmq.testing.simulated.file_system import PLENTY
 from warrenmq.testing.simulated.node import SimulatedNode
 
-# Operations of a client on a channel whose publishes are held back: it would wait for the answer to any other.
+# Operations for a channel whose publishes are deferred: any other would wait for an answer.
 PASSING: Final = ("publish", "publish_large", "publish_to", "ack", "nack")
 
 
 class Publishers(Protocol):
-    """The clients, as this part of them needs them."""
+    """The clients as publishers."""
 
     channels: dict[int, ChannelModel]
 
     def take_effect(self, channel: ChannelModel, publish: Publish, before: dict[int, int]) -> None:
-        """The node handles `publish` now; see `PublishSessions`."""
+        """The node handles `publish`; see `PublishSessions`."""
 
 
 class AlarmSessions:
-    """The alarms of one node, and the publishes it holds back."""
+    """The alarms of one node, and the publishes that it defers."""
 
     def __init__(self, node: SimulatedNode, publishers: Publishers) -> None:
         self._node = node
         self._publishers = publishers
         self._is_memory_on = False
         self._is_disk_on = False
-        # Channels with held publishes, in the order in which the first of each was sent.
+        # Channels with deferred publishes, in the order in which the first of each was sent.
         self._holding: list[ChannelModel] = []
-        # Next seq id of each queue, by id, before the node handled held publishes in this turn.
+        # Next seq id of each queue, by queue id, before the node handled deferred publishes this
+        # turn.
         self._next_seqs: dict[int, int] = {}
-        # The node has handled held publishes since this was last cleared.
+        # The node has handled deferred publishes since the flag was last cleared.
         self.has_released = False
         node.releases = self
 
     @property
     def is_on(self) -> bool:
-        """Does any alarm last?"""
+        """True while any alarm is on."""
         return self._is_memory_on or self._is_disk_on
 
     def set(self, kind: int, is_on: bool) -> None:
-        """The node measures its memory or its disk, and finds it short, or not."""
+        """Let the node measure too little memory or disk, or enough."""
         broker = self._node.broker
         if kind == DISK_ALARM:
             self._is_disk_on = is_on
@@ -65,21 +67,22 @@ class AlarmSessions:
             )
 
     def end_all(self) -> None:
-        """Memory and disk are plenty."""
+        """End all alarms."""
         for kind in range(DISK_ALARM + 1):
             self.set(kind, False)
 
     def defers(self, channel: ChannelModel) -> bool:
-        """Must the node hold back the next publish on `channel`?"""
+        """Whether the node must defer the next publish on `channel`."""
         if channel.held:
             return True
         if (channel.publishes or channel.settles) and not self._is_disk_on:
-            # Only its end frees the memory of a transaction.
+            # A memory alarm does not defer the publishes of an open transaction: only its commit or
+            # rollback frees its memory.
             return False
         return self.is_on or any(other.client is channel.client for other in self._holding)
 
     def defer(self, channel: ChannelModel, publish: Publish) -> None:
-        """`publish`, which the node must hold back, is sent."""
+        """Add `publish` to the publishes that the node must defer on `channel`."""
         if not channel.held:
             self._holding.append(channel)
         channel.held.append(publish)
@@ -87,7 +90,7 @@ class AlarmSessions:
     # -- turns -------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """The node may handle held publishes next."""
+        """Prepare for the moment at which the node may handle deferred publishes."""
         self._holding = [channel for channel in self._holding if self._is_there(channel)]
         if self._holding:
             self._next_seqs = {
@@ -100,7 +103,7 @@ class AlarmSessions:
                     )
 
     def end(self) -> None:
-        """Tell the oracle of held publishes that the node has handled since `begin`."""
+        """Report the deferred publishes that the node has handled since `begin` to the oracle."""
         if not self._holding:
             return
         before = {
@@ -129,7 +132,7 @@ class AlarmSessions:
         return is_known and channel.client.engine.state == RUNNING
 
     def check_rest(self) -> None:
-        """The node is at rest: it holds publishes back only during an alarm, and has told their clients."""
+        """Check a node at rest: it defers publishes only in an alarm, and its clients know that."""
         self.begin()
         for channel in self._publishers.channels.values():
             is_blocked = any(other.client is channel.client for other in self._holding)

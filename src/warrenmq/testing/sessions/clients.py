@@ -1,8 +1,9 @@
-"""What the clients of a history do, and what they see: the channels' side of the simulation.
+"""The AMQP clients of a history: connections, channels, consumers, and everything that they see.
 
-Each channel number stands for one way of publishing: with confirms, plain or in transactions; all of them consume. A
-channel that waits for an answer does nothing until it comes, so the order in which things happen is the order in which they
-are sent. Everything a client sees goes to the oracle.
+Each channel number has one way of publishing: with confirms, plain, or in transactions; all
+channels consume. A channel that waits for an answer does nothing until the answer comes, so
+operations take effect in the order in which they are sent. Clients report everything that they see
+to the oracle.
 """
 
 from __future__ import annotations
@@ -77,11 +78,11 @@ RESOURCE_ERROR: Final = 506
 
 
 def _nothing(_method: Method, _properties: bytes, _body: bytes) -> None:
-    """An answer that says no more than ok."""
+    """Ignore an answer that carries no data."""
 
 
 class Sessions:
-    """The clients of one node, until it goes down."""
+    """The clients of one node, until the node goes down."""
 
     def __init__(
         self, node: SimulatedNode, oracle: Oracle, staged: StagedMessages, first_number: int
@@ -90,12 +91,13 @@ class Sessions:
         self.oracle = oracle
         self.channels: dict[int, ChannelModel] = {}
         self._clients: dict[int, SimulatedClient] = {}
-        # Channels of connections that the broker has given up, by slot.
+        # Channels of connections that the broker has closed, by slot.
         self._lost: dict[int, ChannelModel] = {}
-        # Deliveries of this turn, by queue id; queues in which the order within the turn says nothing.
+        # Copies delivered in this turn, by queue id.
         self._delivered: dict[int, list[Copy]] = {}
-        # Queues that had nothing for a basic.get in this turn.
+        # Queues for which basic.get-empty came in this turn.
         self._said_empty: list[QueueModel] = []
+        # The order of deliveries within this turn says nothing, so it is not checked.
         self._is_mixed = False
         self.topology = TopologySessions(node, oracle, self)
         self.groups = GroupSessions(node, oracle)
@@ -106,12 +108,12 @@ class Sessions:
     # -- turns -------------------------------------------------------------------------------------
 
     def end_operation(self) -> None:
-        """Let the node answer, and look at what it delivered."""
+        """Let the node answer, and check the deliveries of the turn."""
         self.node.turn()
         self.groups.take_answers()
         self.sinks.take_answers()
         if self.sinks.staged.has_published or self.alarms.has_released:
-            # Behind what clients were answered in this turn, before they heard it.
+            # The node has published after it decided its answers, and before clients got them.
             self._is_mixed = True
             self.sinks.staged.has_published = self.alarms.has_released = False
         said_empty, self._said_empty = self._said_empty, []
@@ -132,11 +134,11 @@ class Sessions:
                 )
 
     def is_waiting(self) -> bool:
-        """Is an answer of the admin protocol outstanding?"""
+        """True while an answer of the admin protocol is outstanding."""
         return self.groups.is_waiting() or self.sinks.is_waiting()
 
     def run(self, operation: Operation) -> bool:
-        """Do what a client does; False when it means nothing now."""
+        """Run the operation of a client; False when it means nothing at its turn."""
         if operation.kind == "drop_connection":
             return self._drop(operation.number(0))
         if operation.kind in TOPOLOGY_OPERATIONS:
@@ -177,12 +179,13 @@ class Sessions:
                 return self._change_channel(channel, operation.kind)
 
     def close_all(self) -> None:
-        """Every client goes; nothing is out any more."""
+        """Disconnect every client; no message is unacked afterwards."""
         self.groups.close_all()
         self.sinks.close_all()
         for number in sorted(self._clients):
             self._drop(number)
-            # What one held may go to the next, which reads it before it goes, too.
+            # Messages of a closed client may go to the next one, which must take them before it
+            # closes.
             self.end_operation()
 
     # -- connections and channels ------------------------------------------------------------------
@@ -224,7 +227,7 @@ class Sessions:
         if client is None:
             return False
         self._forget_channels(connection)
-        # Its channels give back what they have one after the other: the order says nothing.
+        # The channels requeue their messages one after another, so the order says nothing.
         self._is_mixed = True
         client.engine.shell = None
         self.node.broker.disconnect(client.engine, self.node.now_ms)
@@ -245,21 +248,22 @@ class Sessions:
         self.topology.connection_gone(connection)
 
     def _release(self, channel: ChannelModel) -> None:
-        # What it had out is ready again before the broker gives it to somebody else.
+        # The deliveries of the channel are ready before the broker gives them to others.
         channel.is_lost = True
         deliveries = list(channel.unacked.values())
         for settled, _ in channel.settles:
             deliveries.extend(settled.values())
         for delivery in deliveries:
             self._requeue(delivery.copy)
-            # RESERVING: the same, in a queue of which a reader group may have something.
+            # RESERVING is also ready, but in a queue of which a reader group may have reserved
+            # messages.
             if delivery.copy.state in (READY, RESERVING) and self._has_careless_consumer(
                 channel.client, delivery.copy.queue
             ):
                 delivery.copy.state = UNSURE
 
     def _has_careless_consumer(self, client: SimulatedClient, queue: QueueModel) -> bool:
-        """Has this connection a consumer without acknowledgements, which may be given what another channel had?"""
+        """Whether a no-ack consumer of this connection may have got messages of another channel."""
         return any(
             consumer.no_ack and consumer.queue is queue
             for channel in self.channels.values()
@@ -272,7 +276,7 @@ class Sessions:
             self.oracle.requeue(copy)
 
     def before_output(self) -> None:
-        """Connections that the broker has given up have lost what they held, before others are given it."""
+        """Requeue the messages of closed connections before other clients get them."""
         self.topology.take_back_unstored()
         for connection in sorted(self._clients):
             client = self._clients[connection]
@@ -367,13 +371,14 @@ class Sessions:
     def _on_late_delivery(
         self, channel: ChannelModel, method: BasicDeliver, properties: bytes, body: bytes
     ) -> None:
-        # On its way when the broker gave the connection up; without acknowledgements it is gone all the same.
+        # The delivery was on its way when the broker closed the connection; without
+        # acknowledgements the message is settled all the same.
         consumer = channel.consumers[method.consumer_tag]
         if consumer.no_ack and not consumer.queue.is_deleting:
             self.oracle.settle(self._take(consumer.queue, method.redelivered, properties, body))
 
     def free_channel(self, connection: int) -> ChannelModel | None:
-        """A channel without a transaction that waits for nothing, of this connection if that is not NO_OWNER."""
+        """A free channel without transactions; of `connection`, unless that is NO_OWNER."""
         for slot in (0, 2, 3, 4):
             if connection not in (NO_OWNER, CHANNELS[slot][0]):
                 continue
@@ -414,7 +419,8 @@ class Sessions:
                 else:
                     channel.unacked[method.delivery_tag] = Delivery(copy, None)
             else:
-                # Others may have been given its messages in this turn, and are heard later.
+                # Others may have got the queue's messages in this turn, and their deliveries come
+                # later.
                 self._said_empty.append(queue)
 
         self.ask(channel, BasicGet(queue.name.encode(), no_ack), BasicGetOk, got)
@@ -492,7 +498,7 @@ class Sessions:
         self.ask(channel, BasicCancel(tag, False), BasicCancelOk, cancelled)
 
     def _commit(self, channel: ChannelModel) -> None:
-        # Publishes and requeues of one moment reach a consumer in an order that says nothing.
+        # Publishes and requeues of one commit reach a consumer in an order that says nothing.
         self._is_mixed = True
         copies: list[Copy] = []
         before: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""The end of a node: everything in its queues is given away, and then nothing may be left of it."""
+"""Ends a node: gives away everything in its queues, then checks that nothing is left."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from warrenmq.testing.simulated.node import SimulatedNode
 from warrenmq.wire.method import Method
 from warrenmq.wire.methods import BasicConsume, BasicDeliver
 
-# In an empty broker, every checkpoint lets go of what the one before it still needed.
+# Checkpoints until an empty broker is clean: each releases files that the one before it needed.
 REST_ROUNDS: Final = 4
 
 
 def drain_queues(node: SimulatedNode, oracle: Oracle) -> dict[int, list[int]]:
-    """Everything in every queue, by its id: the numbers of the messages, in the order in which they come."""
+    """Consume every queue until it is empty; message numbers by queue id, in delivery order."""
     found: dict[int, list[int]] = {}
     queues: list[Queue] = list(node.vhost.queues.values())
 
@@ -63,7 +63,7 @@ def drain_queues(node: SimulatedNode, oracle: Oracle) -> dict[int, list[int]]:
 
 
 def check_rest(node: SimulatedNode) -> None:
-    """Nothing is left to do and nothing is in any queue: the store must be empty, and its accounts right (T34)."""
+    """Violation unless a drained node has an empty store with correct accounts (T34)."""
     for _ in range(REST_ROUNDS):
         node.now_ms += 3000
         node.tick()
@@ -86,7 +86,7 @@ def check_rest(node: SimulatedNode) -> None:
                 "leak",
                 f"{contents.valid_bytes} bytes of {contents.directory_name} count as live in an empty broker",
             )
-        # Of a batch that failed there may be a reference on the disk and no content.
+        # A failed batch may leave a reference on disk without its content.
         is_lacking = node.failed_commits > 0 or store.files.losses.lost_count > 0
         if contents.unknown_releases != 0 and not is_lacking:
             raise Violation(

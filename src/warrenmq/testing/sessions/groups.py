@@ -1,9 +1,10 @@
-"""Reader groups in a history: real admin requests over a session that is a function call.
+"""Reader groups in a history: real admin requests over a session called as a function.
 
-A group (`groups.py` says which there are) reserves ranges of its queues, reads them again and again, and acks them;
-the oracle holds what an answer said is held, transient messages included, and compares every reading of a range with the
-one before, across restarts too. What a request that is not answered yet will hold, nobody knows: see RESERVING. After an
-error the client opens the group anew, and by that learns where it is.
+A group (see `models/groups.py`) reserves ranges of its queues, reads them repeatedly, and acks
+them. The oracle keeps what the answers say is reserved, transient messages included, and compares
+each reading of a range with the one before, across restarts too. The result of a reserve is unknown
+until its answer comes: see RESERVING. After an error the client opens the group again and learns
+its position from the answer.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ EVERYTHING: Final = 1 << 40
 
 
 class GroupSessions:
-    """The reader groups' clients of one node, until it goes down."""
+    """The clients of one node's reader groups, until the node goes down."""
 
     def __init__(self, node: SimulatedNode, oracle: Oracle) -> None:
         self.node = node
@@ -57,24 +58,24 @@ class GroupSessions:
         self._clients: dict[int, AdminClient] = {}
 
     def take_answers(self) -> None:
-        """Take what has been answered in this turn."""
+        """Pass the answers of this turn to their callbacks."""
         for slot in sorted(self._clients):
             self._clients[slot].take_answers()
 
     def is_waiting(self) -> bool:
-        """Is an answer outstanding?"""
+        """True while an answer is outstanding."""
         return any(client.then is not None for client in self._clients.values())
 
     def close_all(self) -> None:
-        """Nobody is connected any more; what groups hold stays held."""
+        """Disconnect every client; reserved messages stay reserved."""
         for slot in sorted(self._clients):
             self._clients.pop(slot).leave()
 
     def run(self, operation: Operation) -> bool:
-        """One operation of a group; False when it means nothing now."""
+        """Run one operation of a group; False when it means nothing at its turn."""
         slot = operation.number(0)
         if operation.kind == "group_open" and operation.number(2):
-            # A client that is gone, or hangs, is succeeded by another one.
+            # Another client takes over from one that is gone or hangs.
             self._leave(slot)
         client = self._clients.get(slot)
         if client is None:
@@ -107,7 +108,7 @@ class GroupSessions:
             return
         group.is_open = False
         if client.then is not None:
-            # What a reserve without an answer had taken by then stays with the group.
+            # Messages that an unanswered reserve has taken stay with the group.
             self._end_reserving(
                 group, [queue for queue in self._queues() if slot in queue.reservers], True
             )
@@ -118,19 +119,20 @@ class GroupSessions:
     # -- opening -----------------------------------------------------------------------------------
 
     def _queues(self) -> list[QueueModel]:
-        """Those that are there, in the order of their names."""
+        """All queues of the model, in the order of their names."""
         queues = self.oracle.topology.queues
         return [queues[name] for name in sorted(queues)]
 
     def _open(self, client: AdminClient, group: GroupModel, rebinds: bool, seed: int) -> bool:
         wanted = [queue for queue in self._queues() if group.reads(queue)]
         if group.slot == NAMED and len(wanted) > 1 and seed % 4 == 0:
-            # Not all of them this time.
+            # Leave out one queue this time.
             wanted.pop(seed // 4 % len(wanted))
         if not wanted and group.slot <= NAMED:
             return False
         for queue in wanted:
-            # The broker journals transient messages, too, from now on.
+            # The broker journals transient messages of a queue too, once the queue has a reader
+            # group.
             queue.has_group = True
         refused: list[Reply] = []
 
@@ -187,7 +189,7 @@ class GroupSessions:
             known.place(member.acked, member.reserved)
         for copy in group.let_go:
             if copy.state == UNSURE and copy.queue.id in group.members:
-                # What was acked before an error, and what was not.
+                # The acked position shows which acks took effect before the error.
                 if copy.seq < group.members[copy.queue.id].acked:
                     self.oracle.settle(copy)
                 else:
@@ -206,7 +208,7 @@ class GroupSessions:
         starts: dict[int, int] = {}
         for place, member in enumerate(group.members.values()):
             if len(group.members) > 1 and (operation.seed >> 4 >> place) % 4 == 0:
-                # Not named: it goes on where it is acked.
+                # The request does not name this queue, which continues at its acked position.
                 continue
             starts[member.queue.id] = member.reserved if goes_on else member.acked
             if acks:
@@ -233,7 +235,7 @@ class GroupSessions:
                 group.members = {
                     queue_id: member
                     for queue_id, member in group.members.items()
-                    # One that has ended is known until it is not named.
+                    # A member whose queue has ended stays until a request does not name it.
                     if not member.queue.is_deleting or queue_id in starts
                 }
                 for member in reply.members:
@@ -263,7 +265,7 @@ class GroupSessions:
             if not found.start <= copy.seq < found.end:
                 continue
             if copy.state in (RESERVING, READY):
-                # What was over before it could be taken is not held, and nobody says so.
+                # A copy that expired before the reserve is not reserved, and no answer says so.
                 copy.state = UNSURE if copy.is_expired(self.node.now_ms) else HELD
                 copy.holder = group.slot
                 copy.is_must = copy.is_kept = not (copy.is_early and copy.seq < indexed_upto)
@@ -275,7 +277,7 @@ class GroupSessions:
                 )
 
     def _end_reserving(self, group: GroupModel, queues: list[QueueModel], has_failed: bool) -> None:
-        """Nobody knows what a reserve that failed has taken before, until the group is gone."""
+        """End a reserve; what a failed one took stays unknown until the group is gone."""
         for queue in queues:
             queue.reservers.discard(group.slot)
             if has_failed:
@@ -290,7 +292,7 @@ class GroupSessions:
                 self.oracle.requeue(copy)
 
     def _let_go(self, group: GroupModel, member: MemberModel, end: int) -> None:
-        """Everything below `end` is to be acked."""
+        """Request the ack of everything below `end`."""
         member.ack_asked = max(member.ack_asked, end)
         for copy in member.queue.copies.values():
             if copy.seq >= end:
@@ -299,11 +301,11 @@ class GroupSessions:
                 copy.state = UNSURE
                 group.let_go.append(copy)
             elif copy.state == RESERVING:
-                # It may be one that an earlier reserve, which has failed, had taken.
+                # An earlier reserve of the group, which failed, may have taken this copy.
                 copy.state = UNSURE
 
     def _end_acking(self, group: GroupModel) -> None:
-        """It is acked."""
+        """Settle the copies whose ack is answered."""
         for copy in group.let_go:
             if copy.state == UNSURE:
                 self.oracle.settle(copy)
@@ -312,7 +314,7 @@ class GroupSessions:
     # -- reading -----------------------------------------------------------------------------------
 
     def _fetch(self, client: AdminClient, group: GroupModel, slice_size: int) -> None:
-        """Everything that it holds, queue after queue; as slices of `slice_size` if that is not 0."""
+        """Fetch all reserved ranges in slices of `slice_size` messages; 0: each range whole."""
         ranges: list[tuple[MemberModel, int, int, int]] = []
         members = [member for member in group.members.values() if member.acked < member.reserved]
 
@@ -419,7 +421,7 @@ class GroupSessions:
         client.ask(Ack(group.name, group.epoch, ends), acked)
 
     def _come_late(self, client: AdminClient, group: GroupModel, operation: Operation) -> bool:
-        """Somebody of an older epoch tries to go on; nothing may come of it."""
+        """Send a request with an older epoch, which the broker must refuse as fenced."""
         if not group.late_epoch or not group.members:
             return False
         member = next(iter(group.members.values()))
@@ -455,7 +457,7 @@ class GroupSessions:
             group.give_up(member)
 
     def _release(self, group: GroupModel, queue: QueueModel) -> None:
-        """The group reads the queue no more; what it held is ready."""
+        """Stop reading the queue: messages that the group had reserved are ready."""
         for copy in list(queue.copies.values()):
             if copy.state == HELD and copy.holder == group.slot:
                 self.oracle.requeue(copy)
@@ -463,7 +465,7 @@ class GroupSessions:
         self._settle_doubt(queue)
 
     def _fail(self, group: GroupModel, reply: Reply, may_lose: bool) -> None:
-        """An answer that is an error: may it be one?"""
+        """Take an error as answer; Violation unless the broker may answer so."""
         group.is_open = False
         if not isinstance(reply, ErrorReply):
             raise Violation("answer", f"unexpected {reply}")
@@ -473,7 +475,7 @@ class GroupSessions:
             case "data_loss":
                 is_allowed = may_lose and group.may_have_lost()
             case "precondition":
-                # Another one holds messages of a queue.
+                # Another group has reserved messages of a queue.
                 is_allowed = len(self.oracle.groups) > 1
             case _:
                 is_allowed = False
@@ -482,6 +484,6 @@ class GroupSessions:
 
 
 def _is_held(copy: Copy, group: GroupModel) -> bool:
-    """Must the group be able to read it? Not what a bit that was flipped meanwhile may have cost."""
+    """Whether the group must be able to read the copy; not if a flipped bit may have hit it."""
     is_theirs = copy.state == HELD and copy.holder == group.slot
     return is_theirs and copy.content.number not in copy.queue.may_vanish

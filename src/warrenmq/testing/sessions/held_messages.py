@@ -1,4 +1,4 @@
-"""What reader groups hold: read as their clients read it, and given back."""
+"""Reads what reader groups have reserved, as their clients read it, and releases it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FETCH_BYTES: Final = 1 << 20
 
 
 def take_back(node: SimulatedNode, oracle: Oracle) -> dict[int, dict[int, int]]:
-    """Delete every group of the node; what they held, by queue id: the numbers of the messages, and whose each was."""
+    """Delete all groups of the node; returns what each had: queue id -> message number -> group."""
     held: dict[int, dict[int, int]] = {}
     vhost = node.admin.vhost(VHOST)
     assert vhost is not None
@@ -64,7 +64,7 @@ def take_back(node: SimulatedNode, oracle: Oracle) -> dict[int, dict[int, int]]:
 
 
 def read_numbers(block: memoryview, oracle: Oracle) -> list[int]:
-    """The numbers of the messages in a block (`queues/record_block.py`), whose content is as published."""
+    """Message numbers in a block (`queues/record_block.py`); Violation on damaged content."""
     data = bytes(block)
     assert file_header_is_valid(data, INDEX_MAGIC, b"")
     seed = crc_seed(data[12:28], file_header_number(data))

@@ -1,4 +1,4 @@
-"""Which staged messages a node publishes, to which places: seen between two looks at what is on its way."""
+"""Finds which staged messages a node publishes, and to which places, in one end of a turn."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from warrenmq.testing.simulated.node import SimulatedNode
 
 
 def route(topology: TopologyModel, target: bytes, exchange: bytes, key: bytes) -> list[QueueModel]:
-    """Where a staged message goes; `target` is that of its log."""
+    """The queues of a staged message; `target` is the queue of its staging log, or empty."""
     if not target:
         return topology.route(exchange, [key])
     queue = topology.queues.get(target)
@@ -21,26 +21,26 @@ def route(topology: TopologyModel, target: bytes, exchange: bytes, key: bytes) -
 
 
 class _MoveWatch:
-    """Finds what was published."""
+    """Compares the slices being published before and after the end of a turn."""
 
     def __init__(self, staged: StagedMessages) -> None:
         self.staged: Final = staged
         self._known: list[object] = []
-        # The place of the next message in each queue, by id.
+        # Seq id of the next message in each queue, by queue id.
         self._next: dict[int, int] = {}
 
     def begin(self, node: SimulatedNode) -> None:
-        """The vhost is about to work."""
+        """Remember the state before the vhost ends its turn."""
         self._known = list(node.vhost.staging.slices)
         self._next = {queue.id: queue.next_seq for queue in node.vhost.queues.values()}
 
     def end(self, node: SimulatedNode) -> None:
-        """It has."""
+        """Report the messages that the vhost has published since `begin`."""
         for taken in node.vhost.staging.slices:
             if not any(taken is known for known in self._known):
                 for moved in taken.messages:
                     self._follow(node, moved)
-        # What is kept here would keep the node.
+        # References kept here would keep the whole node in memory.
         self._known = []
 
     def _follow(self, node: SimulatedNode, moved: MovedMessage) -> None:
@@ -55,12 +55,12 @@ class _MoveWatch:
     def on_published(
         self, message: StagedMessage, places: list[tuple[int, int]], now_ms: int
     ) -> None:
-        """`message` is at these places: queue id and seq id."""
+        """Take a message that is at `places`: (queue id, seq id)."""
         raise NotImplementedError
 
 
 class OracleWatch(_MoveWatch):
-    """Tells the oracle. `is_sure`: it knows what is on the disk that the node was started from."""
+    """Reports to the oracle; `is_sure`: the oracle knows the disk that the node started from."""
 
     def __init__(self, staged: StagedMessages, is_sure: bool) -> None:
         super().__init__(staged)
@@ -69,7 +69,7 @@ class OracleWatch(_MoveWatch):
     def on_published(
         self, message: StagedMessage, places: list[tuple[int, int]], now_ms: int
     ) -> None:
-        """In the order of the batch."""
+        """See _MoveWatch; messages must be published in the order of their batch."""
         before = message.previous
         if (
             self.is_sure
@@ -91,7 +91,7 @@ class OracleWatch(_MoveWatch):
 
 
 class AuditWatch(_MoveWatch):
-    """Of a node that nobody's clients will see: the numbers of what it published, by queue id."""
+    """Collects, per queue id, what a node without clients publishes."""
 
     def __init__(self, staged: StagedMessages) -> None:
         super().__init__(staged)
@@ -99,7 +99,7 @@ class AuditWatch(_MoveWatch):
         self.by_queue: dict[int, set[int]] = {}
 
     def without_published(self, queue: QueueModel, numbers: list[int]) -> list[int]:
-        """Of `numbers`, which were found in `queue`, those that it had before."""
+        """The numbers found in `queue` without those that this node has published."""
         if len(set(numbers)) < len(numbers):
             raise Violation(
                 "twice", f"queue {queue.name} has messages twice after a restart: {numbers}"
@@ -110,7 +110,7 @@ class AuditWatch(_MoveWatch):
     def on_published(
         self, message: StagedMessage, places: list[tuple[int, int]], now_ms: int
     ) -> None:
-        """Another start may publish it, too, as long as that is not on disk."""
+        """See _MoveWatch; a later start may publish the message again until its move is on disk."""
         number = message.content.number
         self.numbers.add(number)
         for queue_id, _ in places:

@@ -1,4 +1,4 @@
-"""What the clients of a history publish: each message, its way to the queues, and what its confirm is about."""
+"""Publishes of the clients of a history: messages, their queues, and their confirms."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from warrenmq.wire.properties import Properties
 
 
 class PublishSessions:
-    """The clients of one node as publishers on `channels`; `first_number` is the number of the next message."""
+    """The clients of one node as publishers; `first_number` is the number of the next message."""
 
     def __init__(
         self,
@@ -68,7 +68,8 @@ class PublishSessions:
         exchange, key = exchange_name(slot), ROUTING_KEYS[operation.number(2)]
         headers = HEADERS[operation.number(3)]
         model = self.oracle.topology.exchanges.get(exchange)
-        # One that clients have declared may be deleted before a held publish is handled, which closes the channel.
+        # A declared exchange may be deleted before a deferred publish is handled, which would close
+        # the channel.
         if model is None or model.internal or (slot < EXCHANGES and self.alarms.defers(channel)):
             return False
         carbon_copies = headers.get("CC", [])
@@ -94,7 +95,7 @@ class PublishSessions:
         size: int,
         expiration_ms: int,
     ) -> None:
-        """Publish `count` messages of `size` bytes."""
+        """Publish `count` messages with bodies of `size` bytes."""
         raw = properties.encode()
         frame = method_frame(channel.number, method)
         for _ in range(count):
@@ -109,12 +110,12 @@ class PublishSessions:
             channel.client.send(frame + content_frames(channel.number, raw, body), self.node.now_ms)
 
     def take_effect(self, channel: ChannelModel, publish: Publish, before: dict[int, int]) -> None:
-        """The node handles `publish`, which must reach the queues that it is routed to; `before` as for `enqueue`."""
+        """Expect `publish`, which the node handles, in its queues; `before`: see `enqueue`."""
         method, content = publish.method, publish.content
         queues = self.oracle.topology.route(method.exchange, publish.keys, publish.headers)
         copies: list[Copy] = []
         if channel.mode == TRANSACTION:
-            # The default exchange routes to names, whether there are queues or not.
+            # The default exchange routes to queue names, which need not exist before the commit.
             names = (
                 [queue.name.encode() for queue in queues]
                 if method.exchange
@@ -144,7 +145,11 @@ class PublishSessions:
         expiration_ms: int,
         before: dict[int, int],
     ) -> list[Copy]:
-        """Tell the oracle what is published; `before` counts what is published with it and before it, by queue id."""
+        """Add a publish to its queues in the oracle.
+
+        `before` counts the messages that the node handles in one go, by queue id: the seq id of a
+        message is the engine's next seq id plus the messages before it.
+        """
         copies: list[Copy] = []
         for queue in queues:
             if queue.is_deleting:

@@ -1,9 +1,10 @@
-"""Sinks in a history: tasks that stage parts of batches, and a driver that commits them, as a Spark query's.
+"""Sinks in a history: tasks that stage parts of a batch, and a driver that commits the batches.
 
-Each task of a sink has a connection of its own, and so has its driver. A task fills a log of the next batch and says when
-that is complete; the driver commits what is complete, repeats a commit, or makes one of a batch that is long over. What
-the broker then publishes is seen by `move_watch.py`. What becomes of a commit that a crash leaves without an answer is
-found out at the restart.
+The clients act as a Spark query does. Each task of a sink has a connection of its own, and so has
+the driver. A task fills a staging log for the next batch and finishes it. The driver commits
+finished logs, repeats a commit, or commits with the number of an old batch. `move_watch.py` sees
+what the broker then publishes. The restart shows what became of a commit that a crash left without
+an answer.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ from warrenmq.testing.simulated.admin import AdminClient
 from warrenmq.testing.simulated.node import SimulatedNode
 from warrenmq.wire.properties import Properties
 
-# The task that is no task: who commits.
+# Task number of the driver, which is no task.
 DRIVER: Final = -1
 _NO_STAGE: Final = ("not_found", "precondition")
 
 
 class SinkSessions:
-    """The clients of sinks of one node, until it goes down. `take_number` gives the next message its number."""
+    """The clients of one node's sinks; `take_number` gives the number of the next message."""
 
     def __init__(
         self, node: SimulatedNode, staged: StagedMessages, take_number: Callable[[], int]
@@ -50,28 +51,29 @@ class SinkSessions:
         self.node = node
         self.staged = staged
         self._take_number = take_number
-        # By sink and task.
+        # Clients by (sink, task).
         self._clients: dict[tuple[int, int], AdminClient] = {}
+        # Staging logs that a task fills, by (sink, task).
         self._open: dict[tuple[int, int], StageModel] = {}
-        # Ids of all logs that were opened in this life of the node.
+        # Ids of all logs that were opened since the node started.
         self._opened: set[int] = set()
 
     def take_answers(self) -> None:
-        """Take what has been answered in this turn."""
+        """Pass the answers of this turn to their callbacks."""
         for key in sorted(self._clients):
             self._clients[key].take_answers()
 
     def is_waiting(self) -> bool:
-        """Is an answer outstanding?"""
+        """True while an answer is outstanding."""
         return any(client.then is not None for client in self._clients.values())
 
     def close_all(self) -> None:
-        """Nobody is connected any more."""
+        """Disconnect every client."""
         for key in sorted(self._clients):
             self._leave(key)
 
     def run(self, operation: Operation) -> bool:
-        """One operation; False when it means nothing now."""
+        """Run one operation of a sink; False when it means nothing at its turn."""
         index = operation.number(0)
         is_task = operation.kind in ("sink_stage", "sink_finish", "sink_leave")
         key = (index, operation.number(1) if is_task else DRIVER)
@@ -98,7 +100,7 @@ class SinkSessions:
         return True
 
     def _leave(self, key: tuple[int, int]) -> None:
-        """A client goes; its log goes with it, unless it is complete."""
+        """Disconnect a client; drop its staging log unless the client asked to finish it."""
         stage = self._open.pop(key, None)
         if stage is not None and not stage.is_ending:
             stage.is_dropped = True
@@ -185,7 +187,7 @@ class SinkSessions:
         return client is not None and client.then is None and self._finish(client, (index, task))
 
     def _lose(self, key: tuple[int, int], stage: StageModel, reply: Reply) -> None:
-        """The broker refuses a log: a commit has left it out, or the disk has."""
+        """Take the refusal of a log: a commit has left it out, or the disk has failed."""
         self._open.pop(key, None)
         if not isinstance(reply, ErrorReply):
             raise Violation("answer", f"unexpected {reply}")
@@ -203,7 +205,8 @@ class SinkSessions:
             return self._repeat(client, sink, how, wait_ms)
         finished = self._to_commit(sink)
         if not finished and operation.seed % 8:
-            # Few batches are empty; first the tasks must be done, and sometimes that is waited for.
+            # Keep empty batches rare: finish the logs of the tasks first, and sometimes wait for
+            # that.
             is_ending = any([self._finish_task(operation.number(0), task) for task in range(TASKS)])
             if operation.seed % 8 < 4:
                 return is_ending
@@ -213,7 +216,7 @@ class SinkSessions:
             if not finished:
                 return is_ending
         batch = min([stage.batch for stage in finished], default=sink.batch + 1)
-        # A driver that was started anew may know nothing of what was staged for the one before it.
+        # A restarted driver may not know the logs that were staged for the driver before it.
         stages = [stage for stage in finished if stage.batch == batch]
         if is_fresh:
             stages = [stage for stage in stages if stage.id in self._opened]
@@ -239,7 +242,7 @@ class SinkSessions:
         self.staged.name(sink, batch, stages)
         if not (is_mandatory and unroutable):
             sink.left_out(batch)
-        # Most drivers know, or care, which one was the last.
+        # Most drivers name the last batch that they know.
         after = sink.batch if operation.seed % 3 else None
         named = [stage.id for stage in stages]
         self._ask(
@@ -251,7 +254,7 @@ class SinkSessions:
         return [stage for stage in sink.finished() if stage.batch > sink.batch]
 
     def _repeat(self, client: AdminClient, sink: SinkModel, how: int, wait_ms: int) -> bool:
-        """The last commit again, or one with its number that names what was staged since."""
+        """Repeat the last commit, or use its number for a commit of later logs."""
         if sink.batch == NONE:
             return False
         stages = [
@@ -304,7 +307,7 @@ class SinkSessions:
             if not isinstance(reply, ErrorReply):
                 raise Violation("answer", f"unexpected {reply}")
             if reply.code == "storage_failed" and self.node.failed_commits > 0:
-                # The node has forgotten it; a start may not have.
+                # The node has forgotten the sink, but a start may find it on disk.
                 sink.former = max(sink.batch, sink.former)
                 sink.batch = NONE
                 sink.forget_committed()
@@ -324,7 +327,7 @@ class SinkSessions:
 
 
 def clear_sinks(node: SimulatedNode) -> None:
-    """Drop every log that no commit names, and forget every sink; all of their messages are in queues."""
+    """Drop all logs without a commit and delete all sinks; their messages must all be in queues."""
     client = AdminClient(node)
     staging = node.vhost.staging
     stages = sorted(staging.stages)
@@ -339,7 +342,7 @@ def clear_sinks(node: SimulatedNode) -> None:
 
 
 def _in_block(exchange: bytes, routing_key: bytes, content: Content) -> bytes:
-    """A message as `StageMessages` has it."""
+    """Encode a message as a record of `StageMessages`."""
     record = (
         bytes(4 + 8 + 1)
         + bytes([len(exchange)])

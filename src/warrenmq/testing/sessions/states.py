@@ -1,4 +1,4 @@
-"""What clients know of their channels, consumers and deliveries."""
+"""Channels, consumers and deliveries as their clients know them."""
 
 from collections import deque
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from warrenmq.testing.simulated.client import SimulatedClient
 from warrenmq.wire.method import Method
 from warrenmq.wire.methods import BasicPublish
 
-# How a channel publishes.
+# Modes of publishing of a channel.
 CONFIRM: Final = "confirm"
 TRANSACTION: Final = "tx"
 PLAIN: Final = "plain"
@@ -27,7 +27,7 @@ class ConsumerModel:
 
 
 class Delivery:
-    """An unacked delivery."""
+    """An unacked delivery; `consumer` is None for basic.get."""
 
     def __init__(self, copy: Copy, consumer: ConsumerModel | None) -> None:
         self.copy = copy
@@ -35,7 +35,7 @@ class Delivery:
 
 
 class Unconfirmed:
-    """A publish without its confirm, and how many batches had failed before it."""
+    """A publish without its confirm, and the number of batches that had failed before it."""
 
     def __init__(self, copies: list[Copy], failed_batches: int) -> None:
         self.copies = copies
@@ -43,7 +43,7 @@ class Unconfirmed:
 
 
 class Publish:
-    """A message on its way; `keys` are its routing keys and those of CC and BCC."""
+    """A message on its way to the node; `keys` are its routing keys, with those of CC and BCC."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Publish:
 
 
 class TransactionPublish:
-    """A publish that waits for its commit, which gives it to the queues that have these names by then."""
+    """A publish of an open transaction; at the commit it goes to the queues with these names."""
 
     def __init__(
         self, content: Content, names: list[bytes], expiration_ms: int, is_mandatory: bool
@@ -73,7 +73,7 @@ class TransactionPublish:
 
 
 class ChannelModel:
-    """A channel as its client knows it; `connection` is the number of the client's connection."""
+    """A channel as its client knows it; `connection` is the number of its connection."""
 
     def __init__(self, number: int, connection: int, mode: str, client: SimulatedClient) -> None:
         self.number = number
@@ -82,20 +82,22 @@ class ChannelModel:
         self.client = client
         self.publish_count = 0
         self.unconfirmed: dict[int, Unconfirmed] = {}
-        # Mandatory messages that must come back, in this order, each before its confirm, whose number is with it.
+        # (number of the confirm, message) of mandatory messages that must be returned, in this
+        # order, each before its confirm.
         self.returns: deque[tuple[int, Content]] = deque()
         self.unacked: dict[int, Delivery] = {}
         self.consumers: dict[bytes, ConsumerModel] = {}
         self.consumer_count = 0
-        # Answers that must come, in this order, and what they mean.
+        # Answers that must come, in this order, each with its callback.
         self.expected: deque[tuple[type[Method], Callable[[Method, bytes, bytes], None]]] = deque()
-        # What an open transaction will do.
+        # Publishes of the open transaction.
         self.publishes: list[TransactionPublish] = []
+        # Settles of the open transaction: (deliveries by tag, requeue).
         self.settles: list[tuple[dict[int, Delivery], bool]] = []
-        # Publishes that the node holds back during an alarm.
+        # Publishes that the node defers during an alarm.
         self.held: list[Publish] = []
         self.is_lost = False
 
     def is_free(self) -> bool:
-        """Can its client send something? The node reads the connection, and no answer is outstanding."""
+        """Whether the client can send: it waits for no answer, and the node reads it."""
         return not self.expected and self.client.engine.is_reading

@@ -1,8 +1,9 @@
-"""What clients of a history declare, bind, unbind and delete, and what the broker must delete by itself.
+"""Declarations, bindings and deletions by clients, and the deletions that the broker makes itself.
 
-The topology model (`topology.py`) changes with the request, since a channel that waits for nothing is served at once;
-the answer says that the change is durable. Queues that end without a request (with a connection, with their last consumer,
-for want of use) are deleted in the model by its own rules; `check_topology` compares what the broker lists.
+The model (`models/topology.py`) changes with the request, since the broker serves a channel that
+waits for nothing at once; the answer says that the change is durable. The model deletes queues that
+end without a request (with a connection, with the last consumer, after some time without use) by
+rules of its own. `check_topology` compares the model with the broker.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ TOPOLOGY_OPERATIONS: Final = frozenset(
         "declare", "declare_temporary", "delete", "purge", "exchange_declare", "exchange_delete", "bind", "unbind",
     )
 )  # fmt: skip
-# The exchange that every durable and every plain queue is bound to.
+# The exchange that every queue is bound to after its declaration.
 EXCHANGE: Final = b"amq.fanout"
 
 Answer = Callable[[Method, bytes, bytes], None]
@@ -81,7 +82,7 @@ class Channels(Protocol):
     channels: dict[int, ChannelModel]
 
     def free_channel(self, connection: int) -> ChannelModel | None:
-        """One that waits for nothing, of this connection if that is not NO_OWNER."""
+        """A free channel, of `connection` unless that is NO_OWNER."""
 
     def ask(
         self, channel: ChannelModel, method: Method, answer: type[Method], then: Answer
@@ -90,7 +91,7 @@ class Channels(Protocol):
 
 
 class Unanswered:
-    """Something durable that was made and may be refused: is it there, and what to do in the model when it is not."""
+    """A durable definition whose answer is outstanding, and how to undo it if it is refused."""
 
     def __init__(
         self,
@@ -102,12 +103,12 @@ class Unanswered:
         self.text = text
         self.is_there = is_there
         self.take_back = take_back
-        # Of the node, when it was asked for.
+        # Failed commits of the node at the time of the request.
         self.failed_commits = failed_commits
 
 
 class TopologySessions:
-    """The clients of one node, as far as definitions go."""
+    """The clients of one node, as authors of definitions."""
 
     def __init__(self, node: SimulatedNode, oracle: Oracle, clients: Channels) -> None:
         self.node = node
@@ -116,7 +117,7 @@ class TopologySessions:
         self._unanswered: list[Unanswered] = []
 
     def take_back_unstored(self) -> None:
-        """Take out of the model what the broker could not store and has taken back; its author may be gone."""
+        """Undo in the model what the broker could not store, even if the author is gone."""
         for made in list(self._unanswered):
             if made.is_there():
                 continue
@@ -132,7 +133,7 @@ class TopologySessions:
         is_there: Callable[[], bool],
         take_back: Callable[[], None],
     ) -> Callable[[], None]:
-        """Something of `keys` was made; returns what is to be called when that is answered."""
+        """Note that `keys` were made; returns the function to call when that is answered."""
         made = Unanswered(text, is_there, take_back, self.node.failed_commits)
         if keys:
             self._unanswered.append(made)
@@ -144,14 +145,14 @@ class TopologySessions:
         return answered
 
     def queue(self, index: int, connection: int = NO_OWNER) -> QueueModel | None:
-        """The queue of that number, if its declaration is answered and `connection` may use it."""
+        """Queue number `index`, once its declaration is answered and if `connection` may use it."""
         queue = self.oracle.topology.queues.get(b"q%d" % index)
         if queue is None or not queue.is_bound:
             return None
         return queue if connection == NO_OWNER or queue.owner in (NO_OWNER, connection) else None
 
     def run(self, operation: Operation) -> bool:
-        """Do what a client does; False when it means nothing now."""
+        """Run the operation of a client; False when it means nothing at its turn."""
         match operation.kind:
             case "declare":
                 arguments: list[tuple[str, object]] = []
@@ -230,7 +231,7 @@ class TopologySessions:
         if queue is None:
             return False
         channel = self._clients.free_channel(queue.owner)
-        # Looking for a channel takes a turn.
+        # Finding a channel takes a turn, in which the queue may be deleted.
         if channel is None or queue.is_deleting:
             return False
         if operation.kind == "purge":
@@ -245,12 +246,12 @@ class TopologySessions:
         return True
 
     def _purge(self, channel: ChannelModel, queue: QueueModel) -> None:
-        # A reader group may have what is not ready.
+        # A reader group may have the messages that are not ready.
         states = (READY,) if queue.has_group else (READY, UNSURE)
         dropped = [copy for copy in queue.copies.values() if copy.state in states]
         for copy in queue.copies.values():
             if copy.state == RESERVING:
-                # A reader group may have it by now, or may not.
+                # The message is purged, or a reader group has reserved it.
                 copy.state = UNSURE
         for copy in dropped:
             copy.state = SETTLED
@@ -262,7 +263,7 @@ class TopologySessions:
         self._clients.ask(channel, QueuePurge(queue.name.encode(), False), QueuePurgeOk, purged)
 
     def _remove(self, queue: QueueModel) -> list[Key]:
-        """The queue goes, and its consumers with it."""
+        """Delete the queue with its consumers; returns the keys of its stored definitions."""
         for channel in self._clients.channels.values():
             for tag in [
                 tag for tag, consumer in channel.consumers.items() if consumer.queue is queue
@@ -274,12 +275,12 @@ class TopologySessions:
     # -- queues that go by themselves --------------------------------------------------------------
 
     def consumer_added(self, queue: QueueModel) -> None:
-        """A client consumes the queue."""
+        """Add a consumer to the queue."""
         queue.consumers += 1
         queue.had_consumer = True
 
     def consumer_gone(self, queue: QueueModel) -> None:
-        """A consumer is cancelled, or its channel is closed; the queue may go with its last one."""
+        """Remove a consumer; an auto-delete queue goes with its last one."""
         if queue.is_deleting:
             return
         queue.consumers -= 1
@@ -288,13 +289,13 @@ class TopologySessions:
             self._remove(queue)
 
     def connection_gone(self, connection: int) -> None:
-        """A connection ends, and its exclusive queues with it."""
+        """End a connection and delete its exclusive queues."""
         for queue in list(self.oracle.topology.queues.values()):
             if queue.owner == connection:
                 self._remove(queue)
 
     def expire_unused(self) -> None:
-        """The broker's timer is about to fire."""
+        """Delete queues that were unused for too long, just before the broker's timer fires."""
         for queue in list(self.oracle.topology.queues.values()):
             if queue.is_unused(self.node.now_ms):
                 self._remove(queue)
@@ -366,7 +367,7 @@ class TopologySessions:
             return True
         if binding not in topology.exchanges[source].bindings or (is_to_queue and queue is None):
             return False
-        # The order of the arguments does not count.
+        # The order of the arguments does not matter.
         raw = encode_arguments(arguments[::-1])
         if is_to_queue:
             self._change(
@@ -394,7 +395,7 @@ class TopologySessions:
             ):
                 return True
             engine = self.node.vhost.router.exchanges.get(binding.source)
-            # An auto-delete exchange goes with its last binding, also with one that is taken back.
+            # An auto-delete exchange goes with its last binding, even when that binding is undone.
             return engine is not None and any(
                 (found.destination.name, found.destination.is_queue, found.key)
                 == (binding.destination, binding.is_to_queue, binding.key)
@@ -427,7 +428,7 @@ class TopologySessions:
         answer: type[Method],
         then: Callable[[], None] | None = None,
     ) -> None:
-        """Ask for a change that the model has made already; with the answer it is durable."""
+        """Request a change that the model has already made; its answer says that it is durable."""
         stored = self.oracle.topology.stored
         version = stored.version
 

@@ -219,11 +219,11 @@ def test_an_import_with_other_definitions_or_another_format_is_another_one(tmp_p
     target = tmp_path / "data"
     interrupted(lambda spark: import_rabbitmq(source, target, definitions=one, spark=spark), 1)
     for more in ({"definitions": other}, {"definitions": one, "to_parquet": True}, {}):
-        with pytest.raises(ToolError, match="of something else, or with other options"):
+        with pytest.raises(ToolError, match="of another source or with other options"):
             run_import(source, target, **more)
     segment = next(source.rglob("*.idx"))
     os.utime(segment, ns=(1, 1))
-    with pytest.raises(ToolError, match="of something else, or with other options"):
+    with pytest.raises(ToolError, match="of another source or with other options"):
         run_import(source, target, definitions=one)
     for path in tmp_path.glob(".data.*"):
         shutil.rmtree(path)
@@ -238,7 +238,7 @@ def test_what_another_job_has_begun_is_left_alone(job: str, tmp_path: Path) -> N
     run_backup(source, tmp_path / "other backup")
     target = tmp_path / "target"
     interrupted(lambda spark: run_restore(tmp_path / "other backup", target, spark=spark), 4)
-    with pytest.raises(ToolError, match="in the way: another job has begun"):
+    with pytest.raises(ToolError, match="exists: another job has begun"):
         call(target)
     run_restore(tmp_path / "other backup", target)
     assert bodies_in(target) == bodies_in(source)

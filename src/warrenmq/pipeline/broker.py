@@ -50,7 +50,7 @@ def reach(uri: str, purpose: str, retry_timeout_s: float) -> AdminClient:
     JobError when the node refuses, or still does not answer after `retry_timeout_s` seconds.
     """
     if not retry_timeout_s >= 0:
-        raise JobError("the retry time-out is a number of seconds")
+        raise JobError("the retry time-out must be a number of seconds, 0 or more")
     with as_job_error():
         return connect(address_of(uri), purpose, retry_timeout_s, RETRY_OPTION)
 

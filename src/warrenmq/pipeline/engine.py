@@ -38,7 +38,7 @@ def is_local(
         raise JobError(f"unknown engine '{engine}'; there are: {', '.join(get_args(Engine))}")
     if engine == "local" and is_named:
         raise JobError(
-            "the engine local uses no Spark: leave its address out, or take the engine spark"
+            "the engine local uses no Spark: omit the Spark master, or choose the engine spark"
         )
     if engine != "auto":
         return engine == "local"

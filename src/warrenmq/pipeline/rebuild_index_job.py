@@ -49,7 +49,7 @@ class RebuildIndexResult(JobResult):
                 more = (
                     f" and {len(queue.missing) - 10} more runs" if len(queue.missing) > 10 else ""
                 )
-                gone = f"; {queue.lost} lost, of the seq ids {runs}{more}" if queue.lost else ""
+                gone = f"; {queue.lost} lost, among the seq ids {runs}{more}" if queue.lost else ""
                 rows.append(
                     f"vhost '{queue.vhost}', queue '{queue.name}': {queue.messages} messages, "
                     f"{queue.found_again} found again{gone}"

@@ -195,4 +195,4 @@ def one_line(text: str) -> str:
     # Drop the first line of a Java error, which only names the call.
     text = _CALL.sub("", text)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[0] if lines else "Spark failed without a word"
+    return lines[0] if lines else "Spark failed without an error message"

@@ -90,8 +90,8 @@ def unfinished(target: Path, kind: str, of: Mapping[str, str]) -> Iterator[Unfin
         file = read_state(path / _JOB_NAME, _JobFile)
         if file is not None and file.of != dict(of):
             raise ToolError(
-                f"{path} is of an unfinished {kind} of something else, or with other options; "
-                f"remove it and {incomplete_path(target)} to begin anew"
+                f"{path} belongs to an unfinished {kind} of another source or with other options; "
+                f"remove it and {incomplete_path(target)} to start over"
             )
         is_there = target.is_dir() and any(target.iterdir())
         job = Unfinished(
@@ -133,4 +133,4 @@ def _must_not_be_in_the_way(target: Path) -> None:
     must_be_new(target)
     work = incomplete_path(target)
     if work.exists():
-        raise ToolError(f"{work} is in the way: another job has begun to make {target}")
+        raise ToolError(f"{work} exists: another job has begun to make {target}")

@@ -205,10 +205,10 @@ def _scratch(source: Path, work: Path | None) -> Iterator[Path]:
     if path.exists():
         if path.read_text() != found:
             raise ToolError(
-                f"{work} is of another directory, or of another state of this one; remove it"
+                f"{work} belongs to a verify of another directory, or of another state of this one; remove it"
             )
     elif work.exists() and any(work.iterdir()):
-        raise ToolError(f"{work} is not empty, and not of an interrupted verify")
+        raise ToolError(f"{work} is not empty and does not belong to an interrupted verify")
     else:
         must_have_parent(work)
         make_directories(work)

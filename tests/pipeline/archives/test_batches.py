@@ -252,7 +252,7 @@ def test_names_of_all_kinds_are_names_of_directories(
     node.declare(b"/" * 84)
     fill(node, 1, queue=b"/" * 84)
     with pytest.raises(
-        JobError, match=r"^the name of queue '/{84}' is too long for that of a directory"
+        JobError, match=r"^the name of queue '/{84}' is too long for a directory name"
     ):
         archive.run(pattern=".*")
 

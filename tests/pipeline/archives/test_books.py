@@ -151,7 +151,9 @@ def test_an_older_copy_of_the_checkpoint_is_refused(books: ArchiveDirectory, cop
         state.write_bytes(old)
     else:
         state.unlink()
-    with pytest.raises(JobError, match=r"has batch 1, .* it is an older copy, or damaged"):
+    with pytest.raises(
+        JobError, match=r"has batch 1, .* the checkpoint is an older copy, or damaged"
+    ):
         books.open("parquet", "/", "g")
     assert seqs(books) == list(range(40))
 

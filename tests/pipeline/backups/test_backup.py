@@ -208,7 +208,7 @@ def test_a_backup_goes_on_where_it_was_killed(
     with pytest.raises(Killed):
         backup(backups.data, target, spark=DyingSpark(after))  # type: ignore[arg-type]  # as above
     assert not target.exists()
-    with pytest.raises(ToolError, match="unfinished backup of something else"):
+    with pytest.raises(ToolError, match="unfinished backup of another source"):
         run_backup(backups.of_files.parent / "files", target)
     written = {
         path.name: path.stat().st_ino for path in (incomplete_path(target) / "data").iterdir()
@@ -245,7 +245,7 @@ def test_a_restore_goes_on_wherever_it_was_killed(
 def test_another_restore_is_not_gone_on_with(backups: Backups, tmp_path: Path) -> None:
     with pytest.raises(Killed):
         run_restore(backups.stopped, tmp_path / "data", spark=DyingSpark(3))
-    with pytest.raises(ToolError, match="unfinished restore of something else"):
+    with pytest.raises(ToolError, match="unfinished restore of another source"):
         run_restore(backups.live, tmp_path / "data")
 
 
@@ -285,7 +285,7 @@ def test_damaged_files(copy: Path, tmp_path: Path, damage: str) -> None:
     else:
         raw[len(raw) // 2] ^= 1
         path.write_bytes(raw if damage != "cut" else raw[:-10])
-    with pytest.raises(ToolError, match=r"damaged|is not what it was"):
+    with pytest.raises(ToolError, match=r"damaged|has changed since"):
         run_restore(copy, tmp_path / "data")
 
 
@@ -319,8 +319,8 @@ class _Raw(dict[str, Any]):
         (lambda raw: raw["data"][0].update(name="../../secret"), "no file of a backup"),
         (lambda raw: raw["data"][0].update(name="/etc/passwd"), "no file of a backup"),
         (lambda raw: raw["data"][0].update(name=5), "Expected `str`"),
-        (lambda raw: raw["data"].append(raw["data"][0]), "stands there twice"),
-        (lambda raw: raw["queues"].append(raw["queues"][0]), "stands there twice"),
+        (lambda raw: raw["data"].append(raw["data"][0]), "a file occurs twice"),
+        (lambda raw: raw["queues"].append(raw["queues"][0]), "a queue id occurs twice"),
         (lambda raw: raw["queues"][0].update(end_seq=1 << 80), "damaged"),
         (lambda raw: raw["queues"][0].update(end_seq=-1), "cannot be"),
         (lambda raw: raw["queues"][0].update(id=1234), "not in its definitions"),
@@ -329,7 +329,7 @@ class _Raw(dict[str, Any]):
             lambda raw: raw.update(base={"id": raw["id"], "crc32c": "0", "path": "."}),
             "is not the backup|on itself",
         ),
-        (lambda raw: raw.update(topology_crc32c="00000000"), "is not what it was"),
+        (lambda raw: raw.update(topology_crc32c="00000000"), "has changed since"),
     ],
 )
 def test_hostile_manifests(copy: Path, tmp_path: Path, edit: Any, text: str) -> None:
@@ -344,7 +344,7 @@ def test_figures_that_do_not_fit(copy: Path, tmp_path: Path) -> None:
         copy,
         lambda raw: max(raw["queues"], key=lambda queue: queue["rows"]).update(digest="0" * 16),
     )
-    with pytest.raises(JobError, match="not those that were backed up"):
+    with pytest.raises(JobError, match="differ from those that were backed up"):
         run_restore(copy, tmp_path / "data")
     assert not (tmp_path / "data").exists()
     for path in tmp_path.glob(".*"):
@@ -395,5 +395,5 @@ def test_steps_are_shown(backups: Backups, tmp_path: Path) -> None:
             seen.append(step)
 
     run_restore(backups.stopped, tmp_path / "data", progress=Shown())
-    assert {step.name for step in seen} >= {"check the backup", "restore", "read it back"}
+    assert {step.name for step in seen} >= {"check the backup", "restore", "read the store back"}
     assert all(step.total is None or step.done <= step.total for step in seen)

@@ -94,13 +94,13 @@ def test_a_conflict_is_told_before_anything_is_done(backups: Backups, node: Brok
         channel = connection.channel()
         channel.queue_declare("lazy", durable=True)
         with pytest.raises(
-            JobError, match=r"is not what the backup has: .*'x-queue-mode' for queue 'lazy'"
+            JobError, match=r"differs from the backup's: .*'x-queue-mode' for queue 'lazy'"
         ):
             run(backups.stopped, node)
         channel.queue_delete("lazy")
         channel.exchange_declare("topics", "direct", durable=True)
         with pytest.raises(
-            JobError, match=r"is not what the backup has: .*'type' for exchange 'topics'"
+            JobError, match=r"differs from the backup's: .*'type' for exchange 'topics'"
         ):
             run(backups.stopped, node)
         channel.exchange_delete("topics")

@@ -116,7 +116,7 @@ def test_all_is_published_once_in_order(broker: BrokerProcess, tmp_path: Path) -
     assert result.exit_code == 0 and result.lines()[0].startswith("100 messages published")
     again = chosen.run(broker)
     assert (again.messages, again.published, again.published_before) == (100, 0, 100)
-    assert again.ended == result.ended and "to do it once more, remove" in again.lines()[-1]
+    assert again.ended == result.ended and "to repeat it, remove" in again.lines()[-1]
     assert taken(broker, "eu") == [("orders", "eu.1", number) for number in range(1, 100, 2)]
     assert numbers(taken(broker, "us")) == list(range(0, 100, 2))
     assert sinks(broker) == []
@@ -129,7 +129,7 @@ def test_nothing_that_is_chosen_is_an_end_as_well(broker: BrokerProcess, tmp_pat
     for _ in range(2):
         result = chosen.run(broker)
         assert (result.messages, result.exit_code) == (0, 0)
-        assert "to do it once more, remove" in result.lines()[-1]
+        assert "to repeat it, remove" in result.lines()[-1]
 
 
 @pytest.mark.parametrize("is_noted", [False, True])
@@ -216,7 +216,7 @@ def test_a_sink_that_is_forgotten_is_not_begun_anew(broker: BrokerProcess, tmp_p
     chosen.publish_part(broker, 5, True).await_queues(5)
     with AdminClient(NodeAddress(broker.uri)) as client:
         client.request(DeleteSink(SINK), SinkDeleted)
-    with pytest.raises(JobError, match="the broker does not know how far this replay was"):
+    with pytest.raises(JobError, match="the broker has lost the progress of this replay"):
         chosen.run(broker)
 
 
@@ -224,7 +224,8 @@ def test_a_checkpoint_belongs_to_one_replay(broker: BrokerProcess, tmp_path: Pat
     """And to one process; the text says what is different."""
     chosen = Chosen(tmp_path, 10)
     with pytest.raises(
-        JobError, match="is of another replay: where None, not 'size > 1'; exchange None, not 'x'"
+        JobError,
+        match="belongs to another replay: where None, not 'size > 1'; exchange None, not 'x'",
     ):
         chosen.run(broker, where="size > 1", exchange="x")
     with chosen.directory.locked(), pytest.raises(JobError, match="another process works on"):

@@ -116,7 +116,7 @@ class ArchiveDirectory:
         )
         if known is None and self.target.exists() and any(self.target.iterdir()):
             raise JobError(
-                f"{self.target} is not empty and {self.checkpoint} does not know it: name a new directory, or its checkpoint"
+                f"{self.target} is not empty and {self.checkpoint} is not its checkpoint: name an empty directory, or the right checkpoint"
             )
         committed = self.committed()
         if known is not None:
@@ -124,7 +124,7 @@ class ArchiveDirectory:
         self.target.mkdir(exist_ok=True)
         if known is None or committed is None:
             # An archive without a commit becomes what this run asks for: the first run may have
-            # named something that does not exist.
+            # named a vhost that does not exist.
             write_state(self.checkpoint / "archive.json", wanted)
             known = wanted
         if known != wanted:
@@ -144,7 +144,7 @@ class ArchiveDirectory:
         if newest > batch:
             raise JobError(
                 f"{self.target} has batch {newest}, and the last one that {self.checkpoint} knows of is "
-                f"{'none' if batch < 0 else batch}: it is an older copy, or damaged"
+                f"{'none' if batch < 0 else batch}: the checkpoint is an older copy, or damaged"
             )
 
     def _identity(self) -> ArchiveIdentity | None:

@@ -245,9 +245,9 @@ def _check(stream: _Stream, merge_bytes: int | None) -> str:
         or stream.max_bytes < 1
         or (merge_bytes is not None and merge_bytes < 1)
     ):
-        raise JobError("sizes of batches and of merged files are positive numbers")
+        raise JobError("sizes of batches and of merged files must be positive")
     if not 0 <= stream.interval_s <= threading.TIMEOUT_MAX:
-        raise JobError("the interval is a number of seconds")
+        raise JobError("the interval must be a number of seconds, 0 or more")
     vhost = address_of(stream.uri).vhost
     try:
         _options(stream)

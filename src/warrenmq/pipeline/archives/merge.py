@@ -76,7 +76,7 @@ def merged_name(first: str) -> str:
     directory, _, name = first.rpartition("/")
     found = _NAME.fullmatch(name)
     if found is None:
-        raise ValueError(f"'{first}' is no name of a file in an archive")
+        raise ValueError(f"'{first}' is not the name of an archive's file")
     return f"{directory}/{found[1]}-m{int(found[2] or 0) + 1:02d}.parquet"
 
 

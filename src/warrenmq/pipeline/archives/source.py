@@ -93,5 +93,5 @@ def _must_fit(queue: str) -> None:
 
     if len(os.fsencode(queue_directory(queue))) > NAME_BYTES_MAX:
         raise SourceError(
-            f"the name of queue '{queue}' is too long for that of a directory: archive the others without it"
+            f"the name of queue '{queue}' is too long for a directory name: archive the other queues without it"
         )

@@ -245,7 +245,7 @@ class _Job:
             older, crc = read_manifest(self.base) if self.base is not None else (None, "")
             if older is not None and older.store_id != state.store_id.hex():
                 raise ToolError(
-                    f"{self.base} is a backup of another store: it cannot be gone on with"
+                    f"{self.base} is a backup of another store: it cannot be the base of this one"
                 )
             if older is not None:
                 self._must_not_be_newer(older, state)

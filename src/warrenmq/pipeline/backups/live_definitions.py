@@ -137,7 +137,7 @@ class LiveDefinitions:
             self._ask(method, expected)
         except AmqpRefusedError as error:
             what = (
-                "what is there is not what the backup has: "
+                "the broker's definition differs from the backup's: "
                 if error.code == _PRECONDITION_FAILED
                 else ""
             )

@@ -115,7 +115,7 @@ def read_manifest(directory: Path) -> tuple[Manifest, str]:
     try:
         raw = json.loads(path.read_bytes())
         if not isinstance(raw, dict):
-            raise ValueError("it is no object")
+            raise ValueError("it is not a JSON object")
         crc = raw.pop("crc32c", None)
         if crc != f"{crc32c(_canonical(raw)):08x}":
             raise ValueError("its checksum is wrong, or it is of another kind of backup")
@@ -139,15 +139,15 @@ def read_manifest(directory: Path) -> tuple[Manifest, str]:
 def _must_make_sense(manifest: Manifest) -> None:
     ids = [queue.id for queue in manifest.queues]
     if len(set(ids)) < len(ids):
-        raise ValueError("a queue id stands there twice")
+        raise ValueError("a queue id occurs twice")
     for queue in manifest.queues:
         figures = (queue.rows, queue.older, queue.lost, queue.next_seq)
         if min(figures) < 0 or not 0 < queue.end_seq <= SEQ_END or queue.next_seq > SEQ_END:
-            raise ValueError(f"queue id {queue.id} has figures that cannot be")
+            raise ValueError(f"queue id {queue.id} has impossible figures")
     for files in (manifest.data, manifest.alive):
         names = [file.name for file in files]
         if len(set(names)) < len(names):
-            raise ValueError("a file stands there twice")
+            raise ValueError("a file occurs twice")
         for file in files:
             if not _FILE_NAME.fullmatch(file.name):
                 raise ValueError(f"{file.name!r} is no file of a backup")
@@ -174,7 +174,7 @@ def read_topology(directory: Path, manifest: Manifest) -> Topology:
     try:
         data = path.read_bytes()
         if f"{crc32c(data):08x}" != manifest.topology_crc32c:
-            raise ToolError(f"{path} is not what it was when the backup was made")
+            raise ToolError(f"{path} has changed since the backup was made")
         return msgspec.json.decode(data, type=Topology)
     except OSError as error:
         raise ToolError(f"{path} cannot be read: {error}") from None
@@ -198,7 +198,7 @@ def file_problem(path: Path, file: DataFile) -> str:
     if size != file.bytes:
         return f"{path} has {size} bytes instead of {file.bytes}"
     if f"{crc:08x}" != file.crc32c:
-        return f"{path} does not have the content that it had"
+        return f"{path} has another checksum than its manifest says"
     return ""
 
 

@@ -299,7 +299,7 @@ class _Restore:
             is_whole = self.chain.last.base is None and rows is not None
             if is_whole and rows is not None and rows.digest != queue.digest:
                 raise JobError(
-                    f"the messages of queue '{queue.name}' are not those that were backed up"
+                    f"the messages of queue '{queue.name}' differ from those that were backed up"
                 )
         return [part.manifest for part in parts.values()]
 
@@ -317,14 +317,20 @@ class _Restore:
             for number, partition in enumerate(plan(data, MESSAGES, ReadOptions()))
         }
         found = run_tasks(
-            self.sharing, scratch / "compare", tasks, sum_up, Sums, self.progress, "read it back"
+            self.sharing,
+            scratch / "compare",
+            tasks,
+            sum_up,
+            Sums,
+            self.progress,
+            "read the store back",
         )
         sums = QueueSums()
         for part in found.values():
             sums.add_rows(part.rows)
         if {rows.queue_id: rows for rows in sums.by_queue()} != self.expected:
             raise JobError(
-                f"what was written for {self.begun.target} is not what the backup has; it is not put in place"
+                f"the store written for {self.begun.target} differs from the backup; it is not put in place"
             )
 
 

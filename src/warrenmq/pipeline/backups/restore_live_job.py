@@ -213,7 +213,7 @@ class _LiveRestore:
                     break
                 after = queues.queues[-1].id
         if found:
-            more = f", nor are {len(found) - 1} others" if len(found) > 1 else ""
+            more = f", and {len(found) - 1} more are not" if len(found) > 1 else ""
             raise JobError(
                 f"queue '{found[0].name}' in vhost '{self.vhost}' is not empty "
                 f"({found[0].ready + found[0].unacked} messages){more}: restore into empty queues"
@@ -278,7 +278,7 @@ class _LiveRestore:
             compare_queue,
             Comparison,
             self.progress,
-            "read it back",
+            "compare the queues",
         )
         differences = []
         for queue in self.queues:

@@ -101,7 +101,7 @@ def bytes_of(name: Name) -> bytes:
     """The bytes of a name. ToolError when it is too long."""
     raw = name.encode() if isinstance(name, str) else name.base64
     if len(raw) > NAME_BYTES_MAX:
-        raise ToolError(f"{raw[:40]!r}... is longer than {NAME_BYTES_MAX} bytes: no name")
+        raise ToolError(f"the name {raw[:40]!r}... is longer than {NAME_BYTES_MAX} bytes")
     return raw
 
 
@@ -190,7 +190,7 @@ def definitions_of(topology: Topology) -> Definitions:
         )
     for queue in topology.queues:
         if not 0 < queue.id < QUEUE_ID_END:
-            raise ToolError(f"{queue.id} is no queue id")
+            raise ToolError(f"{queue.id} is not a valid queue id")
         arguments = _table(queue.arguments)
         found.queues.append(
             PutQueue(vhost, queue.id, bytes_of(queue.name), True, queue.auto_delete, arguments)
@@ -213,5 +213,5 @@ def _table(raw: bytes) -> bytes:
     try:
         decode_table(raw)
     except AmqpError as error:
-        raise ToolError(f"arguments that are no table: {error}") from None
+        raise ToolError(f"arguments are not a valid table: {error}") from None
     return raw

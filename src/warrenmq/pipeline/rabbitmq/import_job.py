@@ -133,7 +133,7 @@ def import_rabbitmq(
     progress = progress or Silent()
     directory = absolute(directory)
     must_be_outside(source, directory)
-    progress.show(Step("look at the directory", 0, None))
+    progress.show(Step("scan the directory", 0, None))
     try:
         export = read_definitions(definitions) if definitions is not None else None
         found = plan(source, export)
@@ -245,7 +245,7 @@ class _Import:
             sum_up,
             Sums,
             self.progress,
-            "read it back",
+            "read the store back",
         )
         expected, written = QueueSums(), QueueSums()
         for part in parts.values():
@@ -254,7 +254,7 @@ class _Import:
             written.add_rows(sums.rows)
         if expected.by_queue() != written.by_queue():
             raise JobError(
-                f"what was written for {self.directory} is not what was read; it is not put in place"
+                f"the store written for {self.directory} differs from its source; it is not put in place"
             )
 
     # -- Parquet -----------------------------------------------------------------------------------

@@ -115,7 +115,7 @@ class ReplayDirectory:
                 for name in ReplayIdentity.__struct_fields__
                 if getattr(found.identity, name) != getattr(wanted, name)
             ]
-            raise JobError(f"{self.path} is of another replay: {'; '.join(different)}")
+            raise JobError(f"{self.path} belongs to another replay: {'; '.join(different)}")
         return found
 
     def keep(self, state: ReplayState) -> ReplayState:

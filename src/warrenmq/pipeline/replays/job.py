@@ -109,12 +109,12 @@ class ReplayResult(JobResult):
         rate = self.published / self.seconds if self.seconds else 0.0
         found = [f"{self.published:,} messages published in {self.seconds:.1f} s ({rate:,.0f}/s)"]
         if self.published_before:
-            found.append(f"{self.published_before:,} were published by runs before")
+            found.append(f"{self.published_before:,} were published by earlier runs")
         if self.unroutable:
-            found.append(f"{self.unroutable:,} of them were left out: no queue gets them")
+            found.append(f"{self.unroutable:,} of them were left out, because no queue gets them")
         if not self.published:
             found.append(
-                f"this replay ended at {self.ended}; to do it once more, remove {self.checkpoint}"
+                f"this replay ended at {self.ended}; to repeat it, remove {self.checkpoint}"
             )
         return found
 
@@ -224,7 +224,7 @@ def _address(
 ) -> NodeAddress:
     """Parse the address. JobError for invalid parameters."""
     if rate is not None and not 0 < rate < math.inf:
-        raise JobError("the rate is a positive number of messages a second")
+        raise JobError("the rate must be a positive number of messages a second")
     for name in (exchange, routing_key):
         if name is not None and len(name.encode()) > 255:
             raise JobError("exchange and routing key have at most 255 bytes")
@@ -410,11 +410,11 @@ def _by_route(frame: "DataFrame", routing_key: str | None) -> "DataFrame":
 def _must_be_messages(without_body: int, without_exchange: int) -> None:
     if without_body:
         raise JobError(
-            "there are rows whose column 'body' is null: no messages; a filter can leave them out"
+            "rows whose column 'body' is null are no messages: exclude them with a filter"
         )
     if without_exchange:
         raise JobError(
-            "there are rows whose column 'exchange' is null: name one for all, or filter them out"
+            "rows have no exchange, as their column 'exchange' is null: name one exchange for all rows, or exclude these with a filter"
         )
 
 
@@ -457,8 +457,8 @@ def _publish(
         known = publisher.published()
         if known is None and state.is_begun:
             raise JobError(
-                f"the broker does not know how far this replay was (sink {state.sink} is gone); "
-                f"remove {directory.path} to begin anew"
+                f"the broker has lost the progress of this replay (its sink {state.sink} is gone); "
+                f"remove {directory.path} to start over"
             )
         before = known or 0
         unroutable = _publish_behind(before, work, directory, state, publisher, progress)

@@ -1,7 +1,7 @@
 """The command line: `warren COMMAND`. Start reading in app.py.
 
-May import every other package, but each command imports what it needs only when it runs: typing `warren --version` must
-not load a broker, and a machine without Spark must not notice.
+May import every other package, but each command imports what it needs only when it runs: `warren
+--version` must not load a broker, and a machine without Spark must not notice.
 """
 
 import os
@@ -10,11 +10,12 @@ import sys
 
 
 def main() -> None:
-    """The `warren` script."""
-    # Shells start what is to run in the background with interrupts ignored, and so does nohup.
+    """Run the `warren` script; `warren server` bypasses Typer."""
+    # Shells and nohup start background programs with SIGINT ignored; restore Python's handler.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if sys.argv[1:2] == ["server"]:
-        # Typer takes longer to load than a broker to start, and `warren server` is what is started again and again.
+        # Typer takes longer to load than a broker to start, and supervisors start `warren server`
+        # again and again.
         from warrenmq.cli import server
 
         sys.exit(server.main(sys.argv[2:]))
@@ -27,9 +28,13 @@ def main() -> None:
 
 
 def finish_output() -> None:
-    """Write out what was printed. A reader that has seen enough (`warren ... | head`) is no error, so the exit status stays."""
+    """Flush standard output; a reader that stops early (`warren ... | head`) is no error.
+
+    The exit status stays in that case.
+    """
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        # Python flushes once more at its end, and would print a stack.
+        # Python flushes again at exit and would print a stack trace, so point standard output at
+        # nothing.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,7 +1,7 @@
 """The `warren` command and its subcommands.
 
-A command with many options lives in a module of its own (`perf.py`); this one knows only its name and its line of help,
-and loads it when it is asked for.
+A command with many options lives in a module of its own (`perf.py`). This module has only the
+command's name and its line of help, and loads the command's module when it runs.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-# The owner of the arguments parses them: everything behind the name goes through as it stands, `--help` included.
+# The command's own module parses the arguments: everything after its name passes through unchanged,
+# `--help` included.
 _PASS_THROUGH = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
@@ -70,7 +71,7 @@ def store(context: typer.Context) -> None:
 
 @app.command(context_settings=_PASS_THROUGH, add_help_option=False)
 def status(context: typer.Context) -> None:
-    """How a running node is doing, and what its stores hold."""
+    """Show the state of a running node and the figures of its stores."""
     from warrenmq.cli.status import status_command
 
     _hand_over(status_command, context)
@@ -78,7 +79,7 @@ def status(context: typer.Context) -> None:
 
 @app.command(context_settings=_PASS_THROUGH, add_help_option=False)
 def queues(context: typer.Context) -> None:
-    """The queues of a running node: where their messages are."""
+    """Show the queues of a running node and where their messages are."""
     from warrenmq.cli.status import queues_command
 
     _hand_over(queues_command, context)
@@ -86,7 +87,7 @@ def queues(context: typer.Context) -> None:
 
 @app.command(context_settings=_PASS_THROUGH, add_help_option=False)
 def group(context: typer.Context) -> None:
-    """Reader groups of a running node: list, show, delete."""
+    """List, show or delete reader groups of a running node."""
     from warrenmq.cli.group import group as commands
 
     commands(args=context.args, prog_name=context.command_path)
@@ -94,7 +95,7 @@ def group(context: typer.Context) -> None:
 
 @app.command(context_settings=_PASS_THROUGH, add_help_option=False)
 def sink(context: typer.Context) -> None:
-    """Who publishes batches exactly once: list, show or delete."""
+    """List, show or delete sinks, through which Spark publishes exactly once."""
     from warrenmq.cli.sink import sink as commands
 
     commands(args=context.args, prog_name=context.command_path)
@@ -102,7 +103,7 @@ def sink(context: typer.Context) -> None:
 
 @app.command(context_settings=_PASS_THROUGH, add_help_option=False)
 def backup(context: typer.Context) -> None:
-    """Back up a node, while it runs, or the data directory of a stopped one."""
+    """Back up a running node, or the data directory of a stopped one."""
     from warrenmq.cli.backup import backup_command
 
     _hand_over(backup_command, context)
@@ -110,7 +111,7 @@ def backup(context: typer.Context) -> None:
 
 @app.command(context_settings=_PASS_THROUGH, add_help_option=False)
 def restore(context: typer.Context) -> None:
-    """Make a data directory of a backup."""
+    """Make a new data directory from a backup."""
     from warrenmq.cli.backup import restore_command
 
     _hand_over(restore_command, context)
@@ -118,15 +119,16 @@ def restore(context: typer.Context) -> None:
 
 @app.command(context_settings=_PASS_THROUGH, add_help_option=False)
 def pipeline(context: typer.Context) -> None:
-    """Jobs on queues, stores and archives, done by Spark."""
-    from warrenmq.cli import pipeline_replay, pipeline_store  # noqa: F401  # they add their commands
+    """Run jobs on queues, stores and archives with Spark."""
+    # These modules add their commands to `pipeline` when they are imported.
+    from warrenmq.cli import pipeline_replay, pipeline_store  # noqa: F401
     from warrenmq.cli.pipeline import pipeline as jobs
 
     jobs(args=context.args, prog_name=context.command_path)
 
 
 def _hand_over(command: Callable[..., None], context: typer.Context) -> None:
-    """Run `command`, whose signature holds its options, with everything that stood behind its name."""
+    """Run `command`, whose signature declares its options, with all arguments after its name."""
     subcommand = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     subcommand.command()(command)
     subcommand(args=context.args, prog_name=context.command_path)

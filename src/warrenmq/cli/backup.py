@@ -1,6 +1,6 @@
 """`warren backup` and `warren restore`.
 
-Exit status 0, or 2 with one line on standard error when it could not be done.
+Exit status: 0, or 2 with one line on standard error after a failure.
 """
 
 import json
@@ -24,19 +24,21 @@ def backup_command(
     target: Annotated[
         Path,
         typer.Argument(
-            metavar="TARGET", help="A new directory; of a running node, on the node's machine."
+            metavar="TARGET", help="A new directory; for a running node, on the node's machine."
         ),
     ],
     node: Node,
     data_dir: Annotated[
         Path | None,
         typer.Option(
-            "--data-dir", metavar="DIR", help="Of a node that is stopped: its data directory."
+            "--data-dir",
+            metavar="DIR",
+            help="The data directory of a stopped node, instead of a running node.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Back up a node with all its vhosts, while it runs, or a stopped one's data directory."""
+    """Back up all vhosts of a running node, or the data directory of a stopped one."""
     try:
         if data_dir is not None:
             if node.named_by is NamedBy.OPTION:
@@ -54,7 +56,9 @@ def backup_command(
 
 
 def restore_command(
-    backup: Annotated[Path, typer.Argument(metavar="BACKUP", help="What warren backup has made.")],
+    backup: Annotated[
+        Path, typer.Argument(metavar="BACKUP", help="A backup made by warren backup.")
+    ],
     data_dir: Annotated[
         Path,
         typer.Option(
@@ -65,14 +69,14 @@ def restore_command(
         bool,
         typer.Option(
             "--accept-problems",
-            help="Restore it although the store had problems when it was backed up.",
+            help="Restore even a store that had problems when it was backed up.",
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Make a data directory of a backup; everything is verified first."""
+    """Make a new data directory from a backup, after a check of the whole backup."""
     try:
-        # Checksums, check, copy.
+        # The three passes over all bytes: checksums, check, copy.
         with progress_bar("restoring", 3 * tree_bytes(backup)) as bar:
             manifest, result = restore(backup, data_dir, accept_problems, bar.advance)
     except (ToolError, OSError) as error:

@@ -1,8 +1,8 @@
-"""Which node a command talks to: one definition of the options, for every command, and what they mean together.
+"""The options that name a command's node: one definition for all commands and how they combine.
 
-A command with a parameter `node: Node` is decorated with `takes_node`, which puts the options in the parameter's place. The
-node is named by `--uri`, or by `--host` and `--port`, or by the environment variable WARREN_URI; without any of them it is the
-node of this machine. `--user`, `--password` and `--vhost` override what the URI says.
+The decorator `takes_node` replaces a command's parameter `node: Node` with these options. `--uri`,
+or `--host` and `--port`, or else the environment variable WARREN_URI names the node; without any of
+them it is this machine's node. `--user`, `--password` and `--vhost` override parts of the URI.
 """
 
 import inspect
@@ -25,13 +25,13 @@ from warrenmq.admin.client import (
 )
 from warrenmq.cli.output import fail
 
-# The node of this machine, and the user that every new node has.
+# The node of this machine, with the user of every new node.
 DEFAULT_URI: Final = "amqp://guest:guest@localhost:5672/"
 _PANEL: Final = "Node"
 
 
 class NamedBy(Enum):
-    """Where a command has its node from."""
+    """The source that named a command's node."""
 
     OPTION = "option"
     ENVIRONMENT = "environment"
@@ -40,23 +40,23 @@ class NamedBy(Enum):
 
 @dataclass(frozen=True)
 class Node:
-    """The node a command is for."""
+    """The node that a command talks to."""
 
     uri: str = field(repr=False)
     named_by: NamedBy
-    # The vhost that --vhost names; None: the one of the URI.
+    # The vhost of --vhost; None = the one in the URI.
     vhost_option: str | None = None
-    # How long to wait for a node that does not answer; 0 for a command that does not wait.
+    # How long to retry when the node does not answer (s); 0 for a command that does not wait.
     retry_timeout_s: float = 0.0
 
     @property
     def address(self) -> NodeAddress:
-        """The URI, taken apart."""
+        """The parsed URI."""
         return NodeAddress(self.uri)
 
     @property
     def default_notice(self) -> str:
-        """One line that says which node is taken when none was named; empty when one was."""
+        """One line that says which node is used when none was named, else empty."""
         if self.named_by is not NamedBy.DEFAULT:
             return ""
         address = self.address
@@ -82,19 +82,23 @@ _NODE_OPTIONS: Final[dict[str, Any]] = {
         str | None,
         "--host",
         metavar="HOST",
-        help="Instead of --uri: where the node listens. (default: localhost)",
+        help="The node's host, instead of --uri. (default: localhost)",
     ),
-    "port": _option(int | None, "--port", metavar="PORT", help="Its AMQP port. (default: 5672)"),
-    "user": _option(str | None, "--user", metavar="NAME", help="Who asks. (default: guest)"),
+    "port": _option(
+        int | None, "--port", metavar="PORT", help="The node's AMQP port. (default: 5672)"
+    ),
+    "user": _option(
+        str | None, "--user", metavar="NAME", help="The user to log in as. (default: guest)"
+    ),
     "password": _option(
         str | None,
         "--password",
         metavar="TEXT",
         envvar="WARREN_PASSWORD",
-        help="Their password. (default: guest)",
+        help="The user's password. (default: guest)",
     ),
     "vhost": _option(
-        str | None, "--vhost", metavar="NAME", help="A vhost they may enter. (default: /)"
+        str | None, "--vhost", metavar="NAME", help="A vhost that the user may access. (default: /)"
     ),
 }
 _RETRY_OPTION: Final[dict[str, Any]] = {
@@ -103,19 +107,19 @@ _RETRY_OPTION: Final[dict[str, Any]] = {
         "--retry-timeout",
         metavar="SECONDS",
         min=0,
-        help="How long to wait for a node that does not answer. (default: 120)",
+        help="How long to retry when the node does not answer. (default: 120)",
         show_default=False,
     ),
 }
 
 
 def takes_node(command: Callable[..., None]) -> Callable[..., None]:
-    """`command` with the options of a node in the place of its parameter `node`."""
+    """`command` with the options that name a node in place of its parameter `node`."""
     return _with_options(command, _NODE_OPTIONS)
 
 
 def takes_node_and_waits(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of `takes_node` and `--retry-timeout`, for a command that waits for a node."""
+    """Like `takes_node`, with `--retry-timeout`, for a command that waits for its node."""
     return _with_options(command, _NODE_OPTIONS | _RETRY_OPTION)
 
 
@@ -127,8 +131,10 @@ def node_uri(
     password: str | None = None,
     vhost: str | None = None,
 ) -> str:
-    """`uri`, or the default, with those of its parts that are given (any characters) replaced. Raises ValueError for what
-    cannot be the URI of a node."""
+    """`uri`, or the default one, with the given parts replaced; a part may have any characters.
+
+    Raises ValueError when the result is no URI of a node.
+    """
     base = uri or DEFAULT_URI
     address = NodeAddress(base)
     if all(part is None for part in (host, port, user, password, vhost)):
@@ -152,7 +158,10 @@ def node_uri(
 
 @contextmanager
 def node_client(node: Node, purpose: str) -> Iterator[AdminClient]:
-    """A client for `purpose` (a command's name). When the node does not answer or refuses, the command ends with one line."""
+    """A connected client for `purpose` (a command's name).
+
+    When the node does not answer or refuses, the command ends with one line.
+    """
     try:
         with AdminClient(node.address, purpose) as client:
             yield client
@@ -191,7 +200,8 @@ def _with_options(command: Callable[..., None], options: dict[str, Any]) -> Call
     with_node.__name__ = command.__name__
     with_node.__doc__ = command.__doc__
     with_node.__annotations__ = {each.name: each.annotation for each in parameters}
-    with_node.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]  # functions may have one, says inspect
+    # The inspect module lets functions have a __signature__; typeshed does not know it.
+    with_node.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return with_node
 
 
@@ -205,12 +215,12 @@ def _node(
     vhost: str | None,
     retry_timeout: float = 0.0,
 ) -> Node:
-    """ValueError when the options contradict each other, or name nothing that can be a node."""
+    """The node that the options name. ValueError when they conflict or name no possible node."""
     names_parts = host is not None or port is not None
     if names_parts:
         if _is_typed(context, "uri"):
             raise ValueError("name the node with --uri, or with --host and --port: one of them")
-        # A variable is for commands that name no node.
+        # The environment variable is for commands that name no node.
         uri = None
     named_by = NamedBy.DEFAULT
     if names_parts or _is_typed(context, "uri"):
@@ -219,7 +229,7 @@ def _node(
         named_by = NamedBy.ENVIRONMENT
     try:
         if not _is_typed(context, "password") and _has_password(uri or ""):
-            # The one in the URI belongs to its user.
+            # The URI's password belongs to its user; the environment's does not override it.
             password = None
         made = node_uri(uri, host, port, user, password, vhost)
     except ValueError as error:
@@ -236,6 +246,6 @@ def _has_password(uri: str) -> bool:
 
 
 def _is_typed(context: typer.Context, name: str) -> bool:
-    """Does the command line say it, rather than the environment?"""
+    """Whether the command line sets `name`, rather than the environment."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"

@@ -1,7 +1,7 @@
-"""`warren group`: the reader groups of a running node.
+"""`warren group`: lists, shows and deletes the reader groups of a running node.
 
-Exit status 0; 1 when there is no group of that name; 2 with one line on standard error when the node does not answer or
-refuses.
+Exit status: 0; 1 when there is no group of that name; 2 with one line on standard error when the
+node does not answer or refuses.
 """
 
 from typing import Annotated
@@ -25,13 +25,13 @@ from warrenmq.queues.reader_group import NOT_FOUND
 NO_GROUP_EXIT = 1
 
 group = typer.Typer(
-    help="Reader groups of a running node: who reads queues by position, and how far behind they are.",
+    help="Reader groups of a running node, which read queues by position, and their lag.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
-GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="Its name.")]
+GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="Name of the reader group.")]
 
 
 @group.command("list")
@@ -40,7 +40,7 @@ def list_command(
     node: Node,
     as_json: AsJson = False,
 ) -> None:
-    """All groups of a vhost."""
+    """List all reader groups of a vhost."""
     groups = _groups(node)
     if as_json:
         print_json({"vhost": node.address.vhost, "groups": [_as_json(each) for each in groups]})
@@ -68,7 +68,7 @@ def show_command(
     node: Node,
     as_json: AsJson = False,
 ) -> None:
-    """One group, queue by queue."""
+    """Show one reader group, queue by queue."""
     found = [each for each in _groups(node) if each.group == name]
     if not found:
         fail(f"no reader group '{name}'", NO_GROUP_EXIT)
@@ -96,12 +96,12 @@ def delete_command(
     node: Node,
     as_json: AsJson = False,
 ) -> None:
-    """Forget a group; the messages it holds go back to their places in the queues. Its reader ends with an error."""
+    """Delete a group; its messages go back to their places. Its reader ends with an error."""
     with node_client(node, "warren group") as client:
         try:
             client.request(DeleteGroup(name), GroupDeleted)
         except AdminRefusedError as error:
-            # What cannot be a name is none of a group either.
+            # The node answers BAD_REQUEST to a malformed name, which no group can have.
             if error.code in (NOT_FOUND, BAD_REQUEST):
                 fail(f"no reader group '{name}'", NO_GROUP_EXIT)
             raise
@@ -126,7 +126,7 @@ def _as_json(status: GroupStatus) -> dict[str, object]:
 
 
 def _queues(status: GroupStatus) -> str:
-    """The pattern, or the queues, the first few of many."""
+    """The pattern and its number of queues, or the names of the first queues."""
     if status.pattern:
         return f"{status.pattern} ({len(status.members)})"
     names = [_text(member.queue) for member in status.members]

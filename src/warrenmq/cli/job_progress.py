@@ -1,6 +1,7 @@
-"""How a job shows how far it is, on standard error: a bar, lines of JSON, or nothing.
+"""Shows a job's progress on standard error: as a bar, as lines of JSON, or not at all.
 
-What the job logs meanwhile, such as that it waits for the broker, is a line of its own in each of them.
+Warnings that the job logs meanwhile, for example that it waits for the broker, appear as lines of
+their own in each form.
 """
 
 import contextlib
@@ -16,12 +17,12 @@ from warrenmq.pipeline.progress import JsonProgress, Progress, Silent, Step
 if TYPE_CHECKING:
     import rich.progress
 
-# All of warren logs below it.
+# All loggers of warren are below this one.
 _LOGGER: Final = "warren"
 
 
 class ProgressKind(StrEnum):
-    """How a job shows how far it is."""
+    """The value of `--progress`."""
 
     AUTO = "auto"
     BAR = "bar"
@@ -31,7 +32,7 @@ class ProgressKind(StrEnum):
 
 @contextlib.contextmanager
 def progress_of(shown: ProgressKind) -> Iterator[Progress]:
-    """The progress display of a job. Shows warnings of the log as well while it is open."""
+    """The progress display of a job; also shows the log's warnings while it is open."""
     if shown is ProgressKind.JSON:
         with _warnings_to(lambda text: _write(json.dumps({"notice": text}) + "\n")):
             yield JsonProgress(_write)
@@ -90,7 +91,7 @@ def _rich_progress() -> "rich.progress.Progress":
 
 
 class _BarProgress:
-    """One bar; a step with another name begins it anew."""
+    """One bar, which a step with another name restarts."""
 
     def __init__(self, bar: "rich.progress.Progress") -> None:
         self._bar = bar

@@ -1,4 +1,4 @@
-"""How commands answer: tables, JSON, and one line on standard error when they cannot."""
+"""Output of commands: tables, JSON, and one line on standard error for a failure."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 def print_rows(rows: Sequence[Sequence[str]], left: int) -> None:
-    """A table whose `left` first columns are texts, the others numbers."""
+    """Print a table whose first `left` columns are texts and the others numbers."""
     widths = [max([len(row[column]) for row in rows]) for column in range(len(rows[0]))]
     for row in rows:
         cells = [
@@ -24,11 +24,11 @@ def print_rows(rows: Sequence[Sequence[str]], left: int) -> None:
 
 
 def print_json(value: Any) -> None:
-    """What --json asks for."""
+    """Print `value` as indented JSON."""
     print(json.dumps(value, indent=2))
 
 
 def fail(error: Exception | str, status: int = FAILED_EXIT) -> NoReturn:
-    """End the command: one line on standard error, and `status`."""
+    """End the command with one line on standard error and exit status `status`."""
     print(f"warren: {error}", file=sys.stderr)
     raise typer.Exit(status)

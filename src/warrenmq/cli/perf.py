@@ -1,8 +1,9 @@
 """`warren perf`: load for any AMQP 0-9-1 broker, with the options and the report lines of PerfTest.
 
-Here is the command line and what it prints; the work is done by `warrenmq.perf`. Also runs as `python -m warrenmq.cli.perf`.
-Differences from PerfTest: without --exchange messages go through the default exchange, and --drain waits for what was
-published. Exit status 1 when the run failed, 2 for a wrong option.
+This module has the command line and the printing; `warrenmq.perf` does the work. It also runs as
+`python -m warrenmq.cli.perf`. Two differences from PerfTest: without --exchange messages go through
+the default exchange, and --drain waits until the published messages are consumed. Exit status: 1
+when the run fails, 2 for a wrong option.
 """
 
 import json
@@ -36,7 +37,7 @@ def perf(
             "--confirm",
             "-c",
             rich_help_panel=AGENTS,
-            help="confirms, with at most so many outstanding",
+            help="use confirms, with at most this many outstanding; 0: no confirms",
         ),
     ] = 0,
     rate: Annotated[
@@ -45,50 +46,58 @@ def perf(
             "--rate",
             "-r",
             rich_help_panel=AGENTS,
-            help="messages a second and producer, 0 is no limit",
+            help="messages per second for each producer; 0: no limit",
         ),
     ] = 0.0,
     qos: Annotated[
         int,
-        typer.Option("--qos", "-q", rich_help_panel=AGENTS, help="prefetch count, 0 is no limit"),
+        typer.Option("--qos", "-q", rich_help_panel=AGENTS, help="prefetch count; 0: no limit"),
     ] = 0,
     autoack: Annotated[
         bool, typer.Option("--autoack", "-a", rich_help_panel=AGENTS, help="consume without acks")
     ] = False,
     multi_ack_every: Annotated[
         int,
-        typer.Option(
-            "--multi-ack-every", "-A", rich_help_panel=AGENTS, help="one ack for so many messages"
-        ),
+        typer.Option("--multi-ack-every", "-A", rich_help_panel=AGENTS, help="messages per ack"),
     ] = 1,
     processes: Annotated[
         int,
         typer.Option(
             "--processes",
             rich_help_panel=AGENTS,
-            help="deal producers and consumers out to processes",
+            help="processes that share the producers and consumers",
         ),
     ] = 1,
     size: Annotated[
         int,
         typer.Option(
-            "--size", "-s", rich_help_panel=MESSAGES, help="body in bytes; no latency under 8"
+            "--size",
+            "-s",
+            rich_help_panel=MESSAGES,
+            help="body size in bytes; no latency is measured under 8",
         ),
     ] = 12,
     flag: Annotated[
         list[str] | None,
-        typer.Option("--flag", "-f", rich_help_panel=MESSAGES, help="persistent, mandatory"),
+        typer.Option(
+            "--flag", "-f", rich_help_panel=MESSAGES, help="persistent or mandatory; repeatable"
+        ),
     ] = None,
     queue: Annotated[
         str,
         typer.Option(
-            "--queue", "-u", rich_help_panel=TOPOLOGY, help="default: the broker names it"
+            "--queue",
+            "-u",
+            rich_help_panel=TOPOLOGY,
+            help="queue name (default: the broker names it)",
         ),
     ] = "",
     queue_pattern: Annotated[
         str,
         typer.Option(
-            "--queue-pattern", rich_help_panel=TOPOLOGY, help="several queues, as perf-%d"
+            "--queue-pattern",
+            rich_help_panel=TOPOLOGY,
+            help="name of several queues, such as perf-%d",
         ),
     ] = "",
     queue_pattern_from: Annotated[
@@ -103,7 +112,7 @@ def perf(
             "--queue-args",
             "-qa",
             rich_help_panel=TOPOLOGY,
-            help="x-max-length=10,x-queue-mode=lazy",
+            help="queue arguments, such as x-max-length=10,x-queue-mode=lazy",
         ),
     ] = "",
     auto_delete: Annotated[
@@ -111,13 +120,16 @@ def perf(
         typer.Option(
             "--auto-delete/--no-auto-delete",
             rich_help_panel=TOPOLOGY,
-            help="queues go with their last consumer",
+            help="delete a queue with its last consumer",
         ),
     ] = True,
     exchange: Annotated[
         str,
         typer.Option(
-            "--exchange", "-e", rich_help_panel=TOPOLOGY, help="default: the default exchange"
+            "--exchange",
+            "-e",
+            rich_help_panel=TOPOLOGY,
+            help="exchange to publish to (default: the default exchange)",
         ),
     ] = "",
     exchange_type: Annotated[
@@ -126,28 +138,41 @@ def perf(
     routing_key: Annotated[
         str,
         typer.Option(
-            "--routing-key", "-k", rich_help_panel=TOPOLOGY, help="default: the queue's name"
+            "--routing-key",
+            "-k",
+            rich_help_panel=TOPOLOGY,
+            help="routing key (default: the queue's name)",
         ),
     ] = "",
     predeclared: Annotated[
         bool,
         typer.Option(
-            "--predeclared", "-p", rich_help_panel=TOPOLOGY, help="declare and bind nothing"
+            "--predeclared",
+            "-p",
+            rich_help_panel=TOPOLOGY,
+            help="use existing queues; declare and bind nothing",
         ),
     ] = False,
     seconds: Annotated[
-        float, typer.Option("--time", "-z", rich_help_panel=LIMITS, help="seconds, 0 is no limit")
+        float,
+        typer.Option("--time", "-z", rich_help_panel=LIMITS, help="seconds to run; 0: no limit"),
     ] = 0.0,
     pmessages: Annotated[
         int,
         typer.Option(
-            "--pmessages", "-C", rich_help_panel=LIMITS, help="messages to publish, each producer"
+            "--pmessages",
+            "-C",
+            rich_help_panel=LIMITS,
+            help="messages that each producer publishes; 0: no limit",
         ),
     ] = 0,
     cmessages: Annotated[
         int,
         typer.Option(
-            "--cmessages", "-D", rich_help_panel=LIMITS, help="messages to consume, each consumer"
+            "--cmessages",
+            "-D",
+            rich_help_panel=LIMITS,
+            help="messages that each consumer consumes; 0: no limit",
         ),
     ] = 0,
     drain: Annotated[
@@ -155,7 +180,7 @@ def perf(
         typer.Option(
             "--drain",
             rich_help_panel=LIMITS,
-            help="seconds to wait for all that was published (0 with -z, else 30)",
+            help="seconds to wait until all published messages are consumed (default: 0 with -z, else 30)",
         ),
     ] = None,
     run_id: Annotated[
@@ -163,13 +188,18 @@ def perf(
     ] = "",
     interval: Annotated[
         float,
-        typer.Option("--interval", "-i", rich_help_panel=REPORT, help="seconds between lines"),
+        typer.Option(
+            "--interval", "-i", rich_help_panel=REPORT, help="seconds between report lines"
+        ),
     ] = 1.0,
     as_json: Annotated[
-        bool, typer.Option("--json", rich_help_panel=REPORT, help="one JSON object, no lines")
+        bool,
+        typer.Option(
+            "--json", rich_help_panel=REPORT, help="print one JSON object instead of lines"
+        ),
     ] = False,
 ) -> None:
-    """Publish and consume as fast as asked, and report rates and latencies."""
+    """Publish and consume as fast as the options allow, and report rates and latencies."""
     try:
         options = PerfOptions(
             uri=uri,
@@ -217,13 +247,13 @@ def perf(
 
 
 class IntervalPrinter:
-    """One line an interval, with only what the run does: no receive rate without consumers."""
+    """Prints one line per interval, without rates that the run cannot have (no consumers)."""
 
     def __init__(self, options: PerfOptions) -> None:
         self.options = options
 
     def ignore(self, interval: Interval) -> None:
-        """For --json: the object at the end says it all."""
+        """Print nothing: with --json the object at the end has all figures."""
 
     def show(self, interval: Interval) -> None:
         parts = [f"id: {self.options.id}, time: {interval.end_s:.3f} s"]
@@ -243,7 +273,7 @@ class IntervalPrinter:
 
 
 def latency_parts(what: str, figures: dict[str, float]) -> list[str]:
-    """The latency part of a report line, in microseconds; none when nothing was measured."""
+    """The latency part of a report line (µs); empty when nothing was measured."""
     if not figures:
         return []
     values = "/".join(f"{figures[name]:.0f}" for name in ("min", "median", "p75", "p95", "p99"))
@@ -251,7 +281,7 @@ def latency_parts(what: str, figures: dict[str, float]) -> list[str]:
 
 
 def show_summary(options: PerfOptions, summary: Summary) -> None:
-    """Averages of the whole run, and whatever a reader must know to judge them."""
+    """Print the averages of the whole run, and whatever qualifies them."""
     prefix = f"id: {options.id}, "
     if options.producers:
         typer.echo(

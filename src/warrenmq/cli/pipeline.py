@@ -1,8 +1,8 @@
-"""`warren pipeline JOB`: jobs on queues, stores and archives, done by Spark.
+"""`warren pipeline JOB`: runs jobs on queues, stores and archives with Spark.
 
-The work is done by `warrenmq.pipeline`; here are the options and what is printed. Each command hands a function to
-`run_job`. Exit status: 0, 1 when something was found or done in part only, 2 with one line on standard error when the job
-could not be done.
+This module has the options and the printing; `warrenmq.pipeline` does the work. Each command passes
+a function to `run_job`. Exit status: 0; 1 when the job found problems or was done in part only; 2
+with one line on standard error when it failed.
 """
 
 import json
@@ -33,7 +33,7 @@ from warrenmq.spark import SparkUnavailableError
 _log = logging.getLogger(__name__)
 
 pipeline = typer.Typer(
-    help="Jobs on queues, stores and archives, done by Spark; they need the extra spark and Java 17 or newer.",
+    help="Jobs on queues, stores and archives, run by Spark; they need the extra spark and Java 17 or newer.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -49,7 +49,7 @@ class EngineChoice(StrEnum):
 
 
 class FileFormat(StrEnum):
-    """What an archive is."""
+    """The value of `--format`: the format of an archive."""
 
     PARQUET = "parquet"
     DELTA = "delta"
@@ -61,45 +61,45 @@ Master = Annotated[
     typer.Option(
         "--master",
         metavar="URL",
-        help="Spark's address, as local[2,4] or spark://HOST:PORT. (default: this machine)",
+        help="Spark's master, such as local[2,4] or spark://HOST:PORT. (default: this machine)",
     ),
 ]
 EngineOption = Annotated[
     EngineChoice,
     typer.Option(
         "--engine",
-        help="Who does the work; local: this machine without Java; auto: local for small input, else spark.",
+        help="Where the work runs. local: this machine, without Java; auto: local for small input, else spark.",
     ),
 ]
 Traceback = Annotated[
     bool,
-    typer.Option("--traceback", help="Of an error, show the stack too, and what Spark logs of it."),
+    typer.Option("--traceback", help="Show the stack of an error too, and Spark's log of it."),
 ]
 Shown = Annotated[
     ProgressKind,
     typer.Option(
         "--progress",
-        help="On standard error; auto is a bar on a terminal, json a line for each step.",
+        help="Progress on standard error. auto: a bar on a terminal; json: a line for each step.",
     ),
 ]
-# Of jobs that read a store, or a running node instead.
+# Options of jobs that read a store or, instead, a running node.
 StoreDirectory = Annotated[
     Path | None,
     typer.Option(
         "--data-dir",
         metavar="DIR",
-        help="Of a stopped node: its data directory, or a backup of files.",
+        help="The data directory of a stopped node, or a backup of files.",
     ),
 ]
 Snapshots = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR",
-        help="Where a running node makes its snapshot: on its machine, best on the file system of its data.",
+        help="Directory on the node's machine for the running node's snapshot, best on the file system of its data.",
     ),
 ]
 
-# Failures whose text is one line that says why. Everything else is a mistake of ours.
+# Errors whose text is one line with the reason. Any other error is a mistake in warren.
 _FAILURES: Final = (
     JobError,
     SparkUnavailableError,
@@ -123,7 +123,10 @@ def run_job(
     traceback: bool = False,
     notice: str = "",
 ) -> None:
-    """Do it, print its result, and leave with its exit status. `notice`: a line to be shown before; empty for none."""
+    """Run the job, print its result and exit with its status.
+
+    `notice` is a line to show before the job; empty for none.
+    """
     program_ends_with_job(shows_logs=traceback)
     try:
         with progress_of(shown) as progress:
@@ -134,7 +137,7 @@ def run_job(
         print("warren: interrupted", file=sys.stderr)
         raise typer.Exit(FAILED_EXIT) from None
     except Exception as error:
-        # Python's own exit status for what is not caught, 1, says that something was found.
+        # Python exits with 1 after an uncaught error, but 1 means that the job found problems.
         _tell(error, traceback)
         raise typer.Exit(FAILED_EXIT) from None
     if as_json:
@@ -146,7 +149,7 @@ def run_job(
 
 
 def _tell(error: Exception, traceback: bool) -> None:
-    """One line of cause, and the stack when it is asked for."""
+    """Print the error in one line, and the stack with `traceback`."""
     if isinstance(error, _FAILURES):
         print(f"warren: {error}", file=sys.stderr)
     else:
@@ -157,9 +160,11 @@ def _tell(error: Exception, traceback: bool) -> None:
 
 
 def data_dir_or_node(data_dir: Path | None, node: Node) -> Node | None:
-    """The node that a job is about, or None when it is about the directory.
+    """The node that a job reads, or None when it reads the directory.
 
-    Raises JobError when both are named or neither is; beside a directory, a node from the environment does not count."""
+    Raises JobError unless exactly one of the two is named; beside a directory, a node from the
+    environment does not count.
+    """
     is_both = data_dir is not None and node.named_by is NamedBy.OPTION
     if is_both or (data_dir is None and node.named_by is NamedBy.DEFAULT):
         raise JobError("name a directory with --data-dir, or a node with --uri: one of them")
@@ -171,9 +176,7 @@ def data_dir_or_node(data_dir: Path | None, node: Node) -> Node | None:
 def archive(
     target: Annotated[
         Path,
-        typer.Argument(
-            metavar="TARGET", help="The archive: a new directory, or one to go on with."
-        ),
+        typer.Argument(metavar="TARGET", help="The archive: a new directory, or one to continue."),
     ],
     node: Node,
     queues: Annotated[
@@ -185,37 +188,47 @@ def archive(
         typer.Option(
             "--pattern",
             metavar="REGEX",
-            help="Instead: all durable queues whose whole names match.",
+            help="All durable queues whose whole names match, instead of --queue.",
         ),
     ] = None,
     group: Annotated[
         str | None,
-        typer.Option("--group", metavar="NAME", help="Reader group. (default: one for TARGET)"),
+        typer.Option(
+            "--group",
+            metavar="NAME",
+            help="The reader group to read with. (default: one for TARGET)",
+        ),
     ] = None,
     checkpoint: Annotated[
         Path | None,
         typer.Option(
-            "--checkpoint", metavar="DIR", help="How far it is. (default: TARGET.checkpoint)"
+            "--checkpoint",
+            metavar="DIR",
+            help="Directory of the job's progress. (default: TARGET.checkpoint)",
         ),
     ] = None,
     file_format: Annotated[
-        FileFormat, typer.Option("--format", help="delta needs the extra delta.")
+        FileFormat,
+        typer.Option("--format", help="Format of the archive; delta needs the extra delta."),
     ] = FileFormat.PARQUET,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Go on with what arrives, until Ctrl-C or SIGTERM.")
+        bool, typer.Option("--follow", help="Continue with new messages until Ctrl-C or SIGTERM.")
     ] = False,
     interval_s: Annotated[
-        float, typer.Option("--interval", metavar="SECONDS", help="With --follow: between batches.")
+        float,
+        typer.Option("--interval", metavar="SECONDS", help="Time between batches with --follow."),
     ] = INTERVAL_S,
     merge_mib: Annotated[
         int,
-        typer.Option("--merge", metavar="MIB", help="Merge small files up to this size; 0: never."),
+        typer.Option(
+            "--merge", metavar="MIB", help="Merge small files up to this size in MiB; 0: never."
+        ),
     ] = MERGE_BYTES >> 20,
     ignore_data_loss: Annotated[
         bool,
         typer.Option(
             "--ignore-data-loss",
-            help="Go on although a queue or the group was deleted before everything was read.",
+            help="Continue when a queue or the group was deleted before all of it was read.",
         ),
     ] = False,
     as_json: AsJson = False,
@@ -258,13 +271,19 @@ def archive(
 def report(
     html: Annotated[
         Path,
-        typer.Argument(metavar="FILE.html", help="The page; the same as JSON comes beside it."),
+        typer.Argument(
+            metavar="FILE.html",
+            help="The HTML page to write; the same figures as JSON are written beside it.",
+        ),
     ],
     node: Node,
     data_dir: StoreDirectory = None,
     snapshots: Snapshots = None,
     headers: Annotated[
-        bool, typer.Option("--headers/--no-headers", help="Look into headers, for dead letters.")
+        bool,
+        typer.Option(
+            "--headers/--no-headers", help="Read message headers, to report dead letters."
+        ),
     ] = True,
     as_json: AsJson = False,
     master: Master = None,
@@ -272,7 +291,7 @@ def report(
     shown: Shown = ProgressKind.AUTO,
     traceback: Traceback = False,
 ) -> None:
-    """What is in a store: one HTML file with charts, and JSON."""
+    """Report what is in a store: one HTML file with charts, and the same as JSON."""
 
     def work(progress: Progress) -> JobResult:
         named = data_dir_or_node(data_dir, node)

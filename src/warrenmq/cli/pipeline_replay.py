@@ -1,4 +1,4 @@
-"""`warren pipeline replay`."""
+"""`warren pipeline replay`: publishes messages from files, each exactly once."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -21,7 +21,7 @@ from warrenmq.cli.pipeline import (
 
 
 class Unroutable(StrEnum):
-    """What becomes of a message that no queue would get."""
+    """The value of `--mandatory`: what happens to a message that no queue would get."""
 
     FAIL = "fail"
     IGNORE = "ignore"
@@ -42,38 +42,46 @@ def replay_command(
         str | None,
         typer.Option(
             metavar="SQL",
-            help="Only the messages for which this holds, as \"routing_key like 'a.%' and size < 1000\".",
+            help="Only messages that match, for example \"routing_key like 'a.%' and size < 1000\".",
         ),
     ] = None,
     exchange: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Publish all to this one; empty: the default exchange. (default: as they were)",
+            help="Publish all messages to this exchange; empty: the default exchange. (default: each message's own)",
         ),
     ] = None,
     routing_key: Annotated[
         str | None,
         typer.Option(
-            "--routing-key", metavar="KEY", help="Publish all with it. (default: as they were)"
+            "--routing-key",
+            metavar="KEY",
+            help="Publish all messages with this key. (default: each message's own)",
         ),
     ] = None,
     rate: Annotated[
-        float | None, typer.Option(metavar="NUMBER", help="Messages a second, at most.")
+        float | None,
+        typer.Option(metavar="NUMBER", help="Publish at most this many messages per second."),
     ] = None,
     mandatory: Annotated[
         Unroutable,
         typer.Option(
-            help="A message that no queue would get ends the run, or is left out (exit status 1)."
+            help="On a message that no queue would get: fail ends the run, ignore skips it (exit status 1)."
         ),
     ] = Unroutable.FAIL,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Count by exchange and routing key, and publish nothing."),
+        typer.Option(
+            "--dry-run", help="Count messages by exchange and routing key, and publish nothing."
+        ),
     ] = False,
     checkpoint: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="How far it is. (default: one beside the first SOURCE)"),
+        typer.Option(
+            metavar="DIR",
+            help="Directory of the job's progress. (default: one beside the first SOURCE)",
+        ),
     ] = None,
     as_json: AsJson = False,
     master: Master = None,

@@ -1,4 +1,4 @@
-"""Commands of `warren pipeline` that are about stores as wholes."""
+"""Commands of `warren pipeline` that work on whole stores."""
 
 from pathlib import Path
 from typing import Annotated
@@ -39,7 +39,7 @@ def backup_command(
         Path | None,
         typer.Option(
             metavar="BACKUP",
-            help="Write only what came after this earlier backup of the same vhost.",
+            help="Write only what is newer than this earlier backup of the same vhost.",
         ),
     ] = None,
     master: Master = None,
@@ -48,7 +48,7 @@ def backup_command(
     shown: Shown = ProgressKind.AUTO,
     traceback: Traceback = False,
 ) -> None:
-    """A vhost as Parquet with a manifest: of a running node, a stopped one, or a backup of files."""
+    """Back up one vhost as Parquet: of a running node, a stopped one, or a backup of files."""
     from warrenmq.pipeline.backups.job import backup
 
     def work(progress: Progress) -> JobResult:
@@ -72,7 +72,7 @@ def backup_command(
 @takes_node_and_waits
 def restore_command(
     backup: Annotated[
-        Path, typer.Argument(metavar="BACKUP", help="What warren pipeline backup has made.")
+        Path, typer.Argument(metavar="BACKUP", help="A backup made by warren pipeline backup.")
     ],
     node: Node,
     data_dir: Annotated[
@@ -87,7 +87,7 @@ def restore_command(
         list[Path] | None,
         typer.Option(
             metavar="BACKUP",
-            help="One that BACKUP is based on, where it is not in its place any more; repeatable.",
+            help="A backup that BACKUP is based on, when it has moved; repeatable.",
         ),
     ] = None,
     master: Master = None,
@@ -96,7 +96,10 @@ def restore_command(
     shown: Shown = ProgressKind.AUTO,
     traceback: Traceback = False,
 ) -> None:
-    """A new data directory from a vhost's backup, or its messages in a running node; verified before and after."""
+    """Restore a vhost's backup to a new data directory or a running node.
+
+    Verifies the backup before, and the result after.
+    """
     from warrenmq.pipeline.backups.restore_job import restore
     from warrenmq.pipeline.backups.restore_live_job import restore_live
 
@@ -127,18 +130,18 @@ def import_rabbitmq_command(
         Path,
         typer.Argument(
             metavar="RABBITMQ_DIR",
-            help="The data directory of a RabbitMQ 3.x node that is stopped.",
+            help="The data directory of a stopped RabbitMQ 3.x node.",
         ),
     ],
     target: NewDirectory,
     definitions: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="What rabbitmqctl export_definitions has written."),
+        typer.Option(metavar="FILE", help="The output of rabbitmqctl export_definitions."),
     ] = None,
     parquet: Annotated[
         bool,
         typer.Option(
-            "--parquet", help="Make a backup in Parquet of each vhost, not a data directory."
+            "--parquet", help="Write a Parquet backup of each vhost instead of a data directory."
         ),
     ] = False,
     master: Master = None,
@@ -147,7 +150,10 @@ def import_rabbitmq_command(
     shown: Shown = ProgressKind.AUTO,
     traceback: Traceback = False,
 ) -> None:
-    """A warren data directory from that of a RabbitMQ node; classic queues, all vhosts."""
+    """Make a warren data directory from that of a stopped RabbitMQ node.
+
+    Converts the classic queues of all vhosts.
+    """
     from warrenmq.pipeline.rabbitmq.import_job import import_rabbitmq
 
     run_job(
@@ -171,18 +177,20 @@ def verify_command(
     source: Annotated[
         Path,
         typer.Argument(
-            metavar="DIR", help="Of a stopped node: its data directory, or a backup of files."
+            metavar="DIR", help="The data directory of a stopped node, or a backup of files."
         ),
     ],
     damage_to: Annotated[
         Path | None,
-        typer.Option("--damage", metavar="FILE", help="Write the table of damage, as Parquet."),
+        typer.Option(
+            "--damage", metavar="FILE", help="Write the table of damage to FILE, as Parquet."
+        ),
     ] = None,
     work: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Keep what was done, to go on after an interruption; removed at the end.",
+            help="Directory of the job's progress, to resume after an interruption; removed at the end.",
         ),
     ] = None,
     master: Master = None,
@@ -191,7 +199,7 @@ def verify_command(
     shown: Shown = ProgressKind.AUTO,
     traceback: Traceback = False,
 ) -> None:
-    """Read a store whole, compare every checksum and count. Exit status 1 when there are problems."""
+    """Read a whole store and verify every checksum and count. Exit status 1 for problems."""
     from warrenmq.pipeline.verify_job import verify
 
     run_job(
@@ -213,16 +221,17 @@ def verify_command(
 def rebuild_index_command(
     source: Annotated[
         Path,
-        typer.Argument(
-            metavar="DIR", help="Of a stopped node: its data directory, which is only read."
-        ),
+        typer.Argument(metavar="DIR", help="The data directory of a stopped node; only read."),
     ],
     target: NewDirectory,
     as_json: AsJson = False,
     shown: Shown = ProgressKind.AUTO,
     traceback: Traceback = False,
 ) -> None:
-    """A new data directory when segments of an index are lost: from the journal and the content files."""
+    """Rebuild lost segments of an index into a new data directory.
+
+    The journal and the content files supply the lost entries.
+    """
     from warrenmq.pipeline.rebuild_index_job import rebuild_index
 
     run_job(

@@ -1,4 +1,4 @@
-"""A progress bar on standard error for work that takes long; nothing when nobody looks at it."""
+"""A progress bar on standard error for long work; shows nothing when that is no terminal."""
 
 import contextlib
 import sys
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
 
 
 class ProgressBar:
-    """Shows nothing."""
+    """A progress bar that shows nothing; the base of the visible one."""
 
     def advance(self, size: int) -> None:
-        """So many bytes were worked on since the last call."""
+        """Add `size` bytes done since the last call."""
 
     def show(self, description: str, done_bytes: int, total_bytes: int) -> None:
-        """So far it is."""
+        """Set the description, and the bytes done and in total."""
 
 
 class _RichBar(ProgressBar):
@@ -35,7 +35,7 @@ class _RichBar(ProgressBar):
 
 @contextlib.contextmanager
 def progress_bar(description: str, total_bytes: int) -> Iterator[ProgressBar]:
-    """A bar for `total_bytes` of work."""
+    """A bar for `total_bytes` of work, removed at the end."""
     if not sys.stderr.isatty():
         yield ProgressBar()
         return

@@ -1,9 +1,10 @@
 """`warren server`: options, configuration, logging, and the node until it stops.
 
-The options are argparse's, unlike those of the other commands: it loads in a tenth of the time.
+argparse parses the options, not Typer as in the other commands, because it loads in a tenth of the
+time.
 
-Exit status: 0 after a clean stop, 2 for a configuration that cannot be honoured, 1 when the node cannot start, 3 when
-its definitions are lost and somebody must decide what comes of the messages.
+Exit status: 0 after a clean stop; 1 when the node cannot start; 2 for a configuration that cannot
+be honoured; 3 when the definitions are lost and an operator must decide about the messages.
 """
 
 import argparse
@@ -18,7 +19,7 @@ CONFIGURATION_EXIT = 2
 
 
 def main(arguments: list[str]) -> int:
-    """Run a node as `arguments` (those behind `warren server`) say; returns the exit status."""
+    """Run a node with `arguments` (those after `warren server`); returns the exit status."""
     options = _parser().parse_args(arguments)
     try:
         config = load(
@@ -34,9 +35,10 @@ def main(arguments: list[str]) -> int:
         print(f"warren: {error}", file=sys.stderr)
         return CONFIGURATION_EXIT
     _log_to_stderr(config)
-    # Loading makes no garbage, and what is loaded stays: the collector need not look at it, now or later.
+    # Loading makes no garbage and loaded objects stay, so the collector need not scan them, neither
+    # while loading nor later.
     gc.disable()
-    # Only here: a wrong flag is answered without loading the broker.
+    # Imported only here: a wrong option is reported without loading the broker.
     from warrenmq.server.node import run as run_node
 
     gc.freeze()
@@ -55,19 +57,19 @@ def _parser() -> argparse.ArgumentParser:
         "--config",
         type=Path,
         metavar="FILE",
-        help="rabbitmq.conf's format, or a directory of *.conf",
+        help="file in rabbitmq.conf's format, or a directory of *.conf files",
     )
     add(
         "--data-dir",
         type=Path,
         metavar="DIR",
-        help="where everything durable lies (default: ./warren-data or /var/lib/warren)",
+        help="directory of all durable data (default: /var/lib/warren if writable, else ./warren-data)",
     )
     add("--node", metavar="NAME", help="node name (default: warren@HOST)")
     add(
         "--listen",
         metavar="HOST:PORT",
-        help="AMQP listener; port 0 takes a free one (default: every address, 5672)",
+        help="AMQP listener; port 0: any free port (default: every address, 5672)",
     )
     add("--management", metavar="HOST:PORT", help="management listener, or off (default: off)")
     add(
@@ -81,13 +83,13 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--accept-lost-definitions",
         action="store_true",
-        help="start anew when the definitions are lost and messages are there, which are kept in lost+found",
+        help="start with empty definitions when they are lost; messages are kept in lost+found",
     )
     return parser
 
 
 def _log_to_stderr(config: Config) -> None:
-    # Standard output carries one thing, the ready line, so that a script can wait for it.
+    # Standard output carries only the ready line, so that a script can wait for it.
     logging.basicConfig(
         stream=sys.stderr,
         level=config.log_level.upper(),

@@ -1,6 +1,7 @@
-"""`warren sink list`, `warren sink show` and `warren sink delete`: who publishes batches exactly once.
+"""`warren sink list`, `warren sink show` and `warren sink delete`: the sinks of a running node.
 
-Exit status 0, or 2 with one line on standard error when the node does not answer or refuses.
+A sink publishes batches exactly once. Exit status: 0, or 2 with one line on standard error when the
+node does not answer or refuses.
 """
 
 from typing import Annotated
@@ -20,7 +21,7 @@ from warrenmq.cli.connection import Node, node_client, takes_node
 from warrenmq.cli.output import AsJson, fail, print_json, print_rows
 
 sink = typer.Typer(
-    help="Who publishes batches exactly once (docs/operations.md).",
+    help="Sinks, which publish batches exactly once (docs/operations.md).",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -35,7 +36,7 @@ def list_command(
     node: Node,
     as_json: AsJson = False,
 ) -> None:
-    """The sinks of a vhost: which batch each has committed last, and what of it is still to be published."""
+    """List the sinks of a vhost: last committed batch, and its messages not yet published."""
     with node_client(node, "warren sink") as client:
         found = client.request(ListSinks(), SinkList).sinks
     if as_json:
@@ -58,7 +59,7 @@ def show_command(
     node: Node,
     as_json: AsJson = False,
 ) -> None:
-    """One sink."""
+    """Show one sink."""
     with node_client(node, "warren sink") as client:
         found = client.request(_request(DescribeSink, name), SinkStatus)
     if as_json:
@@ -76,7 +77,10 @@ def delete_command(
     node: Node,
     as_json: AsJson = False,
 ) -> None:
-    """Forget a sink and drop what it has staged. A query that goes on with it may publish its last batch again."""
+    """Delete a sink and drop its staged messages.
+
+    A query that continues with the sink may publish its last batch again.
+    """
     with node_client(node, "warren sink") as client:
         client.request(_request(DeleteSink, name), SinkDeleted)
     if as_json:

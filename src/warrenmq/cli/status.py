@@ -1,6 +1,6 @@
-"""`warren status` and `warren queues`: a running node in numbers.
+"""`warren status` and `warren queues`: the figures of a running node.
 
-Exit status 0, or 2 with one line on standard error when the node does not answer or refuses.
+Exit status: 0, or 2 with one line on standard error when the node does not answer or refuses.
 """
 
 import msgspec
@@ -24,9 +24,10 @@ def status_command(
     node: Node,
     as_json: AsJson = False,
 ) -> None:
-    """How a running node is doing, and what its stores hold.
+    """Show the state of a running node and the figures of its stores.
 
-    Users with the tag administrator or monitoring see the stores of all vhosts, others that of the vhost they name.
+    Users with the tag administrator or monitoring see the stores of all vhosts, others the store of
+    the vhost that they name.
     """
     with node_client(node, "warren status") as client:
         status = client.request(DescribeNode(), NodeStatus)
@@ -43,7 +44,7 @@ def queues_command(
     node: Node,
     as_json: AsJson = False,
 ) -> None:
-    """The queues of a vhost of a running node: how many messages are where."""
+    """Show the queues of a vhost of a running node: how many messages are where."""
     queues: list[QueueStatus] = []
     with node_client(node, "warren queues") as client:
         page = client.request(ListQueues(), QueueList)

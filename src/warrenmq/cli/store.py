@@ -1,7 +1,7 @@
-"""`warren store`: look at a data directory without its node, and save what is left of a damaged one.
+"""`warren store`: checks, reports on and salvages a data directory without its node.
 
-Exit status of `check`: 0 when everything holds together, 1 when there are problems, 2 when it could not be done; of the
-others 0 or 2, and `salvage` gives 1 when something was lost.
+Exit status: 0 for success; 2 with one line on standard error after a failure; 1 when `check` finds
+problems or `salvage` lost something.
 """
 
 import datetime
@@ -22,7 +22,7 @@ from warrenmq.offline.sizes import size_text, tree_bytes
 PROBLEMS_EXIT = 1
 
 store = typer.Typer(
-    help="Look at a data directory without its node: of a stopped one, or a backup.",
+    help="Work on a data directory without its node: one of a stopped node, or a backup.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -35,7 +35,7 @@ Result = TypeVar("Result")
 
 @store.command()
 def check(directory: Directory, as_json: AsJson = False) -> None:
-    """Read everything, compare every checksum and count. Changes nothing."""
+    """Read everything and verify every checksum and count. Changes nothing."""
     result = _run("checking", directory, lambda on_bytes: check_directory(directory, on_bytes))
     if as_json:
         print_json(result.as_json())
@@ -56,7 +56,7 @@ def salvage_command(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Make a new data directory of what is left of a damaged one, which is only read."""
+    """Save what is left of a damaged data directory in a new one. Only reads the damaged one."""
     result = _run("salvaging", directory, lambda on_bytes: salvage(directory, target, on_bytes))
     if as_json:
         print_json(result.as_json())
@@ -68,7 +68,7 @@ def salvage_command(
 
 @store.command()
 def report(directory: Directory, as_json: AsJson = False) -> None:
-    """Messages per queue, bytes by where they are, garbage per file, sizes and ages."""
+    """Report messages per queue, bytes by location, garbage per file, sizes and ages."""
     reports = _run("reading", directory, lambda on_bytes: report_directory(directory, on_bytes))
     if as_json:
         print_json({"vhosts": [vhost.as_json() for vhost in reports]})

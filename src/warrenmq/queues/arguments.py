@@ -1,8 +1,8 @@
-"""Arguments of queue.declare: which are known, which values they take, and what a bad one is answered (protocol 7.1).
+"""Arguments of queue.declare: known ones, their values, errors for bad ones (protocol 7.1).
 
-An argument that classic queues have but this version does not act on yet is refused, never ignored: a client that asks
-for a length limit and silently gets none loses data later. Arguments that no queue type knows are stored and
-ignored, as RabbitMQ does.
+An argument that classic queues have but that this version does not act on yet is refused, never
+ignored: a client that asks for a length limit and silently gets none loses data later. Arguments
+that no queue type knows are stored and ignored, as RabbitMQ does.
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ from warrenmq.wire.field_types import TAG_LONGSTR, type_name
 # Ten years in ms; RabbitMQ refuses longer times.
 TIME_MAX_MS: Final = 315360000000
 
-# The arguments that take part in equivalence when a queue is declared again, in RabbitMQ's order of checking.
+# Arguments that must be equal when a queue is declared again, in RabbitMQ's order of checking.
 EQUIVALENT_KEYS: Final = (
     "x-expires",
     "x-message-ttl",
@@ -33,6 +33,7 @@ EQUIVALENT_KEYS: Final = (
     "x-queue-version",
     "x-queue-master-locator",
 )
+# Arguments of classic queues that this version refuses.
 _NOT_YET: Final = (
     "x-dead-letter-exchange",
     "x-dead-letter-routing-key",
@@ -42,6 +43,7 @@ _NOT_YET: Final = (
     "x-overflow",
     "x-single-active-consumer",
 )
+# Arguments of other queue types.
 _OTHER_TYPES: Final = (
     "x-dead-letter-strategy",
     "x-delivery-limit",
@@ -57,9 +59,10 @@ _INTEGER_TAGS: Final = b"bBsuIilL"
 
 
 def parse_arguments(raw: bytes, queue_text: str) -> QueueSettings:
-    """What the arguments of a new queue (`raw`: table body) ask for. `queue_text` is `queue 'q' in vhost '/'` for the error.
+    """The settings that the arguments of a new queue (`raw`: table body) ask for.
 
-    Raises ChannelException 406 for a bad or unsupported one.
+    `queue_text`: the queue in error texts, as `queue 'q' in vhost '/'`. Raises ChannelException 406
+    for a bad or unsupported argument.
     """
     if not raw:
         return QueueSettings()
@@ -84,7 +87,7 @@ def parse_arguments(raw: bytes, queue_text: str) -> QueueSettings:
 
 
 def expiration_ms(text: bytes) -> i64:
-    """The expiration property as ms. Raises ChannelException 406 with RabbitMQ's reasons."""
+    """The expiration property in ms. Raises ChannelException 406 with RabbitMQ's reasons."""
     shown = text.decode("utf-8", "replace")
     digits = text[1:] if text[:1] in (b"-", b"+") else text
     length = 0

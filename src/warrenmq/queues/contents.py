@@ -1,7 +1,8 @@
-"""What a queue holds: its ready messages, the account of the unacked ones, and the parts that move both.
+"""The contents of a queue: ready messages, unacked ones, and the parts that move both.
 
-The parts that work on it in slices are in files of their own, which take it as an argument: `loading.py`, `read_ahead.py`,
-`paging.py`, `purging.py`. `paged_queue.py` has the operations that change it.
+The parts that work in slices are files of their own, which take the contents as an argument:
+`loading.py`, `read_ahead.py`, `paging.py`, `purging.py`. `paged_queue.py` has the operations that
+change the contents.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from warrenmq.store.runs import Runs
 
 
 class QueueContents(TurnShare):
-    """The contents of the queue of `log`. `demand` is who wants them."""
+    """The contents of the queue of `ledger`. `demand`: the consumers and readers that want them."""
 
     def __init__(
         self,
@@ -47,47 +48,55 @@ class QueueContents(TurnShare):
             host, self.ready, self.out, self.counters, self, is_lazy
         )
         self.loader: Loader = Loader(ledger, self.store, host.memory.transit)
-        # Who is told of every change of the messages; None: nobody.
+        # Receives every change of the messages, for a mirror; None: no mirror.
         self.feed: OperationFeed | None = None
         self.is_deleted: bool = False
-        # A ready message may expire.
+        # A ready message may have a time of expiry.
         self.has_expiring: bool = False
-        # Transient messages are journaled, too: a reader group wants them to outlive a restart (`reader_group.py`).
+        # Journal transient messages too: a reader group needs them to outlive a restart
+        # (`reader_group.py`).
         self.journals_transient: bool = False
 
     def is_wanted(self) -> bool:
         return self.demand.has_taker()
 
-    # -- figures -------------------------------------------------------------------------------------------------
+    # -- figures -----------------------------------------------------------------------------------
 
     @property
     def first_ready_seq(self) -> int:
-        """Where ready messages begin; where the next one will be when there is none. On disk only, it is a lower bound."""
+        """Seq id of the oldest ready message, or of the next one published when none is ready.
+
+        A lower bound when the oldest message is on disk only.
+        """
         if self.ready.has_head_entry():
             return self.ready.head().seq
         return self.ready.delta.start if self.ready.count > 0 else self.ledger.next_seq
 
     def out_upto(self) -> i64:
-        """No unacked message, and none that ever was, has a higher seq id."""
+        """An upper bound of the seq ids that are, or ever were, unacked."""
         return max(self.ledger.delivered_upto, self.out.highest_seq)
 
     def find_out(self, first: i64, end: i64) -> list[Entry]:
-        """The unacked entries with seq ids in [first, end), whoever has them, in any order."""
+        """The unacked entries with seq ids in [first, end), of all holders, in any order."""
         return self.host.find_out(self.ledger, first, end)
 
-    # -- demand --------------------------------------------------------------------------------------------------
+    # -- demand ------------------------------------------------------------------------------------
 
     def serve_demand(self) -> None:
-        """A load has come. Whoever wanted the head meanwhile has asked for none; and it may have taken all there was."""
+        """Ask for a turn after a load if the head is wanted.
+
+        While the load was under way, a consumer or reader that wanted the head could not begin a
+        load of its own; and this load may have taken all that was ready.
+        """
         if self.loader.current is None and self.demand.is_there():
             self.on_arrival()
 
-    # -- ranges --------------------------------------------------------------------------------------------------
+    # -- ranges ------------------------------------------------------------------------------------
 
     def peek(self, from_seq: i64, max_messages: i64, max_bytes: i64) -> list[Entry]:
-        """Ready entries in memory from `from_seq` on, without taking them; at least one when there is one.
+        """Ready entries in memory from `from_seq` on, which stay; at least one if there is one.
 
-        None when the first one `is_on_disk`; they end where delta begins.
+        They end where delta begins. Returns none when the first one is on disk (`is_on_disk`).
         """
         if self.ready.is_on_disk(from_seq):
             return []
@@ -96,7 +105,7 @@ class QueueContents(TurnShare):
         return [self.ready.at(index + offset) for offset in range(count)]
 
     def count_within(self, index: i64, max_messages: i64, max_bytes: i64) -> i64:
-        """How many entries from the place `index` on are within both limits; at least one when there is one."""
+        """The number of entries from place `index` on within both limits; at least 1 if any."""
         count: i64 = 0
         size_bytes: i64 = 0
         available: i64 = self.ready.run_length(index)
@@ -108,7 +117,7 @@ class QueueContents(TurnShare):
         return count
 
     def take_reserved(self, entries: list[Entry]) -> None:
-        """Ready messages have become somebody's unacked ones."""
+        """Count ready messages, taken out by the caller, as unacked."""
         self.memory.touch()
         for entry in entries:
             self.out.add(entry)
@@ -116,24 +125,27 @@ class QueueContents(TurnShare):
             for entry in entries:
                 self.feed.delivered(entry.seq)
 
-    # -- expiry --------------------------------------------------------------------------------------------------
+    # -- expiry ------------------------------------------------------------------------------------
 
     def expect_expiry(self) -> None:
-        """A message that expires becomes ready."""
+        """Start the broker's timer for this queue, as a message that expires becomes ready."""
         if not self.has_expiring:
             self.has_expiring = True
             self.host.expect_timer(self.ledger)
 
-    # -- loss ----------------------------------------------------------------------------------------------------
+    # -- loss --------------------------------------------------------------------------------------
 
     def tell_lost(self, entry: Entry) -> None:
-        """The content of `entry`, which was the queue's or somebody's, cannot be had."""
+        """Notify the feed that the content of `entry`, ready or unacked, is lost."""
         if self.feed is not None:
             self.feed.settled(entry.seq, LOST)
 
     def tell_shrunk(self, start: i64, end: i64, taken: list[Entry]) -> None:
-        """Delta was [start, end) before a load, and `taken`, ascending, have left it. Of what it does not cover any more all
-        others are unacked, settled, or could not be read."""
+        """Notify the feed of the messages that a load found missing in delta.
+
+        Delta was [start, end) before the load, and `taken` (ascending) have left it. In the part
+        that delta covers no more, all other messages are unacked, settled, or could not be read.
+        """
         sink = self.feed
         if sink is None:
             return
@@ -147,16 +159,19 @@ class QueueContents(TurnShare):
                 present.sort()
                 sink.settled_runs(runs_between(first, last + 1, present), LOST)
 
-    # -- the store -----------------------------------------------------------------------------------------------
+    # -- the store ---------------------------------------------------------------------------------
 
     def settle_record(self, entry: Entry, now_ms: i64) -> None:
-        """`entry` is gone: so is what the store has of it."""
+        """Settle in the store what it has of `entry`, which has left the queue."""
         if entry.journal_state != NOT_JOURNALED or entry.content_ref is not None:
             self.store.settle(entry, now_ms)
 
 
 def runs_between(first: i64, end: i64, present: list[Entry]) -> Runs:
-    """[first, end) without the seq ids of `present`, which ascend; some may be outside."""
+    """The runs of [first, end) without the seq ids of `present`, which ascend.
+
+    Some of `present` may lie outside the range.
+    """
     runs: Runs = []
     start = first
     for entry in present:

@@ -1,4 +1,4 @@
-"""A queue as it was declared. What applies to it may be something else (`Queue.settings`)."""
+"""A queue as it was declared; the settings that apply may differ (`Queue.settings`)."""
 
 from mypy_extensions import i64
 
@@ -8,8 +8,8 @@ from warrenmq.queues.settings import QueueSettings
 class QueueDefinition:
     """The declaration of one queue; it never changes.
 
-    `id` is never used twice. `owner`: the connection of an exclusive queue (None: not exclusive). `arguments`: the table
-    body as it was sent, of which `settings` were made.
+    `id` is never used twice. `owner`: the connection that declared an exclusive queue (None: not
+    exclusive). `arguments`: the table body as it was sent, from which `settings` were made.
     """
 
     def __init__(

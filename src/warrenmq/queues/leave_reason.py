@@ -2,14 +2,15 @@
 
 from typing import Final
 
-# A consumer has acked it, or a reader group or a sink is done with it.
+# A consumer acked the message, or a reader group or a sink has finished with it.
 ACKED: Final = 0
-# A consumer has rejected it, and not to be given again.
+# A consumer rejected the message without requeue.
 REJECTED: Final = 1
-# Its time to live is over.
+# The message's time to live is over.
 EXPIRED: Final = 2
-# It went to a consumer that acks nothing.
+# The message was delivered to a no-ack consumer.
 HANDED_OVER: Final = 3
+# The queue was purged.
 PURGED: Final = 4
-# Its content cannot be read any more.
+# The message's content cannot be read any more.
 LOST: Final = 5

@@ -1,28 +1,32 @@
-"""How much of its messages each queue may hold in RAM (S59, S69; reference 3.10).
+"""Memory monitor: how much of its messages each queue may hold in RAM (S59, S69; reference 3.10).
 
-Every interval the queues that were active tell for how many seconds what they hold lasts at their rates. When the node
-uses more than the paging ratio of its memory limit, all are given the same desired duration
+Every interval, the queues that were active report for how many seconds their messages in memory
+last at their rates. When the node uses more than the paging ratio of its memory limit, all get the
+same desired duration
 
     D = (average duration + 1 s / number of queues) / r      r = used / limit
 
-(without the second where r >= 0.95; it lets queues grow again that were all squeezed to nothing), and a queue whose
-target, D x its rates, has become smaller moves what is beyond it to disk. A duration that got smaller is told at once,
-any other at the queue's next report, 5 s after the last. While the disk alarm is on nothing is paged: D is infinite,
-and that is told at once.
+(without the second where r >= 0.95; the second lets queues grow again that were all squeezed to
+nothing). A queue whose target, D x its rates, has become smaller moves the surplus to disk. A
+smaller D is sent to a queue at once, any other at the queue's next report, 5 s after the last.
+While the disk alarm is on nothing is paged: D is infinite, and is sent at once.
 
 Beyond the original:
 
-Bytes. As soon as the account (`memory_account.py`) is above BEGIN of what the ratio allows, without waiting for the
-interval, active queues must come down to GOAL of that: each keeps the same share of what it has, if D does not leave it
-less. The rest is for what comes meanwhile and for what is on its way to the disk.
+Bytes. As soon as the account (`memory_account.py`) is above BEGIN of what the ratio allows, without
+waiting for the interval, active queues must come down to GOAL of that: each keeps the same share of
+what it has, or less if D leaves it less. The rest is room for messages that arrive meanwhile and
+for messages on their way to the disk.
 
-Idle queues. They are not asked for reports and keep what they have. When memory is needed they give first, those that
-have been idle for longest before others, and all they hold, in slices; the active ones give what is missing then. An
-idle queue that holds next to nothing is left alone, unless nearly all is held by such queues.
+Idle queues. An idle queue is not asked for reports and keeps what it has. When memory is needed,
+idle queues free theirs first, the longest idle before others, and all they hold, in slices; active
+queues free what is still missing then. An idle queue that holds next to nothing is left alone,
+unless such queues hold nearly everything.
 
-Used is what messages take by the account, unfinished ones included, or the resident set if that is more, but the resident
-set counts only up to twice what queues hold: memory that was freed and not given back to the system, or that something else uses, cannot be had
-by paging, and must not make the queues page for ever.
+Used memory is the account's sum, unfinished messages included, or the resident set if that is
+larger. The resident set counts only up to twice what queues hold: paging cannot regain memory that
+was freed but not given back to the system, or that another part of the process uses, and such
+memory must not make the queues page for ever.
 """
 
 from typing import Final
@@ -31,20 +35,22 @@ from mypy_extensions import i64
 
 from warrenmq.queues.memory_account import FOREVER_S, NO_LIMIT_BYTES, MemoryAccount, MemoryUser
 
+# Time between two reports of an active queue (ms).
 REPORT_MS: Final = 5000
-# Above this r, there is no additional second.
+# From this r on, D has no additional second.
 _TIGHT_RATIO: Final = 0.95
 _ADDITIONAL_S: Final = 1.0
-# Where paging by bytes begins, as a share of what the ratio allows, and where it stops, as a share of where it begins.
+# Where paging by bytes begins, as a share of what the ratio allows.
 BEGIN: Final = 0.9
+# Where paging by bytes stops, as a share of where it begins.
 GOAL: Final = 0.9
-# The share of the limit that may be on its way to sockets.
+# One part in this many of the limit may be on its way to sockets.
 TRANSIT_SHARE: Final = 8
 # Time between two reactions to an account that is over (ms).
 REACT_MS: Final = 100
-# Idle queues that are asked in one turn.
+# Idle queues that are asked to free memory in one turn.
 ASK_SLICE: Final = 32
-# An idle queue with less than this share of what is needed is left alone.
+# An idle queue with less than one part in this many of the needed memory is left alone.
 _WORTH_ASKING: Final = 1024
 
 
@@ -56,7 +62,7 @@ def desired_duration(
     paging_ratio: float,
     is_disk_low: bool,
 ) -> float:
-    """D in seconds, of `count` queues whose durations are `total_s` together."""
+    """D in seconds, for `count` queues whose durations add up to `total_s`."""
     if is_disk_low:
         return FOREVER_S
     if limit_bytes <= 0:
@@ -77,45 +83,45 @@ class MemoryMonitor:
         self.paging_ratio: float = paging_ratio
         self.desired_s: float = FOREVER_S
         self._limit_bytes: i64 = NO_LIMIT_BYTES
-        # What is resident beside the account, as last measured.
+        # Resident bytes beside the account, as last measured.
         self._beside_bytes: i64 = 0
         self._is_disk_low: bool = False
         self._interval_ms: i64 = interval_ms
         self._next_tick_ms: i64 = 0
         self._next_reaction_ms: i64 = 0
-        # Idle queues are being asked, slice by slice.
+        # More idle queues are to be asked in the next turn.
         self._is_asking: bool = False
 
-    # -- what the node says ------------------------------------------------------------------------------------------
+    # -- what the node says ------------------------------------------------------------------------
 
     def set_limit(self, limit_bytes: i64) -> None:
-        """The memory limit (the alarm's; paging begins at the paging ratio of it)."""
+        """Set the memory limit in bytes (the alarm's; paging begins at the paging ratio of it)."""
         self._limit_bytes = limit_bytes
         self.account.transit.set_room(limit_bytes // TRANSIT_SHARE)
         self._set_page_above()
 
     def set_resident(self, resident_bytes: i64) -> None:
-        """The resident set was measured."""
+        """Take a measurement of the resident set in bytes."""
         account = self.account
         self._beside_bytes = max(resident_bytes - account.ram_bytes - account.unfinished_bytes, 0)
         self._set_page_above()
 
     def set_disk_low(self, is_low: bool, now_ms: i64) -> None:
-        """The disk alarm came on or cleared."""
+        """Take a change of the disk alarm."""
         if is_low != self._is_disk_low:
             self._is_disk_low = is_low
             self._set_page_above()
             self._inform(now_ms)
 
     def used_bytes(self) -> i64:
-        """What counts as used, see above."""
+        """Bytes that count as used; see the module's docstring."""
         held = self.account.ram_bytes
         return held + self.account.unfinished_bytes + min(self._beside_bytes, held)
 
-    # -- time --------------------------------------------------------------------------------------------------------
+    # -- time --------------------------------------------------------------------------------------
 
     def tick(self, now_ms: i64) -> None:
-        """Called often; the work is done once an interval."""
+        """Run the monitor if an interval has passed. To be called often."""
         if now_ms < self._next_tick_ms:
             return
         self._next_tick_ms = now_ms + self._interval_ms
@@ -129,13 +135,13 @@ class MemoryMonitor:
             self._react(now_ms)
 
     def end_turn(self, now_ms: i64) -> None:
-        """Called once a turn: an account that is over is not left waiting for the interval."""
+        """React, once a turn, to an account that is over, instead of waiting for the interval."""
         if self.account.is_over and now_ms >= self._next_reaction_ms:
             self._react(now_ms)
         elif self._is_asking:
             self._ask_idle()
 
-    # -- the original's part -----------------------------------------------------------------------------------------
+    # -- the original's part -----------------------------------------------------------------------
 
     def _retire_idle(self) -> None:
         account = self.account
@@ -150,7 +156,7 @@ class MemoryMonitor:
         account.active = active
 
     def _inform(self, now_ms: i64) -> None:
-        """Compute D anew; tell it to those who reported now, and to those whom it concerns at once."""
+        """Compute D anew; send it to queues that just reported, and at once to all it concerns."""
         before_s = self.desired_s
         desired_s = self._desired()
         self.desired_s = desired_s
@@ -163,7 +169,7 @@ class MemoryMonitor:
             if not is_urgent and user.reported_ms != now_ms:
                 continue
             if user.is_giving and user.reported_s == FOREVER_S and not self._is_disk_low:
-                # It gives all it has, and has nothing else to do.
+                # The queue is freeing all it has and is idle otherwise.
                 continue
             user.is_giving = False
             _tell(user, desired_s)
@@ -184,10 +190,10 @@ class MemoryMonitor:
             self._is_disk_low,
         )
 
-    # -- the account is over -----------------------------------------------------------------------------------------
+    # -- the account is over -----------------------------------------------------------------------
 
     def _set_page_above(self) -> None:
-        """How much the account may have until `used_bytes` comes near the paging ratio."""
+        """Set the limits of the account, so that `used_bytes` stays near the paging ratio."""
         account = self.account
         if self._is_disk_low:
             account.page_above = NO_LIMIT_BYTES
@@ -195,7 +201,7 @@ class MemoryMonitor:
             return
         allowed = min(float(self._limit_bytes) * self.paging_ratio, float(NO_LIMIT_BYTES))
         threshold: i64 = int(allowed * BEGIN)
-        # Unfinished messages leave less room for finished ones, as far as that goes.
+        # Unfinished messages take room from the queues, up to three quarters of it.
         room: i64 = max(threshold - account.unfinished_bytes, threshold // 4)
         account.page_above = max(room - self._beside_bytes, room // 2)
         account.stop_above = account.page_above + (int(allowed) - threshold)
@@ -203,10 +209,10 @@ class MemoryMonitor:
             account.rise()
 
     def _react(self, now_ms: i64) -> None:
-        """Bring the account down to the goal."""
+        """Bring the account down to its goal."""
         account = self.account
         account.is_over = False
-        # Many active queues take a while to ask.
+        # Asking many active queues takes time, so the pause between reactions grows with them.
         self._next_reaction_ms = now_ms + max(REACT_MS, len(account.active) // 10)
         if account.ram_bytes > account.page_above:
             self._ask_idle()
@@ -216,7 +222,10 @@ class MemoryMonitor:
         return int(float(self.account.page_above) * GOAL)
 
     def _ask_idle(self) -> None:
-        """Ask idle queues for what they hold, until that will be enough; the next slice follows in the next turn."""
+        """Ask idle queues to free what they hold, until that is enough.
+
+        The next slice follows in the next turn.
+        """
         account = self.account
         goal = self._goal_bytes()
         need = account.ram_bytes - goal
@@ -243,7 +252,10 @@ class MemoryMonitor:
             account.wake_again()
 
     def _squeeze_active(self, now_ms: i64) -> None:
-        """What idle queues do not give, the active ones must: each keeps the same share, and no more than D."""
+        """Make active queues free what idle ones do not.
+
+        Each keeps the same share, and no more than D allows.
+        """
         account = self.account
         held: i64 = 0
         count: i64 = 0
@@ -251,11 +263,11 @@ class MemoryMonitor:
             if not user.is_giving:
                 held += user.ram_bytes
                 count += 1
-        # Idle queues that are still to be asked will hold nothing.
+        # Idle queues that will be asked in later turns count as if they held nothing.
         left = self._goal_bytes() - (0 if self._is_asking else account.idle_bytes)
         if held <= left:
             return
-        # Most is held by those with not much less than the average; the others are not worth the asking.
+        # Queues with not much less than the average hold most of the bytes; skip the others.
         least = held // count // 4
         heavy: list[MemoryUser] = []
         heavy_bytes: i64 = 0
@@ -270,11 +282,11 @@ class MemoryMonitor:
         desired_s = self._desired()
         for user in heavy:
             if user.reported_s == FOREVER_S:
-                # Active in name only: there is no rate to measure its share with.
+                # The queue has no rate to measure its share with, so it does nothing: ask for all.
                 user.is_giving = True
                 _tell(user, 0.0)
             else:
-                # The queue reports half of what its messages last at its rates: twice of it is all it has.
+                # The queue reports half of what its messages last at its rates: twice is all.
                 _tell(user, min(desired_s, 2.0 * user.reported_s * share))
 
 

@@ -1,8 +1,9 @@
 """Applies the operations of a queue on another node to a copy of its messages, by seq id.
 
-A mirror keeps every live message of its master ready, the unacked ones too: it has no consumers, so it never hands
-anything out. The state of a seq id only rises (published, delivered, settled), so applying an operation twice changes
-nothing, and a promotion has nothing to requeue. A returned message needs no operation: it never left the mirror.
+A mirror keeps every live message of its master ready, the unacked ones too: it has no consumers, so
+it never delivers. The state of a seq id only rises (published, delivered, settled), so applying an
+operation twice changes nothing, and a promotion has nothing to requeue. A returned message needs no
+operation: it never left the mirror.
 
 The master alone decides when a message expires, so nothing here asks for a timer.
 """
@@ -18,7 +19,10 @@ from warrenmq.store.runs import Runs, add_run, contains, index_of_run, subtract
 
 
 class MirrorBacking:
-    """The messages of `backing`, changed only by what their master says. `end` is where they leave after a promotion."""
+    """The messages of `backing`, changed only by operations of their master.
+
+    `end`: the queue end that takes them back after a promotion.
+    """
 
     def __init__(self, backing: PagedQueue, end: QueueEnd) -> None:
         self.backing: PagedQueue = backing
@@ -27,9 +31,10 @@ class MirrorBacking:
     def publish_at(
         self, seq: i64, message: Message, expiry_ms: i64, is_redelivered: bool, now_ms: i64
     ) -> None:
-        """Append `message` as `seq`, and journal it when the queue is durable and the message persistent.
+        """Append `message` as `seq`; journal a persistent one of a durable queue.
 
-        Skips a seq id that was published or settled before. `expiry_ms`: milliseconds since 1970, 0 for never.
+        Skips a seq id that was published or settled before. `expiry_ms`: milliseconds since 1970, 0
+        for never.
         """
         backing = self.backing
         ledger = backing.ledger
@@ -47,7 +52,10 @@ class MirrorBacking:
         backing.append(entry, now_ms)
 
     def mark_delivered(self, runs: Runs) -> None:
-        """Note that somebody had every message of `runs` (inclusive seq ids): they are redeliveries after a promotion."""
+        """Mark the messages of `runs` (inclusive seq ids) as delivered.
+
+        Deliveries after a promotion are redeliveries.
+        """
         ledger = self.backing.ledger
         ready = self.backing.ready
         for first, last in runs:
@@ -62,8 +70,9 @@ class MirrorBacking:
     def settle(self, runs: Runs, now_ms: i64) -> None:
         """Drop every message of `runs` (inclusive seq ids) from memory and disk.
 
-        Skips seq ids that were settled before. A seq id that was never published counts as used: the master settled
-        its message on arrival. Messages in delta stop counting at once; their records are settled in slices.
+        Skips seq ids that were settled before. A seq id that was never published counts as used:
+        the master settled its message on arrival. Messages in delta stop counting at once; their
+        records are settled in slices.
         """
         backing = self.backing
         backing.memory.touch()
@@ -92,7 +101,7 @@ class MirrorBacking:
             assert not contains(dropped, ready.at(place).seq)
         delta = ready.delta
         if delta.count > 0 and not delta.is_uncertain:
-            # Both ends of delta are live messages.
+            # Delta begins and ends with a live message.
             assert not contains(dropped, delta.start) and not contains(dropped, delta.end - 1)
 
     def _drop_from_memory(self, first: i64, last: i64, now_ms: i64) -> None:
@@ -106,7 +115,7 @@ class MirrorBacking:
             return
         backing.counters.settled += count
         for entry in ready.take_range(place, count):
-            # A load of its content that is under way finds by this that nobody wants it.
+            # A load of this content may be under way: ALPHA tells it that the entry has left.
             entry.form = ALPHA
             backing.settle_record(entry, now_ms)
 
@@ -119,7 +128,7 @@ class MirrorBacking:
         end: i64 = min(last + 1, delta.end)
         backing.counters.settled += end - first
         dropped = backing.loader.dropped
-        # Delta keeps its ends on live messages, so that it is read from where something is left.
+        # Keep both ends of delta on live messages, so that reading starts where something is left.
         start = delta.start
         place = index_of_run(dropped, start)
         if dropped[place][0] <= start:

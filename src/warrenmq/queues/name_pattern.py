@@ -1,7 +1,7 @@
-"""Patterns over names that come from outside: regular expressions that are matched in time linear in the name.
+"""Patterns over names that clients send: regular expressions, matched in time linear in the name.
 
-RE2 builds an automaton and never backtracks, so no pattern can hold up the node's loop. Its syntax is Python's without
-look-around and references back.
+RE2 builds an automaton and never backtracks, so no pattern can block the node's loop. Its syntax is
+Python's without look-around and back-references.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final, final
 if TYPE_CHECKING:
     import re2
 
-# For the automaton of one pattern (bytes); what does not fit is refused or, at match time, computed anew.
+# Bytes for the automaton of one pattern. A pattern that does not fit is refused, or, at match time,
+# its automaton is computed anew.
 _MEMORY_MAX: Final = 1048576
 
 
@@ -20,7 +21,7 @@ def _options() -> re2.Options:
 
     options = re2.Options()
     options.max_mem = _MEMORY_MAX
-    # What is wrong is told to whoever sent the pattern.
+    # Errors go to the client that sent the pattern, not to the log.
     options.log_errors = False
     return options
 
@@ -30,8 +31,9 @@ class NamePattern:
     """A regular expression that the whole of a name must match."""
 
     def __init__(self, pattern: str) -> None:
-        """Raises ValueError, in words, when it is no regular expression or too large a one."""
-        # Imported at the first use: most nodes never see a pattern, and a start should not wait for the library.
+        """Compile `pattern`; ValueError with a text for people when it is invalid or too large."""
+        # Imported at the first use: most nodes never see a pattern, and a start should not wait
+        # for the library.
         import re2
 
         try:
@@ -40,5 +42,5 @@ class NamePattern:
             raise ValueError(error.args[0].decode("utf-8", "replace")) from None
 
     def matches(self, name: str) -> bool:
-        """Does it match all of `name`?"""
+        """Whether the pattern matches all of `name`."""
         return self._matcher.fullmatch(name) is not None

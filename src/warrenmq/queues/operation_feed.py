@@ -1,8 +1,9 @@
-"""What is told of a queue's messages: each change, once, in the order in which it happens.
+"""The feed of a queue's messages: each change, once, in the order in which it happens.
 
-Whoever keeps a copy of a queue needs no more than this. A message is its seq id. `PagedQueue`, and the loads that find a
-message damaged, tell a sink when there is one; what moves a message between memory and disk is not told, as it changes
-nothing. Settling is told at once, also of what is settled in slices, and may be told of seq ids that were settled before.
+A copy of a queue needs no more than this feed. A message is named by its seq id. `PagedQueue`, and
+loads that find a message damaged, notify the queue's feed if there is one. Moves between memory and
+disk are not notified, as they change nothing. Settling is notified at once, also for messages
+settled in slices, and may name seq ids that were settled before.
 """
 
 from __future__ import annotations
@@ -15,28 +16,34 @@ from warrenmq.store.runs import Runs
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class OperationFeed:
-    """Whom one queue tells. No method may change the queue."""
+    """Receives the changes of one queue's messages. No method may change the queue."""
 
     def published(self, entry: Entry) -> None:
-        """`entry` has arrived, behind all others. Its `redelivered` may be set: it may have been given away before a crash."""
+        """`entry` has arrived, behind all others.
+
+        Its `redelivered` is set when it may have been delivered before a crash.
+        """
         raise RuntimeError("abstract")
 
     def delivered(self, seq: i64) -> None:
-        """Somebody has it, and has not settled it."""
+        """The message is delivered or reserved, and not settled yet."""
         raise RuntimeError("abstract")
 
     def returned(self, seq: i64) -> None:
-        """It was given back and is in its old place, to be delivered again."""
+        """The unacked message is in its old place again, to be delivered once more."""
         raise RuntimeError("abstract")
 
     def settled(self, seq: i64, reason: i64) -> None:
-        """It is gone (`leave_reason.py`). A message that never waited is told of by this alone."""
+        """The message is gone for `reason` (`leave_reason.py`).
+
+        For a message that never waited, this is the only notification.
+        """
         raise RuntimeError("abstract")
 
     def settled_runs(self, runs: Runs, reason: i64) -> None:
-        """Every message with a seq id in one of `runs` is gone, if it was there."""
+        """Every message that had a seq id in one of `runs` is gone for `reason`."""
         raise RuntimeError("abstract")
 
     def deleted(self) -> None:
-        """The queue is gone with all its messages. Nothing is told after this."""
+        """The queue is gone with all its messages. This is the last notification."""
         raise RuntimeError("abstract")

@@ -1,14 +1,14 @@
-"""What has happened to the messages of a queue since the node was started."""
+"""Counters of a queue's messages since the start of the node."""
 
 from mypy_extensions import i64
 
 
 class QueueCounters:
-    """Messages, each counter only grows."""
+    """Numbers of messages; each counter only grows."""
 
     def __init__(self) -> None:
         self.published: i64 = 0
-        # Each delivery counts, also of one message.
+        # Each delivery counts, so a redelivered message counts again.
         self.delivered: i64 = 0
         self.settled: i64 = 0
         self.requeued: i64 = 0

@@ -1,6 +1,6 @@
-"""What a queue holds and does, in numbers: the parts of the variable queue, the forms of its messages, and its pace.
+"""The figures of a queue: the parts of the variable queue, the forms of its messages, its rates.
 
-All of it is kept anyway; taking the figures of a queue costs the same whatever its length.
+All figures are kept up to date anyway, so taking them costs the same whatever the queue's length.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from warrenmq.queues.variable_queue import UNLIMITED
 
 
 class FormFigures:
-    """Ready messages of one form, and the bytes of their addresses, properties and bodies, wherever these are."""
+    """Ready messages of one form, and their bytes of addresses, properties and bodies."""
 
     def __init__(self, count: i64, size_bytes: i64) -> None:
         self.count: i64 = count
@@ -20,7 +20,10 @@ class FormFigures:
 
 
 class QueueFigures:
-    """One queue at this moment. Sizes in bytes, rates in messages per second, counts since the start of the node."""
+    """One queue at this moment.
+
+    Sizes in bytes, rates in messages per second, counts since the start of the node.
+    """
 
     def __init__(self, queue: Queue) -> None:
         backing = queue.backing
@@ -40,18 +43,19 @@ class QueueFigures:
         self.delta_part: i64 = ready.delta.count
         self.q3: i64 = ready.q3.count
         self.q4: i64 = ready.q4.count
-        # The forms (S50-S53). Of delta the bytes are an estimate behind a start.
+        # The forms (S50-S53). After a start, the bytes of delta are an estimate.
         self.alpha: FormFigures = FormFigures(ready.ram_count, ready.alpha_bytes)
         self.beta: FormFigures = FormFigures(ready.beta_count, ready.beta_bytes)
         self.gamma: FormFigures = FormFigures(ready.gamma_count, ready.gamma_bytes)
         self.delta: FormFigures = FormFigures(ready.delta.count, ready.delta.content_bytes)
-        # In memory with all that belongs to it, unacked messages included.
+        # Bytes of memory, overhead and unacked messages included.
         self.ram_bytes: i64 = memory.current_bytes()
+        # Contents in memory, unacked messages included.
         self.ram_count: i64 = memory.ram_count
         self.target_ram_count: int | None = None
         if memory.target_ram_count < UNLIMITED:
             self.target_ram_count = memory.target_ram_count
-        # Measured every few seconds while something happens.
+        # Rates, measured every few seconds while the queue is active.
         rates = memory.rates
         is_active = memory.is_active
         self.in_rate: float = rates.ingress if is_active else 0.0

@@ -1,6 +1,7 @@
-"""What a queue asks of the vhost it is in: settings, shares of its turns, and who else has to do with its messages.
+"""A queue's view of its vhost: settings, shares of its turns, and the holders of its messages.
 
-A queue is named by its log: the vhost finds the queue of a log, and the parts of a queue need not know it as a whole.
+A ledger names a queue: the vhost finds the queue of a ledger, so the parts of a queue need not know
+the queue as a whole.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ AHEAD_BYTES: Final = 1048576
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class QueueHost(TurnShares):
-    """The surroundings that the queues of one vhost share.
+    """The settings and services that the queues of one vhost share.
 
-    `embed_below`: messages of this size (bytes) and more have their content in a content store, not in the index.
-    `page_batch`: how many messages move between memory and disk together (C4).
+    `embed_below`: messages of this size (bytes) and more have their content in a content store, not
+    in the index. `page_batch`: messages that move between memory and disk together (C4).
     `segment_entries`: seq ids of one segment of an index.
     """
 
@@ -36,15 +37,16 @@ class QueueHost(TurnShares):
         self.page_batch: i64 = page_batch
         self.segment_entries: i64 = segment_entries
         self.memory: MemoryAccount = memory
-        # Content (bytes) that one load brings a reader group.
+        # The most content (bytes) that one load brings a reader group.
         self.load_bytes: i64 = LOAD_BYTES
-        # Content (bytes) that one load reads ahead for consumers: everything else on the loop waits while it is decoded.
+        # The most content (bytes) that one load reads ahead for consumers, as decoding stops
+        # the loop.
         self.ahead_bytes: i64 = AHEAD_BYTES
-        # Queues in which something has happened in this turn, each once.
+        # Queues that have changed in this turn, each once; they report at its end.
         self.changed: list[MemoryUser] = []
 
     def end_turn(self, now_ms: i64) -> None:
-        """The queues work, and those that have changed tell what they hold in memory."""
+        """Run the queues' slices, then let the changed queues report the memory they hold."""
         self.work_off(now_ms)
         changed = self.changed
         self.changed = []
@@ -53,18 +55,17 @@ class QueueHost(TurnShares):
             user.report(now_ms)
 
     def open_store(self, ledger: QueueLedger, is_durable: bool) -> QueueStore:
-        """The store of a new queue."""
+        """Open the store of a new queue."""
         raise RuntimeError("abstract")
 
     def expect_timer(self, ledger: QueueLedger) -> None:
-        """The broker's timer must look at the queue of `log` from now on: messages in it expire."""
+        """Let the broker's timer check the queue of `ledger`, in which messages expire."""
         raise RuntimeError("abstract")
 
     def on_out_lost(self, ledger: QueueLedger, lost: list[Entry]) -> None:
-        """The contents of these unacked entries cannot be had; they are settled, and a reader group that has them forgets
-        them."""
+        """Let reader groups forget unacked entries: contents are lost, entries settled."""
         raise RuntimeError("abstract")
 
     def find_out(self, ledger: QueueLedger, first: i64, end: i64) -> list[Entry]:
-        """The unacked entries of a queue with seq ids in [first, end), whoever has them, in any order."""
+        """The unacked entries of a queue in [first, end), of all holders, in any order."""
         raise RuntimeError("abstract")

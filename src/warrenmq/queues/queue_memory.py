@@ -1,8 +1,8 @@
-"""What a queue holds in memory, what it may hold, and its rates: all that the memory monitor wants to know of it.
+"""The memory of one queue: what it holds, what it may hold, and its rates, for the memory monitor.
 
-The queue does not tell with every message. What it does first in a turn puts it on its vhost's list of those that have
-changed (`touch`), and at the end of the turn each of those tells once (`report`): a queue that does nothing is in no
-list (W16).
+A queue does not report with every message. Its first operation in a turn puts it on its vhost's
+list of changed queues (`touch`), and at the end of the turn each of these reports once (`report`):
+a queue that does nothing is in no list (W16).
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from warrenmq.queues.variable_queue import UNLIMITED, VariableQueue
 
 
 class QueueMemory(MemoryUser):
-    """The account of one queue, made of its ready messages and its unacked ones. `share` does the paging."""
+    """The memory of one queue, from its ready messages and its unacked ones.
+
+    `share` does the paging.
+    """
 
     def __init__(
         self,
@@ -41,11 +44,12 @@ class QueueMemory(MemoryUser):
         self._ready: VariableQueue = ready
         self._out: UnackedAccount = out
         self._counters: QueueCounters = counters
-        # None: the queue was deleted. Without the way back to it, it is freed with whatever held it last.
+        # None: the queue was deleted and has reported. Without this reference back, it is freed
+        # with its last holder.
         self._share: TurnShare | None = share
         self._is_deleted: bool = False
 
-    # -- figures -------------------------------------------------------------------------------------------------
+    # -- figures -----------------------------------------------------------------------------------
 
     @property
     def ram_count(self) -> i64:
@@ -53,20 +57,23 @@ class QueueMemory(MemoryUser):
         return self._ready.ram_count + self._out.ram_count
 
     def current_bytes(self) -> i64:
-        """What the queue holds in memory at this moment; 0 when it is deleted and has told so."""
+        """Bytes that the queue holds in memory; 0 after the last report of a deleted queue."""
         if self._share is None:
             return 0
         return self._ready.ram_bytes + self._out.ram_bytes
 
-    # -- what it may hold ----------------------------------------------------------------------------------------
+    # -- what it may hold --------------------------------------------------------------------------
 
     def set_mode(self, is_lazy: bool) -> None:
-        """Switch between lazy and default mode; the queue pages or loads its messages in slices, over several turns."""
+        """Switch between lazy and default mode.
+
+        The queue pages or loads its messages in slices, over several turns.
+        """
         self.is_lazy = is_lazy
         self._update_paging()
 
     def set_target(self, target_ram_count: i64) -> None:
-        """Limit the messages whose content stays in memory; paging drops the content of the others."""
+        """Limit the contents that stay in memory; paging drops the content of other messages."""
         self.target_ram_count = target_ram_count
         self._update_paging()
 
@@ -81,14 +88,14 @@ class QueueMemory(MemoryUser):
         if self.pages:
             self.expect_paging()
 
-    # -- telling -------------------------------------------------------------------------------------------------
+    # -- telling -----------------------------------------------------------------------------------
 
     def touch(self) -> None:
-        """Report the memory of this queue to the account at the end of the turn, as it is about to change."""
+        """Report the memory of this queue at the end of the turn; called before each change."""
         if not self.is_changed:
             self.is_changed = True
             if not self.is_active and self._share is not None:
-                # Rates are averages over time: measure from here on, or the idle time would lower them.
+                # Rates are averages over time: measure from here on, or idle time would lower them.
                 counters = self._counters
                 self.rates.start(
                     counters.published, counters.delivered, self._handed_out(), counters.settled

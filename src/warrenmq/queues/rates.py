@@ -1,9 +1,10 @@
-"""How fast messages go through a queue, and how many of them it may keep in memory (3.10).
+"""The rates of a queue's messages, and the number of them that it may keep in memory (3.10).
 
-Four rates: messages in, out, acks in (deliveries that are waiting for one) and acks out. They are exponential averages
-with a half-life of five seconds, made from counters that the queue keeps anyway, whenever somebody samples them. A
-duration says for how many seconds of traffic at these rates the messages in memory last; the memory monitor hands one out,
-and the queue translates it back into a number of messages, `target_ram_count`.
+The four rates are messages in, messages out, acks in (deliveries that wait for one), and acks out.
+Each is an exponential average with a half-life of five seconds, made from counters that the queue
+keeps anyway, at each sample. A duration says for how many seconds of traffic at these rates the
+messages in memory last. The memory monitor gives the queue a duration, and the queue translates it
+back into a number of messages, `target_ram_count`.
 """
 
 from typing import Final
@@ -13,7 +14,7 @@ from mypy_extensions import i64
 from warrenmq.queues.memory_account import FOREVER_S
 
 HALF_LIFE_S: Final = 5.0
-# Below, a queue counts as idle (messages per second).
+# A queue counts as idle while all its rates are below this (messages per second).
 IDLE_RATE: Final = 0.01
 
 
@@ -30,14 +31,17 @@ class Rates:
         self._out_count: i64 = 0
         self._ack_in_count: i64 = 0
         self._ack_out_count: i64 = 0
-        # Messages in memory now and at the sample before, ready and unacked.
+        # Ready messages in memory at the last sample.
         self._ram_count: i64 = 0
+        # Ready messages in memory at the sample before.
         self._ram_count_before: i64 = 0
+        # Unacked messages at the last sample.
         self._unacked_count: i64 = 0
+        # Unacked messages at the sample before.
         self._unacked_count_before: i64 = 0
 
     def start(self, in_count: i64, out_count: i64, ack_in_count: i64, ack_out_count: i64) -> None:
-        """Measure from these counts on."""
+        """Measure from these counter values on."""
         self._in_count = in_count
         self._out_count = out_count
         self._ack_in_count = ack_in_count
@@ -50,7 +54,7 @@ class Rates:
     def sample(
         self, now_ms: i64, in_count: i64, out_count: i64, ack_in_count: i64, ack_out_count: i64
     ) -> None:
-        """Take the counters, which only grow, into the averages."""
+        """Update the averages from the counters, which only grow."""
         elapsed_ms = now_ms - self._sampled_ms
         if elapsed_ms <= 0:
             return
@@ -68,18 +72,18 @@ class Rates:
         self.start_time(now_ms)
 
     def sample_ram(self, ram_count: i64, unacked_count: i64) -> None:
-        """How many messages are in memory; called once with each sample."""
+        """Note the messages in memory; to be called once with each `sample`."""
         self._ram_count_before = self._ram_count
         self._unacked_count_before = self._unacked_count
         self._ram_count = ram_count
         self._unacked_count = unacked_count
 
     def total(self) -> float:
-        """All four together."""
+        """The sum of the four rates."""
         return self.ingress + self.egress + self.ack_ingress + self.ack_egress
 
     def is_idle(self) -> bool:
-        """Does so little happen that no duration can be told?"""
+        """Whether the rates are too low to give a duration."""
         return (
             self.ingress < IDLE_RATE
             and self.egress < IDLE_RATE
@@ -88,7 +92,7 @@ class Rates:
         )
 
     def duration_s(self) -> float:
-        """Seconds of traffic that the messages in memory are; FOREVER_S for an idle queue."""
+        """Seconds of traffic that the messages in memory make; FOREVER_S for an idle queue."""
         if self.is_idle():
             return FOREVER_S
         count = (
@@ -100,7 +104,7 @@ class Rates:
         return float(count) / (4.0 * self.total())
 
     def grows_by_acks(self) -> bool:
-        """Do unacked messages become more faster than ready ones?"""
+        """Whether unacked messages grow faster than ready ones."""
         return self.ack_ingress - self.ack_egress > self.ingress - self.egress
 
 

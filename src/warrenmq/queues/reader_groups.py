@@ -262,7 +262,7 @@ class ReaderGroups:
         return found
 
     def when_attached(self, callback: Callable[[], None]) -> bool:
-        """Call `callback` once groups have their reserved messages; False: none is attaching."""
+        """Call `callback` when a member that is attaching has finished; False: none is."""
         for group in self.by_name.values():
             for member in group.members.values():
                 if member.is_attaching:

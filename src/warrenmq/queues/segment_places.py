@@ -1,4 +1,4 @@
-"""Where in the files of a queue's index given messages are, for readers on the same disk."""
+"""The places of messages in the segments of a queue's index, for readers on the same disk."""
 
 from typing import Final, final
 
@@ -9,26 +9,34 @@ from warrenmq.queues.queue import Queue
 from warrenmq.store.message import INDEXED
 from warrenmq.store.record import FILE_HEADER_BYTES
 
-# Of a PUBLISH record with one position (store/record.py), beside its content: the header, the position with its count, time
-# and flags, the lengths of properties and body. Those of the two names count as content.
+# Bytes of a PUBLISH record with one position (store/record.py) beside its content: the header, the
+# position with its count, time and flags, the lengths of properties and body. The lengths of the
+# two names count as content.
 _OVERHEAD_BYTES: Final = 16 + 4 + 21 + 9 + 4 + 4
-# Messages with more gaps between them are not worth describing.
+# Messages in more runs than this are not worth describing.
 _RUNS_MAX: Final = 1000
 
 
 @final
 class SegmentPlaces:
-    """Some messages of a queue, in order of their seq ids, and where they are. `find` says whether that can be told."""
+    """The places of some messages of a queue, in order of seq ids.
+
+    `find` says whether they can be given.
+    """
 
     def __init__(self) -> None:
-        # Inclusive, ascending.
+        # Seq ids of the messages, as inclusive ascending runs.
         self.runs: list[tuple[i64, i64]] = []
-        # (path below the vhost's directory, first byte, end).
+        # Byte ranges of files: (path below the vhost's directory, first byte, end).
         self.files: list[tuple[str, i64, i64]] = []
         self.is_redelivered: bool = False
 
     def find(self, queue: Queue, entries: list[Entry]) -> bool:
-        """False when one is not in the index, is not written, has its content elsewhere, or differs in being redelivered."""
+        """Fill in the places of `entries`; False when a reader could not use them.
+
+        The reasons: an entry is not in the index or not written, has its content elsewhere, or
+        differs from the first one in being redelivered; or the messages have too many gaps.
+        """
         index = queue.ledger.index
         if index is None or len(entries) == 0:
             return False
@@ -57,7 +65,7 @@ class SegmentPlaces:
                 self._add(entry.seq)
                 place += 1
             if segment.rewrites > 0:
-                # Places are those of an earlier copy.
+                # The entries' places are those of an earlier copy: give the whole file.
                 first = FILE_HEADER_BYTES
                 end = segment.written_bytes
             if end > segment.written_bytes or len(self.runs) > _RUNS_MAX:

@@ -1,4 +1,4 @@
-"""What applies to a queue at this moment: limits and modes, as far as this version has them."""
+"""The settings that apply to a queue at this moment: limits and modes of this version."""
 
 from typing import Final
 
@@ -8,10 +8,10 @@ NO_LIMIT: Final = -1
 
 
 class QueueSettings:
-    """Settings of one queue, never changed in place: `Queue.apply` takes others. Times in ms, NO_LIMIT where there is none.
+    """Settings of one queue, never changed in place: `Queue.apply` replaces them.
 
-    `message_ttl_ms`: how long each message may wait. `expires_ms`: how long the queue may be unused. `is_lazy`: next to
-    nothing stays in memory.
+    Times are in ms, NO_LIMIT for none. `message_ttl_ms`: how long each message may wait.
+    `expires_ms`: how long the queue may be unused. `is_lazy`: next to nothing stays in memory.
     """
 
     def __init__(
@@ -22,12 +22,12 @@ class QueueSettings:
         self.is_lazy: bool = is_lazy
 
     def need_timer(self) -> bool:
-        """Must the broker's timer look at the queue, even while no message in it expires?"""
+        """Whether the broker's timer must check the queue even while no message in it expires."""
         return self.message_ttl_ms != NO_LIMIT or self.expires_ms != NO_LIMIT
 
 
 def lower_ttl(queue_ttl_ms: i64, message_ttl_ms: i64) -> i64:
-    """The time to live (ms) of a message with one of its own in a queue with one; NO_LIMIT: none."""
+    """The lower of two times to live (ms), the queue's and the message's; NO_LIMIT for none."""
     if queue_ttl_ms == NO_LIMIT:
         return message_ttl_ms
     if message_ttl_ms == NO_LIMIT or queue_ttl_ms < message_ttl_ms:

@@ -1,13 +1,13 @@
 """The share of each turn that the queues of a vhost get.
 
-A queue that has something to do which takes long, or that waits for the end of the turn, is on the list `listed` once.
-`work_off` calls those on the list in turn until they have taken the steps that a turn has for them; the others, and those
-that have more to do, follow in the next turn, which `wake` asks for. So no queue holds up the others (G6, W19), and a
-queue without anything to do is not looked at. What is left of the steps is for the journal's old files
-(`broker/vhost/queue_access.py`).
+A queue with long work, or with work for the end of the turn, is on the list `listed`, once.
+`work_off` runs a slice of each listed queue until the steps of the turn are used up. The remaining
+queues, and those with more to do, follow in the next turn, which `wake` asks for. So no queue holds
+up the others (G6, W19), and a queue without work costs nothing. The steps that are left go to the
+journal's old files (`broker/vhost/queue_access.py`).
 
-A turn has TURN_STEPS, and more when much was published in it: such a turn is long anyway, and what comes in must be able
-to leave memory as fast.
+A turn has TURN_STEPS, and more when many messages were published in it: such a turn is long anyway,
+and messages must be able to leave memory as fast as they come in.
 """
 
 from __future__ import annotations
@@ -16,21 +16,26 @@ from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
-# How a slice of work ended: nothing is left to do, there is more for the next turn, more after the next seal, or more when
-# the disk has caught up.
+# How a slice of work ended. DONE: nothing is left to do.
 DONE: Final = 0
+# There is more to do in the next turn.
 MORE: Final = 1
+# There is more to do after the next seal.
 WAIT_FOR_SEAL: Final = 2
+# There is more to do when the disk has caught up.
 WAIT_FOR_DISK: Final = 3
 
-# Messages of one queue that are settled in one turn; bounds how long everything else on the loop waits (W19, G6).
+# Messages of one queue that are settled in one turn; the bound limits how long other work on the
+# loop waits (W19, G6).
 SLICE_MESSAGES: Final = 2048
-# What a message costs that is written, in steps. A step is a move between two parts of a queue, half a microsecond or so.
+# Steps of a message that is written. One step is a move between two parts of a queue, half a
+# microsecond or so.
 WRITE_STEPS: Final = 4
-# Steps that one turn has for the queues of one vhost, about a millisecond's worth; those that it has besides for each
-# message that came in, twice what paging it takes; and the most it can have.
+# Steps that one turn has for the queues of one vhost, about a millisecond's worth.
 TURN_STEPS: Final = 1024
+# Additional steps for each message published in the turn: twice what paging the message takes.
 STEPS_A_MESSAGE: Final = 12
+# The most steps that a turn can have.
 TURN_STEPS_MAX: Final = 8192
 
 
@@ -41,23 +46,27 @@ class TurnShares:
     def __init__(self) -> None:
         # Queues with something to do at the end of the turn, each at most once.
         self.listed: list[TurnShare] = []
-        # In the last turn there was more to do than fitted.
+        # The last turn had more work than steps.
         self.has_more: bool = False
-        # Messages that the queues have taken since the last turn's end, and the steps that this one has left.
+        # Messages published since the end of the last turn.
         self.arrived_count: i64 = 0
+        # Steps that this turn has left.
         self.steps_left: i64 = TURN_STEPS
         # Shares that continue after the next seal of the journal.
         self._waiting_for_seal: list[TurnShare] = []
 
     def on_sealed(self) -> None:
-        """A batch of the journal was sealed: what was PENDING may move."""
+        """Resume the queues that waited for the seal of a journal batch.
+
+        Positions that were PENDING may move.
+        """
         waiting = self._waiting_for_seal
         self._waiting_for_seal = []
         for share in waiting:
             share.ask_for_turn()
 
     def work_off(self, now_ms: i64) -> None:
-        """The end of a turn: the queues on the list work, until the steps are used up."""
+        """Run slices of the listed queues, at the end of a turn, until the steps are used up."""
         listed = self.listed
         self.listed = []
         self.steps_left = min(
@@ -90,7 +99,7 @@ class TurnShares:
             self.wake()
 
     def wake(self) -> None:
-        """There will be something to do at the end of this turn."""
+        """Make the loop run the end of this turn, which has work."""
         raise RuntimeError("abstract")
 
 
@@ -101,30 +110,30 @@ class TurnShare:
     def __init__(self, turns: TurnShares) -> None:
         self.turns: TurnShares = turns
         self.is_listed: bool = False
-        # Steps that the last `work` took.
+        # Steps that the last `run_slice` took.
         self.worked_count: i64 = 0
-        # A load has arrived, or work was put off to the end of the turn.
+        # A load has arrived, or work was deferred to the end of the turn.
         self.has_arrivals: bool = False
 
     def run_slice(self, now_ms: i64) -> i64:
-        """Do a slice of what there is to do, count its steps in `worked_count`, and clear `is_listed`.
+        """Run one slice of work, count its steps in `worked_count`, and clear `is_listed`.
 
-        DONE, MORE, WAIT_FOR_SEAL or WAIT_FOR_DISK: whether, and when, it should be called again.
+        Returns whether, and when, to call it again: DONE, MORE, WAIT_FOR_SEAL or WAIT_FOR_DISK.
         """
         raise RuntimeError("abstract")
 
     def is_wanted(self) -> bool:
-        """Is there anybody who could take a message?"""
+        """Whether a consumer or waiter could take a message at this moment."""
         raise RuntimeError("abstract")
 
     def ask_for_turn(self) -> None:
-        """`work` is to be called at the end of this turn."""
+        """Have `run_slice` called at the end of this turn."""
         if not self.is_listed:
             self.is_listed = True
             self.turns.listed.append(self)
             self.turns.wake()
 
     def on_arrival(self) -> None:
-        """Something has come from disk, or waits for the end of the turn: ask for a share of it."""
+        """Ask for a share of this turn, as a load has arrived or work waits for the turn's end."""
         self.has_arrivals = True
         self.ask_for_turn()

@@ -1,6 +1,6 @@
-"""The account of a queue's unacked messages: how many are out, and what of them is in memory.
+"""The account of a queue's unacked messages: how many there are, and how much of them is in memory.
 
-Who has them is known to channels, transactions and reader groups (`QueueHost.find_out`); the queue counts.
+Channels, transactions and reader groups hold the entries (`QueueHost.find_out`); the queue counts.
 """
 
 from mypy_extensions import i64
@@ -11,7 +11,7 @@ from warrenmq.store.message import QueueLedger
 
 
 class UnackedAccount:
-    """Unacked messages of the queue of `log`; sizes in bytes."""
+    """Counts the unacked messages of the queue of `ledger`. Sizes in bytes."""
 
     def __init__(self, ledger: QueueLedger) -> None:
         self.count: i64 = 0
@@ -19,22 +19,22 @@ class UnackedAccount:
         self.paged_count: i64 = 0
         # Bytes of unacked contents that are still in memory.
         self.content_bytes: i64 = 0
-        # Highest seq id that was unacked since the start.
+        # The highest seq id that was unacked since the start.
         self.highest_seq: i64 = 0
         self._ledger: QueueLedger = ledger
 
     @property
     def ram_count(self) -> i64:
-        """Messages whose content is in memory."""
+        """Unacked messages whose content is in memory."""
         return self.count - self.paged_count
 
     @property
     def ram_bytes(self) -> i64:
-        """Content in memory, and ENTRY_BYTES for each position, MESSAGE_BYTES for each content there."""
+        """Bytes of memory: content, ENTRY_BYTES a position, MESSAGE_BYTES a content in memory."""
         return self.content_bytes + ENTRY_BYTES * self.count + MESSAGE_BYTES * self.ram_count
 
     def add(self, entry: Entry) -> None:
-        """`entry` has become somebody's unacked one."""
+        """Count `entry`, which has become unacked."""
         self.count += 1
         if entry.seq > self.highest_seq:
             self.highest_seq = entry.seq
@@ -47,7 +47,10 @@ class UnackedAccount:
             ledger.unindexed_out += 1
 
     def remove(self, entry: Entry) -> bool:
-        """`entry` is settled, requeued or lost. Returns whether its position is in the index."""
+        """Stop counting `entry`: settled, requeued or lost.
+
+        Returns whether its position is in the index.
+        """
         self.count -= 1
         if entry.form == ALPHA:
             self.content_bytes -= entry.content_bytes
@@ -60,18 +63,18 @@ class UnackedAccount:
         return False
 
     def drop_content(self, entry: Entry) -> None:
-        """`entry` gives up its content, if there is a copy of it on disk."""
+        """Drop the content of `entry` from memory, if a copy of it is on disk."""
         if entry.form == ALPHA and entry.is_on_disk():
             entry.drop_content()
             self.paged_count += 1
             self.content_bytes -= entry.content_bytes
 
     def take_content(self, entry: Entry) -> None:
-        """The content of `entry` was loaded."""
+        """Count the content of `entry` as in memory, after a load."""
         entry.form = ALPHA
         self.paged_count -= 1
         self.content_bytes += entry.content_bytes
 
     def on_indexed(self, entry: Entry) -> None:
-        """The position of `entry` has moved to the index, and the index's mark behind it."""
+        """Count `entry` as indexed, after its position and the index's mark have moved."""
         self._ledger.unindexed_out -= 1

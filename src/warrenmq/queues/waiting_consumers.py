@@ -10,23 +10,23 @@ from warrenmq.queues.entry import Consumer, WaitingPlace
 
 
 class WaitingConsumers(WaitingPlace):
-    """Consumers that wait: highest priority first, first come first served among equals (9.1).
+    """Waiting consumers: highest priority first, first come first served within one (9.1).
 
-    A consumer waits in one such place at a time, its `waits_in`.
+    A consumer waits in at most one such place, its `waits_in`.
     """
 
     def __init__(self) -> None:
         self._levels: list[tuple[i64, deque[Consumer]]] = []
 
     def is_empty(self) -> bool:
-        """Does nobody wait?"""
+        """Whether no consumer waits."""
         for level in self._levels:  # noqa: SIM110  # compiled, a generator costs more than the loop
             if len(level[1]) > 0:
                 return False
         return True
 
     def add(self, consumer: Consumer) -> None:
-        """Let `consumer` wait at the end of its priority."""
+        """Let `consumer` wait, last among those of its priority."""
         consumer.waits_in = self
         for level in self._levels:
             if level[0] == consumer.priority:
@@ -41,7 +41,7 @@ class WaitingConsumers(WaitingPlace):
                 waiting.remove(consumer)
 
     def take(self) -> Consumer | None:
-        """Remove and return the consumer that is first; None when nobody waits."""
+        """Remove and return the first consumer; None when no consumer waits."""
         for level in self._levels:
             waiting = level[1]
             if len(waiting) > 0:
@@ -51,7 +51,7 @@ class WaitingConsumers(WaitingPlace):
         return None
 
     def _add_level(self, consumer: Consumer) -> None:
-        # Clients choose priorities: levels nobody waits in must not pile up.
+        # Drop empty levels: clients choose priorities, and levels must not pile up.
         self._levels = [level for level in self._levels if len(level[1]) > 0]
         place = 0
         for level in self._levels:
@@ -62,13 +62,13 @@ class WaitingConsumers(WaitingPlace):
 
 
 class ConsumerCircle(WaitingConsumers):
-    """Consumers of one queue that wait for messages, round robin among those of the same priority.
+    """Consumers of one queue that wait for messages, round robin within a priority.
 
     A consumer that cannot take more leaves the circle and comes back at the end.
     """
 
     def next_ready(self) -> Consumer | None:
-        """The consumer whose turn it is, moved to the end of its circle; None when nobody can take a message."""
+        """The consumer whose turn it is, moved to the end of its circle; None: no one has room."""
         for level in self._levels:
             waiting = level[1]
             while len(waiting) > 0:
@@ -81,7 +81,11 @@ class ConsumerCircle(WaitingConsumers):
         return None
 
     def has_ready(self) -> bool:
-        """Can any consumer take a message? Nobody's turn passes by that, but whoever cannot leaves the circle."""
+        """Whether any consumer can take a message.
+
+        No consumer loses its turn by this, but a consumer that cannot take a message leaves the
+        circle.
+        """
         for level in self._levels:
             waiting = level[1]
             while len(waiting) > 0:
@@ -92,7 +96,7 @@ class ConsumerCircle(WaitingConsumers):
 
 
 def _send_away(waiting: deque[Consumer]) -> None:
-    """The first consumer cannot take a message: it leaves, and waits for room instead."""
+    """Remove the first consumer, which cannot take a message, and let it wait for room."""
     consumer = waiting.popleft()
     consumer.waits_in = None
     consumer.wait_for_room()

@@ -40,7 +40,7 @@ class Broker:
         started = time.monotonic()
         data_dir = str(self._processes.directory / "data")
         process = self._processes.start(
-            "warren",
+            "warrenmq",
             "server",
             "--data-dir",
             data_dir,

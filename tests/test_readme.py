@@ -81,7 +81,7 @@ def test_the_jobs_of_the_tour(broker_uri: str, tmp_path: Path) -> None:
         run_block(publish_only, broker_uri, tmp_path)
     results = {}
     for command in JOBS:
-        line = f"{shlex.quote(sys.executable)} -m warren {command} --json"
+        line = f"{shlex.quote(sys.executable)} -m warrenmq {command} --json"
         done = subprocess.run(
             line,
             shell=True,

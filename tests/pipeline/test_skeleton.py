@@ -105,7 +105,7 @@ def test_an_error_of_ours_is_found_in_what_spark_makes_of_it() -> None:
     """Its text, without the worker's traceback; of other errors the first line."""
     text = (
         "[STREAM_FAILED] Query [id = 1] terminated with exception: Traceback (most recent call last):\n"
-        "  File \"x.py\", line 3, in read\nwarren.spark.broker_link.SourceError: no queue 'q' in vhost '/'\n SQLSTATE: XXKST"
+        "  File \"x.py\", line 3, in read\nwarrenmq.spark.broker_link.SourceError: no queue 'q' in vhost '/'\n SQLSTATE: XXKST"
     )
     assert one_line(text) == "no queue 'q' in vhost '/'"
     java = "An error occurred while calling o7.parquet.\n: org.apache.spark.SparkException: [FAILED_READ] x\n\tat a.b"

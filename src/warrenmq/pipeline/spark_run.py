@@ -29,7 +29,7 @@ _ends_with_job = False
 _shows_logs = False
 # Matches an error of warren inside the traceback of a Python worker, which is how the driver gets
 # it.
-_OURS: Final = re.compile(r"\bwarren\.[\w.]+(?:Error|Exception): (.+)")
+_OURS: Final = re.compile(r"\bwarrenmq\.[\w.]+(?:Error|Exception): (.+)")
 
 
 @contextlib.contextmanager

@@ -1,14 +1,18 @@
-"""Compiles the hot packages with mypyc when the project is installed or its wheel is built; pyproject.toml has the rest.
+"""Compiles the hot packages with mypyc when the project is installed or its wheel is built.
 
-Which packages these are stands in `src/warrenmq/build.py`, the one list that the build, `warren --version` and the tests
-share. All their modules form one mypyc group: a call into another module is then a C call. Nothing is compiled
+pyproject.toml has the rest of the build. `src/warrenmq/build.py` is the one list of these packages,
+which the build, `warren --version` and the tests share. All their modules form one mypyc group, so
+that a call into another module is a C call. Nothing is compiled
 
 * with WARREN_PURE=1,
-* for an editable install: the compiled modules would land beside the sources and hide later edits of them,
-* without a working C compiler or the Python headers: one line says so and the interpreted build is installed.
+* for an editable install: the compiled modules would land beside the sources and hide later edits
+  of them,
+* without a working C compiler or the Python headers: one line says so and the interpreted build is
+  installed.
 
-A module in which mypy finds a type error stays interpreted, with a line that names it: a later mypy may know more than
-the one we lint with, and that must cost speed, not the installation. (`make test` insists on every module.)
+A module in which mypy finds a type error stays interpreted, and a line names it: a later mypy may
+know more than the one we lint with, and that must cost speed, not the installation. (`make test`
+insists on every module.)
 """
 
 import os
@@ -24,7 +28,8 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).parent
-# Only what a compilation needs to know: strictness is the business of `make lint`, and must not stop an installation.
+# Only the options that a compilation needs: strictness belongs to `make lint` and must not stop an
+# installation.
 MYPY_OPTIONS = [
     "--config-file=",
     "--namespace-packages",
@@ -32,21 +37,21 @@ MYPY_OPTIONS = [
     "--ignore-missing-imports",
     "--follow-imports=silent",
 ]
-# Hidden symbols let the compiler inline across functions and skip the indirection of a shared library: parsing a publish
-# took 65 ns with them and 78 ns without. One C file per module compiles on all cores and lost nothing against one file
-# for all; link-time optimisation gained nothing.
+# Hidden symbols let the compiler inline across functions and skip the indirection of a shared
+# library: parsing a publish took 65 ns with them and 78 ns without. One C file per module compiles
+# on all cores and lost nothing against one file for all; link-time optimisation gained nothing.
 COMPILE_FLAGS = ["-fvisibility=hidden", "-fno-semantic-interposition", "-g0"]
 
 
 def hot_modules() -> list[str]:
-    """Paths of the modules to compile, sorted so that two builds of one tree give the same group."""
+    """Paths of the modules to compile, sorted: two builds of one tree then give the same group."""
     build = runpy.run_path(str(ROOT / "src/warrenmq/build.py"))
     paths: list[str] = build["compiled_module_paths"](ROOT / "src" / "warrenmq")
     return [os.path.relpath(path, ROOT) for path in paths]
 
 
 def c_compiler_failure() -> str | None:
-    """Why a trivial extension module cannot be compiled and linked here, or None when it can."""
+    """The reason why a trivial extension module cannot be compiled and linked here, or None."""
     from setuptools import Distribution
 
     with tempfile.TemporaryDirectory() as directory:
@@ -73,7 +78,10 @@ def c_compiler_failure() -> str | None:
 
 
 def without_type_errors(modules: list[str]) -> list[str]:
-    """Those of `modules` that mypy accepts; leaving one out can only free others, so this ends."""
+    """The modules of `modules` that mypy accepts.
+
+    Leaving one out can only free others of errors, so the loop ends.
+    """
     from mypy import api
 
     while modules:
@@ -91,14 +99,17 @@ def without_type_errors(modules: list[str]) -> list[str]:
 
 
 class ParallelBuildExt(build_ext):
-    """Compiles the C files of one extension on all cores; setuptools can only run whole extensions side by side."""
+    """Compiles the C files of one extension on all cores.
+
+    setuptools alone can only run whole extensions side by side.
+    """
 
     def build_extensions(self) -> None:
         compiler = self.compiler
         compile_in_order = compiler.compile
 
         def compile_side_by_side(sources: Sequence[str], *args: Any, **kwargs: Any) -> list[str]:
-            # The longest first, or one core is left alone with it at the end.
+            # Compile the longest files first, or one core works on such a file alone at the end.
             by_size = sorted(sources, key=os.path.getsize, reverse=True)
             with ThreadPoolExecutor(os.cpu_count()) as pool:
                 parts = pool.map(
@@ -143,7 +154,7 @@ def extensions() -> list[Extension]:
     return []
 
 
-# Asking for metadata must not cost a compilation.
+# A request for metadata must not cost a compilation.
 needs_code = any(
     command in sys.argv for command in ("build", "build_ext", "bdist_wheel", "install")
 )

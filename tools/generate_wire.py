@@ -3,8 +3,8 @@
     python tools/generate_wire.py            write the file
     python tools/generate_wire.py --check    exit 1 if the file is not what would be written
 
-Straight code is generated, one class and one reader a method, because that is what compiles well: no tables of types are
-interpreted at run time. Nothing in the generated file is to be edited by hand.
+The tool generates straight code, one class and one reader per method, because that compiles well:
+nothing interprets tables of types at run time. Never edit the generated file by hand.
 """
 
 import argparse
@@ -22,7 +22,7 @@ TARGET = ROOT / "src" / "warrenmq" / "wire" / "methods.py"
 LINE_LENGTH_MAX = 100
 INTEGER_SIZES = {"octet": 1, "short": 2, "long": 4, "longlong": 8}
 TYPES = {"bit", "shortstr", "longstr", "table", *INTEGER_SIZES}
-# Classes are asked for in this order, so that the traffic of messages is dispatched first.
+# The generated dispatch checks this class first, because it carries the traffic of messages.
 DISPATCH_FIRST = "basic"
 
 HEADER = '''"""Every method of AMQP 0-9-1, one class each.
@@ -102,7 +102,7 @@ class MethodSpec:
 
 
 def load_spec(path: Path) -> list[MethodSpec]:
-    """The methods in the order of the file; ValueError for a field the file may not have."""
+    """The methods in the order of the file; ValueError for a field that the file may not have."""
     methods: list[MethodSpec] = []
     for class_name, class_spec in tomllib.loads(path.read_text()).items():
         for name, spec in class_spec["method"].items():
@@ -140,7 +140,7 @@ def _argument(text: str) -> Argument:
 
 
 def generate(methods: list[MethodSpec]) -> str:
-    """The text of methods.py."""
+    """The complete text of methods.py."""
     body: list[str] = []
     for method in methods:
         body += _class_lines(method)
@@ -158,7 +158,7 @@ def generate(methods: list[MethodSpec]) -> str:
 
 
 def _imports(text: str) -> str:
-    """Imports of what `text` uses."""
+    """The import lines for the names that `text` uses."""
 
     def used(names: list[str]) -> list[str]:
         return [name for name in names if f"{name}(" in text]
@@ -234,7 +234,7 @@ def _init_lines(method: MethodSpec) -> list[str]:
 
 
 def _runs(arguments: tuple[Argument, ...]) -> list[list[Argument]]:
-    """The arguments, those adjacent bits that share an octet together."""
+    """The arguments in groups: adjacent bits that share an octet form one group."""
     runs: list[list[Argument]] = []
     for argument in arguments:
         if argument.type == "bit" and runs and runs[-1][0].type == "bit" and len(runs[-1]) < 8:

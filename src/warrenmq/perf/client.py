@@ -1,8 +1,8 @@
-"""A small blocking AMQP client: opens a connection and one channel, and declares what a run needs.
+"""A small blocking AMQP client: opens a connection with one channel, and declares a run's topology.
 
-Used for set-up and tear-down only; afterwards the socket is handed to a publisher or consumer, which never blocks.
-Heartbeats are switched off (0) in the negotiation: a generator that waits inside a long send must not be mistaken for
-a dead one, and the end of the process closes its sockets.
+A run uses it for set-up and tear-down only. Afterwards a publisher or consumer, which never blocks,
+takes over the socket. The client negotiates heartbeats off (0): a generator that waits inside a
+long send must not be mistaken for a dead one, and the end of the process closes its sockets.
 """
 
 import socket
@@ -45,7 +45,7 @@ CAPABILITIES: Final[dict[str, object]] = {
 
 
 class Client:
-    """One connection with channel 1 open. Every failure is a PerfError that says what the broker answered."""
+    """One connection with channel 1 open. Every failure is a PerfError with the broker's answer."""
 
     def __init__(self, address: Address, name: str, timeout_s: float) -> None:
         self.frame_max: int = FRAME_MAX
@@ -113,11 +113,11 @@ class Client:
         return reply
 
     def request(self, method: Method) -> Method:
-        """`call` on the open channel."""
+        """Like `call`, on the open channel."""
         return self.call(CHANNEL, method)
 
     def close(self) -> None:
-        """Close in good order as far as the broker still answers; never raises."""
+        """Close the connection in good order as far as the broker still answers; never raises."""
         try:
             self.sock.settimeout(2.0)
             self.send(0, ConnectionClose(reply_code=200, reply_text=b"done"))

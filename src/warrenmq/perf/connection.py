@@ -1,7 +1,7 @@
-"""What publisher and consumer share: a socket that never blocks, the octets it did not take, and an orderly end.
+"""The base of publisher and consumer: a socket that never blocks, unsent octets, an orderly end.
 
-A run ends with connection.close and waits for its answer. To close the socket over unread deliveries would reset the
-connection, and the broker could lose the last acks with it.
+A run ends with connection.close and waits for its answer. Closing the socket over unread deliveries
+would reset the connection, and the broker could lose the last acks with it.
 """
 
 from socket import socket
@@ -16,17 +16,18 @@ from warrenmq.perf.notices import CLOSED, notice
 from warrenmq.wire.encode import write_method_frame
 from warrenmq.wire.methods import ConnectionClose
 
-# Half of a usual L1 data cache. A batch is at most 256 KiB, so sendmsg is never given more than 1024 blocks (IOV_MAX).
+# Half of a usual L1 data cache. A batch is at most 256 KiB, so sendmsg never gets more than 1024
+# blocks (IOV_MAX).
 REPEATED_BLOCK_BYTES: Final = 16384
 
 
 class AgentConnection(FrameScanner):
-    """A connection with channel 1 open, handed over by `Client`. `role` names it in errors."""
+    """A connection with channel 1 open, taken over from `Client`; `role` names it in errors."""
 
     def __init__(self, sock: socket, role: str, reads_while_writing: bool) -> None:
         super().__init__()
         self.sock: socket = sock
-        # False: while octets wait to be sent nothing more is read.
+        # False: read nothing while octets wait to be sent.
         self.reads_while_writing: bool = reads_while_writing
         self.is_closing: bool = False
         self.is_closed: bool = False
@@ -37,11 +38,11 @@ class AgentConnection(FrameScanner):
         self._pending_at: i64 = 0
 
     def on_readable(self) -> None:
-        """The socket has octets to read."""
+        """Read from the socket: it has octets."""
         raise NotImplementedError
 
     def on_notice(self, code: i64) -> None:
-        """A method of `notices` other than a close has arrived."""
+        """Handle a method of `notices` other than a close."""
         raise NotImplementedError
 
     def wants_write(self) -> bool:
@@ -49,7 +50,7 @@ class AgentConnection(FrameScanner):
         return len(self._pending) > 0
 
     def send(self, octets: bytes) -> None:
-        """Send now, or behind what waits already."""
+        """Send at once, or append to the octets that wait already."""
         if len(self._pending) > 0:
             self._pending = self._pending[self._pending_at :] + octets
             self._pending_at = 0
@@ -65,10 +66,10 @@ class AgentConnection(FrameScanner):
             self._pending_at = sent
 
     def send_repeated(self, message: bytes, count: i64) -> None:
-        """Send `message` so many times; nothing may be waiting.
+        """Send `message` `count` times; no octets may be waiting.
 
-        The kernel copies from one block again and again: it stays in the L1 cache, and no batch is ever built in memory
-        that has to be mapped for it.
+        The kernel copies from one block again and again, so the block stays in the L1 cache, and no
+        batch is ever built in memory that must be mapped for it.
         """
         size: i64 = len(message)
         in_block: i64 = min(max(REPEATED_BLOCK_BYTES // size, 1), count)
@@ -84,13 +85,13 @@ class AgentConnection(FrameScanner):
             raise PerfError(f"the {self._role}'s connection broke: {error}") from None
         left: i64 = size * count - sent
         if left > 0:
-            # The rest begins inside of a message.
+            # The unsent rest begins inside a message.
             whole: i64 = (left + size - 1) // size
             self._pending = message * int(whole)
             self._pending_at = whole * size - left
 
     def flush(self) -> None:
-        """The socket takes octets again."""
+        """Send the waiting octets: the socket takes some again."""
         octets = self._pending
         if self._pending_at > 0:
             octets = octets[self._pending_at :]
@@ -100,7 +101,7 @@ class AgentConnection(FrameScanner):
             self.send(octets)
 
     def receive(self, bytes_max: int) -> bytes:
-        """What has arrived, empty when nothing has."""
+        """The octets that have arrived; empty when there are none."""
         try:
             chunk: bytes = self.sock.recv(bytes_max)
         except BlockingIOError:
@@ -112,7 +113,7 @@ class AgentConnection(FrameScanner):
         return chunk
 
     def close(self) -> None:
-        """Ask for the end; `is_closed` turns true when the broker has answered."""
+        """Send connection.close; `is_closed` turns true when the broker has answered."""
         self.is_closing = True
         out = BytesWriter()
         write_method_frame(out, 0, ConnectionClose(reply_code=200, reply_text=b"done"))

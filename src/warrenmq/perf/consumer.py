@@ -1,8 +1,9 @@
-"""One consuming connection: counts deliveries, measures their latency, acks them singly or N at a time.
+"""One consuming connection: counts deliveries, measures latency, acks singly or N at a time.
 
-Everything a received chunk asks for is answered by one send: the acks of the chunk gather in a buffer. While the socket
-does not take them nothing more is read, so a broker that does not read its acks is not made to buffer deliveries here.
-Messages of one publisher's batch share a timestamp, so latency is recorded per run of equal timestamps.
+The acks for one received chunk gather in a buffer and leave with one send. While the socket does
+not take them the consumer reads nothing, so that a broker that does not read its acks cannot fill
+buffers here with deliveries. Messages of one publisher's batch share a timestamp, so latency is
+recorded per run of equal timestamps.
 """
 
 import time
@@ -21,9 +22,11 @@ from warrenmq.wire.encode import write_method_frame
 from warrenmq.wire.frames import FRAME_END
 from warrenmq.wire.methods import BasicConsume
 
-# Under malloc's threshold for mapped memory (128 KiB): above it every chunk would cost four more system calls.
+# Size of a read, under malloc's threshold for mapped memory (128 KiB): above it every chunk would
+# cost four more system calls.
 RECEIVE_BYTES: Final = 98304
-# The octets before the delivery tag of a basic.ack frame on channel 1: type, channel, size 13, class and method.
+# The octets before the delivery tag of a basic.ack frame on channel 1: type, channel, size 13,
+# class and method.
 ACK_HEAD: Final = bytes(
     [
         1,
@@ -47,13 +50,14 @@ ACK_MULTIPLE: Final = 0x100 | FRAME_END
 class Consumer(AgentConnection):
     """Consumes `queue` on channel 1 of a socket that is set up already, prefetch included.
 
-    `multi_ack_every` 0 consumes without acks; `limit` 0 is no limit. Deliveries past the limit are left unacked.
+    `multi_ack_every` 0 consumes without acks; `limit` 0 means no limit. Deliveries past the limit
+    stay unacked.
     """
 
     def __init__(self, sock: socket, queue: bytes, multi_ack_every: i64, limit: i64) -> None:
         super().__init__(sock, "consumer", False)
         self.received: i64 = 0
-        # When the chunk with the latest counted message arrived, monotonic nanoseconds.
+        # Arrival of the chunk with the latest counted message, monotonic nanoseconds.
         self.latest_ns: i64 = 0
         self.latency: Histogram = Histogram()
         self.is_consuming: bool = False
@@ -74,11 +78,11 @@ class Consumer(AgentConnection):
         self.send(out.getvalue())
 
     def is_done(self) -> bool:
-        """The limit is reached and every ack is with the broker."""
+        """True when the limit is reached and the socket has taken every ack."""
         return self._limit > 0 and self.received >= self._limit and not self.wants_write()
 
     def on_readable(self) -> None:
-        """Read one chunk, count and ack what is in it."""
+        """Read one chunk, and count and ack its deliveries."""
         chunk = self.receive(RECEIVE_BYTES)
         if not chunk:
             return
@@ -112,11 +116,11 @@ class Consumer(AgentConnection):
     def on_notice(self, code: i64) -> None:
         if code == CANCELLED:
             raise PerfError("the broker cancelled a consumer: its queue is gone")
-        # Whatever else arrives on this connection after start() is the answer to it.
+        # The first other method after start() is the answer to basic.consume.
         self.is_consuming = True
 
     def finish(self) -> None:
-        """Ack what is received and not acked, because a multiple is not full."""
+        """Ack received messages that wait for a multiple ack to fill up."""
         if self._unacked > 0:
             self._ack(True)
             self._send_acks()

@@ -1,9 +1,10 @@
-"""Counting what a broker sends, without making an object per message.
+"""Counts messages and confirms that a broker sends, without an object per message.
 
-`FrameScanner.scan` walks received bytes frame by frame and calls a hook per whole message, per confirm and per other
-method. Message bodies are skipped, not gathered: only the first 8 octets, the publisher's timestamp, are read, so a
-message of any size costs the same and nothing larger than one method or header frame is ever kept over a chunk
-boundary. One channel a connection carries content, therefore one content state is enough.
+`FrameScanner.scan` walks received bytes frame by frame and calls a hook per whole message, per
+confirm and per other method. It skips message bodies except their first 8 octets, the publisher's
+timestamp. A message of any size therefore costs the same, and the scanner keeps nothing larger than
+one method or header frame over a chunk boundary. Only one channel of a connection carries content,
+so one content state is enough.
 """
 
 from typing import Final
@@ -20,17 +21,18 @@ BASIC_ACK: Final = 60 << 16 | 80
 BASIC_NACK: Final = 60 << 16 | 120
 
 NO_TIMESTAMP: Final = -1
-# The largest method or header frame we wait for; frame_max as negotiated is never more (client.py).
+# The largest method or header frame to wait for; the negotiated frame_max never exceeds it
+# (client.py).
 GATHERED_FRAME_LIMIT: Final = 131072
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class FrameScanner:
-    """Feed chunks to `scan`; a subclass answers the hooks. After a PerfError the stream is lost."""
+    """Scans chunks and calls the hooks of a subclass. After a PerfError the stream is lost."""
 
     def __init__(self) -> None:
         self._tail: bytes = b""
-        # Octets of the current body frame, its end octet included, that have not arrived.
+        # Octets of the current body frame, its end octet included, that have not arrived yet.
         self._skip: i64 = 0
         self._body_left: i64 = 0
         self._content_method: i64 = 0
@@ -39,13 +41,13 @@ class FrameScanner:
         self._wants_timestamp: bool = False
 
     def on_message(self, method: i64, delivery_tag: i64, timestamp: i64) -> None:
-        """A whole message has arrived: BASIC_DELIVER, or BASIC_RETURN with delivery_tag 0."""
+        """Handle a whole message: BASIC_DELIVER, or BASIC_RETURN with delivery_tag 0."""
 
     def on_confirm(self, method: i64, publish_seq: i64, multiple: bool) -> None:
-        """BASIC_ACK or BASIC_NACK from the broker."""
+        """Handle a BASIC_ACK or BASIC_NACK from the broker."""
 
     def on_method(self, data: bytes, start: i64, end: i64) -> None:
-        """Any other method: `data[start:end]` is its payload."""
+        """Handle any other method; its payload is `data[start:end]`."""
 
     def scan(self, chunk: bytes) -> None:
         """Walk `chunk`, the next bytes of the stream, calling the hooks in order."""
@@ -66,8 +68,8 @@ class FrameScanner:
                     raise PerfError("the broker sent a body frame without its end octet")
                 if self._body_left == 0:
                     self.on_message(self._content_method, self._delivery_tag, self._timestamp)
-            # The smallest frame, a heartbeat, has 8 octets, so its whole header is read as one integer:
-            # type u8, channel u16, size u32, and one octet that follows.
+            # The smallest frame, a heartbeat, has 8 octets, so its whole header is read as one
+            # integer: type u8, channel u16, size u32, and one octet that follows.
             if end - position < 8:
                 break
             header: i64 = read_i64_be(data, position)
@@ -115,7 +117,8 @@ class FrameScanner:
     def _scan_method(self, data: bytes, start: i64, end: i64) -> None:
         method: i64 = i64(read_i32_be(data, start))
         if method == BASIC_DELIVER:
-            # consumer_tag shortstr, delivery_tag u64, redelivered, exchange and routing key: the last are not read.
+            # consumer_tag shortstr, delivery_tag u64; redelivered, exchange and routing key behind
+            # them are not read.
             if end - start < 5:
                 raise PerfError("the broker sent a basic.deliver that ends early")
             tag_at: i64 = start + 5 + i64(data[start + 4])

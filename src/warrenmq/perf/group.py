@@ -1,4 +1,4 @@
-"""The agents of a run behind one face, whether they live in this process or in forked ones."""
+"""One interface to the agents of a run, whether they live in this process or in forked ones."""
 
 import time
 from typing import Final, final
@@ -9,35 +9,39 @@ from warrenmq.perf.loop import PerfLoop
 from warrenmq.perf.options import NANOSECONDS
 from warrenmq.perf.snapshot import Snapshot
 
-# How often the run looks at its agents; its rates use the exact times of the first and last message instead.
+# Interval at which the run takes snapshots of its agents; its rates use the exact times of the
+# first and last message instead.
 TICK_NS: Final = NANOSECONDS // 20
 
 
 class AgentGroup:
-    """All publishers and consumers of a run. Any function may raise PerfError; call `abort` in every case at the end."""
+    """All publishers and consumers of a run.
+
+    Any method may raise PerfError. Call `abort` at the end in every case.
+    """
 
     def start_consuming(self) -> None:
-        """Return when every consumer is registered with the broker."""
+        """Register every consumer with the broker and wait for the answers."""
         raise NotImplementedError
 
     def start_publishing(self, start_ns: i64) -> None:
-        """Publishers begin; rates count from `start_ns`."""
+        """Start the publishers; rates count from `start_ns`."""
         raise NotImplementedError
 
     def stop_publishing(self) -> None:
-        """Publishers finish what they have begun."""
+        """Stop the publishers once they have sent the messages begun."""
         raise NotImplementedError
 
     def run(self) -> list[Snapshot]:
-        """Let the agents work for one tick; then one snapshot of each process."""
+        """Run the agents for one tick; returns one snapshot of each process."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """End all connections in good order."""
+        """Close all connections in good order."""
         raise NotImplementedError
 
     def abort(self) -> None:
-        """Release sockets and processes; without effect after `close`."""
+        """Release sockets and processes; no effect after `close`."""
         raise NotImplementedError
 
 

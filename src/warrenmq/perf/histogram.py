@@ -1,8 +1,9 @@
 """Latency histogram with a bounded relative error, cheap to record into and to merge.
 
-A value (nanoseconds) falls into one of 128 equal buckets of its power of two, so a percentile is off by less than
-0.8 %; values under 128 are exact. Counts live in one list, because many messages of one received chunk share a
-timestamp and are recorded together: `record(value, count)` is called per run of equal timestamps, not per message.
+A value (nanoseconds) falls into one of 128 equal buckets of its power of two, so a percentile is
+off by less than 0.8 %; values under 128 are exact. Counts live in one list. Many messages of one
+received chunk share a timestamp, so callers record them together: `record(value, count)` once per
+run of equal timestamps, not per message.
 """
 
 from typing import Final, final
@@ -11,14 +12,15 @@ from mypy_extensions import i64
 
 SUB_BUCKET_BITS: Final = 7
 SUB_BUCKETS: Final = 128
-# 2**42 ns is 73 minutes: no latency of a run is longer, and a body that is no timestamp of ours is far beyond.
+# 2**42 ns is 73 minutes. No latency of a run is longer, and a body without our timestamp gives a
+# value far beyond it.
 VALUE_BITS: Final = 42
 VALUE_LIMIT: Final = 1 << VALUE_BITS
 BUCKET_COUNT: Final = SUB_BUCKETS * (VALUE_BITS - SUB_BUCKET_BITS + 1)
 
 
 def bucket_index(value: i64) -> i64:
-    """The bucket of `value`, which must be at least 0 and under VALUE_LIMIT."""
+    """The bucket of `value`, which must be at least 0 and below VALUE_LIMIT."""
     shift: i64 = 0
     rest: i64 = value >> SUB_BUCKET_BITS
     while rest > 1:
@@ -30,20 +32,23 @@ def bucket_index(value: i64) -> i64:
 
 
 def bucket_middle(index: i64) -> float:
-    """The value in the middle of a bucket, the one reported for all values in it."""
+    """The value in the middle of a bucket, which stands for all values in it."""
     if index < 2 * SUB_BUCKETS:
         return float(index)
     shift: i64 = (index >> SUB_BUCKET_BITS) - 1
     place: i64 = index - (shift << SUB_BUCKET_BITS)
     lowest: i64 = place << shift
-    # Not `1 << shift`: compiled, a literal on the left is shifted as a 32-bit number.
+    # Avoid `1 << shift`: mypyc shifts a literal on the left as a 32-bit number.
     highest: i64 = ((place + 1) << shift) - 1
     return (float(lowest) + float(highest)) / 2
 
 
 @final
 class Histogram:
-    """Counts by bucket with exact count, sum, minimum and maximum. Values outside the range are only counted."""
+    """Counts by bucket, with exact count, sum, minimum and maximum.
+
+    Values outside the range only count in `out_of_range`.
+    """
 
     def __init__(self) -> None:
         self.count: i64 = 0
@@ -67,7 +72,7 @@ class Histogram:
             self.maximum = value
 
     def merge(self, other: "Histogram") -> None:
-        """Add everything `other` has recorded."""
+        """Add all that `other` has recorded."""
         if other.count:
             for index, count in enumerate(other._counts):
                 if count:
@@ -91,7 +96,7 @@ class Histogram:
         other.out_of_range = 0
 
     def percentile(self, percent: float) -> float:
-        """The smallest value that at least `percent` of the observations do not exceed; 0.0 when there are none."""
+        """The smallest value that `percent` of the observations do not exceed; 0.0 if none."""
         if self.count == 0:
             return 0.0
         wanted: float = float(self.count) * percent / 100.0
@@ -99,7 +104,8 @@ class Histogram:
         for index, count in enumerate(self._counts):
             seen += count
             if count and seen >= wanted:
-                # The ends are known exactly; the middle of their bucket may lie outside of what was seen.
+                # The extremes are known exactly, and the middle of their bucket may lie outside of
+                # them.
                 return min(max(bucket_middle(index), float(self.minimum)), float(self.maximum))
         return float(self.maximum)
 
@@ -107,7 +113,7 @@ class Histogram:
         return float(self.sum) / float(self.count) if self.count else 0.0
 
     def encode(self) -> list[int]:
-        """A flat list for JSON between processes: the totals, then (bucket, count) pairs of the used buckets."""
+        """A flat list for JSON: the totals, then (bucket, count) pairs of the used buckets."""
         flat = [
             int(self.count),
             int(self.sum),

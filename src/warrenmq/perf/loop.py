@@ -1,8 +1,9 @@
-"""The sockets of one process: opens its publishers and consumers and moves them, one turn at a time.
+"""The sockets of one process: opens its publishers and consumers and runs them, turn by turn.
 
-A turn publishes what the brakes allow, waits for sockets, then reads and writes those that are ready. It waits only when
-nobody could publish; so a saturated publisher costs one send and one select a batch, and a paced one sleeps until its
-next message is due, to the microsecond (epoll alone counts in milliseconds).
+A turn publishes as much as the publishers' limits allow, waits for sockets, then reads and writes
+the ready ones. It waits only when no publisher could publish. A saturated publisher thus costs one
+send and one select a batch, and a paced one sleeps until its next message is due, to the
+microsecond (epoll alone counts in milliseconds).
 """
 
 import resource
@@ -41,13 +42,16 @@ CONNECT_TIMEOUT_S: Final = 20.0
 CLOSE_TIMEOUT_NS: Final = 10 * NANOSECONDS
 READ: Final = select.EPOLLIN
 WRITE: Final = select.EPOLLOUT
-# A closed or broken connection: reading it tells which.
+# Events of a closed or broken connection: a read tells which.
 ENDED: Final = select.EPOLLHUP | select.EPOLLERR
 
 
 @final
 class PerfLoop:
-    """Publishers and consumers of one process; agent `i` of a role uses target `i` modulo the number of targets."""
+    """The publishers and consumers of one process.
+
+    Agent `i` of a role uses target `i` modulo the number of targets.
+    """
 
     def __init__(
         self,
@@ -63,7 +67,7 @@ class PerfLoop:
         self._cpu_start_ns: i64 = 0
         self._may_publish: bool = False
         try:
-            # Consumers first: their connections are there when the first message is.
+            # Open consumers first, so that they are connected when the first message is published.
             for number in consumers:
                 self._open_consumer(options, targets[number % len(targets)], number)
             for number in producers:
@@ -105,7 +109,7 @@ class PerfLoop:
         self._agents[agent.sock.fileno()] = agent
 
     def start_consuming(self) -> None:
-        """Send every basic.consume and wait for the answers; deliveries are taken meanwhile."""
+        """Send every basic.consume and wait for the answers; deliveries are counted meanwhile."""
         deadline_ns: i64 = time.monotonic_ns() + i64(CONNECT_TIMEOUT_S * NANOSECONDS)
         for consumer in self.consumers:
             consumer.start()
@@ -116,18 +120,21 @@ class PerfLoop:
                     raise PerfError("the broker did not answer basic.consume in time")
 
     def start_publishing(self, start_ns: i64) -> None:
-        """From now on turns publish; rates count from `start_ns`."""
+        """Let turns publish from here on; rates count from `start_ns`."""
         self._may_publish = True
         for publisher in self.publishers:
             publisher.start(start_ns)
 
     def stop_publishing(self) -> None:
-        """No new messages; what is half sent is finished and confirms are still taken."""
+        """Publish no new messages. Half-sent ones are finished and confirms still counted."""
         for publisher in self.publishers:
             publisher.is_stopped = True
 
     def turn(self, wait_ns_max: i64) -> None:
-        """Publish, then handle ready sockets; wait for one at most `wait_ns_max`, or until a paced message is due."""
+        """Publish, then handle ready sockets.
+
+        Waits for a socket at most `wait_ns_max`, or until a paced message is due.
+        """
         wait_ns: i64 = wait_ns_max
         if self._may_publish:
             for publisher in self.publishers:
@@ -141,7 +148,8 @@ class PerfLoop:
                     if due_ns > 0:
                         wait_ns = max(min(wait_ns, due_ns - now_ns), 0)
         if 0 < wait_ns < wait_ns_max:
-            # An epoll object is itself a descriptor that turns readable, and select() knows microseconds.
+            # An epoll object is itself a descriptor that becomes readable, and select() counts in
+            # microseconds.
             if not select.select([self._epoll], [], [], float(wait_ns) / NANOSECONDS)[0]:
                 return
             wait_ns = 0
@@ -154,11 +162,11 @@ class PerfLoop:
             self._watch(agent)
 
     def _watch(self, agent: AgentConnection) -> None:
-        """Match the registration to what the agent waits for.
+        """Register the socket for the events that the agent waits for.
 
-        A consumer with acks to send reads no more until they are gone; a publisher must read, or its broker could wait
-        for it to take confirms while it waits for the broker. A closed one is forgotten, before its socket reads as
-        ended.
+        A consumer with acks to send reads nothing until they are sent. A publisher must always
+        read, or its broker could wait for it to take confirms while it waits for the broker. A
+        closed agent is unregistered before its socket reads as ended.
         """
         if agent.is_closed:
             if agent.interest:
@@ -176,7 +184,7 @@ class PerfLoop:
             self._epoll.modify(agent.sock, interest)
 
     def snapshot(self) -> Snapshot:
-        """Counters so far and latencies since the last call."""
+        """Counters since the start, and latencies since the last call."""
         snapshot = Snapshot()
         now_ns: i64 = time.monotonic_ns()
         for publisher in self.publishers:
@@ -200,7 +208,10 @@ class PerfLoop:
         return snapshot
 
     def close(self) -> None:
-        """Send the acks still owed, close every connection in good order, and the sockets in any case."""
+        """Send the acks still due and close all connections in good order.
+
+        Closes the sockets even when that fails or takes longer than CLOSE_TIMEOUT_NS.
+        """
         self._may_publish = False
         deadline_ns: i64 = time.monotonic_ns() + CLOSE_TIMEOUT_NS
         try:
@@ -231,6 +242,6 @@ class PerfLoop:
 
 
 def cpu_ns() -> i64:
-    """CPU time of this process so far, user and system."""
+    """CPU time of this process so far (ns), user and system."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return i64((usage.ru_utime + usage.ru_stime) * NANOSECONDS)

@@ -1,7 +1,7 @@
 """The rare methods that a running connection must understand: closes, cancels, blocks and flow.
 
-`notice` turns one of them into a code, so that publisher and consumer branch on an integer; a close raises PerfError,
-because no run goes on after it.
+`notice` turns such a method into a code, so that publisher and consumer branch on an integer. A
+close raises PerfError, because no run continues after it.
 """
 
 from typing import Final
@@ -34,7 +34,10 @@ CLOSED: Final = 6
 
 
 def notice(data: bytes, start: i64, end: i64) -> i64:
-    """Which of the codes above the method `data[start:end]` is. Raises PerfError when it closes or does not decode."""
+    """The code of the method `data[start:end]`, one of the constants above.
+
+    Raises PerfError when the method closes the channel or connection, or does not decode.
+    """
     try:
         method = decode_method(data, start, end)
     except ConnectionException as error:

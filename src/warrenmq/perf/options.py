@@ -1,7 +1,7 @@
-"""What a run is asked to do, checked before a socket is opened.
+"""The options of a run, checked before a socket is opened.
 
-`PerfOptions` is the command line after parsing: PerfTest's names where it has them. `validate` is the only place that
-knows which combinations make no sense; a value it lets through is one the engine can run with.
+`PerfOptions` is the parsed command line, with PerfTest's names where it has them. Only `validate`
+knows which combinations make no sense; the engine can run every value that it accepts.
 """
 
 from dataclasses import dataclass, field
@@ -15,13 +15,13 @@ DEFAULT_PORT: Final = 5672
 NANOSECONDS: Final = 1_000_000_000
 MESSAGE_BYTES_MAX: Final = 512 * 1024 * 1024
 PREFETCH_MAX: Final = 65535
-# Without a time, a run of --pmessages waits so long for its consumers.
+# Time (s) that a run without --time waits for its consumers after the last publish.
 DRAIN_S: Final = 30.0
 
 
 @dataclass
 class Address:
-    """Where to connect and as whom, from an `amqp://` URI."""
+    """Address and login from an `amqp://` URI."""
 
     host: str
     port: int
@@ -31,7 +31,10 @@ class Address:
 
 
 def parse_uri(uri: str) -> Address:
-    """The parts of `amqp://user:password@host:port/vhost`; guest, guest, 5672 and `/` where they are left out."""
+    """The parts of `amqp://user:password@host:port/vhost`. Raises PerfError.
+
+    guest, guest, 5672 and `/` replace the parts that are left out.
+    """
     parts = urlsplit(uri)
     if parts.scheme != "amqp":
         raise PerfError(f"--uri {uri!r}: only amqp:// is supported")
@@ -41,7 +44,8 @@ def parse_uri(uri: str) -> Address:
         port = parts.port
     except ValueError as error:
         raise PerfError(f"--uri {uri!r}: {error}") from None
-    # An empty path means the default vhost, `amqp://host/` the vhost with the empty name (RabbitMQ URI specification).
+    # An empty path means the default vhost, `amqp://host/` the vhost with the empty name (RabbitMQ
+    # URI specification).
     vhost = unquote(parts.path[1:]) if parts.path else "/"
     return Address(
         host=parts.hostname,
@@ -53,7 +57,10 @@ def parse_uri(uri: str) -> Address:
 
 
 def parse_arguments(text: str) -> dict[str, object]:
-    """`x-max-length=10,x-queue-mode=lazy` as a table: numbers become integers, true and false booleans, the rest strings."""
+    """The table of a text such as `x-max-length=10,x-queue-mode=lazy`. Raises PerfError.
+
+    Numbers become integers, true and false booleans, the rest strings.
+    """
     arguments: dict[str, object] = {}
     if not text:
         return arguments
@@ -74,7 +81,10 @@ def parse_arguments(text: str) -> dict[str, object]:
 
 @dataclass
 class PerfOptions:
-    """One run. Counts of 0 mean "none" for agents and "no limit" for limits, as in PerfTest."""
+    """The options of one run. 0 means "none" for counts of agents and "no limit" for limits.
+
+    PerfTest reads 0 the same way.
+    """
 
     uri: str = "amqp://guest:guest@127.0.0.1:5672/%2F"
     id: str = ""
@@ -113,20 +123,20 @@ class PerfOptions:
         return "mandatory" in self.flags
 
     def drain_s(self) -> float:
-        """How long consumers may go on after the producers have ended: not at all when the run has a time."""
+        """Time (s) that consumers get after the producers have ended; 0 when the run has a time."""
         if self.drain is not None:
             return self.drain
         return 0.0 if self.time > 0 else DRAIN_S
 
     def queue_names(self) -> list[str]:
-        """The queues of the run in order; one empty name stands for a queue that the broker names."""
+        """The names of the run's queues in order; one empty name means that the broker names it."""
         if not self.queue_pattern:
             return [self.queue]
         numbers = range(self.queue_pattern_from, self.queue_pattern_to + 1)
         return [self.queue_pattern % number for number in numbers]
 
     def validate(self) -> None:
-        """Raise PerfError with the option and the allowed values for the first thing that cannot be run."""
+        """Raise PerfError for the first invalid option, with its name and the allowed values."""
         parse_uri(self.uri)
         self._validate_ranges()
         for flag in self.flags:

@@ -1,8 +1,9 @@
-"""The agents of a run dealt out to forked processes (`--processes`).
+"""Runs the agents in forked processes (`--processes`).
 
-A child has two pipes: it obeys one-line commands from the one, and writes one line of JSON per answer or tick to the
-other. It forks before any socket of its agents exists, and ends when its command pipe does, so no child outlives the
-run. Producers and consumers never share a process unless there is only one.
+A child has two pipes: it obeys one-line commands from the one, and writes one line of JSON per
+answer or tick to the other. It forks before any socket of its agents exists. It ends when its
+command pipe ends, so no child outlives the run. Producers and consumers never share a process
+unless there is only one.
 """
 
 import contextlib
@@ -33,7 +34,7 @@ CLOSE: Final = "close"
 
 @final
 class Share:
-    """The numbers of the producers and consumers that one process runs."""
+    """The indexes of the producers and consumers that one process runs."""
 
     def __init__(self, producers: list[int], consumers: list[int]) -> None:
         self.producers: list[int] = producers
@@ -41,7 +42,7 @@ class Share:
 
 
 def deal_agents(options: PerfOptions) -> list[Share]:
-    """One share a process, at most `--processes`; fewer when there are not enough agents of a role."""
+    """One share per process: at most `--processes`, fewer when a role has too few agents."""
     producers = list(range(options.producers))
     consumers = list(range(options.consumers))
     if options.processes == 1:
@@ -58,14 +59,14 @@ def deal_agents(options: PerfOptions) -> list[Share]:
 
 @final
 class Lines:
-    """Whole lines out of a pipe that is read without blocking."""
+    """Reads whole lines from a pipe without blocking."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor: int = descriptor
         self._rest: bytes = b""
 
     def read(self) -> list[str] | None:
-        """The lines that are complete now; None at the end of the pipe."""
+        """The complete lines read so far; None at the end of the pipe."""
         chunk = os.read(self.descriptor, PIPE_BYTES)
         if not chunk:
             return None
@@ -76,7 +77,7 @@ class Lines:
 
 @final
 class Worker:
-    """A forked process as its parent sees it."""
+    """The parent's view of a forked process."""
 
     def __init__(self, pid: int, commands: int, answers: int) -> None:
         self.pid: int = pid
@@ -86,7 +87,7 @@ class Worker:
         self.is_ready: bool = False
 
     def take(self, line: str) -> None:
-        """Remember an answer: `ready`, a snapshot, or the text of an error, which is raised."""
+        """Take an answer: `ready`, a snapshot, or the text of a PerfError, which is raised."""
         message = json.loads(line)
         if message == READY:
             self.is_ready = True
@@ -101,7 +102,7 @@ class Worker:
 
 @final
 class ProcessGroup(AgentGroup):
-    """All agents in forked processes. The constructor returns when every connection is open."""
+    """All agents in forked processes; the constructor returns when every connection is open."""
 
     def __init__(self, options: PerfOptions, targets: list[Target], shares: list[Share]) -> None:
         self._workers: list[Worker] = []
@@ -134,7 +135,7 @@ class ProcessGroup(AgentGroup):
         snapshots = []
         for worker in self._workers:
             snapshots.append(worker.latest)
-            # The latencies are handed on now; the counters stay the latest known.
+            # The caller gets the latencies once; the counters stay the latest known.
             kept = Snapshot()
             kept.counters = worker.latest.counters
             worker.latest = kept
@@ -165,7 +166,7 @@ class ProcessGroup(AgentGroup):
     def _await_ready(self) -> None:
         deadline_ns: i64 = time.monotonic_ns() + i64(ANSWER_TIMEOUT_S * NANOSECONDS)
         while True:
-            # One that has answered is left alone: after `close` its pipe ends.
+            # Skip workers that have answered: after `close` their pipe ends.
             waiting = [worker for worker in self._workers if not worker.is_ready]
             if not waiting:
                 return
@@ -189,7 +190,7 @@ class ProcessGroup(AgentGroup):
 def fork_worker(
     options: PerfOptions, targets: list[Target], share: Share, siblings: list[Worker]
 ) -> Worker:
-    """Start a process for `share`; it answers `ready` when its connections are open."""
+    """Fork a process for `share`; it answers `ready` when its connections are open."""
     commands_read, commands_write = os.pipe()
     answers_read, answers_write = os.pipe()
     pid = os.fork()
@@ -199,7 +200,8 @@ def fork_worker(
         return Worker(pid, commands_write, answers_read)
     status = 1
     try:
-        # The parent alone hears ctrl-C and tells us. A pipe ends only when no process holds its other end.
+        # Only the parent handles Ctrl-C; it sends commands to the children. A pipe ends only when
+        # no process has its other end open.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.close(commands_write)
@@ -217,7 +219,7 @@ def fork_worker(
 def run_worker(
     options: PerfOptions, targets: list[Target], share: Share, commands: Lines, answers: int
 ) -> None:
-    """The whole life of a forked process."""
+    """Run a forked process from its first socket to its end."""
     loop: PerfLoop | None = None
     try:
         loop = PerfLoop(options, targets, share.producers, share.consumers)
@@ -225,7 +227,7 @@ def run_worker(
         obey(loop, commands, answers)
     except PerfError as error:
         _answer(answers, json.dumps(str(error)))
-    except Exception as crash:  # whatever it is, only the parent can show it
+    except Exception as crash:  # only the parent can show an error
         _answer(answers, json.dumps(f"a process of the load generator failed: {crash!r}"))
     finally:
         if loop is not None:
@@ -233,7 +235,7 @@ def run_worker(
 
 
 def obey(loop: PerfLoop, commands: Lines, answers: int) -> None:
-    """Work and answer commands until `close` or the end of the command pipe."""
+    """Run turns and answer commands until `close` or the end of the command pipe."""
     next_tick_ns: i64 = time.monotonic_ns() + TICK_NS
     while True:
         if select.select([commands.descriptor], [], [], 0)[0]:
@@ -253,7 +255,8 @@ def obey(loop: PerfLoop, commands: Lines, answers: int) -> None:
                 _answer(answers, json.dumps(READY))
                 if name == CLOSE:
                     return
-        # Look at the pipe at least every millisecond of work, or a command would wait for the next message.
+        # Check the pipe after every millisecond of turns, or a command would wait for the next
+        # message.
         turn_end_ns: i64 = time.monotonic_ns() + NANOSECONDS // 1000
         while time.monotonic_ns() < turn_end_ns:
             loop.turn(NANOSECONDS // 1000)

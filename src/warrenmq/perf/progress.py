@@ -1,4 +1,4 @@
-"""When a run is over, and what it has added up to; decided on snapshots alone, without sockets or clocks."""
+"""Decides when a run is over and adds up its figures, from snapshots only: no sockets, no clock."""
 
 from typing import Final, final
 
@@ -19,13 +19,13 @@ from warrenmq.perf.snapshot import (
     total_counters,
 )
 
-# After the last publish the run waits at most so long for confirms that are still owed.
+# Longest wait for outstanding confirms after the last publish.
 SETTLE_NS_MAX: Final = 10 * NANOSECONDS
 
 
 @final
 class Interval:
-    """What happened between two reports of a run. Times in seconds, rates in messages a second."""
+    """The figures between two reports of a run; times in seconds, rates in messages per second."""
 
     def __init__(
         self,
@@ -47,14 +47,17 @@ class Interval:
 
 @final
 class Progress:
-    """The sum of a run so far. `update` takes the snapshots of a tick, then `wants_stop` and `is_over` say what to do."""
+    """The sum of a run so far.
+
+    `update` takes the snapshots of a tick; then `producers_ended_ns` and `is_over` say what to do.
+    """
 
     def __init__(self, options: PerfOptions) -> None:
         self.start_ns: i64 = 0
         self.counters: dict[str, int] = Snapshot().counters
         self.latency: Histogram = Histogram()
         self.confirm_latency: Histogram = Histogram()
-        # Producers have been told to stop, or have reached their limits, at this time; 0 before.
+        # Time at which producers were stopped or reached their limits; 0 before.
         self.producers_ended_ns: i64 = 0
         self.is_over: bool = False
         self._options: PerfOptions = options
@@ -64,12 +67,15 @@ class Progress:
         self._interval_confirm_latency: Histogram = Histogram()
 
     def start(self, now_ns: i64) -> None:
-        """The run's clock starts: at the first basic.consume without producers, else at the first publish."""
+        """Start the run's clock: with the first publish, or the first basic.consume.
+
+        A run without producers starts with its first basic.consume.
+        """
         self.start_ns = now_ns
         self._interval_start_ns = now_ns
 
     def update(self, snapshots: list[Snapshot], now_ns: i64) -> Interval | None:
-        """Add the snapshots of all processes; the interval that has ended, if one has."""
+        """Add the snapshots of all processes; returns the interval if one has ended."""
         self.counters = total_counters(snapshots)
         for snapshot in snapshots:
             self._interval_latency.merge(snapshot.latency)
@@ -96,11 +102,11 @@ class Progress:
         return interval
 
     def interrupt(self) -> None:
-        """The user wants the end now."""
+        """End the run at once, as the user asks."""
         self.is_over = True
 
     def is_drained(self) -> bool:
-        """Whether as many messages were received as were routed."""
+        """Whether consumers have received as many messages as queues got."""
         counters = self.counters
         return counters[RECEIVED] >= counters[PUBLISHED] - counters[RETURNED] - counters[NACKED]
 
@@ -115,10 +121,12 @@ class Progress:
             return
         if self.producers_ended_ns == 0:
             producers_done = self.counters[PUBLISHERS_OPEN] == 0
-            # Without a limit of their own producers would go on for ever after the last consumer has its share.
+            # Without a limit of their own, producers would continue forever after the last consumer
+            # is done.
             if time_is_up or producers_done or (consumers_done and options.pmessages == 0):
                 self.producers_ended_ns = now_ns
-            # One tick more in any case: what publishers have sent since this snapshot is not in the counters.
+            # Wait one tick more in any case: this snapshot lacks messages that publishers have sent
+            # since.
             return
         since_end_ns: i64 = now_ns - self.producers_ended_ns
         if self.counters[UNSETTLED] > 0 and since_end_ns < SETTLE_NS_MAX:

@@ -1,12 +1,13 @@
-"""One publishing connection: batches of ready-made frames, held back by window, rate, alarm and TCP.
+"""One publishing connection: batches of ready-made frames, limited by window, rate, alarm and TCP.
 
-All messages of a publisher are equal but for the timestamp in their first 8 octets. A batch shares one timestamp, so
-it is one message repeated: a memory copy, whatever the number of messages. Four brakes hold a batch back, each
-honoured before the next one is built: the confirm window, the rate, `connection.blocked` or `channel.flow` from the
-broker, and a socket that accepts no more.
+All messages of a publisher are equal but for the timestamp in their first 8 octets. A batch shares
+one timestamp, so it is one message repeated: a memory copy, whatever the number of messages. Four
+limits delay a batch, and each is checked before the next batch is built: the confirm window, the
+rate, `connection.blocked` or `channel.flow` from the broker, and a socket that accepts no more.
 
-Invariant: `published` counts what was handed to the socket or waits in it for the kernel; `confirmed_count + nacked_count`
-never exceeds it, and `published - settled` never exceeds the window.
+Invariant: `published` counts the messages passed to the socket or waiting in it for the kernel;
+`confirmed_count + nacked_count` never exceeds it, and `published - settled` never exceeds the
+window.
 """
 
 import time
@@ -28,16 +29,17 @@ from warrenmq.wire.frames import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METH
 BASIC_PUBLISH: Final = 60 << 16 | 40
 CLASS_BASIC: Final = 60
 TIMESTAMP_BYTES: Final = 8
-# One send, large enough that the system call is spread over many messages.
+# Bytes of one send, enough to spread the cost of the system call over many messages.
 BATCH_BYTES: Final = 262144
 RECEIVE_BYTES: Final = 65536
 
 
 @final
 class PublishFrames:
-    """The frames of one publish, cut around the 8 octets of the timestamp: `prefix + timestamp + suffix`.
+    """The frames of one publish, cut around its 8-octet timestamp: `prefix + timestamp + suffix`.
 
-    A body under 8 octets has no timestamp: `has_timestamp` is false, the whole publish is `prefix`.
+    A body under 8 octets has no timestamp: `has_timestamp` is false and the whole publish is
+    `prefix`.
     """
 
     def __init__(
@@ -91,11 +93,11 @@ class PublishFrames:
         self.suffix = out.getvalue()
 
     def octets(self) -> i64:
-        """The length of one publish on the wire."""
+        """Length of one publish on the wire (octets)."""
         return len(self.prefix) + len(self.suffix) + (TIMESTAMP_BYTES if self.has_timestamp else 0)
 
     def stamped(self, now_ns: i64) -> bytes:
-        """One publish with `now_ns` in its body."""
+        """The octets of one publish with `now_ns` in its body."""
         if not self.has_timestamp:
             return self.prefix
         out = BytesWriter()
@@ -106,7 +108,7 @@ class PublishFrames:
 
 
 def write_frame_header(out: BytesWriter, kind: i64, size: i64) -> None:
-    """A frame header for channel 1, the one channel of every connection of ours."""
+    """Write a frame header for channel 1, the only channel of our connections."""
     out.append(kind)
     write_i16_be(out, 1)
     write_i32_be(out, int(size))
@@ -114,9 +116,10 @@ def write_frame_header(out: BytesWriter, kind: i64, size: i64) -> None:
 
 @final
 class Publisher(AgentConnection):
-    """Publishes on channel 1 of a socket that is set up already. The loop calls `on_readable`, `flush` and `publish`.
+    """Publishes on channel 1 of a socket that is set up already.
 
-    `window` (0: confirms are off), `limit` (0: none) and `rate` per second (0.0: none) are fixed for the run.
+    The loop calls `on_readable`, `flush` and `publish`. `window` (0: confirms are off), `limit` (0:
+    none) and `rate` per second (0.0: none) are fixed for the run.
     """
 
     def __init__(
@@ -127,10 +130,11 @@ class Publisher(AgentConnection):
         self.confirmed_count: i64 = 0
         self.nacked_count: i64 = 0
         self.returned_count: i64 = 0
-        # When the latest message was sent or settled, monotonic nanoseconds.
+        # Time at which the latest message was sent or settled, monotonic nanoseconds.
         self.latest_ns: i64 = 0
         self.blocked_ns: i64 = 0
-        # How far the pace has ever fallen behind, nanoseconds: over it a paced latency would flatter the broker.
+        # Largest delay behind the pace so far (ns): beyond it a paced latency would flatter the
+        # broker.
         self.behind_ns_max: i64 = 0
         self.confirm_latency: Histogram = Histogram()
         self.is_stopped: bool = False
@@ -144,30 +148,34 @@ class Publisher(AgentConnection):
         self._is_blocked: bool = False
         self._is_flow_stopped: bool = False
         self._blocked_since_ns: i64 = 0
-        # Every publish_seq up to here is settled; `_settled_ahead` holds those beyond that were settled out of order.
+        # Every publish_seq up to this one is settled; `_settled_ahead` has those beyond it that
+        # were settled out of order.
         self._settled_through: i64 = 0
         self._settled_ahead: set[int] = set()
-        # (last publish_seq, time of sending) of each batch that is not settled to its end.
+        # (last publish_seq, time of sending in ns) of each batch that is not completely settled.
         self._batches: deque[tuple[int, int]] = deque()
 
     def start(self, now_ns: i64) -> None:
-        """The pace counts from here."""
+        """Start the pace at `now_ns`."""
         self._start_ns = now_ns
 
     def unsettled(self) -> i64:
-        """Published and neither confirmed nor nacked; 0 without a window."""
+        """Messages published and neither confirmed nor nacked; 0 without a window."""
         if self._window == 0:
             return 0
         return self.published - self._settled_through - len(self._settled_ahead)
 
     def is_done(self) -> bool:
-        """The limit is reached (or `stop` was called), everything is with the broker and, with a window, settled."""
+        """True when all is sent and settled, after the limit was reached or `is_stopped` was set.
+
+        Without a window nothing counts as unsettled.
+        """
         if not self.is_stopped and (self._limit == 0 or self.published < self._limit):
             return False
         return not self.wants_write() and self.unsettled() == 0
 
     def credit(self, now_ns: i64) -> i64:
-        """How many messages may be sent at this moment, TCP aside."""
+        """Messages that may be sent at this moment, TCP aside."""
         if self.is_stopped or self._is_blocked or self._is_flow_stopped:
             return 0
         credit: i64 = self._batch_max
@@ -183,7 +191,10 @@ class Publisher(AgentConnection):
         return max(credit, 0)
 
     def next_due_ns(self) -> i64:
-        """When the rate allows the next message; 0 when no rate is set or something else holds it back."""
+        """Time when the rate allows the next message (ns); 0 without a rate.
+
+        Also 0 while another limit delays the publisher.
+        """
         if (
             self._rate <= 0.0
             or self.wants_write()
@@ -199,7 +210,7 @@ class Publisher(AgentConnection):
         return self._start_ns + i64(float(self.published) * NANOSECONDS / self._rate) + 1
 
     def publish(self, now_ns: i64) -> bool:
-        """Send one batch if every brake allows; whether anything was sent."""
+        """Send one batch if every limit allows; returns whether anything was sent."""
         if self.wants_write():
             return False
         credit = self.credit(now_ns)
@@ -216,7 +227,7 @@ class Publisher(AgentConnection):
         return True
 
     def on_readable(self) -> None:
-        """Confirms, returns, notices."""
+        """Read one chunk of confirms, returns and notices."""
         chunk = self.receive(RECEIVE_BYTES)
         if not chunk:
             return
@@ -259,9 +270,10 @@ class Publisher(AgentConnection):
             self.confirmed_count += settled
 
     def _record_latency(self, settled_before: i64) -> None:
-        """Latency of what this chunk settled, in publishing order.
+        """Record the latency of the messages that this chunk settled, in publishing order.
 
-        A message confirmed out of order is recorded when all before it are settled: never too early, at times late.
+        A message confirmed out of order is recorded when all before it are settled: never too
+        early, at times late.
         """
         recorded: i64 = settled_before
         while recorded < self._settled_through:
@@ -284,7 +296,7 @@ class Publisher(AgentConnection):
             self.send(flow_ok_frame(code == FLOW_ON))
 
     def settle_blocked_time(self, now_ns: i64) -> None:
-        """At the end of a run: count a block that still lasts."""
+        """Add the time of a block that still lasts to `blocked_ns`."""
         if self._is_blocked:
             self.blocked_ns += now_ns - self._blocked_since_ns
             self._blocked_since_ns = now_ns

@@ -1,7 +1,8 @@
-"""One run from set-up to summary: declares the topology, starts the agents, ends them when `Progress` says so.
+"""One run from set-up to summary: declares the topology, starts the agents, ends them on time.
 
-Agents run in this process, or in several forked ones (`--processes`). CLOCK_MONOTONIC is one clock for all processes of
-a machine, therefore latencies hold across them.
+`Progress` decides when a run ends. Agents run in this process, or in several forked ones
+(`--processes`). CLOCK_MONOTONIC is one clock for all processes of a machine, so latencies hold
+across them.
 """
 
 import time
@@ -18,10 +19,10 @@ from warrenmq.perf.topology import declare
 
 
 def run(options: PerfOptions, on_interval: Callable[[Interval], None]) -> Summary:
-    """Do what `options` ask, calling `on_interval` for each reporting interval.
+    """Run the load that `options` describe; calls `on_interval` for each reporting interval.
 
-    Raises PerfError when the set-up or an agent fails; every socket and process of the run is closed then. A keyboard
-    interrupt ends the run early and in good order.
+    Raises PerfError when the set-up or an agent fails; every socket and process of the run is
+    closed then. A keyboard interrupt ends the run early and in good order.
     """
     options.validate()
     client = Client(parse_uri(options.uri), "perf-configuration", CONNECT_TIMEOUT_S)
@@ -50,7 +51,7 @@ def drive(
     options: PerfOptions,
     on_interval: Callable[[Interval], None],
 ) -> None:
-    """Start the agents, add up their snapshots tick by tick, stop the producers; return when the run is over."""
+    """Drive the agents until the run is over: start them, add up snapshots, stop the producers."""
     progress.start(time.monotonic_ns())
     group.start_consuming()
     if options.producers > 0:

@@ -1,7 +1,8 @@
-"""What the processes of a run have done so far, as each reports it to the one that decides.
+"""The figures of each process of a run so far, as it reports them to the process that decides.
 
-Counters are totals since the start; latencies are only what came since the snapshot before, so that an interval and the
-whole run are both sums of snapshots. A snapshot travels between processes as one line of JSON.
+Counters are totals since the start. Latencies are only those since the snapshot before, so that an
+interval and the whole run are both sums of snapshots. A snapshot travels between processes as one
+line of JSON.
 """
 
 import json
@@ -13,11 +14,12 @@ PUBLISHED: Final = "published"
 CONFIRMED: Final = "confirmed"
 NACKED: Final = "nacked"
 RETURNED: Final = "returned"
-# Published, and with confirms switched on neither confirmed nor nacked.
+# Messages published and, with confirms on, neither confirmed nor nacked.
 UNSETTLED: Final = "unsettled"
 RECEIVED: Final = "received"
-# When the latest message was sent or settled, when the latest was received: monotonic nanoseconds, 0 for never.
+# Time at which the latest message was sent or settled (monotonic ns); 0 for never.
 PUBLISH_LATEST_NS: Final = "publish_latest_ns"
+# Time at which the latest message was received (monotonic ns); 0 for never.
 RECEIVE_LATEST_NS: Final = "receive_latest_ns"
 BLOCKED_NS: Final = "blocked_ns"
 BEHIND_NS_MAX: Final = "behind_ns_max"
@@ -55,7 +57,7 @@ class Snapshot:
         self.confirm_latency: Histogram = Histogram()
 
     def add(self, name: str, value: int) -> None:
-        """Count `value` into a summed counter, or let it compete for a maximum."""
+        """Add `value` to a summed counter, or keep the larger one of a maximum."""
         if name in MAXIMA:
             self.counters[name] = max(self.counters[name], value)
         else:
@@ -67,7 +69,7 @@ class Snapshot:
 
 
 def decode_snapshot(line: str) -> Snapshot:
-    """The snapshot that `Snapshot.encode` wrote in another process of ours."""
+    """The snapshot in a line that `Snapshot.encode` wrote in another process."""
     parts: list[Any] = json.loads(line)
     snapshot = Snapshot()
     snapshot.counters = parts[0]

@@ -1,4 +1,4 @@
-"""The figures a run ends with, as numbers; how they are shown is the command line's business."""
+"""The final figures of a run, as numbers; the command line prints them."""
 
 from typing import Final, final
 
@@ -18,7 +18,7 @@ from warrenmq.perf.snapshot import (
     RETURNED,
 )
 
-# Name in JSON, percentile.
+# Pairs of a percentile's name in JSON and its value.
 PERCENTILES: Final = (
     ("median", 50.0),
     ("p75", 75.0),
@@ -45,8 +45,8 @@ def latency_figures(histogram: Histogram) -> dict[str, float]:
 class Summary:
     """Totals and average rates of a run.
 
-    A rate is the count divided by the time from the start to the last such message, so that neither waiting for the
-    end nor the length of a tick is counted.
+    A rate is the count divided by the time from the start to the last such message, so that neither
+    waiting for the end nor the length of a tick is counted.
     """
 
     def __init__(self, options: PerfOptions, progress: Progress) -> None:
@@ -71,7 +71,7 @@ class Summary:
         self.generator_cpu_ns_per_message: float = counters[CPU_NS] / messages if messages else 0.0
 
     def as_json(self) -> dict[str, object]:
-        """Everything, ready for json.dumps."""
+        """All figures, ready for json.dumps."""
         return {
             "id": self.id,
             "published": self.published,

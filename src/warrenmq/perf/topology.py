@@ -1,4 +1,4 @@
-"""Declares what a run publishes to and consumes from, and deals queues out to producers and consumers."""
+"""Declares the exchanges and queues of a run, and pairs queues with the routes to them."""
 
 from warrenmq.perf.client import Client
 from warrenmq.perf.errors import PerfError
@@ -9,7 +9,7 @@ from warrenmq.wire.properties import Properties
 
 
 class Target:
-    """One queue of the run, and how a publisher reaches it."""
+    """One queue of the run, with the exchange and routing key that reach it."""
 
     def __init__(self, queue: bytes, exchange: bytes, routing_key: bytes) -> None:
         self.queue: bytes = queue
@@ -20,8 +20,9 @@ class Target:
 def declare(client: Client, options: PerfOptions) -> list[Target]:
     """The targets of the run in order, declared unless they are predeclared.
 
-    Through the default exchange (no --exchange) a message reaches the queue by its name; through a named one by
-    --routing-key, or by the queue's name when several queues share the exchange.
+    Through the default exchange (no --exchange) a message reaches the queue by its name. Through a
+    named one it does by --routing-key, or by the queue's name when several queues share the
+    exchange.
     """
     exchange = options.exchange.encode()
     is_default = not exchange

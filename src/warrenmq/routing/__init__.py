@@ -1,6 +1,6 @@
-"""Routing: which queues a message goes to, and what exchanges and bindings a vhost has (AMQP 0-9-1 section 3.1).
+"""Routing: the exchanges and bindings of a vhost, and the queues that a message goes to.
 
-`router.py` is the whole of it for one vhost; each exchange type is a file of its own (`direct.py`, `fanout.py`,
-`topic.py` over a trie and an automaton, `headers.py`). Permissions and missing names are the caller's. May import: wire.
-Start with `router.py`.
+See AMQP 0-9-1 section 3.1. `router.py` routes for one vhost; each exchange type is a file of its
+own (`direct.py`, `fanout.py`, `topic.py` over a trie and an automaton, `headers.py`). The caller
+checks permissions and missing names. May import: wire. Start with `router.py`.
 """

@@ -1,6 +1,7 @@
 """Direct exchanges: a message goes where its routing key equals the binding key, byte for byte.
 
-The default exchange (named "") is one of them whose bindings are the queues' names and cannot be changed.
+The default exchange (named "") is a direct exchange whose bindings are the queues' names and cannot
+be changed.
 """
 
 from typing import Final, final
@@ -16,7 +17,7 @@ DIRECT: Final = b"direct"
 @final
 @mypyc_attr(native_class=True)
 class DirectExchange(Exchange):
-    """Bindings by key."""
+    """A direct exchange: bindings by key."""
 
     def __init__(
         self, name: bytes, durable: bool, auto_delete: bool, internal: bool, arguments: bytes
@@ -48,7 +49,10 @@ class DirectExchange(Exchange):
 @final
 @mypyc_attr(native_class=True)
 class DefaultExchange(Exchange):
-    """The exchange named "": routes to the queue that the routing key names. Shares the router's `queues`."""
+    """The exchange named "": routes to the queue that the routing key names.
+
+    Shares the router's `queues`.
+    """
 
     def __init__(self, queues: dict[bytes, Destination]) -> None:
         super().__init__(b"", DIRECT, True, False, False, b"")

@@ -1,7 +1,8 @@
-"""Declaring again what exists: it must be the same, or the client is told what differs (protocol.md 5.3, 5.4).
+"""Equivalence checks for a repeated declaration of an exchange or queue (protocol.md 5.3, 5.4).
 
-For exchanges and queues alike. A *resource* is what error texts call it: `queue 'q' in vhost '/'`. The errors name no
-method; whoever handles one fills in its ids.
+A declaration of an existing exchange or queue must equal the first one, or the client gets a 406
+that names the difference. A *resource* is the name in error texts: `queue 'q' in vhost '/'`. The
+errors name no method; the code that handles one fills in its ids.
 """
 
 from collections.abc import Sequence
@@ -14,14 +15,17 @@ from warrenmq.wire.field_types import TAG_LONGSTR, type_name
 
 
 def resource_text(kind: str, name: bytes, vhost: bytes) -> str:
-    """`exchange 'x' in vhost '/'`; `kind` is "exchange" or "queue"."""
+    """The text `exchange 'x' in vhost '/'`; `kind` is "exchange" or "queue"."""
     return (
         f"{kind} '{name.decode('utf-8', 'replace')}' in vhost '{vhost.decode('utf-8', 'replace')}'"
     )
 
 
 def inequivalent(key: str, resource: str, received: str, current: str) -> ChannelException:
-    """The 406 for `key`; `received` and `current` are complete phrases: `'true'`, `none`, `the value ...`."""
+    """The 406 for `key`.
+
+    `received` and `current` are complete phrases: `'true'`, `none`, `the value ...`.
+    """
     return ChannelException(
         PRECONDITION_FAILED,
         f"inequivalent arg '{key}' for {resource}: received {received} but current is {current}",
@@ -29,7 +33,7 @@ def inequivalent(key: str, resource: str, received: str, current: str) -> Channe
 
 
 def assert_equivalent_flag(key: str, resource: str, received: bool, current: bool) -> None:
-    """ChannelException 406 unless an attribute such as `durable` is the same in both declarations."""
+    """Raise ChannelException 406 unless a flag such as `durable` is equal in both declarations."""
     if received != current:
         raise inequivalent(key, resource, _flag_text(received), _flag_text(current))
 
@@ -37,7 +41,7 @@ def assert_equivalent_flag(key: str, resource: str, received: bool, current: boo
 def assert_equivalent_arguments(
     keys: Sequence[str], resource: str, received: dict[str, Field], current: dict[str, Field]
 ) -> None:
-    """ChannelException 406 for the first of `keys` that is there on one side only or has another value."""
+    """Raise ChannelException 406 for the first of `keys` that is on one side only, or differs."""
     for key in keys:
         one = received.get(key)
         other = current.get(key)
@@ -58,7 +62,10 @@ def assert_equivalent_exchange(
     internal: bool,
     arguments: bytes,
 ) -> None:
-    """ChannelException 406 unless this declaration is that of `exchange`; of the arguments only one counts."""
+    """Raise ChannelException 406 unless this declaration equals that of `exchange`.
+
+    Of the arguments, only the alternate exchange counts.
+    """
     resource = resource_text("exchange", exchange.name, vhost)
     if type != exchange.type:
         received, current = (
@@ -79,7 +86,7 @@ def assert_equivalent_exchange(
 
 
 def check_name_argument(arguments: dict[str, Field], key: str, resource: str) -> None:
-    """ChannelException 406 if the argument `key` of a new exchange or queue is there and no name (longstr)."""
+    """Raise ChannelException 406 if the argument `key` is there and not a name (longstr)."""
     field = arguments.get(key)
     if field is not None and field.tag != TAG_LONGSTR:
         raise ChannelException(

@@ -1,8 +1,8 @@
-"""Exchanges, their bindings, and what these lead to.
+"""Exchanges, their bindings, and the destinations of bindings.
 
-A binding is told from others by source, destination, key and arguments (`binding_identity`). Each type of exchange is a
-subclass that keeps an index of its bindings. A destination may be found several times in one message: the router takes
-each once, so that the indexes need not care.
+Source, destination, key and arguments identify a binding (`binding_identity`). Each exchange type
+is a subclass that keeps an index of its bindings. An index may find a destination several times for
+one message; the router takes each once.
 """
 
 from __future__ import annotations
@@ -23,27 +23,26 @@ ALTERNATE_EXCHANGE: Final = "alternate-exchange"
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Destination:
-    """What a binding can lead to: a queue or an exchange of one vhost. Queues live in a layer above this one and extend it.
+    """The destination of a binding: a queue or an exchange of one vhost.
 
-    `durable`: does its definition survive a restart?
-
-    `incoming` and `route_mark` belong to the vhost's Router.
+    Queues live in a layer above and extend this class. `durable`: the definition survives a
+    restart. `incoming` and `route_mark` belong to the vhost's Router.
     """
 
     def __init__(self, name: bytes, is_queue: bool) -> None:
         self.name: bytes = name
         self.is_queue: bool = is_queue
         self.durable: bool = False
-        # Bindings that lead here, in the order they were made (a dict keeps it; a set does not).
+        # Bindings to this destination, in the order they were made; a set would not keep it.
         self.incoming: dict[Binding, None] = {}
-        # Number of the last routing that met this destination: tells "once already" without a set per message.
+        # Number of the last routing that met this destination; saves a set per message.
         self.route_mark: i64 = 0
 
 
 @final
 @mypyc_attr(native_class=True)
 class Binding:
-    """One binding. `arguments` is the table body as it was sent."""
+    """One binding. `arguments`: the table body as it was sent."""
 
     def __init__(
         self, source: Exchange, destination: Destination, key: bytes, arguments: bytes
@@ -54,7 +53,7 @@ class Binding:
         self.arguments: bytes = arguments
 
     def is_durable(self) -> bool:
-        """Both ends are: only then is the binding stored."""
+        """Whether both ends are durable; only then is the binding stored."""
         return self.source.durable and self.destination.durable
 
     def properties_key(self) -> str:
@@ -70,7 +69,10 @@ class Binding:
 
 @mypyc_attr(native_class=True)
 class Exchange(Destination):
-    """One exchange. `arguments` is the table body of its declaration; `type` is b"direct", b"fanout" ..."""
+    """One exchange.
+
+    `arguments`: the table body of its declaration; `type`: b"direct", b"fanout" ...
+    """
 
     def __init__(
         self,
@@ -87,36 +89,36 @@ class Exchange(Destination):
         self.auto_delete: bool = auto_delete
         self.internal: bool = internal
         self.arguments: bytes = arguments
-        # Where messages go that match nothing here; it need not exist.
+        # Name of the exchange for messages that match nothing here; it need not exist.
         self.alternate: bytes | None = _alternate(arguments)
         # Bindings with this exchange as source, by `binding_identity`; changed by the router only.
         self.outgoing: dict[tuple[bool, bytes, bytes, bytes], Binding] = {}
-        # How many of them lead to another exchange.
+        # Number of outgoing bindings that lead to another exchange.
         self.exchange_binding_count: int = 0
 
     def check_binding(self, arguments: bytes) -> None:
-        """ChannelException 406 if this type cannot take a binding with these arguments."""
+        """Raise ChannelException 406 if this type cannot take a binding with these arguments."""
 
     def check_room(self, key: bytes) -> None:
-        """ChannelException 406 if the index has no room for another binding with this key."""
+        """Raise ChannelException 406 if the index has no room for another binding with this key."""
 
     def add(self, binding: Binding) -> None:
-        """Index a binding that is in `outgoing` now."""
+        """Add a binding, which is in `outgoing` already, to the index."""
         raise NotImplementedError
 
     def remove(self, binding: Binding) -> None:
-        """Take a binding out of the index."""
+        """Remove a binding from the index."""
         raise NotImplementedError
 
     def match(self, keys: list[bytes], headers: dict[str, Field], found: list[Destination]) -> None:
-        """Append the destinations that a message with these routing keys (all different) and these headers goes to."""
+        """Append the destinations of a message with these `keys` (all different) and `headers`."""
         raise NotImplementedError
 
 
 def binding_identity(
     destination: Destination, key: bytes, arguments: bytes
 ) -> tuple[bool, bytes, bytes, bytes]:
-    """What tells a binding from the others of the same source."""
+    """The key that identifies a binding among those of the same source."""
     return destination.is_queue, destination.name, key, canonical_arguments(arguments)
 
 

@@ -1,4 +1,4 @@
-"""The exchange types there are, and how an exchange of a type is made."""
+"""The exchange types, and a factory for exchanges of each type."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ EXCHANGE_TYPES: Final = (DIRECT, FANOUT, HEADERS, TOPIC)
 
 
 def check_exchange_type(type: bytes) -> None:
-    """ConnectionException 503 if there is no such type."""
+    """Raise ConnectionException 503 if there is no such type."""
     if type not in EXCHANGE_TYPES:
         shown = type.decode("utf-8", "replace")
         raise ConnectionException(COMMAND_INVALID, f"unknown exchange type '{shown}'", 40, 10)
@@ -22,7 +22,7 @@ def check_exchange_type(type: bytes) -> None:
 def make_exchange(
     name: bytes, type: bytes, durable: bool, auto_delete: bool, internal: bool, arguments: bytes
 ) -> Exchange:
-    """An exchange without bindings. Raises as `check_exchange_type`."""
+    """Make an exchange without bindings. Raises as `check_exchange_type`."""
     if type == DIRECT:
         return DirectExchange(name, durable, auto_delete, internal, arguments)
     if type == FANOUT:

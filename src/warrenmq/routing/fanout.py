@@ -13,7 +13,7 @@ FANOUT: Final = b"fanout"
 @final
 @mypyc_attr(native_class=True)
 class FanoutExchange(Exchange):
-    """Needs no index: `outgoing` is all there is to know."""
+    """A fanout exchange. It needs no index beside `outgoing`."""
 
     def __init__(
         self, name: bytes, durable: bool, auto_delete: bool, internal: bool, arguments: bytes

@@ -1,8 +1,9 @@
-"""Values of field tables: when two are the same, and how RabbitMQ writes them in its error texts.
+"""Values of field tables: when two are equal, and how RabbitMQ writes them in its error texts.
 
-Two comparisons, both of which look through the type tags of the wire, because one client sends 1 as `l` and another
-as `I`: `values_match` for headers against a binding, where 1 also equals 1.0, and `values_equivalent` for arguments
-declared twice, where it does not. Inside tables and arrays the tags count in both.
+There are two comparisons. `values_match` compares headers with a binding, and `values_equivalent`
+arguments that are declared twice. Both ignore the type tags of the wire, since one client sends 1
+as `l` and another as `I`; 1 equals 1.0 only in `values_match`. Inside tables and arrays, both
+compare the tags too.
 
 Recursion is bounded: a decoded table is at most `DEPTH_MAX` levels deep.
 """
@@ -27,7 +28,8 @@ from warrenmq.wire.field_types import (
     type_name,
 )
 
-# Kinds of values: only values of one kind can be equal, except integers and floats in `values_match`.
+# Kinds of values: only values of one kind can be equal, except integers and floats in
+# `values_match`.
 _VOID: Final = 0
 _BOOL: Final = 1
 _INTEGER: Final = 2
@@ -39,7 +41,7 @@ _TABLE: Final = 7
 
 
 def values_match(one: Field, other: Field) -> bool:
-    """Equal by value over all types of numbers and both types of bytes."""
+    """Whether values are equal, over all types of numbers and both types of bytes."""
     kind = _kind(one.tag)
     other_kind = _kind(other.tag)
     if kind == other_kind:
@@ -49,7 +51,7 @@ def values_match(one: Field, other: Field) -> bool:
 
 
 def values_equivalent(one: Field, other: Field) -> bool:
-    """Equal by value over all types of integers, both of floats and both of bytes."""
+    """Whether values are equal, over all types of integers, both of floats and both of bytes."""
     kind = _kind(one.tag)
     return kind == _kind(other.tag) and _equal_of_kind(kind, one, other)
 
@@ -81,7 +83,7 @@ def _equal_of_kind(kind: i64, one: Field, other: Field) -> bool:
 
 
 def _equal_inside(one: Field, other: Field) -> bool:
-    """Equal with their tags; `L` is another tag of the type `l`."""
+    """Whether two values are equal together with their tags; `L` is another tag of the type `l`."""
     tag: i64 = TAG_LONG if one.tag == TAG_LONG_TOO else one.tag
     other_tag: i64 = TAG_LONG if other.tag == TAG_LONG_TOO else other.tag
     return tag == other_tag and _equal_of_kind(_kind(tag), one, other)
@@ -106,7 +108,7 @@ def _equal_tables(one: object, other: object) -> bool:
 
 
 def erlang_value(field: Field) -> str:
-    """A value as RabbitMQ prints the Erlang term it keeps it in: `<<"x">>`, `true`, `[{signedint,1}]`."""
+    """The text of a value as RabbitMQ prints its Erlang term: `<<"x">>`, `[{signedint,1}]`."""
     value = field.value
     if isinstance(value, bytes):
         return erlang_bytes(value)
@@ -127,7 +129,7 @@ def erlang_value(field: Field) -> str:
 
 
 def erlang_bytes(value: bytes) -> str:
-    """Bytes as Erlang prints them: `<<"x">>` if they can be read as Latin-1 text, else `<<1,2,3>>`."""
+    """The text of bytes as Erlang prints them: `<<"x">>` for Latin-1 text, else `<<1,2,3>>`."""
     if not value:
         return "<<>>"
     text = ""

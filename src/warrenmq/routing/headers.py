@@ -1,10 +1,12 @@
-"""Headers exchanges: a binding's arguments are compared with a message's headers; the routing key does not matter.
-Each publish tries every binding, until an argument decides; so it costs at most what all arguments of the exchange's
-bindings amount to.
+"""Headers exchanges: match a binding's arguments with a message's headers, not its routing key.
 
-`x-match` says how (protocol.md 6): `all` (also when absent) wants every argument met, `any` at least one. Arguments
-that begin with `x-` take part only in `all-with-x` and `any-with-x`; `x-match` itself never does. An argument is met
-by a header of the same name with an equal value (`field_values.py`), a void argument by any value.
+A publish tries every binding, and of each binding its arguments until one decides. It costs at most
+one comparison for each argument of the exchange's bindings.
+
+`x-match` selects the mode (protocol.md 6): `all` (also when absent) wants every argument met, `any`
+at least one. Arguments that begin with `x-` take part only in `all-with-x` and `any-with-x`;
+`x-match` itself never does. An argument is met by a header of the same name with an equal value
+(`field_values.py`), a void argument by any value.
 """
 
 from typing import Final, final
@@ -24,7 +26,7 @@ X_MATCH: Final = "x-match"
 @final
 @mypyc_attr(native_class=True)
 class HeadersPattern:
-    """What one binding asks of the headers."""
+    """The conditions of one binding on the headers."""
 
     def __init__(self, binding: Binding) -> None:
         self.binding: Binding = binding
@@ -40,7 +42,7 @@ class HeadersPattern:
                 self.values.append(field)
 
     def fits(self, headers: dict[str, Field]) -> bool:
-        """Does a message with these headers take this binding?"""
+        """Whether a message with these headers matches this binding."""
         for index, name in enumerate(self.names):
             header = headers.get(name)
             wanted = self.values[index]
@@ -53,7 +55,7 @@ class HeadersPattern:
 @final
 @mypyc_attr(native_class=True)
 class HeadersExchange(Exchange):
-    """Bindings with their patterns, tried one by one."""
+    """A headers exchange: bindings with their patterns, tried one by one."""
 
     def __init__(
         self, name: bytes, durable: bool, auto_delete: bool, internal: bool, arguments: bytes
@@ -77,7 +79,10 @@ class HeadersExchange(Exchange):
 
 
 def match_mode(arguments: dict[str, Field]) -> bytes:
-    """The value of `x-match`, b"all" when absent; ChannelException 406 if it is none of the four."""
+    """The value of `x-match`, b"all" when absent.
+
+    ChannelException 406 if it is none of the four modes.
+    """
     field = arguments.get(X_MATCH)
     if field is None:
         return b"all"

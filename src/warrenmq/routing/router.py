@@ -1,15 +1,18 @@
-"""The exchanges and bindings of one vhost, and the way of a message through them (protocol.md 6, 9.5).
+"""The router of one vhost: exchanges, bindings, and routes of messages (protocol.md 6, 9.5).
 
-A message goes from exchange to exchange along the bindings and ends in queues, each of them once, each exchange
-visited once, so cycles end. An exchange at which nothing matched sends it on to its alternate exchange. So a message
-costs what its keys cost at each exchange it reaches (`topic.py` and `headers.py` say how much that is; a dictionary
-look-up a key elsewhere), and the bindings that match, each at most once a key.
+A message goes from exchange to exchange along the bindings and ends in queues. It takes each queue
+once and visits each exchange once, so cycles end. An exchange at which nothing matched sends the
+message on to its alternate exchange. The cost of a message is the cost of its keys at each exchange
+it reaches (for topic and headers exchanges see `topic.py` and `headers.py`; elsewhere one
+dictionary look-up a key), plus the bindings that match, each at most once a key.
 
-Whoever publishes may keep the result of `route` for as long as `version` stays the same: it counts every change that
-could give another result. Headers exchanges look at more than the keys: a result is then good for those headers only.
+A publisher may keep the result of `route` as long as `version` stays the same: it counts every
+change that could give another result. Headers exchanges also depend on the headers: their result
+holds only for the same headers.
 
-Invariants, `check()`: a binding is in its source's `outgoing` and its destination's `incoming` or in neither, and
-both its ends are in `exchanges` or `queues`; an auto-delete exchange that lost its last outgoing binding is gone.
+Invariants, `check()`: a binding is in its source's `outgoing` and its destination's `incoming` or
+in neither, and both its ends are in `exchanges` or `queues`; an auto-delete exchange that lost its
+last outgoing binding is gone.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from warrenmq.routing.exchange_types import make_exchange
 from warrenmq.routing.headers import HeadersExchange
 from warrenmq.wire.field_table import Field, decode_table
 
-# (name, type, internal); all durable, none auto-delete.
+# Exchanges of every vhost as (name, type, internal); all are durable, none is auto-delete.
 PREDECLARED: Final = (
     (b"amq.direct", b"direct", False),
     (b"amq.fanout", b"fanout", False),
@@ -39,21 +42,27 @@ _NO_HEADERS: Final[dict[str, Field]] = {}
 @final
 @mypyc_attr(native_class=True)
 class RemovedBindings:
-    """What went with a queue, an exchange or a binding: the caller takes the durable ones out of the metadata."""
+    """The bindings and exchanges that one call removed.
+
+    The caller removes the durable ones from the metadata.
+    """
 
     def __init__(self) -> None:
         self.bindings: list[Binding] = []
-        # The deleted exchange itself, and auto-delete ones that had no binding left.
+        # The exchange that was deleted, and auto-delete exchanges that lost their last binding.
         self.exchanges: list[Exchange] = []
 
 
 @final
 @mypyc_attr(native_class=True)
 class Router:
-    """Routing for one vhost. Read `exchanges` and `queues` freely; change them by the methods only."""
+    """Routes messages in one vhost.
+
+    Read `exchanges` and `queues` freely; change them by the methods only.
+    """
 
     def __init__(self) -> None:
-        # Counts the changes that can change a route.
+        # Number of changes that could change a route.
         self.version: i64 = 0
         self.queues: dict[bytes, Destination] = {}
         self.default_exchange: DefaultExchange = DefaultExchange(self.queues)
@@ -62,35 +71,37 @@ class Router:
         for name, type, internal in PREDECLARED:
             self.exchanges[name] = make_exchange(name, type, True, False, internal, b"")
 
-    # -- the way of a message ----------------------------------------------------------------------------------
+    # -- the way of a message ----------------------------------------------------------------------
 
     def route(
         self, exchange: Exchange, routing_keys: list[bytes], headers: bytes
     ) -> list[Destination]:
-        """The queues a message published to `exchange` goes to; a new list, in the order of the bindings.
+        """The queues for a message published to `exchange`, as a new list in order of bindings.
 
-        `routing_keys`: that of the message, then those of CC and BCC. `headers`: body of the headers table, decoded
-        only if a headers exchange is on the way; ConnectionException 541 then if it is malformed.
+        `routing_keys`: the key of the message, then those of CC and BCC. `headers`: the body of the
+        headers table, decoded only if a headers exchange is on the way; ConnectionException 541 if
+        it is malformed then.
         """
         self._mark += 1
         exchange.route_mark = self._mark
         if len(routing_keys) > 1:
-            # A CC header may name one key thousands of times.
+            # Drop duplicates: a CC header may name one key thousands of times.
             routing_keys = list(dict.fromkeys(routing_keys))
         found: list[Destination] = []
         if isinstance(exchange, HeadersExchange):
             exchange.match(routing_keys, decode_table(headers), found)
         else:
             exchange.match(routing_keys, _NO_HEADERS, found)
-        # By far the most frequent message: nothing to follow, nothing to drop.
+        # The most frequent case by far is one queue: nothing to follow, nothing to drop.
         if len(found) == 1 and found[0].is_queue:
             return found
         return self._follow(exchange, found, routing_keys, headers)
 
     def depends_on_headers(self, exchange: Exchange) -> bool:
-        """Could two messages with the same key take different ways from `exchange`?
+        """Whether two messages with the same key could take different routes from `exchange`.
 
-        True for all that may lead to a headers exchange, without looking where it really leads.
+        True for every exchange that may lead to a headers exchange, wherever its bindings really
+        lead.
         """
         return (
             isinstance(exchange, HeadersExchange)
@@ -101,11 +112,12 @@ class Router:
     def _follow(
         self, first: Exchange, found: list[Destination], routing_keys: list[bytes], headers: bytes
     ) -> list[Destination]:
-        """Go on from what matched at the `first` exchange."""
+        """Follow the destinations `found` at the `first` exchange to the queues."""
         mark = self._mark
         table: dict[str, Field] | None = None
         queues: list[Destination] = []
-        # Every exchange put here is marked, so it is put here once; the list grows while it is walked.
+        # Exchanges to visit. Each is marked when it is added, so it is added once; the list grows
+        # during the walk.
         exchanges: list[Exchange] = [first]
         position = 0
         exchange = first
@@ -135,16 +147,16 @@ class Router:
             else:
                 exchange.match(routing_keys, _NO_HEADERS, found)
 
-    # -- queues and exchanges ----------------------------------------------------------------------------------
+    # -- queues and exchanges ----------------------------------------------------------------------
 
     def add_queue(self, queue: Destination) -> None:
-        """Make a queue, whose name must be free, reachable by the default exchange and bindable."""
+        """Make a queue reachable by the default exchange and bindable; its name must be free."""
         assert queue.is_queue and queue.name not in self.queues
         self.version += 1
         self.queues[queue.name] = queue
 
     def remove_queue(self, queue: Destination) -> RemovedBindings:
-        """Forget a queue and the bindings to it."""
+        """Remove a queue and the bindings to it."""
         assert self.queues.get(queue.name) is queue
         self.version += 1
         del self.queues[queue.name]
@@ -161,7 +173,10 @@ class Router:
         internal: bool,
         arguments: bytes,
     ) -> Exchange:
-        """Make an exchange, whose name must be free. ConnectionException 503 for an unknown type."""
+        """Make an exchange, whose name must be free.
+
+        ConnectionException 503 for an unknown type.
+        """
         assert name not in self.exchanges
         exchange = make_exchange(name, type, durable, auto_delete, internal, arguments)
         self.version += 1
@@ -169,7 +184,7 @@ class Router:
         return exchange
 
     def delete_exchange(self, exchange: Exchange) -> RemovedBindings:
-        """Forget an exchange (not the default one) and the bindings from and to it."""
+        """Remove an exchange (not the default one) and the bindings from and to it."""
         assert (
             self.exchanges.get(exchange.name) is exchange and exchange is not self.default_exchange
         )
@@ -178,15 +193,15 @@ class Router:
         self._remove_all(self._forget(exchange, removed), removed)
         return removed
 
-    # -- bindings ----------------------------------------------------------------------------------------------
+    # -- bindings ----------------------------------------------------------------------------------
 
     def bind(
         self, source: Exchange, destination: Destination, key: bytes, arguments: bytes
     ) -> Binding | None:
-        """The new binding, or None if there is an equal one.
+        """Make a binding; returns None if an equal one exists.
 
-        Both ends must be there; `source` must not be the default exchange. ChannelException 406 as
-        `Exchange.check_binding` and `Exchange.check_room`.
+        Both ends must exist; `source` must not be the default exchange. Raises ChannelException 406
+        as `Exchange.check_binding` and `Exchange.check_room`.
         """
         if binding_identity(destination, key, arguments) not in source.outgoing:
             source.check_room(key)
@@ -195,7 +210,10 @@ class Router:
     def restore_binding(
         self, source: Exchange, destination: Destination, key: bytes, arguments: bytes
     ) -> Binding | None:
-        """As `bind`, but there is room for whatever was bound before a restart."""
+        """Make a binding as `bind` does, but skip `check_room`.
+
+        There is room for every binding from before a restart.
+        """
         identity = binding_identity(destination, key, arguments)
         if identity in source.outgoing:
             return None
@@ -211,7 +229,10 @@ class Router:
     def unbind(
         self, source: Exchange, destination: Destination, key: bytes, arguments: bytes
     ) -> RemovedBindings | None:
-        """Remove a binding; None if there is none. An auto-delete `source` may go with its last one."""
+        """Remove a binding; None if there is none.
+
+        An auto-delete `source` goes with its last binding.
+        """
         binding = source.outgoing.get(binding_identity(destination, key, arguments))
         if binding is None:
             return None
@@ -221,27 +242,33 @@ class Router:
         return removed
 
     def bindings_of_source(self, exchange: Exchange) -> list[Binding]:
-        """For listings. The default exchange shows one binding for each queue."""
+        """The bindings from `exchange`, for listings.
+
+        The default exchange has one for each queue.
+        """
         if exchange is self.default_exchange:
             return [self._implicit_binding(queue) for queue in self.queues.values()]
         return list(exchange.outgoing.values())
 
     def bindings_of_destination(self, destination: Destination) -> list[Binding]:
-        """For listings. A queue's first binding is the one from the default exchange."""
+        """The bindings to `destination`, for listings.
+
+        A queue's first one is from the default exchange.
+        """
         bindings = list(destination.incoming)
         if destination.is_queue:
             bindings.insert(0, self._implicit_binding(destination))
         return bindings
 
     def all_bindings(self) -> list[Binding]:
-        """For listings: those of all exchanges, the default one first."""
+        """The bindings of all exchanges, the default one's first, for listings."""
         bindings: list[Binding] = []
         for exchange in self.exchanges.values():
             bindings.extend(self.bindings_of_source(exchange))
         return bindings
 
     def check(self) -> None:
-        """The invariants of the module's docstring."""
+        """Assert the invariants of the module's docstring."""
         for name, exchange in self.exchanges.items():
             assert exchange.name == name and not exchange.is_queue
             for identity, binding in exchange.outgoing.items():
@@ -257,12 +284,13 @@ class Router:
             assert queue.name == name and queue.is_queue
             self._check_incoming(queue)
 
-    # -- parts -------------------------------------------------------------------------------------------------
+    # -- parts -------------------------------------------------------------------------------------
 
     def _remove_all(self, bindings: list[Binding], removed: RemovedBindings) -> None:
-        """Remove `bindings`, then exchanges that go with them, then their bindings, and so on.
+        """Remove `bindings`, then auto-delete exchanges left without any, then theirs, and so on.
 
-        The list grows instead of the call stack: a chain of auto-delete exchanges is as long as clients make it.
+        The list grows instead of the call stack, since clients may make a chain of auto-delete
+        exchanges of any length.
         """
         position = 0
         while position < len(bindings):
@@ -287,7 +315,7 @@ class Router:
                 bindings.extend(self._forget(source, removed))
 
     def _forget(self, exchange: Exchange, removed: RemovedBindings) -> list[Binding]:
-        """Take an exchange out of the names; returns the bindings that must go with it."""
+        """Remove an exchange from the names; returns the bindings that must be removed with it."""
         del self.exchanges[exchange.name]
         removed.exchanges.append(exchange)
         bindings = list(exchange.outgoing.values())

@@ -1,9 +1,9 @@
-"""Topic exchanges: binding keys are patterns of words, `*` for one word, `#` for any number of them.
+"""Topic exchanges: binding keys are patterns of words; `*` stands for one word, `#` for any number.
 
-What a publish costs: for each word of its key at most 257 visits to nodes of a trie (`topic_shapes.py` says why) and at
-most 4 x 1,093 digits of an automaton (`topic_automaton.py`), and then the bindings that match, each once. No set of patterns
-makes it more: the trie takes only those for which the bound holds, and a binding that the automaton has no room for is
-refused.
+A publish costs, for each word of its key, at most 257 visits to nodes of a trie (`topic_shapes.py`
+says why) and at most 4 x 1,093 digits of an automaton (`topic_automaton.py`); then each matching
+binding, once. No set of patterns exceeds this: the trie takes only patterns for which the bound
+holds, and a binding for which the automaton has no room is refused.
 """
 
 from typing import Final, final
@@ -24,7 +24,7 @@ TOPIC: Final = b"topic"
 @final
 @mypyc_attr(native_class=True)
 class TopicExchange(Exchange):
-    """Bindings in a trie of their keys' words, or in the automaton."""
+    """A topic exchange: bindings in a trie of their keys' words, or in the automaton."""
 
     def __init__(
         self, name: bytes, durable: bool, auto_delete: bool, internal: bool, arguments: bytes
@@ -65,9 +65,9 @@ class TopicExchange(Exchange):
             self._automaton.match(keys, found)
 
     def matching_cost(self) -> int:
-        """Steps of all matchings so far: visits to nodes of the trie, digits of the automaton's integers."""
+        """Steps of all matches so far: visits to trie nodes plus digits of automaton integers."""
         return self._trie.visits + self._automaton.digits
 
     def is_index_empty(self) -> bool:
-        """There is no binding, and nothing is left of removed ones."""
+        """Whether there is no binding, and nothing is left of removed ones."""
         return self._trie.is_empty() and self._shapes.is_empty() and self._automaton.is_empty()

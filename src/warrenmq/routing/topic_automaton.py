@@ -1,14 +1,15 @@
-"""Topic patterns as one bit-parallel automaton, for those that would keep too many nodes of the trie active.
+"""A bit-parallel automaton for topic patterns that would keep too many nodes of the trie active.
 
-Source: R. Baeza-Yates and G. H. Gonnet, "A new approach to text searching", CACM 35(10), 1992 (Shift-And); a `#` is a state
-that stays set.
+Source: R. Baeza-Yates and G. H. Gonnet, "A new approach to text searching", CACM 35(10), 1992
+(Shift-And). A `#` is a state that stays set.
 
-Each pattern has a state for its beginning and one for each word that is no `#`; all states of all patterns are the bits of
-one integer. A word of the key moves every set bit one place up, and keeps those whose pattern has this word or `*` there;
-bits at which a `#` stands stay where they are too. That is four operations on integers of `states` bits, whatever the
-patterns and the key: with `STATES_MAX` states 4 x 1,093 digits of 30 bits a word, a few microseconds.
+Each pattern has a state for its beginning and one for each word other than `#`; all states of all
+patterns are the bits of one integer. A word of the key moves every set bit one place up, and keeps
+the bits whose pattern has this word or `*` there; bits at which a `#` stands also stay in place.
+That is four operations on integers of `states` bits, whatever the patterns and the key: with
+`STATES_MAX` states 4 x 1,093 digits of 30 bits a word, a few microseconds.
 
-The integers are made anew at the first match after a change, which visits each word of each pattern once.
+The first match after a change makes the integers anew, which visits each word of each pattern once.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from mypy_extensions import i64, mypyc_attr
 from warrenmq.routing.exchange import Binding, Destination
 from warrenmq.routing.topic_pattern import ANY_WORDS, ONE_WORD
 
-# States of all patterns together that clients may make.
+# The most states of all patterns together that clients may make.
 STATES_MAX: Final = 32_768
-# Masks of words kept between keys; each is `states` bits.
+# The most masks of words kept between keys; each has `states` bits.
 _MASKS_MAX: Final = 256
 _BITS_OF_DIGIT: Final = 30
 
@@ -30,52 +31,55 @@ _BITS_OF_DIGIT: Final = 30
 @final
 @mypyc_attr(native_class=True)
 class TopicAutomaton:
-    """Bindings of one topic exchange."""
+    """The bindings of one topic exchange that the trie cannot take."""
 
     def __init__(self) -> None:
-        # The words of each pattern in normal form.
+        # The words of each binding's pattern, in normal form.
         self._patterns: dict[Binding, list[bytes]] = {}
         self.states: i64 = 0
-        # Whether what follows is made from `_patterns` as they are.
+        # The integers and tables below match `_patterns`.
         self._is_built: bool = True
-        # Bits: beginnings of patterns, states at which a `#` stands, states behind a `*`, ends of patterns.
+        # Bits of the states at which patterns begin.
         self._starts: int = 0
+        # Bits of the states at which a `#` stands.
         self._loops: int = 0
+        # Bits of the states behind a `*`.
         self._ones: int = 0
+        # Bits of the states at which patterns end.
         self._ends: int = 0
-        # The states behind each literal word.
+        # The states behind each literal word, by word.
         self._literals: dict[bytes, list[int]] = {}
-        # The pattern that ends at a state.
+        # The binding whose pattern ends at a state, by state.
         self._ending: dict[int, Binding] = {}
-        # `_literals` and `_ones` as an integer, for the words of the last keys.
+        # `_literals` and `_ones` of a word as one integer, for the words of the last keys.
         self._masks: dict[bytes, int] = {}
-        # Digits of integers computed since the automaton was made: what matching has cost.
+        # Digits of integers computed since the automaton was made, as the cost of all matches.
         self.digits: i64 = 0
 
     def __contains__(self, binding: Binding) -> bool:
         return binding in self._patterns
 
     def is_empty(self) -> bool:
-        """There is no binding."""
+        """Whether there is no binding."""
         return not self._patterns
 
     def has_room(self, words: list[bytes]) -> bool:
-        """Would a pattern of these words (in normal form) stay within `STATES_MAX`?"""
+        """Whether a pattern of these words (in normal form) would stay within `STATES_MAX`."""
         return self.states + _states_of(words) <= STATES_MAX
 
     def add(self, binding: Binding, words: list[bytes]) -> None:
-        """Put in a binding that is not there, with the words of its key in normal form."""
+        """Add a new binding, with the words of its key in normal form."""
         self._patterns[binding] = words
         self.states += _states_of(words)
         self._is_built = False
 
     def remove(self, binding: Binding) -> None:
-        """Take out a binding that is there."""
+        """Remove a binding, which must be here."""
         self.states -= _states_of(self._patterns.pop(binding))
         self._is_built = False
 
     def match(self, keys: list[bytes], found: list[Destination]) -> None:
-        """Append the destination of each binding whose pattern fits one of `keys`, once a binding."""
+        """Append the destination of each binding that matches one of `keys`, once a binding."""
         if not self._is_built:
             self._build()
         digits: i64 = self.states // _BITS_OF_DIGIT + 1
@@ -103,7 +107,7 @@ class TopicAutomaton:
                         found.append(self._ending[index * 8 + bit].destination)
 
     def _mask(self, word: bytes) -> int:
-        """The states that `word` can lead to."""
+        """The bits of the states that `word` can lead to."""
         positions = self._literals.get(word)
         mask = self._ones
         if positions is not None:
@@ -144,7 +148,7 @@ class TopicAutomaton:
         self._is_built = True
 
     def _integer(self, positions: list[int]) -> int:
-        """The integer with these bits set."""
+        """The integer with the bits at `positions` set."""
         octets = bytearray(self.states // 8 + 1)
         for position in positions:
             octets[position >> 3] |= 1 << (position & 7)

@@ -1,11 +1,11 @@
-"""Topic patterns: the words of a binding key in a normal form, and where its wildcards stand (protocol.md 6).
+"""Topic patterns: the words and wildcards of a binding key in normal form (protocol.md 6).
 
-A pattern is words separated by dots; `*` stands for exactly one word of the key, `#` for any number, none included; only
-as whole words. The empty pattern has no words, `a..b` has three.
+A pattern is words separated by dots. `*` stands for exactly one word of the key, `#` for any
+number, none included; both only as whole words. The empty pattern has no words, `a..b` has three.
 
-Neighbouring wildcards match the same in any order, and several `#` the same as one. The normal form has the `*` first and
-one `#` behind them: `#.*.#` becomes `*.#`. Equal patterns share their nodes then, and behind a `#` comes a literal word or
-nothing.
+Neighbouring wildcards match the same in any order, and several `#` match the same as one. The
+normal form has the `*` first and one `#` behind them: `#.*.#` becomes `*.#`. In normal form equal
+patterns share their nodes, and a `#` is followed by a literal word or by nothing.
 """
 
 from typing import Final
@@ -40,7 +40,7 @@ def pattern_shape(words: list[bytes]) -> bytes:
 
 
 def inner_any_words(shape: bytes) -> int:
-    """How many `#` a pattern of this shape has that do not end it."""
+    """The number of `#` in a pattern of this shape, not counting one at its end."""
     return shape.count(ANY_WORDS) - (1 if shape.endswith(ANY_WORDS) else 0)
 
 

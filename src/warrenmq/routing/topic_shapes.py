@@ -1,13 +1,15 @@
-"""The shapes of a topic exchange's patterns, counted: which patterns may the trie hold?
+"""The shapes of a topic exchange's patterns, counted to decide which patterns the trie may hold.
 
-A *shape* is a pattern with its literal words blotted out. A walk through the trie costs one visit for each node that a
-beginning of the key has reached. When a beginning of a shape has at most one `#`, the key alone says which literal words
-stand in its places, so at most one node of that shape is active at a time. With the number of beginnings bounded, a word
-of a key costs at most `SHAPES_MAX` + 1 visits, however many patterns there are. (The one is for all beginnings without a
+A *shape* is a pattern with its literal words blanked out. A walk through the trie costs one visit
+for each node that a beginning of the key has reached. When a beginning of a shape has at most one
+`#`, the key alone says which literal words stand in its places, so at most one node of that shape
+is active at a time. With the number of beginnings bounded, a word of a key costs at most
+`SHAPES_MAX` + 1 visits, however many patterns there are. (The one is for all beginnings without a
 wildcard: a key has one of each length.)
 
-Applications have a handful of shapes (`device.*.alarm`, `*.*.temperature`, `logs.#`) and thousands of patterns in each.
-Patterns beyond the bound, and those with two `#` before their end, go to the automaton (`topic_automaton.py`).
+Applications have a handful of shapes (`device.*.alarm`, `*.*.temperature`, `logs.#`) and thousands
+of patterns in each. Patterns beyond the bound, and those with two `#` before their end, go to the
+automaton (`topic_automaton.py`).
 """
 
 from typing import Final, final
@@ -16,21 +18,21 @@ from mypy_extensions import mypyc_attr
 
 from warrenmq.routing.topic_pattern import inner_any_words, literal_prefix, pattern_shape
 
-# Beginnings of shapes, one counted wherever it ends behind a wildcard.
+# The most beginnings of shapes in a trie; only beginnings that contain a wildcard are counted.
 SHAPES_MAX: Final = 256
 
 
 @final
 @mypyc_attr(native_class=True)
 class ShapeCensus:
-    """The beginnings of the shapes that one trie holds."""
+    """Counts the beginnings of the shapes that one trie holds."""
 
     def __init__(self) -> None:
-        # Patterns that begin so, by the beginning's shape; at most `SHAPES_MAX`.
+        # Number of patterns with a beginning, by the beginning's shape; at most `SHAPES_MAX` keys.
         self._counts: dict[bytes, int] = {}
 
     def admits(self, words: list[bytes]) -> bool:
-        """May the trie take a pattern of these words (in normal form)?"""
+        """Whether the trie may take a pattern of these words (in normal form)."""
         shape = pattern_shape(words)
         if inner_any_words(shape) > 1:
             return False
@@ -38,12 +40,12 @@ class ShapeCensus:
         return len(self._counts) + len(fresh) <= SHAPES_MAX
 
     def add(self, words: list[bytes]) -> None:
-        """Count a pattern that is admitted."""
+        """Count a pattern, which must be admitted."""
         for beginning in _beginnings(pattern_shape(words)):
             self._counts[beginning] = self._counts.get(beginning, 0) + 1
 
     def remove(self, words: list[bytes]) -> None:
-        """Count no longer a pattern that was added."""
+        """Stop counting a pattern that was added."""
         for beginning in _beginnings(pattern_shape(words)):
             count = self._counts[beginning]
             if count == 1:
@@ -52,10 +54,10 @@ class ShapeCensus:
                 self._counts[beginning] = count - 1
 
     def is_empty(self) -> bool:
-        """No pattern with a wildcard is counted."""
+        """Whether no pattern with a wildcard is counted."""
         return not self._counts
 
 
 def _beginnings(shape: bytes) -> list[bytes]:
-    """The beginnings of a shape that have a wildcard."""
+    """The beginnings of a shape that contain a wildcard."""
     return [shape[:end] for end in range(literal_prefix(shape) + 1, len(shape) + 1)]

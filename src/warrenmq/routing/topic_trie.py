@@ -1,11 +1,12 @@
-"""Topic patterns in a trie of their words, matched against a key in one pass over its words (protocol.md 6).
+"""Topic patterns in a trie of their words, matched against a key in one pass over its words.
 
-Matching follows all patterns at once, as a finite automaton: the active nodes are those that some beginning of a
-pattern has reached with the words read so far. A `#` node stays active once it is reached, since every further word fits;
-so it is reached once in a key, and what ends in it is found right then.
+Semantics: protocol.md 6. Matching follows all patterns at once, as a finite automaton: the active
+nodes are those that some beginning of a pattern has reached with the words read so far. A `#` node
+stays active once it is reached, since every further word fits. It is therefore reached once in a
+key, and the bindings that end in it are found right then.
 
-Invariant: a pattern has at most one `#` that does not end it, and the shapes are counted (`topic_shapes.py`). Without that
-the active nodes are bounded by the number of patterns only.
+Invariant: a pattern has at most one `#` that does not end it, and the shapes are counted
+(`topic_shapes.py`). Without that only the number of patterns would bound the active nodes.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from warrenmq.routing.topic_pattern import ANY_WORDS, ONE_WORD
 @final
 @mypyc_attr(native_class=True)
 class TopicNode:
-    """The beginning of some patterns; `bindings` are those whose pattern ends here."""
+    """The common beginning of some patterns; `bindings` are those whose pattern ends here."""
 
     def __init__(self) -> None:
         self.words: dict[bytes, TopicNode] = {}
         self.one_word: TopicNode | None = None
         self.any_words: TopicNode | None = None
         self.bindings: dict[Binding, None] = {}
-        # The number of the last key that found the node's bindings or, in a `#` node, activated it.
+        # Number of the last key that found the node's bindings or, in a `#` node, activated it.
         self.last_key: i64 = 0
 
     def is_empty(self) -> bool:
-        """No pattern ends or goes on here."""
+        """Whether no pattern ends here or passes through."""
         return (
             not self.bindings
             and not self.words
@@ -41,7 +42,7 @@ class TopicNode:
         )
 
     def child(self, word: bytes) -> TopicNode | None:
-        """The node one word of a pattern further."""
+        """The child node for the next word of a pattern, or None."""
         if word == ONE_WORD:
             return self.one_word
         if word == ANY_WORDS:
@@ -49,7 +50,7 @@ class TopicNode:
         return self.words.get(word)
 
     def add_child(self, word: bytes) -> TopicNode:
-        """Make the node one word further, which is not there."""
+        """Make the child node for `word`, which must not exist."""
         node = TopicNode()
         if word == ONE_WORD:
             self.one_word = node
@@ -60,7 +61,7 @@ class TopicNode:
         return node
 
     def remove_child(self, word: bytes) -> None:
-        """Drop the node one word further."""
+        """Drop the child node for `word`."""
         if word == ONE_WORD:
             self.one_word = None
         elif word == ANY_WORDS:
@@ -72,24 +73,24 @@ class TopicNode:
 @final
 @mypyc_attr(native_class=True)
 class TopicTrie:
-    """Bindings of one topic exchange."""
+    """The bindings of one topic exchange that `ShapeCensus` admits, in a trie of their words."""
 
     def __init__(self) -> None:
         self._root: TopicNode = TopicNode()
         # Numbers the keys of all matchings, so that `TopicNode.last_key` never has to be cleared.
         self._last_key: i64 = 0
-        # Active `#` nodes of the match under way, each of which may continue with the next word. One list for all
-        # matches spares each an allocation.
+        # Active `#` nodes of the current match, each of which may continue with the next word. One
+        # list for all matches saves an allocation each.
         self._waiting: list[TopicNode] = []
-        # Nodes visited since the trie was made: what matching has cost.
+        # Nodes visited since the trie was made, as the cost of all matches.
         self.visits: i64 = 0
 
     def is_empty(self) -> bool:
-        """There is no binding, and nothing is left of removed ones."""
+        """Whether there is no binding, and nothing is left of removed ones."""
         return self._root.is_empty()
 
     def add(self, binding: Binding, words: list[bytes]) -> None:
-        """Put in a binding that is not there, under the words of its key in normal form."""
+        """Add a new binding under the words of its key in normal form."""
         node = self._root
         for word in words:
             child = node.child(word)
@@ -97,7 +98,7 @@ class TopicTrie:
         node.bindings[binding] = None
 
     def remove(self, binding: Binding, words: list[bytes]) -> None:
-        """Take out a binding that is there, and the nodes that only it needed."""
+        """Remove a binding, which must be here, and the nodes that only it needed."""
         node = self._root
         path: list[TopicNode] = []
         for word in words:
@@ -111,14 +112,14 @@ class TopicTrie:
             node.remove_child(words[len(path)])
 
     def match(self, keys: list[bytes], found: list[Destination]) -> None:
-        """Append the destination of each binding whose pattern fits one of `keys`, once a binding."""
+        """Append the destination of each binding that matches one of `keys`, once a binding."""
         first: i64 = self._last_key + 1
         for key in keys:
             self._last_key += 1
             self._match(key, first, found)
 
     def _match(self, key: bytes, first: i64, found: list[Destination]) -> None:
-        """Match one key. Bindings that the keys from number `first` on have found are not found again."""
+        """Match one key; skip bindings that keys from number `first` on have found already."""
         number = self._last_key
         waiting = self._waiting
         if waiting:
@@ -159,7 +160,7 @@ def _follow_any_words(
     waiting: list[TopicNode],
     found: list[Destination],
 ) -> None:
-    """Activate the `#` below the nodes that were reached, since it may stand for no word at all."""
+    """Activate the `#` below the `reached` nodes, since `#` may stand for no word at all."""
     for node in reached:
         any_words = node.any_words
         if any_words is not None and any_words.last_key != number:

@@ -373,7 +373,7 @@ def take_contents(contents: QueueContents, entries: list[Entry], lost: list[Entr
                 lost_out.append(entry)
                 account.remove(entry)
             elif ready.delta.covers(entry.seq):
-                # The entry moved to delta while its content was loaded, and is counted there.
+                # The entry may have moved to delta during the load, and be counted there.
                 ready.delta.is_uncertain = True
         entry.form = ALPHA
         contents.tell_lost(entry)

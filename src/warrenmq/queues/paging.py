@@ -4,14 +4,14 @@ A default queue pages while more of its messages are in memory, unacked ones inc
 `target_ram_count`:
 
 1. alphas leave: first the oldest of q1, which move to the middle (q2 or q3), then the youngest of
-q4. Unacked messages drop their content; which of ready and unacked messages comes first depends on
-which grow faster. The youngest of q4 cannot move before they are on disk, and while a client
-publishes without a pause they never are: in that case the surplus of q4 becomes q1, and its oldest
-move first. A message that is in the index just drops its content. A large message that is not
-journaled goes to the transient content store, a large persistent one moves to the index; a small
-one keeps its content until it goes to delta (C14). 2. when the middle holds `page_batch` more than
-`permitted_beta_count`, the surplus goes to delta: first the youngest of q3, all but its oldest
-message (C7), then the oldest of q2 (S66).
+   q4. Unacked messages drop their content; which of ready and unacked messages comes first depends
+   on which grow faster. The youngest of q4 cannot move before they are on disk, and while a client
+   publishes without a pause they never are: in that case the surplus of q4 becomes q1, and its
+   oldest move first. A message that is in the index just drops its content. A large message that is
+   not journaled goes to the transient content store, a large persistent one moves to the index; a
+   small one keeps its content until it goes to delta (C14).
+2. when the middle holds `page_batch` more than `permitted_beta_count`, the surplus goes to delta:
+   first the youngest of q3, all but its oldest message (C7), then the oldest of q2 (S66).
 
 A lazy queue moves all messages to delta except those that a consumer will want next.
 

@@ -15,7 +15,7 @@ Fields = dict[str, Value]
 
 @dataclass
 class Structure:
-    """One table of bytes: rows of (at, type, field)."""
+    """One table of bytes: rows of (offset, type, field)."""
 
     name: str
     number: int | None
@@ -34,7 +34,7 @@ def cells_of(line: str) -> list[str]:
 
 @cache
 def structures() -> dict[str, Structure]:
-    """The tables below headings of the fourth level."""
+    """The tables below headings of the fourth level, by name."""
     found: dict[str, Structure] = {}
     current: Structure | None = None
     for line in page_lines():
@@ -67,7 +67,7 @@ def table(header: str) -> list[list[str]]:
 
 
 def decode(name: str, data: bytes, start: int) -> tuple[Fields, int]:
-    """The structure `name` in `data` from `start` on, and where it ends."""
+    """Decode the structure `name` in `data` from `start` on; returns its fields and its end."""
     fields: Fields = {}
     at = start
     for offset, kind, field_name in structures()[name].rows:

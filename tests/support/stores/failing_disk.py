@@ -1,9 +1,9 @@
-"""A broker process whose disk fails on command: `sitecustomize` puts itself between the store and the system calls.
+"""A broker process whose disk fails on command, by `sitecustomize` between store and system calls.
 
-A file named like the call, in the directory of faults, makes each such call fail with the error number in it, or, when it
-starts with `sleep`, take that many seconds, or, when it says `hang`, wait for as long as it says so. What must not wait for
-the disk is tried while it hangs: how long anything takes says nothing on a busy machine. The calls that meet with a fault
-are counted.
+The directory of faults may have a file named like a call. The content of the file decides: an error
+number makes each such call fail, `sleep` with a number makes it take that many seconds, `hang`
+makes it wait as long as the file says so. Tests run what must not wait for the disk while the disk
+hangs, since durations mean nothing on a busy machine. Calls that meet a fault are counted.
 """
 
 import os
@@ -51,7 +51,7 @@ local_file_system.os = FailingOs()
 
 
 class FailingDisk:
-    """The faults that brokers started from now on suffer from."""
+    """The faults of all brokers that start after this object was made."""
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._faults = directory / "faults"
@@ -63,30 +63,30 @@ class FailingDisk:
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
 
     def fail(self, call: str, number: int) -> None:
-        """From now on."""
+        """Make every `call` fail with errno `number`."""
         self._put(call, str(number))
 
     def slow(self, call: str, seconds: float) -> None:
-        """From now on."""
+        """Make every `call` take `seconds` longer."""
         self._put(call, f"sleep{seconds}")
 
     def hang(self, call: str) -> None:
-        """From now on, until another fault takes its place or the disk is healed."""
+        """Make every `call` wait until another fault replaces this one or `heal` ends it."""
         self._put(call, "hang")
 
     def calls(self, call: str) -> int:
-        """How many calls have met with a fault so far, those that still hang among them."""
+        """The number of calls that have met a fault, including calls that still hang."""
         path = self._faults / f"{call}.calls"
         return path.stat().st_size if path.exists() else 0
 
     def heal(self, *calls: str) -> None:
-        """All is well again, or these calls are."""
+        """End the faults of these calls; without arguments, all faults."""
         for path in self._faults.iterdir():
             if path.suffix != ".calls" and (not calls or path.name in calls):
                 path.unlink()
 
     def _put(self, call: str, text: str) -> None:
-        # In one step: the broker reads it at any moment.
+        # Replace the file in one step, since the broker may read it at any moment.
         new = self._faults / "new"
         new.write_text(text)
         new.rename(self._faults / call)

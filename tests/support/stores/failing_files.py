@@ -1,4 +1,4 @@
-"""A file system whose calls fail on command, before, after or in the middle of what they do."""
+"""A file system whose calls fail on command: before, after or in the middle of their work."""
 
 import os
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 from warrenmq.store.file_system import FileHandle, FileSystem
 
 NOT_DONE: Final = "not done"
-# A write of which only a part is there; any other call has not been done.
+# A part of the write is done; another call is not done at all.
 IN_PART: Final = "in part"
 DONE: Final = "done"
 HOWS: Final = (NOT_DONE, IN_PART, DONE)
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class FailingHandle:
-    """An open file of it."""
+    """An open file of FailingFiles."""
 
     def __init__(self, files: "FailingFiles", inner: FileHandle) -> None:
         self._files = files
@@ -51,34 +51,34 @@ class FailingHandle:
 
 
 class FailingFiles:
-    """`inner`, with faults. `calls` has the name of each call so far."""
+    """`inner` with faults; `calls` lists the names of all calls so far."""
 
     def __init__(self, inner: FileSystem) -> None:
         self.inner = inner
         self.calls: list[str] = []
         self.open_handles: set[FailingHandle] = set()
-        # By name of call: (error number, how), each used once. An empty name is any call.
+        # (error number, how) by name of call, each used once; the empty name is any call.
         self._faults: dict[str, list[tuple[int, str]]] = {}
         self._fail_at = -1
 
     def fail(self, name: str, number: int, how: str = NOT_DONE, times: int = 1) -> None:
-        """The next calls `name` fail."""
+        """Make the next `times` calls `name` fail."""
         self._faults.setdefault(name, []).extend([(number, how)] * times)
 
     def fail_at(self, index: int, number: int, how: str = NOT_DONE) -> None:
-        """The call behind `index` others fails."""
+        """Make the call after `index` others fail."""
         self._fail_at = len(self.calls) + index
         self._faults[""] = [(number, how)]
 
     def heal(self) -> bool:
-        """No more faults; were there any left?"""
+        """End all faults; returns True if some had not struck yet."""
         left = any(self._faults.values())
         self._faults.clear()
         self._fail_at = -1
         return left
 
     def call(self, name: str, do: Callable[[], T], do_part: Callable[[], None] | None = None) -> T:
-        """Make a call, or fail."""
+        """Make the call `name`, or fail it as planned."""
         self.calls.append(name)
         faults = self._faults.get(name)
         if not faults and len(self.calls) - 1 == self._fail_at:
@@ -86,11 +86,11 @@ class FailingFiles:
         if not faults:
             return do()
         number, how = faults.pop(0)
-        # A handle is given back even so.
+        # A failed close closes the handle all the same.
         if how == DONE or name == "close":
             result = do()
             if isinstance(result, FailingHandle):
-                # A file may have been made, but nobody got it.
+                # The call may have made the file, but the caller gets no handle.
                 self.open_handles.discard(result)
                 result.inner.close()
         elif how == IN_PART and do_part is not None:

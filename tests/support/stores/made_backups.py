@@ -1,4 +1,4 @@
-"""Backups in Parquet of a vhost with something of everything, and the jobs that make and restore them without a JVM."""
+"""Parquet backups of a vhost with messages of all kinds, made and restored without a JVM."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from warrenmq.pipeline.backups.restore_job import RestoreResult, restore
 
 @dataclass
 class Backups:
-    """Backups of one node at three moments, from three kinds of source; and what it had in its queues by then."""
+    """Backups of one node at three moments, from three kinds of source, and its messages then."""
 
     live: Path
     increment: Path
@@ -27,7 +27,7 @@ class Backups:
 
 
 def run_backup(source: str | Path, target: Path, **more: Any) -> BackupResult:
-    return backup(source, target, spark=InlineSpark(), **more)  # type: ignore[arg-type]  # does as much as is needed
+    return backup(source, target, spark=InlineSpark(), **more)  # type: ignore[arg-type]  # a stub
 
 
 def run_restore(source: Path, target: Path, **more: Any) -> RestoreResult:
@@ -46,7 +46,7 @@ def damage_one_message(data: Path) -> None:
 
 
 def make_backups(directory: Path) -> Backups:
-    """Below `directory`."""
+    """Run a node and make its backups below `directory`."""
     node = BrokerProcess(directory / "node", *SETTINGS)
     node.start()
     try:
@@ -77,7 +77,7 @@ def make_backups(directory: Path) -> Backups:
 
 
 def _go_on(vhost: MixedVhost) -> None:
-    """Between two backups: some old messages go, new ones come, a queue goes and comes back as another one."""
+    """Change the vhost between two backups: consume, publish, and replace a queue by a new one."""
     vhost.take(b"small", 1000, 4)
     vhost.take(b"large", 20, 2)
     for number in range(300):

@@ -1,4 +1,4 @@
-"""Files of a store made by hand: its id, a message, and a segment or content file that holds messages."""
+"""Store files made by hand: a store id, a message, segments and content files with messages."""
 
 from warrenmq.store.content_records import write_content
 from warrenmq.store.file_system import FileSystem
@@ -16,14 +16,14 @@ def message_of(body: bytes, timestamp_ms: int = 1000, persistent: bool = True) -
 
 
 def numbered_body(number: int, size: int) -> bytes:
-    """A body that starts with `number`, in 4 bytes, and differs from its neighbours in all `size` bytes that follow."""
+    """A body of 4 bytes with `number`, then `size` bytes that all differ for the next number."""
     return number.to_bytes(4, "big") + bytes((number + place) & 255 for place in range(size))
 
 
 def segment_records(
     seqs: range, number: int = SEGMENT_NUMBER, with_header: bool = True
 ) -> list[bytes]:
-    """The header of a segment, if wanted, and a record for each seq id."""
+    """A record for each seq id; first the header of the segment, if `with_header`."""
     writer = RecordWriter(STORE_ID)
     writer.start_file(INDEX_MAGIC, number)
     parts = [b"".join(writer.take())]
@@ -37,7 +37,7 @@ def segment_records(
 
 
 def content_file(number: int, ids: range, size: int = 200) -> bytes:
-    """A content file with these ids."""
+    """A content file with contents of these ids."""
     writer = RecordWriter(STORE_ID)
     writer.start_file(CONTENT_MAGIC, number)
     ledger = QueueLedger(1)

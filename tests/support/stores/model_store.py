@@ -1,7 +1,8 @@
-"""A store of queues in memory whose loads come back when the test says so, and a host for queues that use it.
+"""A queue store in memory, whose loads end when the test says so, and a host for its queues.
 
-It keeps what the real one keeps on disk, journal states and references included, and is strict: it refuses what a queue
-may not ask for. `ModelHost.check` compares what every queue believes with what is stored.
+The model keeps what the real store keeps on disk, including journal states and references. It is
+strict: it fails when a queue asks for something it may not ask for. `ModelHost.check` compares each
+queue with the stored positions.
 """
 
 from collections.abc import Callable
@@ -44,7 +45,7 @@ class Stored:
 
 
 class ModelHost(QueueHost):
-    """A vhost of its own; `page_batch` and `segment_entries` are small, so that everything happens soon."""
+    """A vhost; small `page_batch` and `segment_entries` make every boundary come soon."""
 
     def __init__(
         self, embed_below: int = 100, page_batch: int = 8, segment_entries: int = 16
@@ -52,15 +53,18 @@ class ModelHost(QueueHost):
         super().__init__(MemoryAccount(lambda: None), embed_below, page_batch, segment_entries)
         self.now_ms = NOW_MS
         self.stores: list[ModelStore] = []
-        # Contents in the content stores, by id: message and positions that refer to it.
+        # Messages in the content stores, by content id.
         self.contents: dict[int, Message] = {}
+        # Number of positions that refer to each content, by content id.
         self.references: dict[int, int] = {}
         self.next_content_id = 1
-        # Positions that gather for the next batch; unacked entries that the test has.
+        # Positions that gather for the next batch.
         self.batch: list[Position] = []
+        # Unacked entries that the test has taken.
         self.out: list[Entry] = []
+        # Completions of loads, oldest first.
         self.loads: list[Callable[[], None]] = []
-        # (store, seq id) of what could not be read.
+        # (store, seq id) of messages that could not be read.
         self.lost: list[tuple[ModelStore, int]] = []
         self.is_behind = False
         self.wake_count = 0
@@ -87,7 +91,7 @@ class ModelHost(QueueHost):
     # -- what the test does ------------------------------------------------------------------------
 
     def declare(self, durable: bool = True, is_lazy: bool = False, ttl_ms: int = -1) -> Queue:
-        """A new queue."""
+        """Declare a queue."""
         settings = QueueSettings(message_ttl_ms=ttl_ms, is_lazy=is_lazy)
         definition = QueueDefinition(
             b"q", 1 + len(self.stores), durable, False, None, b"", settings
@@ -95,7 +99,7 @@ class ModelHost(QueueHost):
         return Queue(definition, self, self.now_ms)
 
     def seal(self) -> None:
-        """The gathered batch is encoded."""
+        """Encode the gathered batch."""
         for position in self.batch:
             if position.journal_state == PENDING:
                 position.journal_state = WRITTEN
@@ -112,7 +116,7 @@ class ModelHost(QueueHost):
         self.on_sealed()
 
     def commit(self) -> None:
-        """What was sealed is on disk."""
+        """Make the sealed batches durable."""
         for store in self.stores:
             store.undurable.clear()
         self.on_sealed()
@@ -137,16 +141,16 @@ class ModelHost(QueueHost):
             del self.contents[int(ref.id)]
 
     def turn(self) -> None:
-        """The end of a turn."""
+        """End a turn."""
         self.end_turn(self.now_ms)
 
     def complete(self, count: int = 1) -> None:
-        """The oldest loads come back."""
+        """Complete the oldest `count` loads."""
         for _ in range(min(count, len(self.loads))):
             self.loads.pop(0)()
 
     def settle_down(self, seal: bool = True) -> None:
-        """Turns, seals and loads until nothing happens any more."""
+        """Run turns, commits and loads until nothing happens any more; `seal` False: no commits."""
         for _ in range(10_000):
             if seal:
                 self.seal()
@@ -160,7 +164,7 @@ class ModelHost(QueueHost):
         raise AssertionError("the queue never rests")
 
     def take(self, queue: Queue, no_ack: bool = False) -> Entry | None:
-        """basic.get, with as many loads as it takes."""
+        """Take one message as basic.get does, after as many loads as that needs."""
         found: list[Entry | None] = []
 
         def look(now_ms: int) -> None:
@@ -184,18 +188,18 @@ class ModelHost(QueueHost):
         raise AssertionError("the head never comes")
 
     def settle(self, entry: Entry) -> None:
-        """basic.ack."""
+        """Ack, as basic.ack does."""
         self.out.remove(entry)
         entry.queue.leave(entry, ACKED, self.now_ms)
 
     def requeue(self, *entries: Entry) -> None:
-        """basic.nack of entries of one queue."""
+        """Requeue entries of one queue, as basic.nack does."""
         for entry in entries:
             self.out.remove(entry)
         entries[0].queue.requeue(list(entries), self.now_ms)
 
     def check(self) -> None:
-        """What the queues believe is what is stored."""
+        """Assert that each queue matches its store."""
         for store in self.stores:
             store.check(self)
 
@@ -204,7 +208,7 @@ class ModelStore(QueueStore):
     """The store of one queue."""
 
     def __init__(self, host: ModelHost, ledger: QueueLedger, is_durable: bool) -> None:
-        # Nothing of the real one: its parts are what is modelled.
+        # No super().__init__: the model replaces all parts of the real store.
         self.host = host
         self.ledger = ledger
         self.is_durable = is_durable
@@ -212,15 +216,15 @@ class ModelStore(QueueStore):
         self.is_loading = False
         self.was_deleted = False
         self.loads = 0
-        # Seq ids whose record cannot be read. Every load that comes across one counts it.
+        # Seq ids whose record cannot be read; each load that meets one counts it.
         self.damaged: set[int] = set()
-        # Those whose content cannot be read, while the record can.
+        # Seq ids whose record can be read, but not their content.
         self.unreadable: set[int] = set()
-        # Damaged ones whose message was nowhere else.
+        # Damaged seq ids whose message was nowhere else.
         self.lost: set[int] = set()
-        # Behind the last load: one that goes on there does not come across anything twice.
+        # Seq id after the last load; a load that continues there counts no damage twice.
         self.cursor_seq = 0
-        # Those whose content has not reached the disk.
+        # Seq ids whose content has not reached the disk.
         self.undurable: set[int] = set()
 
     @property
@@ -229,7 +233,7 @@ class ModelStore(QueueStore):
 
     @property
     def queue(self) -> Queue:
-        """Whose store it is."""
+        """The queue of this store."""
         position = self.ledger.make_position(ABSENT, 0, 0)
         assert isinstance(position, Entry) and isinstance(position.queue, Queue)
         return position.queue
@@ -313,10 +317,12 @@ class ModelStore(QueueStore):
         positions: list[Position] = []
         next_seq = end_seq
         size = 0
-        # A record that cannot be read says nothing of whose it was; the scan begins with the segment, or at the cursor.
+        # A damaged record does not say which queue it belonged to. The scan begins at the start of
+        # the segment, or at the cursor.
         start = from_seq // self.host.segment_entries * self.host.segment_entries
         met_from = self.cursor_seq if start <= self.cursor_seq <= from_seq else start
-        # As the real one does: what is alive now, whatever happens until it comes back.
+        # As in the real store, a load finds what is live at its begin, whatever happens until its
+        # end.
         for seq in sorted(self.live):
             if seq < from_seq or seq >= end_seq:
                 continue
@@ -338,7 +344,7 @@ class ModelStore(QueueStore):
             positions.append(position)
             size += position.content_bytes
         met = {seq for seq in self.damaged if met_from <= seq < next_seq}
-        # Records side by side are one stretch of damage.
+        # Adjacent damaged records count as one damaged stretch.
         unreadable = sum(seq - 1 not in met for seq in met)
         self.cursor_seq = next_seq
 
@@ -356,7 +362,7 @@ class ModelStore(QueueStore):
     def load_positions(
         self, from_seq: int, end_seq: int, max_messages: int, done: LoadDone
     ) -> None:
-        # A read of the index brings less than was asked for.
+        # A read of the index brings fewer messages than requested.
         self.load(from_seq, end_seq, min(max_messages, int(self.host.page_batch)), 1 << 40, done)
 
     def load_contents(self, positions: list[Position], done: LoadDone) -> None:
@@ -395,7 +401,7 @@ class ModelStore(QueueStore):
         self.live = {}
 
     def _in_memory(self) -> set[int]:
-        """What the queue, or somebody it was given to, knows without any load."""
+        """Seq ids that the queue or a holder of its messages knows without a load."""
         queue = self.queue
         out = {int(entry.seq) for entry in self.host.out if entry.queue is queue}
         ready = {
@@ -415,12 +421,12 @@ class ModelStore(QueueStore):
             self.host.release(stored.content)
 
     def check(self, host: ModelHost) -> None:
-        """Every live position below the mark is in the index, and nothing else is; counts of the queue are right."""
+        """Assert that index and counts of the queue are right; a live queue without purges only."""
         queue = self.queue
         if queue.is_deleted or not queue.backing.purges.is_empty():
             return
         queue.backing.ready.check()
-        # Whatever changed what is in memory, the account knows it by the end of the turn.
+        # The account knows every change of memory by the end of the turn.
         assert (
             queue.backing.memory.is_changed
             or queue.backing.is_listed
@@ -447,7 +453,7 @@ class ModelStore(QueueStore):
         if delta.is_uncertain:
             assert delta.count > 0 or not on_disk
         else:
-            # What was lost stays counted until delta begins, or ends, beside it.
+            # Delta counts lost messages until its begin or end moves past them.
             lost = sum(delta.covers(seq) for seq in self.lost)
             assert len(on_disk) <= delta.count <= len(on_disk) + lost
         assert all(ready.delta.covers(seq) for seq in on_disk)

@@ -1,4 +1,4 @@
-"""What tests of queues that page have in common: filling, draining, looking at shapes, and a consumer."""
+"""Helpers for tests of paging queues: fill, drain, compare shapes, and a consumer."""
 
 from tests.support.stores.model_store import ModelHost
 from warrenmq.queues.entry import Consumer, Entry
@@ -11,7 +11,7 @@ ADDRESS = b"\x00\x01q"
 
 
 class Taker(Consumer):
-    """Keeps what it is given; `room` is its prefetch count."""
+    """Keeps the entries that it gets; `room` is its prefetch count."""
 
     def __init__(self, host: ModelHost, queue: Queue, room: int, no_ack: bool = False) -> None:
         super().__init__(queue, b"c", no_ack, False, 0, 0)
@@ -46,7 +46,7 @@ def fill(
 
 
 def shape(queue: Queue) -> tuple[int, int, int, int, int]:
-    """Messages in q4, q3, delta, q2 and q1."""
+    """Numbers of messages in q4, q3, delta, q2 and q1."""
     ready = queue.backing.ready
     return (
         int(ready.q4.count),
@@ -65,7 +65,7 @@ def forms(queue: Queue) -> list[int]:
 
 
 def drain(host: ModelHost, queue: Queue) -> list[int]:
-    """Seq ids, in the order of taking."""
+    """Take everything; returns the seq ids in the order of taking."""
     found = []
     while (entry := host.take(queue, True)) is not None:
         found.append(int(entry.seq))

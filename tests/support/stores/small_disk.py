@@ -1,4 +1,4 @@
-"""A file system of its own that a test may fill: an ext4 image of 200 MiB, mounted where the test wants it."""
+"""A file system that a test may fill: an ext4 image of 200 MiB, mounted at a given path."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ class SmallDisk:
         self._filler = path / "filler"
 
     def fill(self) -> None:
-        """Leave no byte free."""
+        """Leave no free byte."""
         descriptor = os.open(self._filler, os.O_WRONLY | os.O_CREAT)
         try:
             offset = os.fstat(descriptor).st_size
@@ -36,19 +36,19 @@ class SmallDisk:
             os.close(descriptor)
 
     def free(self) -> None:
-        """Give back what `fill` has taken."""
+        """Free the space that `fill` has taken."""
         self._filler.unlink()
 
 
 @contextmanager
 def mounted_disk(path: Path) -> Iterator[SmallDisk]:
-    """A new one at `path`, with its image beside it; skips the test where file systems cannot be made or mounted."""
+    """Mount a new file system at `path`; its image is beside it. Skips the test where it cannot."""
     if os.geteuid() != 0 or shutil.which("mkfs.ext4") is None:
         pytest.skip("a file system of its own needs root and mkfs.ext4")
     image = path.with_suffix(".ext4")
     with image.open("wb") as file:
         file.truncate(SIZE_BYTES)
-    # Nothing is reserved for root, who runs the node here.
+    # `-m 0` reserves no space for root, who runs the node here.
     subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "0", image], check=True)
     path.mkdir()
     mount = subprocess.run(["mount", "-o", "loop", image, path], capture_output=True, text=True)

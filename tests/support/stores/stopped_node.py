@@ -1,4 +1,4 @@
-"""The data directory of a real node that was killed, with something of everything in it, and copies of it to be damaged."""
+"""Data directory of a real, killed node with messages of all kinds, and copies to damage."""
 
 import contextlib
 import hashlib
@@ -25,18 +25,21 @@ from warrenmq.wire.methods import QueuePurge, QueuePurgeOk
 
 JOURNAL_FILE_BYTES = 1048576
 SETTINGS = (f"journal_file_size_limit={JOURNAL_FILE_BYTES}", "msg_store_file_size_limit=64KiB")
-# The journal's, with so many queues as there are for a time.
+# The journal's window, with the largest number of queues that the node has.
 WINDOW_BYTES = WINDOW_FILES * JOURNAL_FILE_BYTES + WINDOW_BYTES_PER_QUEUE * 4
-# So many small ones that three segments at least are on the disk, whenever the last checkpoint was: the journal's window
-# has room for 25,000 of them. So many large ones, shared by two queues. Some of the first are acked.
+# Small messages: enough for at least three segments on disk, whenever the last checkpoint was
+# taken. The journal's window has room for 25,000 of them.
 SMALL_COUNT = 60_000
+# Large messages, each shared by two queues.
 LARGE_COUNT = 120
+# Small messages that are acked, oldest first.
 ACKED_COUNT = 500
-# So many journal files are behind the last checkpoint at least, and so much is missing to the next one.
+# Minimum number of journal files after the last checkpoint.
 NEEDED_FILES = 3
+# Minimum distance (bytes) to the next checkpoint.
 SPARE_BYTES = 200_000
 REST_TIMEOUT_S = 60.0
-# What is alive in each queue at the end.
+# Numbers of the live messages in each queue at the end.
 SMALL = range(ACKED_COUNT, SMALL_COUNT + 1)
 LARGE = range(1, LARGE_COUNT + 1)
 FAN = range(LARGE_COUNT)
@@ -52,11 +55,14 @@ def large_body(number: int) -> bytes:
 
 
 def await_rest(store: Path) -> list[int]:
-    """Wait until the journal is within its window: a node that lags on a busy machine takes a checkpoint later, and the
-    tests know what is only in the journal behind the last one. Returns the sizes of its files there."""
+    """Wait until the journal is within its window; returns the sizes (bytes) of its files.
+
+    A node that lags on a busy machine takes a checkpoint later, and the tests know what is only in
+    the journal after the last checkpoint. The sizes are of the files after the checkpoint.
+    """
     deadline = time.monotonic() + REST_TIMEOUT_S
     while time.monotonic() < deadline:
-        # Files may go, or change their names, while they are looked at.
+        # Files may disappear or be renamed during the loop.
         with contextlib.suppress(FileNotFoundError):
             first = int.from_bytes((store / CHECKPOINT_NAME).read_bytes()[64:72], "big")
             needed = [path for path in (store / "journal").iterdir() if int(path.stem) >= first]
@@ -68,8 +74,11 @@ def await_rest(store: Path) -> list[int]:
 
 
 def is_far_from_checkpoint(store: Path) -> bool:
-    """Are there enough files behind the last one, and is the next one not about to come? How much is written by when the
-    oldest files go depends on the machine; and so does what is behind the checkpoint."""
+    """Whether enough journal files follow the last checkpoint and the next one is not near.
+
+    When the oldest files go, and so what the checkpoint leaves in the journal, depends on the
+    machine.
+    """
     sizes = await_rest(store)
     return len(sizes) >= NEEDED_FILES and sum(sizes) <= WINDOW_BYTES - SPARE_BYTES
 
@@ -98,7 +107,7 @@ def make_data_directory(directory: Path) -> Path:
         for number in range(SMALL_COUNT):
             publish(b"small", small_body(number))
         confirms.drain()
-        # Has what is missing to that, and goes with it.
+        # Queue `gone` gets the bytes that are missing, and is purged.
         channel.declare(b"gone", durable=True)
         while not is_far_from_checkpoint(store_of(directory / "data")):
             for number in range(500):
@@ -109,11 +118,11 @@ def make_data_directory(directory: Path) -> Path:
         for _ in range(ACKED_COUNT):
             channel.get(b"small", True)
         channel.get(b"large", True)
-        # Their confirms say that the acks are durable.
+        # The confirms of these publishes show that the acks are durable.
         publish(b"small", small_body(SMALL_COUNT))
         publish(b"large", large_body(LARGE_COUNT))
         confirms.drain()
-        # A queue that is deleted, with what it shared.
+        # Delete a queue that shares messages.
         channel.bind(b"gone", b"both")
         publish(b"gone", large_body(1000))
         confirms.drain()
@@ -125,18 +134,18 @@ def make_data_directory(directory: Path) -> Path:
 
 
 def copy_of(data: Path, target: Path) -> Path:
-    """All of a data directory but the reserve, which is large."""
+    """Copy a data directory without the reserve, which is large."""
     shutil.copytree(data, target, ignore=shutil.ignore_patterns("reserve"))
     return target
 
 
 def store_of(data: Path) -> Path:
-    """The store of vhost /."""
+    """The store of vhost / in a data directory."""
     return data / "msg_stores/vhosts/1"
 
 
 def fingerprint(directory: Path) -> dict[str, str]:
-    """Every file and what is in it."""
+    """SHA-256 of every file, by path; the text `directory` for directories."""
     return {
         path.relative_to(directory).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
         if path.is_file()
@@ -146,14 +155,14 @@ def fingerprint(directory: Path) -> dict[str, str]:
 
 
 def change(path: Path, edit: Callable[[bytearray], object]) -> None:
-    """Edit a file's bytes in place."""
+    """Edit the bytes of a file in place."""
     data = bytearray(path.read_bytes())
     edit(data)
     path.write_bytes(data)
 
 
 def edit_checkpoint(store: Path, kind: int, edit: Callable[[int, bytearray], object]) -> None:
-    """Edit the bodies of the records of one kind (their index, the bytes), with all checksums right."""
+    """Edit the bodies of all records of `kind` (index, bytes) in the checkpoint; fix its CRCs."""
     path = store / CHECKPOINT_NAME
     data = path.read_bytes()
     store_id = data[12:28]

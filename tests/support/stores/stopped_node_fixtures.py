@@ -1,4 +1,4 @@
-"""The data directory of a real node that was killed, for the tests of what reads it: import them in a conftest."""
+"""Fixtures with the data directory of a real, killed node; import them in a conftest."""
 
 from pathlib import Path
 
@@ -10,17 +10,17 @@ from tests.support.stores.stopped_node import copy_of, store_of
 
 @pytest.fixture(scope="session")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As the node left it; not to be changed."""
+    """The directory as the node left it; tests must not change it."""
     return stopped_node.make_data_directory(tmp_path_factory.mktemp("node"))
 
 
 @pytest.fixture
 def data(original: Path, tmp_path: Path) -> Path:
-    """A copy to be damaged."""
+    """A copy that a test may damage."""
     return copy_of(original, tmp_path / "data")
 
 
 @pytest.fixture
 def store(data: Path) -> Path:
-    """The directory of its vhost."""
+    """The store of the copy's vhost."""
     return store_of(data)

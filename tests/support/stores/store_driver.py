@@ -1,10 +1,11 @@
-"""A whole store of a vhost driven by hand, on any file system: recovery, flusher and job runner are the real ones.
+"""Drives the whole store of a vhost by hand, on any file system; all parts are the real ones.
 
     StoreDriver     opens, flushes, runs jobs and crashes; the queues are the test's or a broker's
     CheckedStore    a StoreDriver with three queues, which knows every body that they must deliver
-    RunnerDriver    a job runner alone, without a store, on a directory whose calls fail on command
+    RunnerDriver    a job runner without a store, on a directory whose calls fail on command
 
-Flushes and jobs run at once, on the caller's thread. Time moves only with `turn` and `commit`, or by the argument `now_ms`.
+Flushes and jobs run at once, on the caller's thread. Time moves only with `turn` and `commit`, or
+by the argument `now_ms`.
 """
 
 import random
@@ -30,7 +31,8 @@ START_MS = 1_700_000_000_000
 TURN_MS = 30
 # Queue ids of a CheckedStore.
 QUEUES = (1, 2, 3)
-# Small, so that a few messages fill files: journal, content file, embed below, entries of a segment.
+# Small limits, so that a few messages fill files: journal file, content file, embed below (all
+# bytes), entries of a segment.
 SETTINGS = (4096, 8192, 256, 8)
 
 
@@ -47,7 +49,7 @@ class StoreDriver:
         self.open()
 
     def open(self) -> StoreReport:
-        """Start on what the disk has. The store has no queues yet: see `add_queue`, or adopt those of `replay`."""
+        """Start from the disk, without queues: `add_queue` them, or adopt those of `replay`."""
         self.files: FileSystem = (
             LocalFileSystem(self.disk) if isinstance(self.disk, Path) else self.disk
         )
@@ -65,14 +67,14 @@ class StoreDriver:
             self.files.release()
 
     def reopen(self) -> StoreReport:
-        """Crash and start."""
+        """Crash and start again."""
         self.close()
         return self.open()
 
     # -- flushes and jobs --------------------------------------------------------------------------
 
     def flush(self, batch: Batch, now_ms: int) -> Exception | None:
-        """Write a sealed batch and tell the store; returns what the write failed with."""
+        """Write a sealed batch and report the end to the store; returns the error of the write."""
         job = FlushJob(self.store.journal, batch, self.flusher, lambda changes: None)
         if batch.has_work():
             self.flusher.flush(job)
@@ -86,7 +88,7 @@ class StoreDriver:
         self.store.on_batch_done(batch, False, now_ms)
 
     def run_jobs(self, now_ms: int) -> list[StoreJob]:
-        """Run the jobs that the store wants by now (ms), and return them; the store may want more afterwards."""
+        """Run the jobs that are due at `now_ms`, and return them; more may be due afterwards."""
         jobs: list[StoreJob] = self.store.take_jobs(now_ms)
         for job in jobs:
             self.runner.run(job)
@@ -94,18 +96,18 @@ class StoreDriver:
         return jobs
 
     def run_all_jobs(self) -> list[Exception]:
-        """Run jobs until the store wants no more; returns what some of them failed with."""
+        """Run jobs until none is left; returns the errors of failed jobs."""
         errors: list[Exception] = []
         while jobs := self.run_jobs(self.now_ms):
             errors += [job.error for job in jobs if job.error is not None]
         return errors
 
     def finish_jobs(self) -> None:
-        """Run jobs until the store wants no more; all must succeed."""
+        """Run jobs until none is left; all must succeed."""
         assert self.run_all_jobs() == []
 
     def turn(self) -> list[Exception]:
-        """A turn of a node, TURN_MS after the last: group commit, then jobs. Returns what some of it failed with."""
+        """Run a turn TURN_MS later: group commit, then jobs; returns the errors."""
         self.now_ms += TURN_MS
         batch = self.store.journal.seal()
         self.store.advance(self.now_ms)
@@ -114,13 +116,13 @@ class StoreDriver:
         return errors if error is None else [error, *errors]
 
     def commit(self) -> None:
-        """A turn in which nothing may fail."""
+        """Run a turn in which nothing may fail."""
         assert self.turn() == []
 
     # -- queues ------------------------------------------------------------------------------------
 
     def add_queue(self, queue_id: int) -> QueueStore:
-        """The store of a durable queue, with what the start has found of it."""
+        """Add a durable queue with the messages that recovery found; returns its store."""
         queue = self.store.add_queue(QueueLedger(queue_id), True)
         recovered = self.replay.queues.get(queue_id)
         if recovered is not None:
@@ -129,7 +131,7 @@ class StoreDriver:
         return queue
 
     def place(self, queue_id: int, placed: Message, expiry_ms: int = 0) -> Position:
-        """The next position of a queue. Neither journal nor index hears of it."""
+        """The next position of a queue, unknown to journal and index."""
         ledger = self.queues[queue_id].ledger
         ledger.next_seq += 1
         return Position(placed, ledger, ledger.next_seq - 1, expiry_ms)
@@ -144,7 +146,7 @@ class StoreDriver:
         return positions
 
     def settle_one(self, position: Position) -> None:
-        """Ack; durable with the next `commit`."""
+        """Ack a message; durable with the next `commit`."""
         self.queues[int(position.ledger.queue_id)].settle(position, self.now_ms)
 
 
@@ -172,7 +174,7 @@ class Owner(QueueAccess):
 
     def __init__(self, driver: "CheckedStore") -> None:
         self.driver = driver
-        # Positions that a queue has both in memory and in its index; tests fill it.
+        # Positions that a queue has both in memory and in its index; tests fill the list.
         self.in_memory: list[Position] = []
 
     def retire(self, file: JournalFile) -> bool:
@@ -195,7 +197,7 @@ class Owner(QueueAccess):
 
 
 class Losses(LossReport):
-    """Counts lost messages and contents, and keeps where damage was."""
+    """Counts lost messages and contents, and lists the places of damage."""
 
     def __init__(self) -> None:
         self.damage: list[tuple[str, int, int]] = []
@@ -213,19 +215,20 @@ class Losses(LossReport):
 
 
 class CheckedStore(StoreDriver):
-    """A store in the directory `path`, and the bodies that its QUEUES must deliver, also after a crash."""
+    """A store in directory `path` that knows the bodies that its QUEUES must deliver."""
 
     def __init__(self, path: Path, settings: tuple[int, ...] = SETTINGS) -> None:
         self.path = path
-        # By queue id and seq id: bodies that must be delivered, and positions that are in memory.
+        # Bodies that must be delivered, by queue id and seq id.
         self.bodies: dict[int, dict[int, bytes]] = {queue_id: {} for queue_id in QUEUES}
+        # Positions in memory, by queue id and seq id.
         self.positions: dict[int, dict[int, Position]] = {}
         self.last_number = 0
         path.mkdir(parents=True, exist_ok=True)
         super().__init__(path, StoreSettings(*settings))
 
     def open(self) -> StoreReport:
-        """Start on what the disk has and take a first checkpoint, as a node does."""
+        """Start from the disk and take a first checkpoint, as a node does."""
         report = super().open()
         self.owner = Owner(self)
         self.losses = Losses()
@@ -244,7 +247,7 @@ class CheckedStore(StoreDriver):
     # -- what a broker does ------------------------------------------------------------------------
 
     def publish(self, size: int, *queue_ids: int, persistent: bool = True) -> bytes:
-        """A message for these queues, durable with the next `commit`; its body is about `size` bytes long."""
+        """Publish a body of about `size` bytes to these queues; durable with the next `commit`."""
         self.last_number += 1
         body = b"%d." % self.last_number + b"x" * size
         published = message_of(body, self.now_ms, persistent)
@@ -259,7 +262,7 @@ class CheckedStore(StoreDriver):
         return body
 
     def index(self, queue_id: int, end: int = 1 << 62, limit: int = 1 << 62) -> None:
-        """Move what the queue has in memory, up to `end`, to its index, at most `limit`."""
+        """Index at most `limit` positions that the queue has in memory below `end`."""
         queue = self.queues[queue_id]
         known = self.positions[queue_id]
         wanted = [known[seq] for seq in sorted(known) if queue.ledger.indexed_upto <= seq < end]
@@ -284,7 +287,7 @@ class CheckedStore(StoreDriver):
         assert self.store.checkpoints.count > before
 
     def load(self, queue_id: int, count: int = 1 << 40) -> list[Position]:
-        """The oldest messages of a queue, those in its index first."""
+        """Load the oldest `count` messages of a queue: first those in its index."""
         queue = self.queues[queue_id]
         found: list[Position] = []
         next_seq = 0
@@ -325,7 +328,7 @@ class CheckedStore(StoreDriver):
         super().settle_one(position)
 
     def churn(self, rng: random.Random, steps: int) -> None:
-        """Publish, settle, commit, index and take checkpoints, in random order; ends with a commit."""
+        """Publish, settle, commit, index and checkpoint in random order; end with a commit."""
         for _ in range(steps):
             choice = rng.random()
             if choice < 0.5:
@@ -352,7 +355,7 @@ class CheckedStore(StoreDriver):
         }
 
     def check(self) -> None:
-        """Assert that each queue delivers its bodies, unchanged, in order, and nothing else."""
+        """Assert that each queue delivers exactly its bodies, unchanged and in order."""
         for queue_id in QUEUES:
             found = self.found(queue_id)
             assert list(found) == sorted(found)
@@ -371,7 +374,7 @@ def _moved(found: Position, ledger: QueueLedger) -> Position:
 
 
 class RunnerDriver:
-    """A job runner in the directory `path`, with faults; its pauses take no time."""
+    """A job runner in directory `path`, with faults; its pauses take no time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -381,22 +384,22 @@ class RunnerDriver:
         self.runner = JobRunner(self.faults, STORE_ID, self.pauses.append)
 
     def run(self, job: StoreJob) -> Exception | None:
-        """Run a job; returns what it failed with."""
+        """Run a job; returns its error."""
         self.runner.run(job)
         return job.error
 
     def must(self, job: StoreJob) -> None:
-        """Run a job, which must succeed."""
+        """Run a job that must succeed."""
         assert self.run(job) is None
 
     def read(self, path: str) -> bytes:
-        """The bytes of a file, without faults."""
+        """The bytes of a file, read without faults."""
         return read_whole(self.local, path)
 
     def checkpoint(
         self, content: bytes, *sync_paths: str, delete: list[str] | None = None
     ) -> WriteCheckpoint:
-        """A checkpoint that relies on `sync_paths`, after which `delete` go."""
+        """The job of a checkpoint that relies on `sync_paths` and then deletes `delete`."""
         return WriteCheckpoint(content, list(sync_paths), list(sync_paths), delete or [])
 
     def close(self) -> None:

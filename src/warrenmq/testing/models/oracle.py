@@ -219,7 +219,7 @@ class Oracle:
         """Restart the node; `existing` are the ids of the queues in the stored definitions.
 
         `now_ms` is the time before the restart: whichever way the clock jumps, messages that had
-        expired by then may have been dropped.
+        expired at that time may have been dropped.
         """
         for queue in list(self.queues.values()):
             if queue.id not in existing:

@@ -1,8 +1,8 @@
-"""A content store on a DictDisk, driven by hand, beside a naive model of what must be in it.
+"""Drives a content store on a DictDisk by hand, beside a naive model of its content.
 
-The journal and the checkpoint, which belong to others, are lists of what the content store must be able to rely on:
-contents that were added and references that were released, in batches that are durable as a whole or not at all, the
-contents before the journal.
+The journal and the checkpoint belong to other modules. Here they are lists of what the content
+store may rely on: the journal lists added contents and released references, in batches that are
+durable as a whole or not at all; the contents of a batch are written before its journal entry.
 """
 
 from dataclasses import dataclass, field
@@ -27,12 +27,12 @@ DIRECTORY = "msg_store_persistent"
 
 
 def number_of(path: str) -> int:
-    """The number in a content file's path."""
+    """The number in the path of a content file."""
     return int(path.removeprefix(f"{DIRECTORY}/").removesuffix(".rdq"))
 
 
 def source_of(path: str, data: bytes) -> Source:
-    """A file as the scans want it."""
+    """A file as `content_scan` reads it: read function, size in bytes, CRC seed."""
     return (
         (lambda offset, size: data[offset : offset + size]),
         len(data),
@@ -47,7 +47,7 @@ def positions_of(shared: Message, count: int) -> list[Position]:
 
 @dataclass
 class Batch:
-    """What becomes durable together."""
+    """Contents and releases that become durable together."""
 
     writes: list[ContentWrite] = field(default_factory=list)
     added: list[ContentRef] = field(default_factory=list)
@@ -59,24 +59,27 @@ class Checkpoint:
     rows: list[bytes] = field(default_factory=list)
     next_id: int = 1
     next_file_number: int = 0
-    # How much of the journal it covers.
+    # Number of journal batches that the checkpoint covers.
     batches: int = 0
 
 
 class ContentDriver:
-    """Publishes, settles, commits, compacts, takes checkpoints and crashes; `check` compares with the model."""
+    """Runs a content store through commits, compactions, checkpoints and crashes."""
 
     def __init__(self, file_size_limit: int) -> None:
         self.file_size_limit = file_size_limit
         self.disk = DictDisk[str]()
         self.journal: list[Batch] = []
         self.checkpoint = Checkpoint()
-        # Of every content ever added: its body, and where it was; of the live ones, the references that are left.
+        # Body of every content ever added, by content id.
         self.bodies: dict[int, bytes] = {}
+        # Place of every content ever added, by content id.
         self.refs: dict[int, ContentRef] = {}
+        # Remaining references of each live content, by content id.
         self.live: dict[int, int] = {}
+        # Contents whose record has a flipped bit.
         self.damaged: set[int] = set()
-        # Damaged ones that a compaction has left out.
+        # Live damaged contents that a compaction has left out.
         self.lost: set[int] = set()
         self.last_body = 0
         self.start_empty()
@@ -90,7 +93,7 @@ class ContentDriver:
     # -- what queues do ----------------------------------------------------------------------------
 
     def publish(self, size: int, references: int = 1) -> int:
-        """A content of `size` bytes and more; returns its id."""
+        """Add a content of at least `size` bytes; returns its id."""
         self.last_body += 1
         body = numbered_body(self.last_body, size)
         published = message_of(body)
@@ -106,7 +109,7 @@ class ContentDriver:
         return content_id
 
     def settle(self, content_id: int) -> None:
-        """Give up one reference."""
+        """Release one reference."""
         content = self.refs[content_id]
         self.gathered.released.append(content)
         self.store.release(content.id, content.references, content.stored_bytes)
@@ -126,7 +129,7 @@ class ContentDriver:
     def succeed(self) -> None:
         batch = self.landed()
         if not all(write.is_new or write.path in self.disk for write in batch.writes):
-            # The write before it has failed to make the file.
+            # The batch before it has failed to create the file.
             self.in_flight = batch
             self.fail(0.0)
             return
@@ -135,13 +138,13 @@ class ContentDriver:
         self.store.on_written(batch.writes, True)
 
     def fail(self, kept: float) -> None:
-        """The batch failed; `kept` of its bytes are on the disk all the same."""
+        """Fail the batch in flight; `kept` (0 to 1) of its bytes reach the disk all the same."""
         batch = self.landed()
         self.write(batch, kept)
         self.store.on_written(batch.writes, False)
         for content in batch.added:
             self.live.pop(int(content.id), None)
-        # Releases are not lost with a batch, they ride with the next.
+        # A failed batch does not lose its releases: they go with the next batch.
         self.gathered.released = batch.released + self.gathered.released
 
     def commit(self) -> None:
@@ -149,7 +152,7 @@ class ContentDriver:
         self.succeed()
 
     def commit_all(self) -> None:
-        """Commit until nothing is gathered: a commit may fail because the one before it did."""
+        """Commit until nothing is gathered; a commit may fail because the one before it did."""
         self.commit()
         while self.gathered.added or self.gathered.released:
             self.commit()
@@ -177,7 +180,7 @@ class ContentDriver:
         return self.job is not None
 
     def copy(self) -> tuple[bytes, list[Copied], list[int]]:
-        """What the job under way writes, and what it says."""
+        """Run the copy of the compaction: bytes of the target, copied contents, damaged ids."""
         job = self.job
         assert job is not None
         written: list[bytes] = []
@@ -188,7 +191,7 @@ class ContentDriver:
         return b"".join(written), copied, [int(content_id) for content_id in damaged]
 
     def finish_compaction(self, ok: bool = True, kept: float = 1.0) -> None:
-        """The job is done, or has failed with `kept` of the target on the disk."""
+        """End the compaction; if not `ok`, it fails with `kept` (0 to 1) of the target on disk."""
         job = self.job
         assert job is not None
         data, copied, damaged = self.copy()
@@ -205,7 +208,7 @@ class ContentDriver:
         self.lost |= found & self.live.keys()
 
     def compact_all(self) -> int:
-        """Compact until there is nothing to gain; returns how often."""
+        """Compact until nothing can be gained; returns the number of compactions."""
         count = 0
         while self.start_compaction():
             self.finish_compaction()
@@ -216,7 +219,7 @@ class ContentDriver:
     # -- checkpoint and crash ----------------------------------------------------------------------
 
     def take_checkpoint(self, deletes: bool = True) -> None:
-        """As the store's owner does it: nothing is gathered or on its way; afterwards dead files are deleted."""
+        """Take a checkpoint with no batch gathered or in flight; `deletes`: drop dead files."""
         assert self.in_flight is None and not self.gathered.added and not self.gathered.released
         store = self.store
         self.checkpoint = Checkpoint(
@@ -230,7 +233,7 @@ class ContentDriver:
                 self.disk.pop(path, None)
 
     def damage(self, content_id: int, place: int) -> None:
-        """Flip a bit of the record of a content that is written."""
+        """Flip a bit in the record of a written content."""
         located = self.store.locate(content_id)
         assert located is not None
         path = located[0]
@@ -245,8 +248,12 @@ class ContentDriver:
     def crash(
         self, kept: float = 0.0, journal_too: bool = False, copied: float = -1.0
     ) -> ContentRecovery:
-        """The process is gone; of the batch in flight `kept` of the contents' bytes are there, and its journal entry or
-        not; of a compaction's target `copied` (below 0: nothing). Start again."""
+        """Crash and start again.
+
+        Of the batch in flight, `kept` (0 to 1) of the contents' bytes are on disk, and its journal
+        entry if `journal_too`. Of the target of a compaction, `copied` (0 to 1) of the bytes are on
+        disk; below 0 there is no target file.
+        """
         if self.in_flight is not None:
             self.write(self.in_flight, kept)
             if journal_too and kept >= 1.0:
@@ -258,12 +265,12 @@ class ContentDriver:
             if not file_header_is_valid(data, CONTENT_MAGIC, STORE_ID) or file_header_number(
                 data
             ) != number_of(path):
-                # The owner puts those aside.
+                # A store puts files without a valid header aside.
                 del self.disk[path]
         return self.recover()
 
     def recover(self) -> ContentRecovery:
-        """Start from what is on the disk."""
+        """Start from the disk; returns the recovery."""
         self.start_empty()
         added: dict[int, ContentRef] = {}
         left: dict[int, int] = {}
@@ -297,7 +304,7 @@ class ContentDriver:
     # -- what must be true -------------------------------------------------------------------------
 
     def body_of(self, content_id: int) -> bytes | None:
-        """The body of a content, read from the disk, as a consumer would get it."""
+        """The body of a content as a consumer would get it: read from the disk."""
         located = self.store.locate(content_id)
         if located is None:
             return None
@@ -320,7 +327,7 @@ class ContentDriver:
         return stored.message.body
 
     def check(self) -> None:
-        """The store's accounts are right, and every live content that was written can be had."""
+        """Assert that the store's accounts are right and every live written content is readable."""
         store = self.store
         store.check()
         there = self.live.keys() - self.lost
@@ -341,7 +348,7 @@ class ContentDriver:
 
 
 def filled(driver: ContentDriver, files: int, size: int = 300) -> list[int]:
-    """Ids of contents that fill this many files, committed one by one, and one more file that is written to."""
+    """Fill `files` content files and begin one more; one commit per content. Returns the ids."""
     ids = []
     while driver.store.file_count <= files:
         ids.append(driver.publish(size))
@@ -350,7 +357,7 @@ def filled(driver: ContentDriver, files: int, size: int = 300) -> list[int]:
 
 
 def thinned(driver: ContentDriver, ids: list[int], every: int) -> list[int]:
-    """Settle all but each `every`-th of `ids`; returns those that are left."""
+    """Settle all `ids` except every `every`-th; returns the remaining ids."""
     for place, content_id in enumerate(ids):
         if place % every:
             driver.settle(content_id)

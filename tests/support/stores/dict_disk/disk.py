@@ -1,7 +1,8 @@
-"""The simulated disk under a journal or a content store that has no file system: a dict from a file's name to its bytes.
+"""A simulated disk for a journal or a content store without a file system: file name -> bytes.
 
-A write that a failure or a crash interrupts has left a first part of its bytes. Nothing else is lost: writes reach this
-disk in order, and count as synced. `warrenmq.testing.simulated.file_system` forgets and reorders as a real disk does.
+A write that a failure or a crash interrupts leaves a first part of its bytes. Nothing else is lost:
+writes reach this disk in order and count as synced. `warrenmq.testing.simulated.file_system` loses
+and reorders writes as a real disk does.
 """
 
 from collections.abc import Iterable
@@ -14,10 +15,10 @@ class DictDisk(dict[Name, bytes]):
     """Files by number or path."""
 
     def write(self, writes: Iterable[tuple[Name, int, bytes]], kept: float = 1.0) -> None:
-        """Write bytes at an offset of a file, for each of `writes`; the file ends behind them.
+        """Write bytes at an offset of a file, for each of `writes`; the file ends after them.
 
-        Of all these bytes only the first `kept` (0 to 1) reach the disk. A file begins to exist with a byte at offset 0;
-        a write elsewhere in a file that does not exist is lost.
+        Only the first `kept` (0 to 1) of all these bytes reach the disk. A byte at offset 0 creates
+        a file; a write elsewhere in a file that does not exist is lost.
         """
         writes = list(writes)
         left = int(kept * sum(len(data) for _, _, data in writes))

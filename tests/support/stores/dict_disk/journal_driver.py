@@ -1,11 +1,13 @@
-"""A journal on a DictDisk, driven by hand, with an oracle that knows what a crash may and may not take away.
+"""Drives a journal on a DictDisk by hand, with an oracle that knows what a crash may lose.
 
-The disk keeps what was synced; of the batch on its way a crash keeps any part, a failed write too. The oracle knows
-messages by a number in their body, so it is independent of sequence ids and of everything the journal keeps in memory:
+The disk keeps synced bytes. A crash or a failed write keeps any first part of the batch in flight.
+The oracle knows messages by a number in their body, so it depends neither on seq ids nor on
+anything that the journal keeps in memory:
 
     must    confirmed and not settled: there after any crash, byte for byte
-    gone    settled (or failed) in a batch that is durable: never there again
-    others  may be there or not; so may those that have moved to an index (`retire`), which is not simulated here
+    gone    settled (or failed) in a durable batch: never there again
+    others  may be there or not; so may messages that have moved to an index (`retire`), which is
+            not simulated here
 """
 
 from dataclasses import dataclass
@@ -22,7 +24,7 @@ SEGMENT_ENTRIES = 16384
 
 
 def new_journal(file_size_limit: int) -> Journal:
-    """A journal whose messages are all small."""
+    """A journal that embeds all contents."""
     return Journal(
         STORE_ID, file_size_limit, 1 << 40, ContentStore(STORE_ID, "msg_store_persistent", False)
     )
@@ -39,7 +41,7 @@ def number_of(body: bytes) -> int:
 
 
 def content_of(position: Position) -> Content:
-    """Everything of a message that must survive."""
+    """Every part of a message that must survive."""
     message = position.message
     return (
         message.address,
@@ -52,7 +54,7 @@ def content_of(position: Position) -> Content:
 
 
 def replayed(files: dict[int, bytes]) -> JournalReplay:
-    """What recovery makes of these journal files."""
+    """The recovery of these journal files."""
     replay = JournalReplay(STORE_ID, None, SEGMENT_ENTRIES)
     for number in sorted(files):
         replay.feed_file(number, files[number])
@@ -73,7 +75,7 @@ def state_of(replay: JournalReplay) -> dict[int, tuple[int, list[tuple[int, Cont
 
 @dataclass
 class InFlight:
-    """A sealed batch, and what the oracle says of it."""
+    """A sealed batch, with the oracle's published and settled messages in it."""
 
     batch: Batch
     published: list[Key]
@@ -81,7 +83,7 @@ class InFlight:
 
 
 class JournalDriver:
-    """The engine's side of a vhost: publishes, settles, group commits, relocation; and the crash."""
+    """Acts as the queues of a vhost: publishes, settles, commits, retires files, and crashes."""
 
     def __init__(self, file_size_limit: int, queue_ids: tuple[int, ...] = (1, 2, 3)) -> None:
         self.file_size_limit = file_size_limit
@@ -94,7 +96,7 @@ class JournalDriver:
         self.start({})
 
     def start(self, files: dict[int, bytes]) -> None:
-        """Recover from `files`; the journal goes on from there."""
+        """Recover from `files` and continue with the recovered journal."""
         self.files = DictDisk(files)
         replay = replayed(files)
         self.journal = new_journal(self.file_size_limit)
@@ -116,7 +118,7 @@ class JournalDriver:
     # -- what queues do ----------------------------------------------------------------------------
 
     def publish(self, size: int, queue_ids: list[int], expiry_ms: int = 0) -> list[Key]:
-        """One message of `size` bytes and more to these queues."""
+        """Publish a message of at least `size` bytes to these queues; returns its keys."""
         self.last_number += 1
         number = self.last_number
         self.now_ms += 1
@@ -135,13 +137,13 @@ class JournalDriver:
         return keys
 
     def settle(self, key: Key) -> None:
-        """Ack."""
+        """Ack one message."""
         self.journal.settle(self.live.pop(key), self.now_ms)
         self.must.discard(key)
         self.dying.append(key)
 
     def journal_again(self) -> None:
-        """Everything whose batch failed is journaled after all, as a reader group does it."""
+        """Journal every message whose batch failed once more, as a reader group does."""
         for key, position in self.live.items():
             if position.journal_state == NOT_JOURNALED:
                 old = position.message
@@ -156,9 +158,9 @@ class JournalDriver:
                     self.in_flight.dying = [other for other in self.in_flight.dying if other != key]
 
     def retire(self, is_forced: bool = False) -> None:
-        """Let the oldest files go, as a checkpoint does; `is_forced` also when there is no need yet.
+        """Retire the oldest files, as a checkpoint does; `is_forced`: one file even without need.
 
-        What is alive in them is in an index from then on, and none of the journal's business.
+        Live messages in these files move to an index, and the journal has no part in them any more.
         """
         files = self.journal.files_to_retire(0)
         if is_forced and not files and len(self.journal.files) > 1:
@@ -175,7 +177,7 @@ class JournalDriver:
     # -- commits -----------------------------------------------------------------------------------
 
     def seal(self) -> None:
-        """Start a group commit."""
+        """Begin a group commit."""
         assert self.in_flight is None
         self.now_ms += 1
         published = [key for key in self.gathered if key in self.live]
@@ -184,13 +186,13 @@ class JournalDriver:
         self.dying = []
 
     def succeed(self) -> None:
-        """The batch reaches the disk as a whole."""
+        """Let the whole batch in flight reach the disk."""
         assert self.in_flight is not None
         self.files = self.after(self.in_flight.batch)
         self.land(True)
 
     def fail(self, kept: float) -> None:
-        """The batch fails; `kept` of its bytes are on the disk all the same."""
+        """Fail the batch in flight; `kept` (0 to 1) of its bytes reach the disk all the same."""
         assert self.in_flight is not None
         batch = self.in_flight.batch
         batch.created_file = batch.starts_file
@@ -198,7 +200,7 @@ class JournalDriver:
         self.land(False)
 
     def land(self, ok: bool) -> None:
-        """Tell the journal and the oracle whether the batch in flight is durable. Who calls has written `files`."""
+        """End the batch in flight for journal and oracle; the caller has written `files`."""
         flight = self.in_flight
         assert flight is not None
         self.in_flight = None
@@ -207,11 +209,12 @@ class JournalDriver:
             self.must.update(key for key in flight.published if key in self.live)
             self.gone.update(flight.dying)
         else:
-            # A failed publish, or a leftover of it, must not come back once the next batch is durable.
+            # A failed publish, or a part of it on disk, must not return once the next batch is
+            # durable.
             self.dying += flight.published + flight.dying
 
     def commit(self) -> None:
-        """A whole group commit."""
+        """Run a whole group commit."""
         self.seal()
         self.succeed()
 
@@ -221,14 +224,14 @@ class JournalDriver:
             self.succeed()
         while self.journal.has_pending():
             self.commit()
-        # A file that was given up goes with the next batch, whatever is in it.
+        # The next batch deletes an abandoned file, whatever else is in the batch.
         self.commit()
         self.retire()
 
     # -- the disk ----------------------------------------------------------------------------------
 
     def after(self, batch: Batch, kept: float = 2.0, junk: bytes = b"") -> DictDisk[int]:
-        """The files when `kept` (0 to 1) of the batch's bytes were written, then `junk`; above 1: all that it does."""
+        """The files after `kept` (0 to 1) of the batch's bytes and `junk`; above 1: after all."""
         files = DictDisk(self.files)
         written = b"".join(batch.parts)
         if written:
@@ -241,11 +244,11 @@ class JournalDriver:
         return files
 
     def crash(self, kept: float = 0.0, junk: bytes = b"") -> None:
-        """The process is gone, and of the batch in flight all but `kept` of its bytes; start again and compare."""
+        """Crash with `kept` (0 to 1) of the batch in flight on disk, start again, and compare."""
         files = (
             self.files if self.in_flight is None else self.after(self.in_flight.batch, kept, junk)
         )
-        # The shell puts a file without a whole header aside.
+        # The store's shell puts files without a whole header aside.
         whole = {number: data for number, data in files.items() if len(data) >= FILE_HEADER_BYTES}
         self.check_recovery(whole)
         self.start(whole)
@@ -253,7 +256,7 @@ class JournalDriver:
         self.gone.update(key for key in self.content if key not in self.live)
 
     def check_recovery(self, files: dict[int, bytes]) -> None:
-        """What comes back from `files` is what the oracle allows."""
+        """Assert that the recovery of `files` is one that the oracle allows."""
         replay = replayed(files)
         found: dict[Key, Content] = {}
         for queue_id, queue in replay.queues.items():
@@ -271,7 +274,7 @@ class JournalDriver:
         assert state_of(replay) == state_of(replayed(files)), "a second replay differs"
 
     def check_accounts(self) -> None:
-        """At rest: files in memory are those on disk, and each file's live bytes are those of its live messages."""
+        """Assert, at rest, that the journal knows the files on disk and the live bytes in each."""
         assert [file.number for file in self.journal.files] == sorted(self.files)
         live: dict[int, int] = {int(file.number): 0 for file in self.journal.files}
         for message in {id(place.message): place.message for place in self.live.values()}.values():

@@ -1,7 +1,7 @@
-"""Hooks of mkdocs: pages that live at the top of the repository are part of the site as well.
+"""Hooks of mkdocs: make the pages at the top of the repository part of the site.
 
-A link that works in the repository works on the site: links between docs/ and the top are rewritten, and every other
-relative link that mkdocs cannot resolve fails the build (`--strict`).
+A link that works in the repository works on the site. The hooks rewrite links between docs/ and the
+top, and every other relative link that mkdocs cannot resolve fails the build (`--strict`).
 """
 
 import re
@@ -12,20 +12,21 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parent.parent
 TOP_PAGES = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
-# A page at the top names pages as docs/NAME.md, a page of docs/ names one at the top as ../NAME.md.
+# A page at the top links to a page of docs/ as docs/NAME.md; a page of docs/ links to one at the
+# top as ../NAME.md.
 _DOWN = re.compile(r"\]\(docs/")
 _UP = re.compile(rf"\]\(((?:\.\./)*)\.\./({'|'.join(map(re.escape, TOP_PAGES))})")
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the pages at the top, and the decisions to nobody's menu."""
+    """Add the pages at the top to the site's files."""
     for name in TOP_PAGES:
         files.append(File.generated(config, name, content=(ROOT / name).read_text("utf-8")))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Point links at where a page is on the site."""
+    """Rewrite the page's links to where their targets are on the site."""
     if page.file.src_uri in TOP_PAGES:
         return _DOWN.sub("](", markdown)
     return _UP.sub(r"](\1\2", markdown)

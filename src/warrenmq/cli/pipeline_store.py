@@ -48,7 +48,7 @@ def backup_command(
     shown: Shown = ProgressKind.AUTO,
     traceback: Traceback = False,
 ) -> None:
-    """Back up one vhost as Parquet: of a running node, a stopped one, or a backup of files."""
+    """Back up a vhost as Parquet with a manifest: of a running node, a stopped one, or a backup."""
     from warrenmq.pipeline.backups.job import backup
 
     def work(progress: Progress) -> JobResult:
